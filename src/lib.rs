@@ -1,0 +1,2 @@
+//! Forecloud predicts where every point that an RGB-D camera sees will be next, given what the
+//! robot is about to do.
