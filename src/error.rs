@@ -28,7 +28,9 @@ pub enum Error {
         got: usize,
     },
     /// Too few points to go on with.
-    #[error("{got} points, at least {needed} are needed: check the workspace box and the depth images")]
+    #[error(
+        "{got} points, at least {needed} are needed: check the workspace box and the depth images"
+    )]
     TooFewPoints {
         /// How many are needed.
         needed: usize,

@@ -3,5 +3,6 @@
 
 pub mod error;
 pub mod graph;
+pub mod ops;
 
 pub use error::{Error, Result};
