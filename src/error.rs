@@ -49,4 +49,20 @@ pub enum Error {
         /// What the k-d tree said.
         reason: String,
     },
+    /// A configuration value that makes no sense.
+    #[error("{key}: {problem}")]
+    Config {
+        /// The parameter.
+        key: String,
+        /// What is wrong, and what is allowed.
+        problem: String,
+    },
+    /// A model file that cannot be used.
+    #[error("{path}: {problem}; take a model file written by `forecloud train`")]
+    Model {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
 }

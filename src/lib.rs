@@ -3,6 +3,7 @@
 
 pub mod error;
 pub mod graph;
+pub mod model;
 pub mod ops;
 
 pub use error::{Error, Result};
