@@ -2,6 +2,8 @@
 
 pub mod cpu;
 pub mod interlacer;
+pub mod rollout;
+pub mod tokens;
 pub mod weights;
 
 pub use cpu::{Engine, Gradients, Mode, StepGraph};
