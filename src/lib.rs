@@ -3,5 +3,6 @@
 
 pub mod error;
 pub mod graph;
+pub mod message;
 
 pub use error::{Error, Result};
