@@ -1,6 +1,7 @@
 //! Forecloud predicts where every point that an RGB-D camera sees will be next, given what the
 //! robot is about to do.
 
+pub mod bag;
 pub mod error;
 pub mod graph;
 pub mod message;
