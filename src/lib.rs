@@ -3,7 +3,9 @@
 
 pub mod bag;
 pub mod error;
+pub mod frames;
 pub mod graph;
 pub mod message;
+pub mod tf;
 
 pub use error::{Error, Result};

@@ -46,7 +46,12 @@ fn all_messages_of_whole_recordings_are_read() {
         } else if columns[4].contains(".mcap") || columns[5].contains(".mcap") {
             let bag = Bag::open(&folder).expect(columns[0]);
             assert_eq!(read(&bag).to_string(), columns[4], "{}", columns[0]);
-            assert!(bag.warnings().is_empty() || columns[0].contains("wrong_rmw"), "{}: {:?}", columns[0], bag.warnings());
+            assert!(
+                bag.warnings().is_empty() || columns[0].contains("wrong_rmw"),
+                "{}: {:?}",
+                columns[0],
+                bag.warnings()
+            );
             n_mcap += 1;
         } else {
             let error = Bag::open(&folder).err().expect("SQLite is refused").to_string();
