@@ -1,9 +1,13 @@
 //! Forecloud predicts where every point that an RGB-D camera sees will be next, given what the
 //! robot is about to do.
 
+pub mod bag;
 pub mod error;
+pub mod frames;
 pub mod graph;
+pub mod message;
 pub mod model;
 pub mod ops;
+pub mod tf;
 
 pub use error::{Error, Result};
