@@ -1,8 +1,13 @@
 //! Forecloud predicts where every point that an RGB-D camera sees will be next, given what the
 //! robot is about to do.
 
+pub mod camera;
+pub mod cloud;
 pub mod error;
 pub mod graph;
+pub mod kinematics;
 pub mod message;
+pub mod particles;
+pub mod plan;
 
 pub use error::{Error, Result};
