@@ -2,12 +2,17 @@
 //! robot is about to do.
 
 pub mod bag;
+pub mod camera;
+pub mod cloud;
 pub mod error;
 pub mod frames;
 pub mod graph;
+pub mod kinematics;
 pub mod message;
 pub mod model;
 pub mod ops;
+pub mod particles;
+pub mod plan;
 pub mod tf;
 
 pub use error::{Error, Result};
