@@ -15,6 +15,7 @@ pub mod ops;
 pub mod particles;
 pub mod plan;
 pub mod predictor;
+pub mod recording;
 pub mod tf;
 
 pub use error::{Error, Result};
