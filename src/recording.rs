@@ -166,7 +166,7 @@ impl Recording {
         let mut complete: Option<Frame> = None;
         for message in self.bag.messages() {
             let Ok(message) = message else { continue };
-            if let Some(camera) = ids_topics.iter().position(|topic| *topic == message.topic) {
+            if let Some(camera) = ids_topics.iter().position(|topic| **topic == *message.topic) {
                 if let Ok(image) = Image::decode(&message.data) {
                     ids.push(camera, image);
                 }
@@ -208,7 +208,7 @@ impl IdsByStamp {
 }
 
 fn check_topics(bag: &Bag, config: &FramesConfig) -> Result<()> {
-    let has = |name: &str| bag.topics().iter().any(|topic| topic.name == name);
+    let has = |name: &str| bag.topics().iter().any(|topic| &*topic.name == name);
     let cameras = config.topics.cameras.iter();
     let needed = cameras.flat_map(|camera| [&camera.color, &camera.depth, &camera.info]);
     let missing: Vec<&str> = needed
@@ -219,7 +219,7 @@ fn check_topics(bag: &Bag, config: &FramesConfig) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
-    let there: Vec<&str> = bag.topics().iter().map(|topic| topic.name.as_str()).collect();
+    let there: Vec<&str> = bag.topics().iter().map(|topic| &*topic.name).collect();
     let problem =
         format!("topics {} are needed; the bag has {}", missing.join(", "), there.join(", "));
     Err(Error::Bag { path: bag.path().to_owned(), problem })
