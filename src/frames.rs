@@ -213,12 +213,12 @@ impl Frames {
         self.problem = Some(problem);
     }
 
-    /// Forgets what lies in the future if the stamps of `source` went back.
+    /// Starts anew if the stamps of `source` went back.
     fn watch_time(&mut self, source: usize, what: &str, stamp: Stamp) {
         let jump_secs = self.config.time_jump_secs;
         match self.newest[source] {
             Some(newest) if newest.secs_since(stamp) > jump_secs => {
-                self.forget_after(stamp.plus_secs(jump_secs));
+                self.forget_times();
                 for newest in self.newest.iter_mut().flatten() {
                     *newest = stamp.min(*newest);
                 }
@@ -231,13 +231,17 @@ impl Frames {
         }
     }
 
-    fn forget_after(&mut self, stamp: Stamp) {
-        self.images.forget_after(stamp);
-        self.joints.forget_after(stamp);
-        self.tf.forget_after(stamp);
-        self.plans.retain(|plan| plan.header.stamp <= stamp);
-        self.waiting.retain(|set| set.stamp <= stamp);
-        self.last_frame = self.last_frame.filter(|last| *last <= stamp);
+    /// Keeps what has no time: calibrations, fixed transforms and the robot's description.
+    ///
+    /// Of the new time, at most a plan and moving transforms can have come before this; the
+    /// sources that `watch_time` watches can't.
+    fn forget_times(&mut self) {
+        self.images.clear();
+        self.joints = JointHistory::default();
+        self.tf.forget_moving();
+        self.plans.clear();
+        self.waiting.clear();
+        self.last_frame = None;
     }
 
     /// Makes a frame of the oldest images that wait; at most `n_waiting` may go on waiting.

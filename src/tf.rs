@@ -88,14 +88,9 @@ impl TransformBuffer {
         Ok(common_from_target.inv_mul(&common_from_source))
     }
 
-    /// Forgets the samples after `stamp`, and keeps static transforms: time was set back.
-    pub fn forget_after(&mut self, stamp: Stamp) {
-        self.links.retain(|_, link| {
-            if !link.is_static {
-                link.samples.retain(|&(at, _)| at <= stamp);
-            }
-            !link.samples.is_empty()
-        });
+    /// Keeps static transforms only: time was set back.
+    pub fn forget_moving(&mut self) {
+        self.links.retain(|_, link| link.is_static);
     }
 
     /// The frame itself, its parent, and so on up to the root.
@@ -292,7 +287,7 @@ mod tests {
     #[test]
     fn forgetting_keeps_static_transforms() {
         let mut tree = tree();
-        tree.forget_after(at(0.5));
+        tree.forget_moving();
         assert!(tree.lookup("left", "right", at(0.0)).is_ok());
         assert!(tree.lookup("world", "left", at(1.5)).is_err());
     }
