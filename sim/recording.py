@@ -11,6 +11,7 @@ from rosbags.interfaces import (
     Qos, QosDurability, QosHistory, QosLiveliness, QosReliability, QosTime,
 )
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
+from rosbags.rosbag2.storage_mcap import McapWriter
 from rosbags.typesys import Stores, get_typestore
 
 from sim import robot, scene
@@ -22,9 +23,32 @@ START = 1_700_000_000 * 10**9  # ns, stamp of the first frame
 FRAME_NS, JOINT_NS = 100_000_000, 20_000_000
 IMAGE_DELAY = 10_000_000  # ns from an image's stamp to its log time
 PLAN_LEAD = 30_000_000  # ns from a plan's log time to its stamp
+CHUNK_BYTES = 4 * 2**20  # uncompressed
 TYPES = get_typestore(Stores.ROS2_JAZZY)
 MSG = TYPES.types
 KINDS = (("object", "object"), ("left", "robot"), ("right", "robot"))
+
+
+class BigChunks(McapWriter):
+    """Chunks of several frames, not one: what stays still between frames costs next to nothing."""
+
+    finishing = False
+
+    def close_chunk(self) -> None:
+        """Closes the chunk if it is full, or the last."""
+        if self.finishing or self.chunk.bio.tell() > CHUNK_BYTES:
+            super().close_chunk()
+
+    def close(self, version: int, metadata: str) -> None:
+        """Writes the last chunk and the index."""
+        self.finishing = True
+        super().close(version, metadata)
+
+
+class McapBag(Writer):
+    """A rosbag2 writer with chunks of CHUNK_BYTES."""
+
+    STORAGE_PLUGINS = {StoragePlugin.MCAP: BigChunks}
 
 
 def qos(latched: bool) -> Qos:
@@ -222,7 +246,7 @@ def write(episode: Episode, folder: Path) -> None:
     spare = folder.parent / f".{folder.name}.{os.getpid()}"
     shutil.rmtree(spare, ignore_errors=True)
     draft = spare / folder.name
-    writer = Writer(draft, version=9, storage_plugin=StoragePlugin.MCAP)
+    writer = McapBag(draft, version=9, storage_plugin=StoragePlugin.MCAP)
     writer.set_compression(CompressionMode.STORAGE, CompressionFormat.ZSTD)
     try:
         with writer:

@@ -87,15 +87,15 @@ class Push:
         radius = np.hypot(*shape.size[:2]) if shape.kind == "box" else shape.size[0]
         line = block[:2] + across * rng.uniform(-0.35, 0.35) * radius
         start = line - along * (radius + rng.uniform(0.03, 0.06))
-        stop = line + along * rng.uniform(0.06, 0.22)
+        stop = line + along * rng.uniform(0.1, 0.26)
         if np.any(np.abs(stop - (-0.03, 0)) > (0.24, 0.27)) or not within_reach(arm, start, stop):
             return False
         turned = angle + np.pi / 2 + rng.uniform(-0.25, 0.25)
         low = rng.uniform(0.015, 0.03)
-        arm.move([*start, 0.2, turned], rng.uniform(0.6, 0.9))
-        arm.move([*start, low, turned], 0.7)
+        arm.move([*start, 0.2, turned], rng.uniform(0.8, 1.1))
+        arm.move([*start, low, turned], 0.9)
         arm.hold(rng.uniform(0, 0.15))
-        arm.move([*stop, low, turned + rng.uniform(-0.3, 0.3)], rng.uniform(0.18, 0.42), True)
+        arm.move([*stop, low, turned + rng.uniform(-0.3, 0.3)], rng.uniform(0.22, 0.5), True)
         arm.hold(rng.uniform(0, 0.2))
         arm.move([*(stop - 0.04 * along), 0.2, turned], 0.7)
         arm.move(random_home(arm.side, rng), 0.8)
@@ -150,7 +150,7 @@ class Tumble:
             self.swing(arm)
         elif not mine or draw < 0.12:
             arm.hold(rng.uniform(0.1, 0.5))
-        elif draw < 0.6:
+        elif draw < 0.5:
             self.sweep(arm, positions[int(rng.choice(mine))])
         else:
             thing = int(rng.choice(mine))
@@ -169,7 +169,7 @@ class Tumble:
         """Carries what it holds to a random place in the air."""
         rng = self.rng
         to = self.keep(arm, rng.uniform((-0.25, -0.3), (0.2, 0.3)))
-        arm.move([*to, rng.uniform(0.24, 0.36), rng.uniform(-1.5, 1.5)], rng.uniform(0.4, 0.9))
+        arm.move([*to, rng.uniform(0.32, 0.45), rng.uniform(-1.5, 1.5)], rng.uniform(0.6, 1.2))
 
     def sweep(self, arm: Arm, target: np.ndarray) -> None:
         """Wipes over the table through an object."""
@@ -182,7 +182,7 @@ class Tumble:
         low = rng.uniform(0.025, 0.05)
         arm.move([*start, 0.24, turned], 1.1)
         arm.move([*start, low, turned], 0.8)
-        arm.move([*stop, low, turned], rng.uniform(0.35, 0.85), True)
+        arm.move([*stop, low, turned], rng.uniform(0.5, 1.1), True)
         arm.move([*stop, 0.26, turned], 0.9)
         arm.hold(rng.uniform(0, 0.3))
 
@@ -195,11 +195,11 @@ class Tumble:
         arm.move([*over, turned], 0.6)
         arm.hold(0.1)
         start = arm.end()
-        up = over + (0, 0, rng.uniform(0.08, 0.16))
-        arm.move([*up, turned], 0.7)
+        up = over + (0, 0, rng.uniform(0.14, 0.24))
+        arm.move([*up, turned], 0.9)
         lifted = arm.end()
         to = self.keep(arm, rng.uniform((-0.25, -0.3), (0.2, 0.3)))
-        arm.move([*to, up[2] + rng.uniform(0, 0.05), turned + 0.5], rng.uniform(0.5, 1.0), True)
+        arm.move([*to, up[2] + rng.uniform(0, 0.05), turned + 0.5], rng.uniform(0.7, 1.2), True)
         self.grips.append(Grip(arm.side, thing, start, float(rng.uniform(lifted, arm.end() + 0.1))))
         arm.hold(rng.uniform(0.1, 0.4))
 

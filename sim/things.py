@@ -18,20 +18,20 @@ def colours(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def random_thing(rng: np.random.Generator, kinds=KINDS) -> Thing:
-    """An object at the origin, about 6 to 14 cm large."""
+    """An object at the origin, about 7 to 18 cm large."""
     kind = str(rng.choice(kinds))
     if kind == "box":
-        size = tuple(float(v) for v in rng.uniform(0.03, 0.065, 3))
+        size = tuple(float(v) for v in rng.uniform(0.035, 0.08, 3))
     elif kind == "sphere":
-        size = (float(rng.uniform(0.035, 0.06)),)
+        size = (float(rng.uniform(0.045, 0.072)),)
     elif kind == "cylinder":
-        size = (float(rng.uniform(0.03, 0.05)), float(rng.uniform(0.03, 0.08)))
+        size = (float(rng.uniform(0.04, 0.065)), float(rng.uniform(0.035, 0.09)))
     else:
-        size = (float(rng.uniform(0.03, 0.042)), float(rng.uniform(0.03, 0.06)))
+        size = (float(rng.uniform(0.038, 0.055)), float(rng.uniform(0.03, 0.07)))
     return Thing(
         kind=kind,
         size=size,
-        density=float(rng.uniform(200, 700)),
+        density=float(rng.uniform(150, 500)),
         friction=float(rng.uniform(0.25, 0.8)),
         bounce=float(rng.uniform(0, 1)),
         colours=colours(rng),
@@ -49,14 +49,14 @@ def stand(thing: Thing, xy: np.ndarray, yaw: float) -> None:
 
 def drop(thing: Thing, xy: np.ndarray, rng: np.random.Generator) -> None:
     """Puts the object into the air, turned at random, thrown a little."""
-    height = thing.bounding_radius() + rng.uniform(0.05, 0.22)
+    height = thing.bounding_radius() + rng.uniform(0.05, 0.27)
     thing.position = np.array([xy[0], xy[1], height])
     quaternion = rng.normal(size=4)
     thing.quaternion = quaternion / np.linalg.norm(quaternion)
     toward = -np.array(xy) + rng.uniform(-0.2, 0.2, 2)
-    speed = rng.uniform(0, 0.9)
+    speed = rng.uniform(0, 1.3)
     toward *= speed / max(np.linalg.norm(toward), 1e-3)
-    thing.velocity = np.array([*toward, rng.uniform(-0.3, 0.8), *rng.uniform(-6, 6, 3)])
+    thing.velocity = np.array([*toward, rng.uniform(-0.3, 1.2), *rng.uniform(-8, 8, 3)])
 
 
 def scatter(things: list[Thing], x, y, rng: np.random.Generator) -> list[np.ndarray]:
