@@ -17,7 +17,7 @@ JOINT_STEPS = round(0.02 / TIMESTEP)  # physics steps between joint samples
 FRAME_JOINTS = round(FRAME_SECS / 0.02)  # joint samples between frames
 ATTEMPTS = 60
 BOUNDS = ((-0.44, -0.49, -0.01), (0.54, 0.49, 0.6))  # where objects stay, m
-MAX_STEP = 0.23  # m between frames, of an object's centre
+MAX_STEP = 0.22  # m between frames, of an object's centre
 GRIP_RANGE = 0.05  # m between the tool and an object's surface, at most
 
 

@@ -178,7 +178,7 @@ def thing_xml(index: int, thing: Thing) -> str:
     """A free body; its contact parameters win over those of table and arms."""
     text = robot.text
     rolls = thing.kind != "box"
-    friction = (thing.friction, 0.005, 0.0012 if rolls else 0.0001)
+    friction = (thing.friction, 0.005, 0.003 if rolls else 0.0001)
     damping = 1.0 - 0.7 * thing.bounce
     return (
         f'<body name="{thing_name(index)}" pos="{text(thing.position)}" '

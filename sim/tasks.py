@@ -95,7 +95,8 @@ class Push:
         arm.move([*start, 0.2, turned], rng.uniform(0.8, 1.1))
         arm.move([*start, low, turned], 0.9)
         arm.hold(rng.uniform(0, 0.15))
-        arm.move([*stop, low, turned + rng.uniform(-0.3, 0.3)], rng.uniform(0.22, 0.5), True)
+        turned += rng.uniform(-0.3, 0.3)
+        arm.move([*stop, low, turned], rng.uniform(0.25, 0.65), bool(rng.uniform() < 0.5))
         arm.hold(rng.uniform(0, 0.2))
         arm.move([*(stop - 0.04 * along), 0.2, turned], 0.7)
         arm.move(random_home(arm.side, rng), 0.8)
@@ -106,7 +107,7 @@ class Tumble:
     """Several objects fall, collide and roll; each arm sweeps, or lifts and throws, on its side."""
 
     name = "tumble"
-    lively_frames = 14
+    lively_frames = 16
 
     def __init__(self, rng: np.random.Generator):
         self.rng = rng
@@ -118,7 +119,7 @@ class Tumble:
         count = int(rng.integers(3, 7))
         chosen = [things.random_thing(rng) for _ in range(count)]
         for thing, place in zip(chosen, things.scatter(chosen, (-0.26, 0.2), (-0.28, 0.28), rng)):
-            if rng.uniform() < 0.55:
+            if rng.uniform() < 0.75:
                 things.drop(thing, place, rng)
             else:
                 things.stand(thing, place, rng.uniform(-np.pi, np.pi))
@@ -182,7 +183,7 @@ class Tumble:
         low = rng.uniform(0.025, 0.05)
         arm.move([*start, 0.24, turned], 1.1)
         arm.move([*start, low, turned], 0.8)
-        arm.move([*stop, low, turned], rng.uniform(0.5, 1.1), True)
+        arm.move([*stop, low, turned], rng.uniform(0.5, 1.2), True)
         arm.move([*stop, 0.26, turned], 0.9)
         arm.hold(rng.uniform(0, 0.3))
 
@@ -199,7 +200,7 @@ class Tumble:
         arm.move([*up, turned], 0.9)
         lifted = arm.end()
         to = self.keep(arm, rng.uniform((-0.25, -0.3), (0.2, 0.3)))
-        arm.move([*to, up[2] + rng.uniform(0, 0.05), turned + 0.5], rng.uniform(0.7, 1.2), True)
+        arm.move([*to, up[2] + rng.uniform(0, 0.05), turned + 0.5], rng.uniform(0.8, 1.5), True)
         self.grips.append(Grip(arm.side, thing, start, float(rng.uniform(lifted, arm.end() + 0.1))))
         arm.hold(rng.uniform(0.1, 0.4))
 

@@ -42,21 +42,25 @@ def random_thing(rng: np.random.Generator, kinds=KINDS) -> Thing:
 
 
 def stand(thing: Thing, xy: np.ndarray, yaw: float) -> None:
-    """Stands the object upright on the table."""
-    thing.position = np.array([xy[0], xy[1], thing.half_height() + 0.0005])
-    thing.quaternion = np.array([np.cos(yaw / 2), 0, 0, np.sin(yaw / 2)])
+    """Stands the object upright on the table; lays a capsule down."""
+    height, lean = thing.half_height(), 0.0
+    if thing.kind == "capsule":
+        height, lean = thing.size[0], np.pi / 4
+    thing.position = np.array([xy[0], xy[1], height + 0.0005])
+    c, s = np.cos(yaw / 2), np.sin(yaw / 2)
+    thing.quaternion = np.array([c * np.cos(lean), -s * np.sin(lean), c * np.sin(lean), s * np.cos(lean)])
 
 
 def drop(thing: Thing, xy: np.ndarray, rng: np.random.Generator) -> None:
     """Puts the object into the air, turned at random, thrown a little."""
-    height = thing.bounding_radius() + rng.uniform(0.05, 0.27)
+    height = thing.bounding_radius() + rng.uniform(0.05, 0.24)
     thing.position = np.array([xy[0], xy[1], height])
     quaternion = rng.normal(size=4)
     thing.quaternion = quaternion / np.linalg.norm(quaternion)
     toward = -np.array(xy) + rng.uniform(-0.2, 0.2, 2)
-    speed = rng.uniform(0, 1.3)
+    speed = rng.uniform(0.2, 1.6)
     toward *= speed / max(np.linalg.norm(toward), 1e-3)
-    thing.velocity = np.array([*toward, rng.uniform(-0.3, 1.2), *rng.uniform(-8, 8, 3)])
+    thing.velocity = np.array([*toward, rng.uniform(-0.3, 1.7), *rng.uniform(-8, 8, 3)])
 
 
 def scatter(things: list[Thing], x, y, rng: np.random.Generator) -> list[np.ndarray]:
