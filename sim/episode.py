@@ -1,6 +1,6 @@
 """One episode: objects, arms and physics; tried again until it is one worth keeping."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mujoco
 import numpy as np
@@ -34,10 +34,25 @@ class Episode:
     joint_positions: np.ndarray
     joint_velocities: np.ndarray
     arms: list[Arm]
+    first: int = 0  # frame of the whole episode that row 0 is
+
+    def part(self, start: int, frames: int) -> "Episode":
+        """The frames from `start` on as an episode of its own, whose time starts anew."""
+        joints = slice(start * FRAME_JOINTS, (start + frames - 1) * FRAME_JOINTS + 1)
+        return replace(
+            self, qpos=self.qpos[start : start + frames],
+            joint_positions=self.joint_positions[joints],
+            joint_velocities=self.joint_velocities[joints], first=self.first + start,
+        )
+
+    def steps(self) -> np.ndarray:
+        """How far the centre of each object goes from frame to frame (frames - 1 × objects, m)."""
+        places = self.qpos[:, 14:].reshape(len(self.qpos), -1, 7)[:, :, :3]
+        return np.linalg.norm(np.diff(places, axis=0), axis=2)
 
     def plan(self, frame: int) -> np.ndarray:
         """Commanded joints 0, 0.1, … 1 s after a frame: 11 × 14."""
-        times = (frame + np.arange(11)) * FRAME_SECS
+        times = (self.first + frame + np.arange(11)) * FRAME_SECS
         return np.concatenate([arm.at(times) for arm in self.arms], axis=1)
 
 
@@ -88,11 +103,12 @@ class Attempt:
                 rows.append(self.data.qpos.copy())
                 self.check_frame(rows)
             self.advance(sample * PERIOD)
-        self.check_lively(np.array(rows))
-        return Episode(
+        episode = Episode(
             self.task.name, self.seed, self.model, self.things, self.cameras, np.array(rows),
             np.array(positions), np.array(velocities), self.arms,
         )
+        self.check_lively(episode)
+        return episode
 
     def begin(self) -> None:
         """Sets the first state and the commands of the first second."""
@@ -182,9 +198,8 @@ class Attempt:
             if np.linalg.norm(places - before, axis=1).max() > MAX_STEP:
                 raise Rejected("an object is too fast")
 
-    def check_lively(self, rows: np.ndarray) -> None:
+    def check_lively(self, episode: Episode) -> None:
         """Rejects episodes where too little moves."""
-        places = rows[:, 14:].reshape(len(rows), -1, 7)[:, :, :3]
-        steps = np.linalg.norm(np.diff(places, axis=0), axis=2).max(axis=1)
-        if np.sum(steps > 0.004) < self.task.lively_frames * (len(rows) - 1) / (FRAMES - 1):
+        steps = episode.steps().max(axis=1)
+        if np.sum(steps > 0.004) < self.task.lively_frames * len(steps) / (FRAMES - 1):
             raise Rejected("too little moves")

@@ -90,8 +90,11 @@ class Recording:
         local = np.einsum("nji,nj->ni", self.turns[start][ids], points - self.places[start][ids])
         return np.einsum("nij,nj->ni", self.turns[stop][ids], local) + self.places[stop][ids]
 
-    def flow_error(self, frame: int, camera: str) -> np.ndarray:
-        """Depth error (m) of points that move, against the next picture, where the body is seen."""
+    def flow_error(self, frame: int, camera: str, kind: str) -> np.ndarray:
+        """Depth error (m) of points that move, against the next picture, where the body is seen.
+
+        `kind`: of the bodies, `robot` or `object`.
+        """
         points, ids = self.points(frame, camera)
         ahead = self.moved(points, ids, frame, frame + 1)
         rotation, place = self.cameras[camera]
@@ -103,6 +106,7 @@ class Recording:
         left, top = np.floor(columns).astype(int), np.floor(rows).astype(int)
         shown = (top >= 0) & (top < depth.shape[0] - 1) & (left >= 0) & (left < depth.shape[1] - 1)
         shown &= np.linalg.norm(ahead - points, axis=1) > 0.002
+        shown &= self.kinds[ids] == kind
         left, top, ids = left[shown], top[shown], ids[shown]
         right, low = (columns[shown] - left)[None], (rows[shown] - top)[None]
         corners = [(top, left), (top, left + 1), (top + 1, left), (top + 1, left + 1)]
