@@ -1,6 +1,8 @@
 //! Forecloud predicts where every point that an RGB-D camera sees will be next, given what the
 //! robot is about to do.
 
+#![warn(missing_docs)]
+
 pub mod bag;
 pub mod camera;
 pub mod cloud;
