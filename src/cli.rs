@@ -1,6 +1,7 @@
 //! The tool's commands, one file each.
 
 mod info;
+mod train;
 
 /// Predicts how the point cloud that a robot sees will move.
 #[derive(clap::Parser)]
@@ -13,6 +14,7 @@ pub struct Cli {
 #[derive(clap::Subcommand)]
 enum Command {
     Info(info::Args),
+    Train(train::Args),
 }
 
 impl Cli {
@@ -20,6 +22,7 @@ impl Cli {
     pub fn run(self) -> anyhow::Result<()> {
         match self.command {
             Command::Info(args) => info::run(&args),
+            Command::Train(args) => train::run(&args),
         }
     }
 }
