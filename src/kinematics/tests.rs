@@ -136,10 +136,8 @@ fn each_point_count_is_met_and_repeats() {
 
 #[test]
 fn capsules_have_round_ends() {
-    let text = SMALL.replace(
-        r#"<sphere radius="0.1"/>"#,
-        r#"<capsule radius="0.1" length="0.6"/>"#,
-    );
+    let text =
+        SMALL.replace(r#"<sphere radius="0.1"/>"#, r#"<capsule radius="0.1" length="0.6"/>"#);
     let robot = Robot::from_urdf(&text, 3000, "base").unwrap();
     let (_, range) = robot.runs.iter().find(|(i, _)| robot.link_names[*i] == "slide").unwrap();
     let mut ends = [f64::MAX, f64::MIN];
@@ -210,7 +208,10 @@ fn what_is_no_robot_is_refused_with_its_cause() {
         (swap("<robot name=\"small\">", "<robot name=\"small\">&#x;"), ""),
         (" ".repeat(guard::MAX_BYTES + 1), "at most"),
         (deep.clone(), "nested"),
-        (SMALL.replace("<link name=\"tip\"/>", &format!("<link name=\"tip\">{deep}</link>")), "nested"),
+        (
+            SMALL.replace("<link name=\"tip\"/>", &format!("<link name=\"tip\">{deep}</link>")),
+            "nested",
+        ),
         ("<a\"><a><a>".to_owned(), "malformed"),
         ("<robot name='x".to_owned(), "ends before"),
         (swap("type=\"revolute\"", "type=\"hinge\""), "hinge"),
