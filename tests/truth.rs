@@ -25,12 +25,12 @@ fn read(path: &str) -> Truth {
     let mut truth = Truth::default();
     for message in bag.messages() {
         let message = message.unwrap();
-        if message.topic == "/truth/body_poses" {
+        if &*message.topic == "/truth/body_poses" {
             let poses = PoseArray::decode(&message.data).unwrap();
             truth.world_from_body.insert(poses.header.stamp, poses.poses);
         }
         for (i, camera) in CAMERAS.iter().enumerate() {
-            if message.topic == format!("/truth/{camera}/body_ids") {
+            if &*message.topic == format!("/truth/{camera}/body_ids").as_str() {
                 let image = Image::decode(&message.data).unwrap();
                 truth.body_ids.insert((i, image.header.stamp), image);
             }
