@@ -156,7 +156,7 @@ impl Cloud {
         let stamp = camera.depth.header.stamp;
         counts.n_pixels += width as usize * height as usize;
         for v in 0..height {
-            let first_source = (index as u32) << 24 | v * width;
+            let first_source = ((index as u32) << 24) | (v * width);
             let row_ray = rays.row(v);
             for (u, (measured, rgb)) in (0u32..).zip(depth.row(v).zip(color.row(v))) {
                 if measured.is_nan() {

@@ -139,7 +139,7 @@ fn noise_has_its_moments_lies_on_the_ray_and_repeats() {
 
     let camera = camera([1500; 12], Isometry3::identity());
     let (mut cloud, mut again) = (Cloud::default(), Cloud::default());
-    cloud.from_cameras(&[camera.clone()], &WIDE, Some(&noise)).unwrap();
+    cloud.from_cameras(std::slice::from_ref(&camera), &WIDE, Some(&noise)).unwrap();
     again.from_cameras(&[camera], &WIDE, Some(&noise)).unwrap();
     assert_eq!(cloud, again);
     assert!(!cloud.is_empty());
