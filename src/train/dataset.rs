@@ -318,7 +318,7 @@ impl Reader {
         body: impl Fn(u32) -> u16,
     ) -> Result<()> {
         let workspace = self.model.workspace;
-        self.cloud.from_cameras(&frame.views(), &workspace, None)?;
+        self.cloud.from_cameras(&frame.cameras, &workspace, None)?;
         let n = self.config.points_per_frame;
         self.particles.sample(&self.cloud, n, 0, frame.stamp.nanos(), &workspace);
         let mut joints = Vec::new();
