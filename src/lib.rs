@@ -13,6 +13,7 @@ pub mod graph;
 pub mod kinematics;
 pub mod message;
 pub mod model;
+pub mod motion;
 pub mod ops;
 pub mod particles;
 pub mod plan;

@@ -12,6 +12,7 @@ use crate::frames::Frame;
 use crate::kinematics::{JointOrder, Robot};
 use crate::message::Stamp;
 use crate::model::{Mode, Model, Rollout, Scene};
+use crate::motion::MotionEstimator;
 use crate::particles::Particles;
 use crate::plan::{self, Horizon};
 use crate::{Error, Result};
@@ -47,6 +48,8 @@ pub struct Timings {
 struct Observation {
     stamp: Stamp,
     particles: Particles,
+    /// A denser sample, to estimate motion from.
+    cloud: Particles,
     /// Measured joints in the robot's order.
     joints: Vec<f64>,
     /// Kinematic particles at the measured joints.
@@ -62,6 +65,7 @@ pub struct Predictor {
     order: Option<(std::sync::Arc<[String]>, JointOrder)>,
     cloud: Cloud,
     observations: VecDeque<Observation>,
+    motion: MotionEstimator,
     joint_velocities: Vec<f64>,
     joints_ahead: Vec<f64>,
     scene: Scene,
@@ -85,6 +89,7 @@ impl Predictor {
             order: None,
             cloud: Cloud::default(),
             observations: VecDeque::new(),
+            motion: MotionEstimator::default(),
             joint_velocities: Vec::new(),
             joints_ahead: Vec::new(),
             scene: Scene::default(),
@@ -116,6 +121,10 @@ impl Predictor {
             return Ok(None);
         };
         self.scene.set_particles(&now.particles, &history.particles, self.model.config.n_history);
+        if self.model.config.n_motion > 0 {
+            let clouds = [&history.cloud, &now.cloud];
+            self.scene.set_motion(&mut self.motion, &now.particles, clouds);
+        }
         self.forecast_robot(&now, &history, frame)?;
         let particles_ms = milliseconds_since(start);
 
@@ -148,6 +157,13 @@ impl Predictor {
         now.particles.sample(
             &self.cloud,
             n,
+            self.config.seed,
+            frame.stamp.nanos(),
+            &self.workspace,
+        );
+        now.cloud.sample(
+            &self.cloud,
+            self.model.config.n_motion,
             self.config.seed,
             frame.stamp.nanos(),
             &self.workspace,

@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(long, default_value_t = TrainConfig::default().learning_rate)]
     learning_rate: f32,
     /// Lengths of the roll-out, each from a share of the steps on: SHARE:LENGTH,…
-    #[arg(long, default_value = "0:1,0.5:2,0.8:4", value_parser = parse_curriculum)]
+    #[arg(long, default_value = "0:1,0.4:2,0.75:4", value_parser = parse_curriculum)]
     curriculum: Curriculum,
     /// Width of the model.
     #[arg(long, default_value_t = ModelConfig::default().width)]

@@ -13,6 +13,7 @@ use crate::graph::random::normal_pair;
 use crate::kinematics::Robot;
 use crate::message::Stamp;
 use crate::model::{ModelConfig, Scene};
+use crate::motion::MotionEstimator;
 use crate::particles::Particles;
 use crate::plan::{self, Horizon};
 use crate::recording::{BodyKind, Recording, carry};
@@ -27,8 +28,6 @@ pub const MOVING_M: f32 = 0.002;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DatasetConfig {
-    /// Points kept of each frame's cloud, drawn uniformly; windows sample from them.
-    pub points_per_frame: usize,
     /// Steps ahead that windows can reach.
     pub max_horizon: usize,
     /// Standard deviation of the depth at distance 0, in metres; each window draws up to twice it.
@@ -44,7 +43,6 @@ pub struct DatasetConfig {
 impl Default for DatasetConfig {
     fn default() -> Self {
         Self {
-            points_per_frame: 12_288,
             max_horizon: 5,
             noise_base_m: 0.0005,
             noise_quadratic: 0.0005,
@@ -95,6 +93,7 @@ pub struct Window {
     pub moving: Vec<Vec<bool>>,
     /// What each particle belongs to.
     pub kinds: Vec<BodyKind>,
+    motion: MotionEstimator,
 }
 
 /// Folders below `folder` that hold a recording, sorted; `folder` itself if it is one.
@@ -243,23 +242,32 @@ impl Dataset {
         let episode = &self.episodes[episode as usize];
         let (samples, t) = (&episode.samples, t as usize);
         let noise = Noise::draw(rng, &self.config);
-        let mut chosen = Vec::new();
-        let mut history = Particles::default();
-        noise.particles(rng, &samples[t - 1], self.model.n_particles, &mut chosen, &mut history);
-        let mut now = Particles::default();
-        noise.particles(rng, &samples[t], self.model.n_particles, &mut chosen, &mut now);
+        let (mut cloud_before, mut cloud_now) = (Particles::default(), Particles::default());
+        noise.cloud(rng, &samples[t - 1], &mut cloud_before);
+        noise.cloud(rng, &samples[t], &mut cloud_now);
+        let (mut chosen, n) = (Vec::new(), self.model.n_particles);
+        let (mut history, mut now) = (Particles::default(), Particles::default());
+        choose(rng, cloud_before.len(), n, &mut chosen);
+        history.pick(&cloud_before, &chosen);
+        choose(rng, cloud_now.len(), n, &mut chosen);
+        now.pick(&cloud_now, &chosen);
         window.set_truth(episode, t, horizon, &chosen, &now);
         let rows = [&samples[t - 1].kinematic, &samples[t].kinematic];
         window.scene.kinematic.clear();
         window.scene.kinematic.extend(rows.into_iter().cloned());
         window.scene.kinematic.extend(samples[t].kinematic_ahead.iter().take(horizon).cloned());
         if let Some(augmentation) = augmentation {
-            augmentation.apply(&mut now.positions);
-            augmentation.apply(&mut history.positions);
+            for cloud in [&mut now, &mut history, &mut cloud_now, &mut cloud_before] {
+                augmentation.apply(&mut cloud.positions);
+            }
             window.targets.iter_mut().for_each(|positions| augmentation.apply(positions));
             window.scene.kinematic.iter_mut().for_each(|positions| augmentation.apply(positions));
         }
         window.scene.set_particles(&now, &history, self.model.n_history);
+        if self.model.n_motion > 0 {
+            let clouds = [&cloud_before, &cloud_now];
+            window.scene.set_motion(&mut window.motion, &now, clouds);
+        }
     }
 }
 
@@ -319,7 +327,7 @@ impl Reader {
     ) -> Result<()> {
         let workspace = self.model.workspace;
         self.cloud.from_cameras(&frame.cameras, &workspace, None)?;
-        let n = self.config.points_per_frame;
+        let n = self.model.n_motion.max(self.model.n_particles);
         self.particles.sample(&self.cloud, n, 0, frame.stamp.nanos(), &workspace);
         let mut joints = Vec::new();
         let order = self.robot.order(&frame.joints.names)?;
@@ -415,35 +423,28 @@ impl Noise {
         }
     }
 
-    /// Draws `n` of the sample's points, in their order, with noise on each.
-    fn particles(
-        &self,
-        rng: &mut ChaCha8Rng,
-        sample: &Sample,
-        n: usize,
-        chosen: &mut Vec<u32>,
-        out: &mut Particles,
-    ) {
-        chosen.clear();
-        let total = sample.positions.len();
-        // Selection sampling (Knuth, algorithm S): uniform, in order.
-        for i in 0..total {
-            let (left, wanted) = (total - i, n.min(total) - chosen.len());
-            if rng.random_range(0..left) < wanted {
-                chosen.push(i as u32);
-            }
-        }
+    /// The sample's points with noise on each.
+    fn cloud(&self, rng: &mut ChaCha8Rng, sample: &Sample, out: &mut Particles) {
         out.positions.clear();
         out.colors.clear();
-        for &i in chosen.iter() {
-            let i = i as usize;
-            let (p, center) =
-                (sample.positions[i], sample.camera_centers[usize::from(sample.cameras[i])]);
-            let range = distance(&p, &center);
+        for (i, p) in sample.positions.iter().enumerate() {
+            let center = sample.camera_centers[usize::from(sample.cameras[i])];
+            let range = distance(p, &center);
             let sigma = self.base_m + self.quadratic * range * range;
             let error = sigma * normal_pair(rng.random())[0] / range.max(1e-3);
             out.positions.push(std::array::from_fn(|a| p[a] + error * (p[a] - center[a])));
             out.colors.push(sample.colors[i].map(|c| f32::from(c) / 255.0));
+        }
+    }
+}
+
+/// Draws `n` of `total` places uniformly, ascending (selection sampling: Knuth, algorithm S).
+fn choose(rng: &mut ChaCha8Rng, total: usize, n: usize, chosen: &mut Vec<u32>) {
+    chosen.clear();
+    for i in 0..total {
+        let (left, wanted) = (total - i, n.min(total) - chosen.len());
+        if rng.random_range(0..left) < wanted {
+            chosen.push(i as u32);
         }
     }
 }

@@ -55,8 +55,8 @@ impl Default for TrainConfig {
             batch: 1,
             learning_rate: 1e-3,
             warm_up: 200,
-            curriculum: vec![(0.0, 1), (0.5, 2), (0.8, 4)],
-            loss_weights: [1.0, 0.25, 0.15, 0.1],
+            curriculum: vec![(0.0, 1), (0.4, 2), (0.75, 4)],
+            loss_weights: [4.0, 0.5, 0.15, 0.05],
             seed: 0,
             adamw: AdamWConfig::default(),
         }
