@@ -1,6 +1,8 @@
 //! The tool's commands, one file each.
 
 mod info;
+mod model_file;
+mod replay;
 
 /// Predicts how the point cloud that a robot sees will move.
 #[derive(clap::Parser)]
@@ -13,6 +15,7 @@ pub struct Cli {
 #[derive(clap::Subcommand)]
 enum Command {
     Info(info::Args),
+    Replay(replay::Args),
 }
 
 impl Cli {
@@ -20,6 +23,7 @@ impl Cli {
     pub fn run(self) -> anyhow::Result<()> {
         match self.command {
             Command::Info(args) => info::run(&args),
+            Command::Replay(args) => replay::run(&args),
         }
     }
 }

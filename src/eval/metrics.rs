@@ -135,12 +135,18 @@ impl Scores {
     ///
     /// # Errors
     /// [`Error::Shape`] if a step has displacements of another number of particles.
-    pub fn add(&mut self, task: &str, displacements: &[Vec<Vec3>], truth: &TrueMotion) -> Result<()> {
+    pub fn add(
+        &mut self,
+        task: &str,
+        displacements: &[Vec<Vec3>],
+        truth: &TrueMotion,
+    ) -> Result<()> {
         let Some(start) = truth.positions.first() else { return Ok(()) };
         let mut predicted: Vec<Vec3> = start.clone();
         let steps = self.by_task.entry(task.to_owned()).or_default();
         let true_steps = truth.positions.iter().skip(1).zip(&truth.classes);
-        for (step, (moves, (positions, classes))) in displacements.iter().zip(true_steps).enumerate()
+        for (step, (moves, (positions, classes))) in
+            displacements.iter().zip(true_steps).enumerate()
         {
             if moves.len() != predicted.len() {
                 let (expected, got) = (predicted.len(), moves.len());

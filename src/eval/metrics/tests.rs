@@ -8,9 +8,8 @@ const KINDS: [BodyKind; 4] =
 /// An object's point that moves 10 mm a step in x, one that rests, one of a robot that moves 20 mm
 /// a step in z, and one of the table; two steps.
 fn scene() -> TrueMotion {
-    let at = |h: f32| {
-        vec![[0.01 * h, 0.0, 0.5], [1.0, 0.0, 0.0], [0.0, 0.0, 0.02 * h], [0.0, 1.0, 0.0]]
-    };
+    let at =
+        |h: f32| vec![[0.01 * h, 0.0, 0.5], [1.0, 0.0, 0.0], [0.0, 0.0, 0.02 * h], [0.0, 1.0, 0.0]];
     TrueMotion::new(at(-1.0), (0..=2).map(|h| at(h as f32)), &KINDS)
 }
 
