@@ -3,6 +3,7 @@
 mod info;
 mod model_file;
 mod replay;
+mod train;
 
 /// Predicts how the point cloud that a robot sees will move.
 #[derive(clap::Parser)]
@@ -16,6 +17,7 @@ pub struct Cli {
 enum Command {
     Info(info::Args),
     Replay(replay::Args),
+    Train(train::Args),
 }
 
 impl Cli {
@@ -24,6 +26,7 @@ impl Cli {
         match self.command {
             Command::Info(args) => info::run(&args),
             Command::Replay(args) => replay::run(&args),
+            Command::Train(args) => train::run(&args),
         }
     }
 }

@@ -5,11 +5,13 @@
 
 pub mod baselines;
 pub mod metrics;
+pub mod picture;
 pub mod published;
 pub mod replay;
 pub mod report;
 
 pub use metrics::{Class, Mean, Scores, TrueMotion};
+pub use picture::MostActive;
 pub use published::Published;
 pub use replay::{Replay, Replayed};
 pub use report::Report;

@@ -20,5 +20,6 @@ pub mod plan;
 pub mod predictor;
 pub mod recording;
 pub mod tf;
+pub mod train;
 
 pub use error::{Error, Result};

@@ -61,7 +61,7 @@ impl Default for ModelConfig {
             n_history: 1024,
             n_kinematic: 128,
             step_secs: 0.1,
-            plan_lag_secs: 0.1,
+            plan_lag_secs: 0.05,
             workspace: Workspace::default(),
         }
     }

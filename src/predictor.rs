@@ -144,7 +144,7 @@ impl Predictor {
             Observation::default()
         };
         now.stamp = frame.stamp;
-        self.cloud.from_cameras(&frame.views(), &self.workspace, None)?;
+        self.cloud.from_cameras(&frame.cameras, &self.workspace, None)?;
         let n = match self.config.n_particles {
             0 => self.model.config.n_particles,
             n => n,

@@ -49,6 +49,8 @@ pub struct Body {
 pub struct Truth {
     /// The task that was recorded.
     pub task: String,
+    /// `train`, `val` or `test`: what the recording may be used for.
+    pub split: String,
     /// Bodies by id.
     pub bodies: Vec<Body>,
     poses: BTreeMap<Stamp, Vec<Isometry3<f64>>>,
@@ -57,6 +59,8 @@ pub struct Truth {
 #[derive(Deserialize)]
 struct BodiesJson {
     task: String,
+    #[serde(default)]
+    split: String,
     bodies: Vec<Body>,
 }
 
@@ -236,7 +240,7 @@ fn read_truth(bag: &Bag) -> Result<Option<Truth>> {
     };
     let wrong = |problem| Error::Bag { path: bag.path().to_owned(), problem };
     let json = StringMessage::decode(&message?.data)?.data;
-    let BodiesJson { task, bodies } =
+    let BodiesJson { task, split, bodies } =
         serde_json::from_str(&json).map_err(|e| wrong(format!("{BODIES_TOPIC}: {e}")))?;
     if let Some((index, body)) = bodies.iter().enumerate().find(|(i, body)| body.id != *i) {
         let id = body.id;
@@ -247,5 +251,5 @@ fn read_truth(bag: &Bag) -> Result<Option<Truth>> {
         let array = PoseArray::decode(&message?.data)?;
         poses.insert(array.header.stamp, array.poses);
     }
-    Ok(Some(Truth { task, bodies, poses }))
+    Ok(Some(Truth { task, split, bodies, poses }))
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use forecloud::config::PredictorConfig;
-use forecloud::eval::{Published, Replay, Report};
+use forecloud::eval::{MostActive, Published, Replay, Report};
 use forecloud::frames::{CameraTopics, FramesConfig};
 use forecloud::model::Model;
 use forecloud::recording::Recording;
@@ -48,6 +48,9 @@ pub struct Args {
     /// Compare with the predictions that a node published (one BAG); fails if they differ
     #[arg(long, value_name = "FILE")]
     predictions: Option<PathBuf>,
+    /// Save a PNG of truth beside prediction, of the frame in which objects move most
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -83,6 +86,8 @@ fn replay(args: &Args) -> Result<Report> {
     }
     let published = published(args, &model)?;
     let config = config(args, published.as_ref());
+    let step_secs = model.config.step_secs;
+    let mut most_active = MostActive::default();
     let mut replay = Replay::new(model, config, frames, published);
     for (index, path) in args.bags.iter().enumerate() {
         let recording = Recording::open(path, replay.frames_config().clone())
@@ -98,9 +103,19 @@ fn replay(args: &Args) -> Result<Report> {
         }
         let bar = progress(&recording, index + 1, args.bags.len());
         replay
-            .add(&recording, |_| bar.inc(1))
+            .add(&recording, |frame| {
+                bar.inc(1);
+                if args.picture.is_some() {
+                    most_active.watch(frame, step_secs);
+                }
+            })
             .with_context(|| format!("cannot replay {}", path.display()))?;
         bar.finish_and_clear();
+    }
+    if let Some(path) = &args.picture {
+        let shot = most_active.get().context("no picture: the truth knows no moving object")?;
+        shot.save(path).context("cannot save the picture")?;
+        eprintln!("{}: {}", path.display(), shot.caption());
     }
     Ok(Report { model_path: Some(model_path), ..replay.report() })
 }

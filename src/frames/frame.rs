@@ -2,7 +2,6 @@
 
 use super::joints::Joints;
 use super::topics::Topics;
-use crate::cloud::CameraView;
 use crate::message::{CameraInfo, Image, JointTrajectory, Stamp};
 use nalgebra::Isometry3;
 use std::sync::Arc;
@@ -47,20 +46,6 @@ pub struct Frame {
     pub joints: Joints,
     /// The last plans that start no later than 50 ms after the stamp: at most 8, ascending.
     pub plan: Vec<Arc<JointTrajectory>>,
-}
-
-impl CameraFrame {
-    fn view(&self) -> CameraView<'_> {
-        let Self { color, depth, info, world_from_camera } = self;
-        CameraView { depth, color, info, world_from_camera: *world_from_camera }
-    }
-}
-
-impl Frame {
-    /// The cameras as the cloud takes them.
-    pub fn views(&self) -> Vec<CameraView<'_>> {
-        self.cameras.iter().map(CameraFrame::view).collect()
-    }
 }
 
 /// What became of the messages; see [`super::Frames::last_problem`] for the cause.
