@@ -118,6 +118,19 @@ fn the_table_names_the_units() {
 }
 
 #[test]
+fn a_picture_is_saved_where_objects_move() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bag, model_file) = (tiny_push().display().to_string(), saved_model(folder.path()));
+    let picture = folder.path().join("push.png").display().to_string();
+    let arguments = [&bag, "--model", &model_file, "--horizon", "2", "--picture", &picture];
+    let output = replay(&arguments);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && message.contains("push, 0.2 s ahead"), "{message}");
+    let bytes = std::fs::read(&picture).unwrap();
+    assert!(bytes.starts_with(b"\x89PNG") && bytes.len() > 10_000, "{} bytes", bytes.len());
+}
+
+#[test]
 fn missing_models_and_topics_are_named_with_the_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let (bag, model_file) = (tiny_push().display().to_string(), saved_model(folder.path()));

@@ -70,10 +70,9 @@ impl Shot {
         let n_steps = prediction.displacements.len();
         let (first, last) = (truth.positions.first()?, truth.positions.get(n_steps)?);
         let mut classes = truth.classes.first()?.clone();
-        for (class, step) in truth.classes.iter().flat_map(|step| classes_of(step)) {
-            if step == Class::Moving {
-                classes[class] = step;
-            }
+        for step in &truth.classes {
+            let moving = classes.iter_mut().zip(step).filter(|(_, now)| **now == Class::Moving);
+            moving.for_each(|(class, _)| *class = Class::Moving);
         }
         let ways = classes.iter().zip(first.iter().zip(last));
         let moving = ways.filter(|(class, _)| **class == Class::Moving);
@@ -105,11 +104,16 @@ impl Shot {
             errors.iter().sum::<f64>() / errors.len().max(1) as f64
         };
         format!(
-            "{}: mean error {:.0} mm on the points that move; if nothing moved: {:.0} mm",
+            "{}, {} s ahead: mean error {:.0} mm on the points that move; nothing moves: {:.0} mm",
             self.task,
+            self.secs(),
             mean_mm(self.prediction.last()),
             mean_mm(self.truth.first())
         )
+    }
+
+    fn secs(&self) -> f32 {
+        (self.step_secs * (self.prediction.len() - 1) as f64) as f32
     }
 
     /// Draws the truth and the prediction side by side and writes them as PNG.
@@ -120,7 +124,7 @@ impl Shot {
         let [width, height] = PANEL;
         let mut canvas = Canvas::new([2 * width, height + 2 * BAND], BACKGROUND);
         let view = View::of(self.truth.iter().chain(&self.prediction).flatten());
-        let secs = (self.step_secs * (self.prediction.len() - 1) as f64) as f32;
+        let secs = self.secs();
         let panels = [("Truth", &self.truth), ("Prediction", &self.prediction)];
         for (index, (name, steps)) in panels.into_iter().enumerate() {
             let left = index * width;
@@ -131,7 +135,7 @@ impl Shot {
         canvas.text([24, bottom + 8], 2, &self.caption(), TEXT);
         let mut x = 24;
         for (name, color) in
-            [("object", MOVING), ("robot", ROBOT), ("falsely moved, with its way", FALSE_MOTION)]
+            [("object", MOVING), ("robot", ROBOT), ("moves, but should rest", FALSE_MOTION)]
         {
             canvas.disc([x as f32 + 6.0, bottom as f32 + 46.0], 6.0, color);
             canvas.text([x + 20, bottom + 38], 2, name, TEXT);
@@ -173,13 +177,9 @@ impl Shot {
             Class::Robot => (ROBOT, 4.0),
             Class::Static | Class::Resting if moves => (FALSE_MOTION, 4.0),
             Class::Resting => (mix(own, BACKGROUND, 0.3), 4.5),
-            Class::Static => (mix(own, BACKGROUND, 0.7), 4.0),
+            Class::Static => (mix(own, BACKGROUND, 0.7), 3.5),
         }
     }
-}
-
-fn classes_of(step: &[Class]) -> impl Iterator<Item = (usize, Class)> {
-    step.iter().copied().enumerate()
 }
 
 fn mix(a: Rgb, b: Rgb, share_of_b: f32) -> Rgb {
