@@ -130,6 +130,41 @@ fn a_picture_is_saved_where_objects_move() {
     assert!(bytes.starts_with(b"\x89PNG") && bytes.len() > 10_000, "{} bytes", bytes.len());
 }
 
+/// The recording without what only a simulator knows.
+fn without_truth(folder: &Path) -> String {
+    let bag = Bag::open(tiny_push()).unwrap();
+    let path = folder.join("no_truth.mcap");
+    let file = std::fs::File::create(&path).unwrap();
+    let mut writer = mcap::WriteOptions::new().profile("ros2").create(file).unwrap();
+    let mut channels = std::collections::HashMap::new();
+    for topic in bag.topics() {
+        let schema = writer.add_schema(&topic.message_type, "ros2msg", b"").unwrap();
+        let channel = writer.add_channel(schema, &topic.name, "cdr", &Default::default());
+        channels.insert(topic.name.clone(), channel.unwrap());
+    }
+    for message in bag.messages_where(|topic| !topic.starts_with("/truth")) {
+        let message = message.unwrap();
+        let (channel_id, log_time) = (channels[&message.topic], message.log_time_ns as u64);
+        let header =
+            mcap::records::MessageHeader { channel_id, sequence: 0, log_time, publish_time: 0 };
+        writer.write_to_known_channel(&header, &message.data).unwrap();
+    }
+    writer.finish().unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn without_truth_there_are_timings_and_a_clear_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bag, model_file) = (without_truth(folder.path()), saved_model(folder.path()));
+    let output = replay(&[&bag, "--model", &model_file]);
+    let warning = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && warning.contains("timings only"), "{warning}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("5 predicted, 0 held against the truth"), "{text}");
+    assert!(text.contains("ms a step") && !text.contains("nothing moves"), "{text}");
+}
+
 #[test]
 fn missing_models_and_topics_are_named_with_the_remedy() {
     let folder = tempfile::tempdir().unwrap();
