@@ -1,6 +1,8 @@
 //! The tool's commands, one file each.
 
 mod info;
+mod model_file;
+mod replay;
 mod train;
 
 /// Predicts how the point cloud that a robot sees will move.
@@ -14,6 +16,7 @@ pub struct Cli {
 #[derive(clap::Subcommand)]
 enum Command {
     Info(info::Args),
+    Replay(replay::Args),
     Train(train::Args),
 }
 
@@ -22,6 +25,7 @@ impl Cli {
     pub fn run(self) -> anyhow::Result<()> {
         match self.command {
             Command::Info(args) => info::run(&args),
+            Command::Replay(args) => replay::run(&args),
             Command::Train(args) => train::run(&args),
         }
     }

@@ -8,6 +8,7 @@ pub mod camera;
 pub mod cloud;
 pub mod config;
 pub mod error;
+pub mod eval;
 pub mod frames;
 pub mod graph;
 pub mod kinematics;

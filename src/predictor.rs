@@ -30,6 +30,10 @@ pub struct Prediction {
     /// Displacement of each particle in each step (m): `[horizon][n]`, from where the step before
     /// left it.
     pub displacements: Vec<Vec<[f32; 3]>>,
+    /// Stamp of the history frame, about one step back.
+    pub history_stamp: Stamp,
+    /// The history particles that the model saw (m).
+    pub history: Vec<[f32; 3]>,
     /// What the prediction took.
     pub timings: Timings,
 }
@@ -130,7 +134,7 @@ impl Predictor {
 
         let start = Instant::now();
         self.rollout.run(&self.model.weights, &self.scene, self.config.horizon)?;
-        self.collect(&now);
+        self.collect(&now, &history);
         let predict_ms = milliseconds_since(start);
         self.prediction.timings = Timings { particles_ms, predict_ms };
         self.observations.push_back(history);
@@ -238,10 +242,12 @@ impl Predictor {
         ahead.zip(&mut rows[2..]).try_for_each(|(joints, row)| robot.place(joints, row))
     }
 
-    fn collect(&mut self, now: &Observation) {
+    fn collect(&mut self, now: &Observation, history: &Observation) {
         let prediction = &mut self.prediction;
         prediction.stamp = now.stamp;
         prediction.particles.clone_from(&now.particles);
+        prediction.history_stamp = history.stamp;
+        prediction.history.clone_from(&self.scene.start.history_positions);
         prediction.displacements.resize_with(self.config.horizon, Vec::new);
         for (t, displacements) in prediction.displacements.iter_mut().enumerate() {
             displacements.clear();

@@ -139,6 +139,11 @@ impl Recording {
         &self.bag
     }
 
+    /// How its frames are made.
+    pub fn frames_config(&self) -> &FramesConfig {
+        &self.config
+    }
+
     /// The robot's description, the first there is.
     ///
     /// # Errors

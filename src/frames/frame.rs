@@ -71,6 +71,19 @@ pub struct FrameCounts {
     pub bad_messages: u64,
 }
 
+impl FrameCounts {
+    /// Frames that were dropped, images without partners, and messages that could not be used.
+    pub fn n_dropped(&self) -> u64 {
+        self.dropped_unpaired
+            + self.dropped_no_info
+            + self.dropped_no_tf
+            + self.dropped_no_joints
+            + self.dropped_mismatched
+            + self.dropped_late
+            + self.bad_messages
+    }
+}
+
 impl Default for FramesConfig {
     fn default() -> Self {
         Self {
