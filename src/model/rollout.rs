@@ -357,7 +357,7 @@ mod tests {
         let mut gradients = Gradients::new(&layout);
         rollout.backward(&weights, &targets, &mut gradients).unwrap();
         let mut gradient = vec![0.0; layout.n_params()];
-        gradients.sum_into(&mut gradient);
+        gradients.add_to(&mut gradient);
 
         // Along random directions, those left out on which a neighbour changes: a jump, not a slope.
         let topology = |rollout: &Rollout| -> Vec<Vec<u32>> {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::adamw::{AdamW, AdamWConfig};
@@ -51,8 +52,8 @@ pub struct TrainConfig {
 impl Default for TrainConfig {
     fn default() -> Self {
         Self {
-            steps: 20_000,
-            batch: 1,
+            steps: 10_000,
+            batch: 2,
             learning_rate: 1e-3,
             warm_up: 200,
             curriculum: vec![(0.0, 1), (0.4, 2), (0.75, 4)],
@@ -115,10 +116,15 @@ pub struct Trainer {
     layout: Layout,
     weights: Vec<f32>,
     optimizer: AdamW,
-    gradients: Gradients,
     gradient: Vec<f32>,
-    rollout: Rollout,
+    lanes: Vec<Lane>,
+}
+
+/// One window of a batch on its way through the model; windows of a batch run side by side.
+struct Lane {
     window: Window,
+    rollout: Rollout,
+    gradients: Gradients,
     d_positions: Vec<Vec<Vec3>>,
 }
 
@@ -142,14 +148,17 @@ impl Trainer {
         weights: Vec<f32>,
         optimizer: AdamW,
     ) -> Self {
+        let lane = || Lane {
+            window: Window::default(),
+            rollout: Rollout::new(model.rollout(), Mode::Training),
+            gradients: Gradients::new(&layout),
+            d_positions: Vec::new(),
+        };
         Self {
+            lanes: (0..config.batch.max(1)).map(|_| lane()).collect(),
             config,
             model,
-            gradients: Gradients::new(&layout),
             gradient: vec![0.0; weights.len()],
-            rollout: Rollout::new(model.rollout(), Mode::Training),
-            window: Window::default(),
-            d_positions: Vec::new(),
             layout,
             weights,
             optimizer,
@@ -221,52 +230,32 @@ impl Trainer {
     /// [`Error::NonFinite`] if the gradient is not finite; what roll-out and model return.
     pub fn step(&mut self, data: &Dataset) -> Result<StepReport> {
         let step = self.optimizer.step;
-        let mut rng = ChaCha8Rng::seed_from_u64(self.config.seed);
-        rng.set_stream(step + 1);
-        let horizon = self.config.horizon(step);
-        self.gradients.clear();
+        let (config, weights) = (&self.config, &self.weights);
+        let n_lanes = self.lanes.len() as u64;
+        let outcomes: Vec<Result<f64>> = self
+            .lanes
+            .par_iter_mut()
+            .enumerate()
+            .map(|(index, lane)| {
+                let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
+                rng.set_stream(1 + step * n_lanes + index as u64);
+                let horizon = config.horizon(step);
+                data.draw(&mut rng, horizon, &mut lane.window);
+                lane.accumulate(config, weights, horizon)
+            })
+            .collect();
         let mut loss = 0.0;
-        for _ in 0..self.config.batch {
-            data.draw(&mut rng, horizon, &mut self.window);
-            loss += self.accumulate(horizon)? / self.config.batch as f64;
+        for outcome in outcomes {
+            loss += outcome? / n_lanes as f64;
         }
-        self.gradients.sum_into(&mut self.gradient);
+        self.gradient.fill(0.0);
+        self.lanes.iter().for_each(|lane| lane.gradients.add_to(&mut self.gradient));
         let learning_rate = self.config.learning_rate(step);
         let norm = self.optimizer.update(&mut self.weights, &mut self.gradient, learning_rate);
         if !norm.is_finite() {
             return Err(Error::NonFinite { what: "gradient of a training step" });
         }
         Ok(StepReport { loss_mm: 1e3 * loss, gradient_norm: norm, learning_rate })
-    }
-
-    /// Rolls out the window, adds its gradients, returns its loss in metres.
-    fn accumulate(&mut self, horizon: usize) -> Result<f64> {
-        let window = &self.window;
-        self.rollout.run(&self.weights, &window.scene, horizon)?;
-        let scale = LOSS_SCALE / (horizon * self.config.batch) as f32;
-        self.d_positions.resize_with(horizon, Vec::new);
-        let mut positions = window.scene.start.positions.clone();
-        let mut point_weights = vec![0.0; positions.len()];
-        let mut loss = 0.0;
-        for t in 0..horizon {
-            advance(&mut positions, self.rollout.displacements(t));
-            let [moving, resting, robot, fixed] = self.config.loss_weights;
-            for (i, weight) in point_weights.iter_mut().enumerate() {
-                *weight = match (window.kinds[i], window.moving[t][i]) {
-                    (BodyKind::Object, true) => moving,
-                    (BodyKind::Object, false) => resting,
-                    (BodyKind::Robot, _) => robot,
-                    (BodyKind::Static, _) => fixed,
-                };
-            }
-            let d = &mut self.d_positions[t];
-            d.clear();
-            d.resize(positions.len(), [0.0; 3]);
-            loss += charbonnier(&positions, &window.targets[t], &point_weights, scale, d)
-                / horizon as f64;
-        }
-        self.rollout.backward(&self.weights, &self.d_positions, &mut self.gradients)?;
-        Ok(loss)
     }
 
     /// Mean errors over `n_windows` windows spread over `data`, rolled out `horizon` steps.
@@ -287,6 +276,39 @@ impl Trainer {
             }
         }
         Ok(sums.means())
+    }
+}
+
+impl Lane {
+    /// Rolls out the window, sets its gradients, returns its loss in metres.
+    fn accumulate(&mut self, config: &TrainConfig, weights: &[f32], horizon: usize) -> Result<f64> {
+        let window = &self.window;
+        self.rollout.run(weights, &window.scene, horizon)?;
+        let scale = LOSS_SCALE / (horizon * config.batch.max(1)) as f32;
+        self.d_positions.resize_with(horizon, Vec::new);
+        let mut positions = window.scene.start.positions.clone();
+        let mut point_weights = vec![0.0; positions.len()];
+        let mut loss = 0.0;
+        for t in 0..horizon {
+            advance(&mut positions, self.rollout.displacements(t));
+            let [moving, resting, robot, fixed] = config.loss_weights;
+            for (i, weight) in point_weights.iter_mut().enumerate() {
+                *weight = match (window.kinds[i], window.moving[t][i]) {
+                    (BodyKind::Object, true) => moving,
+                    (BodyKind::Object, false) => resting,
+                    (BodyKind::Robot, _) => robot,
+                    (BodyKind::Static, _) => fixed,
+                };
+            }
+            let d = &mut self.d_positions[t];
+            d.clear();
+            d.resize(positions.len(), [0.0; 3]);
+            loss += charbonnier(&positions, &window.targets[t], &point_weights, scale, d)
+                / horizon as f64;
+        }
+        self.gradients.clear();
+        self.rollout.backward(weights, &self.d_positions, &mut self.gradients)?;
+        Ok(loss)
     }
 }
 
