@@ -3,5 +3,7 @@
 
 pub mod error;
 pub mod graph;
+#[cfg(feature = "ros")]
+pub mod ros;
 
 pub use error::{Error, Result};
