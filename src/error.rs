@@ -27,4 +27,26 @@ pub enum Error {
         /// Number of elements that came.
         got: usize,
     },
+    /// Too few points to go on with.
+    #[error(
+        "{got} points, at least {needed} are needed: check the workspace box and the depth images"
+    )]
+    TooFewPoints {
+        /// How many are needed.
+        needed: usize,
+        /// How many there are.
+        got: usize,
+    },
+    /// A number that is not finite where only finite ones make sense.
+    #[error("{what}: not finite")]
+    NonFinite {
+        /// Which numbers.
+        what: &'static str,
+    },
+    /// The k-d tree could not be built.
+    #[error("k-d tree: {reason}")]
+    KdTree {
+        /// What the k-d tree said.
+        reason: String,
+    },
 }

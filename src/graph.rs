@@ -1,3 +1,9 @@
-//! From particles to the mask: k-NN graph, walks, merged loads; built once per step.
+//! From particles to the mask: k-NN graph, walks, merged loads; built once per step and shared by
+//! all layers.
 
+pub mod knn;
+pub mod loads;
 pub mod random;
+
+pub use knn::KnnGraph;
+pub use loads::Loads;

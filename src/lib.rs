@@ -5,5 +5,6 @@ pub mod error;
 pub mod graph;
 #[cfg(feature = "ros")]
 pub mod ros;
+pub mod ops;
 
 pub use error::{Error, Result};

@@ -1,0 +1,17 @@
+//! Operations of the model on a chunk of rows: forward and backward side by side, each with a
+//! plain f64 version that the tests hold it against.
+//!
+//! All matrices are row-major f32. Weights are stored `[in, out]`, so that y = x·W + b.
+
+pub mod charbonnier;
+pub mod grf_attention;
+pub mod layer_norm;
+pub mod linear;
+pub mod linear_attention;
+pub mod motion_head;
+pub mod relu;
+pub mod rows;
+pub mod simd;
+
+#[cfg(test)]
+pub(crate) mod check;

@@ -1,0 +1,101 @@
+//! The motion head: displacement as a mixture of candidate motions plus a bounded residual.
+//!
+//! Δx_i = Σ_c softmax(y_i)_c · candidate_ic + 0.25 m · tanh(r_i), where each row of the model's
+//! output is `[y (candidates) | r (3)]`.
+
+/// Bound of the residual on each axis, in metres a step (papers' setting).
+pub const MAX_RESIDUAL_M: f32 = 0.25;
+
+/// Displacements (m) of `rows` particles. `y` `[rows, n + 3]`, `candidates` `[rows, n]` (m).
+///
+/// Overwrites `y` with what the backward pass needs: the candidates' shares and tanh(r).
+#[inline(always)]
+pub fn motion_head_forward(y: &mut [f32], candidates: &[[f32; 3]], out: &mut [[f32; 3]]) {
+    let n = candidates.len() / out.len().max(1);
+    for ((y, candidates), out) in y.chunks_exact_mut(n + 3).zip(candidates.chunks_exact(n)).zip(out)
+    {
+        let (shares, residual) = y.split_at_mut(n);
+        let max = shares.iter().fold(f32::NEG_INFINITY, |m, &s| m.max(s));
+        let mut total = 0.0;
+        for s in shares.iter_mut() {
+            *s = (*s - max).exp();
+            total += *s;
+        }
+        for (axis, r) in residual.iter_mut().enumerate() {
+            *r = r.tanh();
+            out[axis] = MAX_RESIDUAL_M * *r;
+        }
+        for (s, candidate) in shares.iter_mut().zip(candidates) {
+            *s /= total;
+            for axis in 0..3 {
+                out[axis] += *s * candidate[axis];
+            }
+        }
+    }
+}
+
+/// Gradients of the model's output `dy` and of the candidates, from those of the displacements.
+///
+/// `saved`: what [`motion_head_forward`] left in `y`.
+#[inline(always)]
+pub fn motion_head_backward(
+    saved: &[f32],
+    candidates: &[[f32; 3]],
+    d_out: &[[f32; 3]],
+    dy: &mut [f32],
+    d_candidates: &mut [[f32; 3]],
+) {
+    let n = candidates.len() / d_out.len().max(1);
+    let rows = saved.chunks_exact(n + 3).zip(dy.chunks_exact_mut(n + 3)).zip(d_out);
+    let per_candidate = candidates.chunks_exact(n).zip(d_candidates.chunks_exact_mut(n));
+    for (((saved, dy), g), (candidates, d_candidates)) in rows.zip(per_candidate) {
+        let mut mean = 0.0;
+        for c in 0..n {
+            dy[c] = (0..3).map(|axis| g[axis] * candidates[c][axis]).sum();
+            mean += saved[c] * dy[c];
+            d_candidates[c] = g.map(|g| saved[c] * g);
+        }
+        for c in 0..n {
+            dy[c] = saved[c] * (dy[c] - mean);
+        }
+        for axis in 0..3 {
+            dy[n + axis] = MAX_RESIDUAL_M * g[axis] * (1.0 - saved[n + axis] * saved[n + axis]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::*;
+
+    fn plain(y: &[f64], candidates: &[f64], n: usize) -> Vec<f64> {
+        y.chunks_exact(n + 3)
+            .zip(candidates.chunks_exact(3 * n))
+            .flat_map(|(y, candidates)| {
+                let total: f64 = y[..n].iter().map(|s| s.exp()).sum();
+                (0..3).map(move |axis| {
+                    let mixed: f64 =
+                        (0..n).map(|c| y[c].exp() / total * candidates[3 * c + axis]).sum();
+                    mixed + 0.25 * y[n + axis].tanh()
+                })
+            })
+            .collect()
+    }
+
+    #[test]
+    fn motion_head_and_its_gradients() {
+        let (rows, n) = (7, 4);
+        let (y, candidates) = (numbers(rows * (n + 3), 1), numbers(rows * n * 3, 2));
+        let d_out = numbers(rows * 3, 3);
+        let vectors = |x: &[f32]| x.chunks_exact(3).map(|c| [c[0], c[1], c[2]]).collect::<Vec<_>>();
+        let (mut saved, mut out) = (y.clone(), vec![[0.0; 3]; rows]);
+        motion_head_forward(&mut saved, &vectors(&candidates), &mut out);
+        assert_close(out.as_flattened(), &plain(&f64s(&y), &f64s(&candidates), n), 1e-6);
+        let (mut dy, mut dc) = (vec![0.0; y.len()], vec![[0.0; 3]; rows * n]);
+        motion_head_backward(&saved, &vectors(&candidates), &vectors(&d_out), &mut dy, &mut dc);
+        assert_gradient(&dy, &y, &d_out, |y| plain(y, &f64s(&candidates), n));
+        let f = |c: &[f64]| plain(&f64s(&y), c, n);
+        assert_gradient(dc.as_flattened(), &candidates, &d_out, f);
+    }
+}

@@ -1,0 +1,67 @@
+//! One matrix shared by parallel tasks, each of which writes rows of its own.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// A mutable row-major matrix that tasks split by rows among themselves.
+///
+/// Chunks of several matrices are needed at once, of some of them all rows to read: more than
+/// `par_chunks_mut` and its zips can say readably.
+pub struct SharedRows<'a> {
+    data: *mut f32,
+    width: usize,
+    n_rows: usize,
+    _borrow: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: access goes through the unsafe methods below, whose callers keep rows disjoint.
+unsafe impl Sync for SharedRows<'_> {}
+// SAFETY: as above; the borrow keeps the matrix alive.
+unsafe impl Send for SharedRows<'_> {}
+
+impl<'a> SharedRows<'a> {
+    /// Shares `data`, rows of `width` numbers.
+    pub fn new(data: &'a mut [f32], width: usize) -> Self {
+        let n_rows = data.len() / width.max(1);
+        Self { data: data.as_mut_ptr(), width, n_rows, _borrow: PhantomData }
+    }
+
+    /// Rows `range` to write.
+    ///
+    /// # Safety
+    /// No other live reference may cover any of these rows.
+    ///
+    /// # Panics
+    /// If `range` ends behind the last row.
+    #[inline]
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn rows_mut(&self, range: Range<usize>) -> &'a mut [f32] {
+        assert!(range.start <= range.end && range.end <= self.n_rows, "rows {range:?}");
+        let len = (range.end - range.start) * self.width;
+        // SAFETY: `start..start + len` lies in the borrowed matrix; disjointness is the caller's.
+        unsafe { std::slice::from_raw_parts_mut(self.data.add(range.start * self.width), len) }
+    }
+
+    /// Rows `range` to read.
+    ///
+    /// # Safety
+    /// No live mutable reference may cover any of these rows.
+    ///
+    /// # Panics
+    /// If `range` ends behind the last row.
+    #[inline]
+    pub unsafe fn rows(&self, range: Range<usize>) -> &'a [f32] {
+        // SAFETY: as `rows_mut`; shared reads of the same rows are allowed.
+        unsafe { self.rows_mut(range) }
+    }
+
+    /// All rows, to read.
+    ///
+    /// # Safety
+    /// No live mutable reference may cover any row.
+    #[inline]
+    pub unsafe fn all(&self) -> &'a [f32] {
+        // SAFETY: the caller's.
+        unsafe { self.rows(0..self.n_rows) }
+    }
+}
