@@ -49,4 +49,34 @@ pub enum Error {
         /// What the k-d tree said.
         reason: String,
     },
+    /// Serialized bytes that are not the message they should be.
+    #[error("{message_type}: field `{field}` at byte {offset}: {problem}")]
+    Message {
+        /// ROS name of the message type.
+        message_type: &'static str,
+        /// Which field of it.
+        field: &'static str,
+        /// Position behind the last byte that was read.
+        offset: usize,
+        /// What is wrong, and the remedy where there is one.
+        problem: String,
+    },
+    /// A recording that cannot be read.
+    #[error("{path}: {problem}")]
+    Bag {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong, and the remedy where there is one.
+        problem: String,
+    },
+    /// No chain of transforms joins two coordinate frames at the wanted time.
+    #[error("no transform from '{source_frame}' to '{target_frame}': {problem}")]
+    Transform {
+        /// Frame of the points as they are.
+        source_frame: String,
+        /// Frame that the points are wanted in.
+        target_frame: String,
+        /// Which link is missing, and the remedy.
+        problem: String,
+    },
 }

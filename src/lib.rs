@@ -3,8 +3,9 @@
 
 pub mod error;
 pub mod graph;
+pub mod message;
+pub mod ops;
 #[cfg(feature = "ros")]
 pub mod ros;
-pub mod ops;
 
 pub use error::{Error, Result};

@@ -1,0 +1,316 @@
+use super::encode::CdrWriter;
+use super::*;
+use crate::error::{Error, Result};
+use nalgebra::{Point3, UnitQuaternion, Vector3};
+use proptest::prelude::*;
+
+/// A valid message of each type, with odd lengths so that alignment matters.
+fn samples(big_endian: bool) -> Vec<(&'static str, Vec<u8>)> {
+    let start = || CdrWriter::new(big_endian).header(12, 345_000_000, "world");
+    let pose = [0.1, -0.2, 0.3, 0.0, 0.0, 2.0, 2.0];
+    vec![
+        ("image", image(big_endian, "rgb8", 3, 2, 10, 20)),
+        ("camera_info", camera_info(big_endian, 600.0, [0; 6])),
+        (
+            "joint_state",
+            start()
+                .strings(&["a", "joint"])
+                .f64s(&[0.5, -1.5])
+                .f64s(&[])
+                .f64s(&[1.0, 2.0])
+                .finish(),
+        ),
+        ("joint_trajectory", trajectory(big_endian, &[0, 100_000_000])),
+        ("tf", start_of_tf(big_endian).string("camera").f64_array(&pose).finish()),
+        ("pose_array", start().u32(1).f64_array(&pose).finish()),
+        ("string", CdrWriter::new(big_endian).string("größe").finish()),
+        ("prediction", prediction(big_endian, 2)),
+    ]
+}
+
+fn start_of_tf(big_endian: bool) -> CdrWriter {
+    CdrWriter::new(big_endian).u32(1).header(12, 345_000_000, "world")
+}
+
+fn image(be: bool, encoding: &str, width: u32, height: u32, step: u32, n_bytes: u8) -> Vec<u8> {
+    let data: Vec<u8> = (0..n_bytes).collect();
+    CdrWriter::new(be)
+        .header(12, 345_000_000, "world")
+        .u32(height)
+        .u32(width)
+        .string(encoding)
+        .u8(u8::from(be))
+        .u32(step)
+        .u8s(&data)
+        .finish()
+}
+
+fn camera_info(be: bool, focal: f64, rest: [u32; 6]) -> Vec<u8> {
+    let identity = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0];
+    let writer = CdrWriter::new(be)
+        .header(12, 345_000_000, "world")
+        .u32(480)
+        .u32(640)
+        .string("plumb_bob")
+        .f64s(&[0.1])
+        .f64_array(&[focal, 0.0, 320.0, 0.0, focal, 240.0, 0.0, 0.0, 1.0])
+        .f64_array(&identity)
+        .f64_array(&[0.0; 12]);
+    rest.into_iter().fold(writer, CdrWriter::u32).u8(0).finish()
+}
+
+fn trajectory(be: bool, times: &[u32]) -> Vec<u8> {
+    let writer = CdrWriter::new(be)
+        .header(12, 345_000_000, "world")
+        .strings(&["joint"])
+        .u32(times.len() as u32);
+    let point = |writer: CdrWriter, &nanos: &u32| {
+        writer.f64s(&[0.25]).f64s(&[]).f64s(&[7.0]).f64s(&[]).i32(0).u32(nanos)
+    };
+    times.iter().fold(writer, point).finish()
+}
+
+fn prediction(be: bool, n_steps: u32) -> Vec<u8> {
+    CdrWriter::new(be)
+        .header(12, 345_000_000, "world")
+        .f32(0.1)
+        .u32(n_steps)
+        .u32(1)
+        .u64(42)
+        .string("abc")
+        .f32s(&[1.0, 2.0, 3.0])
+        .f32s(&[0.5, 0.25, 0.125, -0.5, -0.25, -0.125])
+        .u8s(&[255, 128, 0])
+        .u32s(&[1 << 24 | 77])
+        .finish()
+}
+
+/// Decodes `bytes` as the type called `name` and shows the outcome as text.
+fn decode(name: &str, bytes: &[u8]) -> Result<String> {
+    Ok(match name {
+        "image" => format!("{:?}", Image::decode(bytes)?),
+        "camera_info" => format!("{:?}", CameraInfo::decode(bytes)?),
+        "joint_state" => format!("{:?}", JointState::decode(bytes)?),
+        "joint_trajectory" => format!("{:?}", JointTrajectory::decode(bytes)?),
+        "tf" => format!("{:?}", TfMessage::decode(bytes)?),
+        "pose_array" => format!("{:?}", PoseArray::decode(bytes)?),
+        "string" => format!("{:?}", StringMessage::decode(bytes)?),
+        "prediction" => format!("{:?}", Prediction::decode(bytes)?),
+        other => panic!("no type called {other}"),
+    })
+}
+
+fn sample(name: &str) -> Vec<u8> {
+    let (_, bytes) = samples(false).into_iter().find(|&(n, _)| n == name).expect("a sample");
+    bytes
+}
+
+/// The problem and the field of the error that decoding must give.
+fn problem(name: &str, bytes: &[u8]) -> (String, &'static str) {
+    match decode(name, bytes) {
+        Err(Error::Message { problem, field, .. }) => (problem, field),
+        other => panic!("expected a message error, got {other:?}"),
+    }
+}
+
+#[test]
+fn both_byte_orders_give_the_same_values() {
+    for ((name, little), (_, big)) in samples(false).into_iter().zip(samples(true)) {
+        assert_ne!(little, big, "{name}");
+        let little = decode(name, &little).expect(name);
+        let big = decode(name, &big).expect(name);
+        assert_eq!(little, big.replace("is_bigendian: true", "is_bigendian: false"), "{name}");
+    }
+}
+
+#[test]
+fn values_come_back() {
+    for big_endian in [false, true] {
+        let stamp = Stamp::from_nanos(12_345_000_000);
+        let header = Header { stamp, frame_id: "world".into() };
+        let of = |wanted: &str| {
+            let mut all = samples(big_endian).into_iter();
+            all.find(|&(name, _)| name == wanted).expect("a sample").1
+        };
+        let image = Image::decode(&of("image")).unwrap();
+        assert_eq!((image.width, image.height, image.step), (3, 2, 10));
+        assert_eq!(image.header, header);
+        assert_eq!(image.row(1), Some(&[10, 11, 12, 13, 14, 15, 16, 17, 18][..]));
+        assert_eq!(image.row(2), None);
+        let info = CameraInfo::decode(&of("camera_info")).unwrap();
+        assert_eq!((info.width, info.k[2], info.d), (640, 320.0, vec![0.1]));
+        let state = JointState::decode(&of("joint_state")).unwrap();
+        assert_eq!(state.names, ["a", "joint"]);
+        assert_eq!((state.positions, state.efforts), (vec![0.5, -1.5], vec![1.0, 2.0]));
+        let plan = JointTrajectory::decode(&of("joint_trajectory")).unwrap();
+        assert_eq!(plan.points[1].time_from_start_nanos, 100_000_000);
+        assert_eq!(plan.points[1].positions, [0.25]);
+        let tf = TfMessage::decode(&of("tf")).unwrap();
+        let moved = tf.transforms[0].parent_from_child * Point3::new(1.0, 0.0, 0.0);
+        assert!((moved - Point3::new(0.1, 0.8, 0.3)).norm() < 1e-12, "{moved}");
+        let quarter = UnitQuaternion::from_axis_angle(&Vector3::z_axis(), 90f64.to_radians());
+        let poses = PoseArray::decode(&of("pose_array")).unwrap().poses;
+        assert!(poses[0].rotation.angle_to(&quarter) < 1e-12);
+        assert_eq!(StringMessage::decode(&of("string")).unwrap().data, "größe");
+        let prediction = Prediction::decode(&of("prediction")).unwrap();
+        assert_eq!((prediction.seed, prediction.n_steps), (42, 2));
+        assert_eq!(prediction.displacements[5], -0.125);
+        assert_eq!(prediction.sources, [1 << 24 | 77]);
+    }
+}
+
+#[test]
+fn every_truncation_is_an_error() {
+    for (name, bytes) in samples(false).into_iter().chain(samples(true)) {
+        for n in 0..bytes.len() {
+            let outcome = decode(name, &bytes[..n]);
+            assert!(
+                matches!(outcome, Err(Error::Message { .. })),
+                "{name} cut at {n}: {outcome:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn padding_is_accepted_and_more_is_not() {
+    for (name, mut bytes) in samples(false) {
+        bytes.extend([0; 7]);
+        decode(name, &bytes).expect(name);
+        bytes.push(0);
+        assert_eq!(problem(name, &bytes).1, "end");
+    }
+}
+
+#[test]
+fn a_huge_count_is_refused_before_allocating() {
+    let bytes = CdrWriter::new(false).u32(u32::MAX).finish();
+    assert_eq!(problem("tf", &bytes).1, "transforms");
+    assert_eq!(problem("string", &bytes).1, "data");
+    let bytes = CdrWriter::new(false).header(0, 0, "").u32(u32::MAX).finish();
+    assert_eq!(problem("pose_array", &bytes).1, "poses");
+    assert_eq!(problem("joint_state", &bytes).1, "name");
+}
+
+#[test]
+fn other_representations_are_refused_by_name() {
+    let mut bytes = sample("string");
+    bytes[1] = 7; // XCDR2
+    let (problem, field) = problem("string", &bytes);
+    assert_eq!(field, "encapsulation");
+    assert!(problem.contains("0x0007"), "{problem}");
+}
+
+#[test]
+fn images_whose_sizes_dont_fit_are_refused() {
+    assert_eq!(problem("image", &image(false, "rgb8", 3, 2, 8, 20)).1, "step");
+    assert_eq!(problem("image", &image(false, "16UC1", 3, 2, 5, 20)).1, "step");
+    assert_eq!(problem("image", &image(false, "rgb8", 3, 2, 10, 19)).1, "data");
+    assert_eq!(problem("image", &image(false, "rgb8", 0, 2, 10, 20)).1, "width");
+    assert_eq!(problem("image", &image(false, "rgb8", 3, u32::MAX, u32::MAX, 20)).1, "data");
+    let unknown = Image::decode(&image(false, "yuv422", 3, 2, 2, 20)).unwrap();
+    assert_eq!((unknown.bytes_per_pixel(), unknown.row(0)), (None, None));
+}
+
+#[test]
+fn sizes_of_encodings() {
+    let known = [("mono8", 1), ("16UC1", 2), ("32FC1", 4), ("8UC3", 3), ("bayer_rggb16", 2)];
+    for (encoding, expected) in known {
+        let image = Image::decode(&image(false, encoding, 1, 1, 20, 20)).unwrap();
+        assert_eq!(image.bytes_per_pixel(), Some(expected), "{encoding}");
+    }
+    for encoding in ["", "U", "16", "9UC1", "16UC9", "16UÄ", "bayer_", "C1"] {
+        let image = Image::decode(&image(false, encoding, 1, 1, 20, 20)).unwrap();
+        assert_eq!(image.bytes_per_pixel(), None, "{encoding}");
+    }
+}
+
+#[test]
+fn cameras_that_cannot_be_used_are_refused() {
+    assert_eq!(problem("camera_info", &camera_info(false, 0.0, [0; 6])).1, "k");
+    assert_eq!(problem("camera_info", &camera_info(false, f64::NAN, [0; 6])).1, "k");
+    let binned = camera_info(false, 600.0, [2, 2, 0, 0, 0, 0]);
+    assert_eq!(problem("camera_info", &binned).1, "binning_x");
+    let cut = camera_info(false, 600.0, [1, 1, 10, 10, 100, 100]);
+    assert_eq!(problem("camera_info", &cut).1, "roi");
+    let whole = camera_info(false, 600.0, [1, 1, 0, 0, 480, 640]);
+    assert!(CameraInfo::decode(&whole).is_ok());
+}
+
+#[test]
+fn joints_and_plans_that_cannot_be_used_are_refused() {
+    let state = |positions: &[f64]| {
+        let writer = CdrWriter::new(false).header(0, 0, "").strings(&["a", "b"]);
+        writer.f64s(positions).f64s(&[]).f64s(&[]).finish()
+    };
+    assert!(decode("joint_state", &state(&[])).is_ok());
+    assert_eq!(problem("joint_state", &state(&[1.0])).1, "position");
+    let (text, _) = problem("joint_state", &state(&[1.0, f64::INFINITY]));
+    assert!(text.contains("'b'"), "{text}");
+    for times in [&[1, 1][..], &[2, 1]] {
+        let field = problem("joint_trajectory", &trajectory(false, times)).1;
+        assert_eq!(field, "points[].time_from_start");
+    }
+}
+
+#[test]
+fn poses_that_are_none_are_refused() {
+    for pose in [[0.0; 7], [f64::NAN, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], [f64::INFINITY; 7]] {
+        let bytes = start_of_tf(false).string("camera").f64_array(&pose).finish();
+        assert_eq!(problem("tf", &bytes).1, "transforms[].transform");
+    }
+}
+
+#[test]
+fn a_prediction_whose_lengths_dont_fit_is_refused() {
+    assert_eq!(problem("prediction", &prediction(false, 3)).1, "displacements");
+    assert_eq!(problem("prediction", &prediction(false, u32::MAX)).1, "displacements");
+}
+
+#[test]
+fn text_must_be_utf8_and_end_in_zero() {
+    let mut bytes = sample("string");
+    let last = bytes.len() - 1;
+    bytes[last] = b'x';
+    assert!(problem("string", &bytes).0.contains("0x78"));
+    bytes[last] = 0;
+    bytes[last - 1] = 0xFF;
+    assert!(problem("string", &bytes).0.contains("utf-8"));
+}
+
+#[test]
+fn stamps_keep_their_nanoseconds() {
+    let stamp = Stamp::from_parts(-2, 999_999_999);
+    assert_eq!(stamp.nanos(), -1_000_000_001);
+    assert_eq!(stamp.parts(), (-2, 999_999_999));
+    assert_eq!(stamp.to_string(), "-1.000000001");
+    assert_eq!(stamp.plus_secs(0.1).secs_since(stamp), 0.1);
+    assert_eq!(Stamp::from_nanos(i64::MAX).plus_secs(1e300).nanos(), i64::MAX);
+    assert_eq!(Stamp::from_nanos(i64::MIN).abs_diff(Stamp::from_nanos(i64::MAX)), u64::MAX);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 2000,
+        rng_seed: proptest::test_runner::RngSeed::Fixed(1),
+        ..ProptestConfig::default()
+    })]
+
+    /// Mutated messages decode or give an error; what decodes has lengths that belong together.
+    #[test]
+    fn mutations_never_panic(
+        which in 0usize..8,
+        big_endian: bool,
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
+        let (name, mut bytes) = samples(big_endian).swap_remove(which);
+        for (index, value) in flips {
+            let at = index.index(bytes.len());
+            bytes[at] = value;
+        }
+        let _ = decode(name, &bytes);
+        if let Ok(image) = Image::decode(&bytes) {
+            prop_assert!(image.bytes_per_pixel().is_none() || image.row(image.height - 1).is_some());
+        }
+    }
+}
