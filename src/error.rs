@@ -49,6 +49,22 @@ pub enum Error {
         /// What the k-d tree said.
         reason: String,
     },
+    /// A configuration value that makes no sense.
+    #[error("{key}: {problem}")]
+    Config {
+        /// The parameter.
+        key: String,
+        /// What is wrong, and what is allowed.
+        problem: String,
+    },
+    /// A model file that cannot be used.
+    #[error("{path}: {problem}; take a model file written by `forecloud train`")]
+    Model {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// Serialized bytes that are not the message they should be.
     #[error("{message_type}: field `{field}` at byte {offset}: {problem}")]
     Message {
@@ -77,6 +93,60 @@ pub enum Error {
         /// Frame that the points are wanted in.
         target_frame: String,
         /// Which link is missing, and the remedy.
+        problem: String,
+    },
+    /// An image in a layout that is not read.
+    #[error("{what} of camera '{frame_id}': encoding '{got}' is not supported, use {supported}")]
+    Encoding {
+        /// `depth image` or `colour image`.
+        what: &'static str,
+        /// The camera's optical frame.
+        frame_id: String,
+        /// The encoding that came.
+        got: String,
+        /// The encodings that are read.
+        supported: &'static str,
+    },
+    /// Images of one camera whose sizes differ.
+    #[error(
+        "{what} of camera '{frame_id}': {} x {} pixels where the depth image has {} x {}: \
+         register the images to one size",
+        .got[0], .got[1], .expected[0], .expected[1]
+    )]
+    ImageSize {
+        /// `colour image` or `camera info`.
+        what: &'static str,
+        /// The camera's optical frame.
+        frame_id: String,
+        /// Width and height of the depth image.
+        expected: [u32; 2],
+        /// Width and height that came.
+        got: [u32; 2],
+    },
+    /// A camera that cannot be used as it is.
+    #[error("camera '{frame_id}': {problem}")]
+    Camera {
+        /// The camera's optical frame.
+        frame_id: String,
+        /// What is wrong, and the remedy.
+        problem: String,
+    },
+    /// A robot description that cannot be used.
+    #[error("robot description (URDF): {problem}")]
+    Urdf {
+        /// What is wrong, and the remedy.
+        problem: String,
+    },
+    /// Joints that the robot has and the joint state lacks.
+    #[error("joint state lacks {}: publish these joints, or fix the robot description", names.join(", "))]
+    MissingJoints {
+        /// Names of the joints that are missing.
+        names: Vec<String>,
+    },
+    /// A planned motion that cannot be followed.
+    #[error("planned motion: {problem}")]
+    Plan {
+        /// What is wrong, and the remedy.
         problem: String,
     },
 }

@@ -1,11 +1,20 @@
 //! Forecloud predicts where every point that an RGB-D camera sees will be next, given what the
 //! robot is about to do.
 
+pub mod bag;
+pub mod camera;
+pub mod cloud;
 pub mod error;
+pub mod frames;
 pub mod graph;
+pub mod kinematics;
 pub mod message;
+pub mod model;
 pub mod ops;
+pub mod particles;
+pub mod plan;
 #[cfg(feature = "ros")]
 pub mod ros;
+pub mod tf;
 
 pub use error::{Error, Result};

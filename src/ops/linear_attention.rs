@@ -51,6 +51,7 @@ pub fn linear_attention_state(qkv: &[f32], heads: Heads, state: &mut [f32]) {
 }
 
 /// Attention outputs `out` `[rows, d]` and denominators `[rows, n_heads]` of these queries.
+#[inline(always)]
 pub fn linear_attention_forward(
     qkv: &[f32],
     state: &[f32],
@@ -82,6 +83,7 @@ pub fn linear_attention_forward(
 ///
 /// Writes the q columns of `d_qkv` and `d_state` (same layout as the state); scales `d_out` by
 /// the inverse denominators on the way. `out`, `denominators`: what the forward pass gave.
+#[inline(always)]
 pub fn linear_attention_backward_query(
     qkv: &[f32],
     state: &[f32],

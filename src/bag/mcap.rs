@@ -1,0 +1,208 @@
+//! One MCAP file: its records from start to end, as far as they can be read.
+
+use super::index::{Block, Index};
+use super::record::{self, HEAD_BYTES, Record, op};
+use crate::error::{Error, Result};
+use mcap::sans_io::{LinearReadEvent, LinearReader, LinearReaderOptions};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+/// Bytes of a record or of an unpacked chunk beyond which a file is taken for damaged.
+const MAX_RECORD_BYTES: u64 = 512 << 20;
+
+/// Why a block could not be read to its end.
+pub(super) struct Damage {
+    /// Shown to the user.
+    pub(super) problem: String,
+    /// Whether the records before the damage are not to be trusted either.
+    pub(super) all: bool,
+}
+
+impl Damage {
+    fn from_here(problem: impl Into<String>) -> Self {
+        Self { problem: problem.into(), all: false }
+    }
+}
+
+/// Adds the messages of the file to `index`; damage becomes warnings there.
+///
+/// # Errors
+/// [`Error::Io`]; [`Error::Bag`] if it is no MCAP file or one of ROS 1.
+pub(super) fn scan(path: &Path, index: &mut Index) -> Result<()> {
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    let mut file = File::open(path).map_err(io)?;
+    let file_bytes = file.metadata().map_err(io)?.len();
+    check_magic(&mut file, path)?;
+    index.start_file(path);
+    let mut offset = mcap::MAGIC.len() as u64;
+    loop {
+        let left = file_bytes.saturating_sub(offset);
+        if left < HEAD_BYTES {
+            index.warn(format!("{} is cut off: it has no end records", path.display()));
+            return Ok(());
+        }
+        let (opcode, body_bytes) = read_head(&mut file, offset).map_err(io)?;
+        let block_bytes = body_bytes.saturating_add(HEAD_BYTES);
+        let block = Block { file: index.file(), offset, n_bytes: block_bytes.min(left) };
+        match opcode {
+            op::DATA_END | op::FOOTER => return warn_if_cut(&mut file, path, index),
+            op::HEADER | op::SCHEMA | op::CHANNEL | op::MESSAGE | op::CHUNK => {
+                scan_block(&mut file, path, block, index)?;
+            }
+            _ => {}
+        }
+        offset = offset.saturating_add(block_bytes);
+    }
+}
+
+fn scan_block(file: &mut File, path: &Path, block: Block, index: &mut Index) -> Result<()> {
+    let offset = block.offset;
+    if block.n_bytes > MAX_RECORD_BYTES {
+        let n_bytes = block.n_bytes;
+        index.warn(format!("{}: skipped {n_bytes} bytes at byte {offset}", path.display()));
+        return Ok(());
+    }
+    let bytes =
+        read_block(file, &block).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    index.start_block(block);
+    let mut refusal = None;
+    let outcome = walk(&bytes, &mut |record| match record {
+        Record::Header { profile } if profile.starts_with("ros1") => {
+            refusal = Some(format!(
+                "is a ROS 1 recording (profile '{profile}'): convert it with rosbags-convert"
+            ));
+        }
+        record => index.add(record),
+    });
+    if let Some(problem) = refusal {
+        return Err(Error::Bag { path: path.to_owned(), problem });
+    }
+    if let Err(damage) = outcome {
+        let lost = if damage.all { "all of it is" } else { "what follows in it is" };
+        let Damage { problem, all } = damage;
+        index.warn(format!(
+            "{}: record at byte {offset}: {problem}; {lost} left out",
+            path.display()
+        ));
+        if all {
+            index.drop_block();
+        }
+    }
+    index.check_size(path)
+}
+
+/// The bytes of a block, its head included.
+pub(super) fn read_block(file: &mut File, block: &Block) -> std::io::Result<Vec<u8>> {
+    file.seek(SeekFrom::Start(block.offset))?;
+    let mut bytes = vec![0; block.n_bytes as usize]; // at most the file's length
+    file.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Shows `visit` the record of `bytes` or, of a chunk, the records inside, until damage.
+pub(super) fn walk(bytes: &[u8], visit: &mut dyn FnMut(Record)) -> std::result::Result<(), Damage> {
+    let (head, body) = bytes
+        .split_at_checked(HEAD_BYTES as usize)
+        .ok_or_else(|| Damage::from_here("is cut off"))?;
+    if head[0] != op::CHUNK {
+        return walk_plain(bytes, visit);
+    }
+    let chunk = record::parse_chunk(body)
+        .ok_or_else(|| Damage::from_here("the chunk's header is malformed"))?;
+    if chunk.uncompressed_size > MAX_RECORD_BYTES {
+        let n_bytes = chunk.uncompressed_size;
+        return Err(Damage::from_here(format!("a chunk of {n_bytes} bytes unpacked")));
+    }
+    if !chunk.compression.is_empty() {
+        return walk_compressed(bytes, visit);
+    }
+    let whole = chunk.records.len() as u64 == chunk.compressed_size;
+    if whole && chunk.crc != 0 && chunk.crc != crc32fast::hash(chunk.records) {
+        return Err(Damage { problem: "the chunk's checksum is wrong".into(), all: true });
+    }
+    walk_plain(chunk.records, visit)
+}
+
+fn walk_plain(mut bytes: &[u8], visit: &mut dyn FnMut(Record)) -> std::result::Result<(), Damage> {
+    while !bytes.is_empty() {
+        let (opcode, body, rest) =
+            record::split(bytes).ok_or_else(|| Damage::from_here("a record is cut off"))?;
+        visit_one(opcode, body, visit)?;
+        bytes = rest;
+    }
+    Ok(())
+}
+
+fn visit_one(
+    opcode: u8,
+    body: &[u8],
+    visit: &mut dyn FnMut(Record),
+) -> std::result::Result<(), Damage> {
+    let record = record::parse(opcode, body).ok_or_else(|| {
+        Damage::from_here(format!("a record of opcode 0x{opcode:02x} is malformed"))
+    })?;
+    visit(record);
+    Ok(())
+}
+
+/// `bytes`: one chunk record, possibly cut off.
+fn walk_compressed(bytes: &[u8], visit: &mut dyn FnMut(Record)) -> std::result::Result<(), Damage> {
+    let options = LinearReaderOptions::default()
+        .with_skip_start_magic(true)
+        .with_skip_end_magic(true)
+        .with_validate_chunk_crcs(true)
+        .with_record_length_limit(MAX_RECORD_BYTES as usize);
+    let mut reader = LinearReader::new_with_options(options);
+    let mut rest = bytes;
+    while let Some(event) = reader.next_event() {
+        match event {
+            Ok(LinearReadEvent::ReadRequest(n)) => {
+                let (given, left) = rest.split_at(n.min(rest.len()));
+                reader.insert(given.len())[..given.len()].copy_from_slice(given);
+                reader.notify_read(given.len());
+                rest = left;
+            }
+            Ok(LinearReadEvent::Record { data, opcode }) => visit_one(opcode, data, visit)?,
+            Err(error) => {
+                let all = matches!(error, mcap::McapError::BadChunkCrc { .. });
+                return Err(Damage { problem: error.to_string(), all });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_magic(file: &mut File, path: &Path) -> Result<()> {
+    let mut magic = [0; 8];
+    match file.read_exact(&mut magic) {
+        Ok(()) if magic == mcap::MAGIC => Ok(()),
+        Err(source) if source.kind() != std::io::ErrorKind::UnexpectedEof => {
+            Err(Error::Io { path: path.to_owned(), source })
+        }
+        _ => Err(Error::Bag {
+            path: path.to_owned(),
+            problem: "is no MCAP file: it does not start with MCAP's magic bytes".into(),
+        }),
+    }
+}
+
+fn read_head(file: &mut File, offset: u64) -> std::io::Result<(u8, u64)> {
+    file.seek(SeekFrom::Start(offset))?;
+    let mut head = [0; HEAD_BYTES as usize];
+    file.read_exact(&mut head)?;
+    let [opcode, length @ ..] = head;
+    Ok((opcode, u64::from_le_bytes(length)))
+}
+
+/// All messages were read; the end of the file tells whether its writer was stopped.
+fn warn_if_cut(file: &mut File, path: &Path, index: &mut Index) -> Result<()> {
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    let mut magic = [0; 8];
+    file.seek(SeekFrom::End(-8)).map_err(io)?;
+    file.read_exact(&mut magic).map_err(io)?;
+    if magic != mcap::MAGIC {
+        index.warn(format!("{} is cut off behind its messages", path.display()));
+    }
+    Ok(())
+}

@@ -1,0 +1,25 @@
+//! The tool's commands, one file each.
+
+mod info;
+
+/// Predicts how the point cloud that a robot sees will move.
+#[derive(clap::Parser)]
+#[command(version, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Info(info::Args),
+}
+
+impl Cli {
+    /// Runs the chosen command.
+    pub fn run(self) -> anyhow::Result<()> {
+        match self.command {
+            Command::Info(args) => info::run(&args),
+        }
+    }
+}

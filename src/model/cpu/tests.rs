@@ -1,0 +1,191 @@
+//! The engine against PyTorch's golden values, layer by layer, and against itself on more threads.
+
+use safetensors::SafeTensors;
+use safetensors::tensor::Dtype;
+
+use super::*;
+use crate::graph::KnnGraph;
+use crate::model::weights::initial_weights;
+use crate::ops::check::{assert_close, numbers};
+
+/// Tensors of `tests/golden/interlacer.safetensors`.
+struct Golden(Vec<u8>);
+
+impl Golden {
+    fn read() -> Self {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/interlacer.safetensors");
+        Self(std::fs::read(path).expect("golden values"))
+    }
+
+    fn f64(&self, name: &str) -> Vec<f64> {
+        let file = SafeTensors::deserialize(&self.0).unwrap();
+        let tensor = file.tensor(name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let data = tensor.data();
+        match tensor.dtype() {
+            Dtype::F64 => {
+                data.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect()
+            }
+            Dtype::F32 => data
+                .chunks_exact(4)
+                .map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap())))
+                .collect(),
+            Dtype::I32 => data
+                .chunks_exact(4)
+                .map(|b| f64::from(i32::from_le_bytes(b.try_into().unwrap())))
+                .collect(),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+
+    fn f32(&self, name: &str) -> Vec<f32> {
+        self.f64(name).iter().map(|&x| x as f32).collect()
+    }
+}
+
+const CONFIG: InterlacerConfig = InterlacerConfig {
+    n_features: 11,
+    width: 16,
+    n_heads: 4,
+    n_blocks: 2,
+    k: 3,
+    n_hops: 3,
+    n_outputs: 7,
+};
+const N_SCENE: usize = 21;
+
+fn golden_graph(golden: &Golden) -> StepGraph {
+    let positions: Vec<[f32; 3]> =
+        golden.f32("positions").chunks_exact(3).map(|p| [p[0], p[1], p[2]]).collect();
+    let mut graph = StepGraph::default();
+    graph.knn.rebuild(&positions, 3).unwrap();
+    graph.loads.rebuild(&graph.knn, 3).unwrap();
+    graph.transposed.rebuild(&graph.loads);
+    graph
+}
+
+fn golden_weights(golden: &Golden, layout: &Layout) -> Vec<f32> {
+    let mut weights = vec![0.0; layout.n_params()];
+    for tensor in &layout.tensors {
+        tensor.span.of_mut(&mut weights).copy_from_slice(&golden.f32(&tensor.name));
+    }
+    weights
+}
+
+#[test]
+fn graph_and_loads_are_those_of_the_golden_file() {
+    let golden = Golden::read();
+    let graph = golden_graph(&golden);
+    let neighbors: Vec<f64> = (0..37)
+        .flat_map(|i| graph.knn.neighbors(i).iter().map(|&j| f64::from(j)).collect::<Vec<_>>())
+        .collect();
+    assert_eq!(neighbors, golden.f64("neighbours"));
+    let mut powers = vec![0.0; 4 * 37 * 37];
+    for i in 0..37 {
+        let row = graph.loads.row(i);
+        for (&j, c) in row.nodes.iter().zip(row.loads.chunks_exact(4)) {
+            (0..4).for_each(|t| powers[(t * 37 + i) * 37 + j as usize] = c[t]);
+        }
+    }
+    assert_close(&powers, &golden.f64("hop_matrices"), 1e-6);
+}
+
+#[test]
+fn forward_equals_pytorch_layer_by_layer() {
+    let golden = Golden::read();
+    let graph = golden_graph(&golden);
+    let mut engine = Engine::new(CONFIG, Mode::Training);
+    let weights = golden_weights(&golden, engine.layout());
+    engine.forward(&weights, &golden.f32("features"), &graph.loads, N_SCENE).unwrap();
+    for (b, block) in engine.blocks.iter().enumerate() {
+        let name = |layer: &str| golden.f64(&format!("act.blocks.{b}.{layer}"));
+        assert_close(&block.global.out, &name("global.attention"), 1e-5);
+        assert_close(&block.local.out, &name("local.attention"), 1e-5);
+        // The normalised rows pin the residual stream behind the layer before.
+        let normalized = |x: &[f64]| -> Vec<f64> {
+            crate::ops::layer_norm::plain::layer_norm(x, &[1.0; 16], &[0.0; 16])
+        };
+        assert_close(&block.local.normalized, &normalized(&name("global")), 1e-5);
+        assert_close(&block.mlp_normalized, &normalized(&name("local")), 1e-5);
+    }
+    assert_close(&engine.x, &golden.f64("act.blocks.1.mlp"), 1e-5);
+    assert_close(engine.output(), &golden.f64("act.head"), 1e-5);
+}
+
+#[test]
+fn gradients_equal_pytorch() {
+    let golden = Golden::read();
+    let graph = golden_graph(&golden);
+    let mut engine = Engine::new(CONFIG, Mode::Training);
+    let weights = golden_weights(&golden, engine.layout());
+    let features = golden.f32("features");
+    engine.forward(&weights, &features, &graph.loads, N_SCENE).unwrap();
+    let mut gradients = Gradients::new(engine.layout());
+    let mut d_features = vec![0.0; features.len()];
+    let d_output = golden.f32("loss_weight");
+    engine
+        .backward(&weights, &features, &graph, &d_output, &mut gradients, &mut d_features)
+        .unwrap();
+    assert_close(&d_features, &golden.f64("grad.features"), 2e-5);
+    let mut gradient = vec![0.0; weights.len()];
+    gradients.sum_into(&mut gradient);
+    for tensor in &engine.layout().tensors {
+        let want = golden.f64(&format!("grad.{}", tensor.name));
+        // The head's biases aside, a tensor's own magnitude sets its tolerance.
+        assert_close(tensor.span.of(&gradient), &want, 2e-5);
+    }
+}
+
+fn random_scene(n: usize) -> (StepGraph, Vec<f32>) {
+    let positions: Vec<[f32; 3]> =
+        numbers(3 * n, 8).chunks_exact(3).map(|p| [p[0], p[1], p[2]]).collect();
+    let mut graph = StepGraph { knn: KnnGraph::default(), ..StepGraph::default() };
+    graph.knn.rebuild(&positions, 3).unwrap();
+    graph.loads.rebuild(&graph.knn, 3).unwrap();
+    graph.transposed.rebuild(&graph.loads);
+    (graph, numbers(n * CONFIG.n_features, 9))
+}
+
+#[test]
+fn threads_do_not_change_a_bit_and_inference_equals_training() {
+    // More rows than one task of the loads, and no multiple of a chunk.
+    let n = 2 * 1024 + 77;
+    let (graph, features) = random_scene(n);
+    let mut weights = initial_weights(Engine::new(CONFIG, Mode::Training).layout(), 3);
+    weights.iter_mut().zip(numbers(1 << 20, 4)).for_each(|(w, r)| *w += 0.05 * r);
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let mut engine = Engine::new(CONFIG, Mode::Training);
+            engine.forward(&weights, &features, &graph.loads, n / 2).unwrap();
+            let output = engine.output().to_vec();
+            let mut gradients = Gradients::new(engine.layout());
+            let mut d_features = vec![0.0; features.len()];
+            let d_output = numbers(output.len(), 6);
+            engine
+                .backward(&weights, &features, &graph, &d_output, &mut gradients, &mut d_features)
+                .unwrap();
+            let mut gradient = vec![0.0; weights.len()];
+            gradients.sum_into(&mut gradient);
+            (output, gradient, d_features)
+        })
+    };
+    let one = run(1);
+    assert!(one == run(2) && one == run(5), "bits differ with the number of threads");
+    assert!(one.0.iter().chain(&one.1).all(|x| x.is_finite()));
+    let mut engine = Engine::new(CONFIG, Mode::Inference);
+    for _ in 0..2 {
+        engine.forward(&weights, &features, &graph.loads, n / 2).unwrap();
+        assert_eq!(engine.output(), one.0);
+    }
+}
+
+#[test]
+fn refuses_arguments_that_do_not_belong_together() {
+    let (graph, features) = random_scene(50);
+    let mut engine = Engine::new(CONFIG, Mode::Inference);
+    let weights = vec![0.0; engine.layout().n_params()];
+    assert!(engine.forward(&weights[1..], &features, &graph.loads, 9).is_err());
+    assert!(engine.forward(&weights, &features[11..], &graph.loads, 9).is_err());
+    assert!(engine.forward(&weights, &features, &graph.loads, 51).is_err());
+    assert!(engine.forward(&weights, &features, &graph.loads, 9).is_ok());
+}

@@ -1,0 +1,386 @@
+//! The tokens of one step: scene particles now, their history, and the robot's kinematic particles
+//! one step back, now, and one step ahead; their input features and the candidate motions.
+//!
+//! Order: `[scene | history | kinematic back | kinematic now | kinematic ahead]`.
+
+use rayon::prelude::*;
+
+use crate::graph::knn::squared_distance;
+use crate::{Error, Result};
+
+/// Gravity, in m/s² along world z (REP 103: z up).
+const GRAVITY_M_S2: f32 = -9.81;
+/// Kinds of tokens, told to the model one-hot.
+const N_KINDS: usize = 5;
+/// Octaves of the positions' sine features.
+const N_OCTAVES: usize = 4;
+/// Displacements in metres a step are divided by this, so that usual ones are of order 1.
+const MOTION_SCALE_M: f32 = 0.05;
+/// Length over which the robot's nearness fades.
+const NEARNESS_M: f32 = 0.03;
+/// Softening of the direction to the robot.
+const DIRECTION_M: f32 = 0.02;
+
+const POSITION: usize = 0;
+const OCTAVES: usize = POSITION + 3;
+const COLOR: usize = OCTAVES + 6 * N_OCTAVES;
+const KIND: usize = COLOR + 3;
+const VELOCITY: usize = KIND + N_KINDS;
+const VELOCITY_KNOWN: usize = VELOCITY + 3;
+const DIRECTION: usize = VELOCITY_KNOWN + 1;
+const NEARNESS: usize = DIRECTION + 3;
+const ROBOT_MOTION: usize = NEARNESS + 1;
+const NEAR_MOTION: usize = ROBOT_MOTION + 3;
+/// Input features a token.
+pub const N_FEATURES: usize = NEAR_MOTION + 3;
+/// Candidate motions a scene particle: rest, as before, with the nearest robot particle, free fall.
+pub const N_CANDIDATES: usize = 4;
+
+type Vec3 = [f32; 3];
+
+/// What a step starts from. Positions in the world frame, metres; velocities in metres a step.
+#[derive(Debug, Default, Clone)]
+pub struct StepState {
+    /// Scene particles now, `[n]`.
+    pub positions: Vec<Vec3>,
+    /// Their motion in the step before, `[n]`; zero where unknown.
+    pub velocities: Vec<Vec3>,
+    /// 1 where the velocity is known, else 0, `[n]`.
+    pub velocity_known: Vec<f32>,
+    /// Their colours in 0..1, `[n]`.
+    pub colors: Vec<Vec3>,
+    /// Particles one step back, `[n_history]`.
+    pub history_positions: Vec<Vec3>,
+    /// Their colours in 0..1, `[n_history]`.
+    pub history_colors: Vec<Vec3>,
+    /// Kinematic particles one step back, now and one step ahead, `[3][n_kinematic]`.
+    pub kinematic: [Vec<Vec3>; 3],
+}
+
+impl StepState {
+    /// Tokens of this step.
+    pub fn n_tokens(&self) -> usize {
+        self.positions.len() + self.history_positions.len() + 3 * self.kinematic[0].len()
+    }
+
+    fn check(&self) -> Result<()> {
+        let n = self.positions.len();
+        let shape = |what, expected, got| Err(Error::Shape { what, expected, got });
+        for (what, got) in [
+            ("velocities", self.velocities.len()),
+            ("known velocities", self.velocity_known.len()),
+            ("colours", self.colors.len()),
+        ] {
+            if got != n {
+                return shape(what, n, got);
+            }
+        }
+        if self.history_colors.len() != self.history_positions.len() {
+            return shape(
+                "history colours",
+                self.history_positions.len(),
+                self.history_colors.len(),
+            );
+        }
+        let k = self.kinematic[0].len();
+        self.kinematic
+            .iter()
+            .find(|particles| particles.len() != k)
+            .map_or(Ok(()), |particles| shape("kinematic particles", k, particles.len()))
+    }
+}
+
+/// Origin and length that positions are told relative to.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Frame {
+    /// Centre of the workspace, in the world frame (m).
+    pub center_m: Vec3,
+    /// Half the workspace's side (m).
+    pub half_side_m: f32,
+}
+
+/// Encoded tokens of one step.
+#[derive(Debug, Default, Clone)]
+pub struct Tokens {
+    /// Positions of all tokens, for the graph (m).
+    pub positions: Vec<Vec3>,
+    /// Features `[n_tokens, N_FEATURES]`.
+    pub features: Vec<f32>,
+    /// Candidate motions of the scene particles `[n, N_CANDIDATES]` (m).
+    pub candidates: Vec<Vec3>,
+    /// Nearest kinematic particle of each scene and history particle.
+    nearest: Vec<u32>,
+}
+
+/// Gradients of one step's scene, history and velocities.
+#[derive(Debug, Default, Clone)]
+pub struct StateGradients {
+    /// Of the scene positions.
+    pub positions: Vec<Vec3>,
+    /// Of the velocities.
+    pub velocities: Vec<Vec3>,
+    /// Of the history's positions.
+    pub history_positions: Vec<Vec3>,
+}
+
+impl Tokens {
+    /// Encodes `state`; `step_secs` is the length of a step.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if the state's vectors do not belong together.
+    pub fn encode(&mut self, state: &StepState, frame: Frame, step_secs: f32) -> Result<()> {
+        state.check()?;
+        let (n, h) = (state.positions.len(), state.history_positions.len());
+        let k = state.kinematic[0].len();
+        self.positions.clear();
+        self.positions.extend_from_slice(&state.positions);
+        self.positions.extend_from_slice(&state.history_positions);
+        state.kinematic.iter().for_each(|particles| self.positions.extend_from_slice(particles));
+        self.features.resize(state.n_tokens() * N_FEATURES, 0.0);
+        self.candidates.resize(n * N_CANDIDATES, [0.0; 3]);
+        self.nearest.resize(n + h, 0);
+
+        let positions = &self.positions;
+        self.nearest.par_iter_mut().zip(positions).with_min_len(256).for_each(|(nearest, p)| {
+            *nearest = nearest_index(&state.kinematic[1], p);
+        });
+        let nearest = &self.nearest;
+        let rows = self.features.par_chunks_mut(N_FEATURES).zip(positions).with_min_len(256);
+        rows.enumerate().for_each(|(token, (row, p))| {
+            row.fill(0.0);
+            encode_position(row, p, frame);
+            if token < n + h {
+                let i = token;
+                encode_robot(row, p, state, nearest[i] as usize);
+                let colors = if i < n { &state.colors[i] } else { &state.history_colors[i - n] };
+                row[COLOR..COLOR + 3].copy_from_slice(&colors.map(|c| c - 0.5));
+                row[KIND + usize::from(i >= n)] = 1.0;
+                if i < n {
+                    encode_motion(row, VELOCITY, &state.velocities[i]);
+                    row[VELOCITY_KNOWN] = state.velocity_known[i];
+                }
+            } else {
+                let (time, j) = ((token - n - h) / k, (token - n - h) % k);
+                row[KIND + 2 + time] = 1.0;
+                let at = |time: usize| &state.kinematic[time][j];
+                let (from, to) = if time == 0 { (at(0), at(1)) } else { (at(1), at(2)) };
+                encode_motion(row, VELOCITY, &difference(to, from));
+                row[VELOCITY_KNOWN] = 1.0;
+                row[NEARNESS] = 1.0;
+                encode_motion(row, ROBOT_MOTION, &difference(at(2), at(1)));
+                encode_motion(row, NEAR_MOTION, &difference(at(2), at(1)));
+            }
+        });
+        let fall = [0.0, 0.0, GRAVITY_M_S2 * step_secs * step_secs];
+        for (i, candidates) in self.candidates.chunks_exact_mut(N_CANDIDATES).enumerate() {
+            let v = state.velocities[i];
+            candidates[0] = [0.0; 3];
+            candidates[1] = v;
+            candidates[2] = robot_motion(state, self.nearest[i] as usize);
+            candidates[3] = [v[0], v[1], v[2] + fall[2]];
+        }
+        Ok(())
+    }
+
+    /// From the gradients of features and candidates to those of the state.
+    pub fn backward(
+        &self,
+        state: &StepState,
+        frame: Frame,
+        d_features: &[f32],
+        d_candidates: &[Vec3],
+        out: &mut StateGradients,
+    ) {
+        let (n, h) = (state.positions.len(), state.history_positions.len());
+        out.positions.resize(n, [0.0; 3]);
+        out.velocities.resize(n, [0.0; 3]);
+        out.history_positions.resize(h, [0.0; 3]);
+        let scene_and_history = out.positions.iter_mut().chain(&mut out.history_positions);
+        for (i, d) in scene_and_history.enumerate() {
+            let row = i * N_FEATURES..(i + 1) * N_FEATURES;
+            let (x, g) = (&self.features[row.clone()], &d_features[row]);
+            *d = position_gradient(x, g, frame);
+            if let Some(nearest) = state.kinematic[1].get(self.nearest[i] as usize) {
+                let offset = difference(&self.positions[i], nearest);
+                add(d, &robot_gradient(x, g, &offset));
+            }
+        }
+        for (i, d) in out.velocities.iter_mut().enumerate() {
+            let g = &d_features[i * N_FEATURES + VELOCITY..][..3];
+            let candidates = &d_candidates[i * N_CANDIDATES..][..N_CANDIDATES];
+            for axis in 0..3 {
+                d[axis] = g[axis] / MOTION_SCALE_M + candidates[1][axis] + candidates[3][axis];
+            }
+        }
+    }
+}
+
+fn difference(a: &Vec3, b: &Vec3) -> Vec3 {
+    std::array::from_fn(|axis| a[axis] - b[axis])
+}
+
+fn add(a: &mut Vec3, b: &Vec3) {
+    (0..3).for_each(|axis| a[axis] += b[axis]);
+}
+
+fn nearest_index(points: &[Vec3], p: &Vec3) -> u32 {
+    let mut best = (f32::INFINITY, 0);
+    for (i, point) in points.iter().enumerate() {
+        let distance = squared_distance(point, p);
+        if distance < best.0 {
+            best = (distance, i as u32);
+        }
+    }
+    best.1
+}
+
+/// Motion of a kinematic particle from now to one step ahead; none without a robot.
+fn robot_motion(state: &StepState, nearest: usize) -> Vec3 {
+    match (state.kinematic[2].get(nearest), state.kinematic[1].get(nearest)) {
+        (Some(ahead), Some(now)) => difference(ahead, now),
+        _ => [0.0; 3],
+    }
+}
+
+fn encode_motion(row: &mut [f32], at: usize, motion: &Vec3) {
+    row[at..at + 3].copy_from_slice(&motion.map(|m| m / MOTION_SCALE_M));
+}
+
+/// Position relative to the workspace, and its sines and cosines over octaves.
+fn encode_position(row: &mut [f32], p: &Vec3, frame: Frame) {
+    for axis in 0..3 {
+        let x = (p[axis] - frame.center_m[axis]) / frame.half_side_m;
+        row[POSITION + axis] = x;
+        let (mut sin, mut cos) = (x * std::f32::consts::PI).sin_cos();
+        for octave in 0..N_OCTAVES {
+            let at = OCTAVES + 6 * octave + 2 * axis;
+            row[at] = sin;
+            row[at + 1] = cos;
+            // The double angle: four octaves for one sine.
+            (sin, cos) = (2.0 * sin * cos, cos * cos - sin * sin);
+        }
+    }
+}
+
+fn position_gradient(x: &[f32], g: &[f32], frame: Frame) -> Vec3 {
+    std::array::from_fn(|axis| {
+        let mut d = g[POSITION + axis];
+        let mut rate = std::f32::consts::PI;
+        for octave in 0..N_OCTAVES {
+            let at = OCTAVES + 6 * octave + 2 * axis;
+            d += rate * (g[at] * x[at + 1] - g[at + 1] * x[at]);
+            rate *= 2.0;
+        }
+        d / frame.half_side_m
+    })
+}
+
+/// Where the robot's nearest particle is, how near, and how it moves.
+fn encode_robot(row: &mut [f32], p: &Vec3, state: &StepState, nearest: usize) {
+    let Some(robot) = state.kinematic[1].get(nearest) else { return };
+    let offset = difference(p, robot);
+    let length = squared_distance(p, robot).sqrt();
+    let nearness = (-length / NEARNESS_M).exp();
+    let motion = robot_motion(state, nearest);
+    for axis in 0..3 {
+        row[DIRECTION + axis] = offset[axis] / (length + DIRECTION_M);
+    }
+    row[NEARNESS] = nearness;
+    encode_motion(row, ROBOT_MOTION, &motion);
+    encode_motion(row, NEAR_MOTION, &motion.map(|m| nearness * m));
+}
+
+fn robot_gradient(x: &[f32], g: &[f32], offset: &Vec3) -> Vec3 {
+    let length = offset.iter().map(|o| o * o).sum::<f32>().sqrt();
+    if length == 0.0 {
+        return [0.0; 3];
+    }
+    let soft = length + DIRECTION_M;
+    let along: f32 = (0..3).map(|axis| g[DIRECTION + axis] * offset[axis]).sum();
+    let d_nearness = g[NEARNESS]
+        + (0..3).map(|axis| g[NEAR_MOTION + axis] * x[ROBOT_MOTION + axis]).sum::<f32>();
+    let radial = -along / (length * soft * soft) - d_nearness * x[NEARNESS] / (NEARNESS_M * length);
+    std::array::from_fn(|axis| g[DIRECTION + axis] / soft + radial * offset[axis])
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::ops::check::numbers;
+
+    pub const FRAME: Frame = Frame { center_m: [0.05, 0.0, 0.3], half_side_m: 0.5 };
+
+    /// A seeded scene of `n` particles, `h` of history and `k` kinematic ones.
+    pub fn state(n: usize, h: usize, k: usize, seed: u64) -> StepState {
+        let cloud = |m: usize, scale: f32, salt: u64| -> Vec<Vec3> {
+            let x = numbers(3 * m, seed * 100 + salt);
+            x.chunks_exact(3).map(|c| [scale * c[0], scale * c[1], scale * c[2]]).collect()
+        };
+        let now = cloud(k, 0.2, 5);
+        let ahead =
+            now.iter().zip(cloud(k, 0.02, 6)).map(|(p, m)| [p[0] + m[0], p[1] + m[1], p[2] + m[2]]);
+        StepState {
+            positions: cloud(n, 0.2, 1),
+            velocities: cloud(n, 0.02, 2),
+            velocity_known: vec![1.0; n],
+            colors: cloud(n, 0.3, 3),
+            history_positions: cloud(h, 0.2, 4),
+            history_colors: cloud(h, 0.3, 7),
+            kinematic: [cloud(k, 0.2, 8), now.clone(), ahead.collect()],
+        }
+    }
+
+    #[test]
+    fn gradients_of_the_state_are_finite_differences() {
+        let mut at = state(6, 4, 5, 1);
+        let d_features = numbers(at.n_tokens() * N_FEATURES, 2);
+        let d_candidates: Vec<Vec3> =
+            numbers(6 * N_CANDIDATES * 3, 3).chunks_exact(3).map(|c| [c[0], c[1], c[2]]).collect();
+        let objective = |state: &StepState| -> f64 {
+            let mut tokens = Tokens::default();
+            tokens.encode(state, FRAME, 0.1).unwrap();
+            let dot = |a: &[f32], b: &[f32]| -> f64 {
+                a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+            };
+            dot(&tokens.features, &d_features)
+                + dot(tokens.candidates.as_flattened(), d_candidates.as_flattened())
+        };
+        let (mut tokens, mut gradients) = (Tokens::default(), StateGradients::default());
+        tokens.encode(&at, FRAME, 0.1).unwrap();
+        tokens.backward(&at, FRAME, &d_features, &d_candidates, &mut gradients);
+        type Pick = fn(&mut StepState) -> &mut Vec<Vec3>;
+        let parts: [(Pick, &Vec<Vec3>); 3] = [
+            (|s| &mut s.positions, &gradients.positions),
+            (|s| &mut s.velocities, &gradients.velocities),
+            (|s| &mut s.history_positions, &gradients.history_positions),
+        ];
+        let step = 1e-3f32;
+        for (pick, gradient) in parts {
+            for i in 0..gradient.len() {
+                for axis in 0..3 {
+                    let original = pick(&mut at)[i][axis];
+                    pick(&mut at)[i][axis] = original + step;
+                    let above = objective(&at);
+                    pick(&mut at)[i][axis] = original - step;
+                    let below = objective(&at);
+                    pick(&mut at)[i][axis] = original;
+                    let numeric = (above - below) / f64::from(2.0 * step);
+                    let got = f64::from(gradient[i][axis]);
+                    assert!((got - numeric).abs() < 0.02 * numeric.abs() + 0.6, "{got} {numeric}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn works_without_a_robot_and_refuses_shapes() {
+        let mut state = state(6, 4, 0, 1);
+        let mut tokens = Tokens::default();
+        tokens.encode(&state, FRAME, 0.1).unwrap();
+        assert_eq!(tokens.features.len(), 10 * N_FEATURES);
+        assert!(tokens.features.iter().all(|f| f.is_finite()));
+        state.colors.pop();
+        assert!(tokens.encode(&state, FRAME, 0.1).is_err());
+    }
+}

@@ -1,0 +1,127 @@
+//! The particles of a step: a uniform sample of the cloud, in Morton order.
+
+use crate::cloud::{Cloud, Workspace};
+use crate::graph::random::draw;
+
+/// Stream of [`draw`] that gives each point its sampling key.
+const KEY_STREAM: u64 = 0;
+/// Bits of a Morton code per axis.
+const MORTON_BITS: u32 = 10;
+
+/// Sampled points in Morton order, world frame; the three vectors are equally long.
+#[derive(Debug, Clone, Default)]
+pub struct Particles {
+    /// x, y, z of each particle, metres.
+    pub positions: Vec<[f32; 3]>,
+    /// Red, green, blue of each particle, 0..1.
+    pub colors: Vec<[f32; 3]>,
+    /// Where each particle was seen: camera << 24 | pixel.
+    pub sources: Vec<u32>,
+    scratch: Vec<Candidate>,
+}
+
+/// A point of the cloud with the key that it is chosen or ordered by; ties go by source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    key: u64,
+    source: u32,
+    index: u32,
+}
+
+impl Particles {
+    /// Number of particles.
+    pub fn len(&self) -> usize {
+        self.positions.len()
+    }
+
+    /// Whether there is no particle.
+    pub fn is_empty(&self) -> bool {
+        self.positions.is_empty()
+    }
+
+    /// Replaces the particles by `n` points of `cloud`, drawn uniformly without replacement, or by
+    /// all points if there are not more; Morton order over `workspace`.
+    ///
+    /// The draw hashes (seed, stamp, source), so the order of the points does not matter. Time:
+    /// linear in the points, plus the sort of the sample; no allocation once the vectors have
+    /// grown.
+    pub fn sample(
+        &mut self,
+        cloud: &Cloud,
+        n: usize,
+        seed: u64,
+        stamp_ns: i64,
+        workspace: &Workspace,
+    ) {
+        self.choose(&cloud.sources, n, seed, stamp_ns);
+        let box_to_grid = MortonGrid::new(workspace);
+        for candidate in &mut self.scratch {
+            let position = cloud.positions[candidate.index as usize];
+            candidate.key = u64::from(box_to_grid.code(position));
+        }
+        self.scratch.sort_unstable();
+        self.positions.clear();
+        self.colors.clear();
+        self.sources.clear();
+        let indices = || self.scratch.iter().map(|candidate| candidate.index as usize);
+        self.positions.extend(indices().map(|i| cloud.positions[i]));
+        self.colors.extend(indices().map(|i| cloud.colors[i].map(|c| f32::from(c) / 255.0)));
+        self.sources.extend(indices().map(|i| cloud.sources[i]));
+    }
+
+    /// Leaves the `n` points with the smallest keys in `scratch`, in no order.
+    fn choose(&mut self, sources: &[u32], n: usize, seed: u64, stamp_ns: i64) {
+        let candidate = |(index, &source): (u32, &u32)| {
+            let key = draw(seed, stamp_ns, u64::from(source), KEY_STREAM);
+            Candidate { key, source, index }
+        };
+        self.scratch.clear();
+        self.scratch.extend((0u32..).zip(sources).map(candidate));
+        if n < self.scratch.len() {
+            if n > 0 {
+                self.scratch.select_nth_unstable(n - 1);
+            }
+            self.scratch.truncate(n);
+        }
+    }
+}
+
+/// Morton code of `position` (world frame, m): 10 bits an axis over the box `workspace`, x in the
+/// lowest bit. Positions outside count as on the nearest face.
+pub fn morton(position: [f32; 3], workspace: &Workspace) -> u32 {
+    MortonGrid::new(workspace).code(position)
+}
+
+/// The cells that Morton codes number.
+struct MortonGrid {
+    min: [f32; 3],
+    cells_per_m: [f32; 3],
+}
+
+impl MortonGrid {
+    fn new(workspace: &Workspace) -> Self {
+        let n_cells = (1u32 << MORTON_BITS) as f32;
+        let cells_per_m = std::array::from_fn(|i| n_cells / (workspace.max[i] - workspace.min[i]));
+        Self { min: workspace.min, cells_per_m }
+    }
+
+    fn code(&self, position: [f32; 3]) -> u32 {
+        let cell = |i: usize| {
+            // The conversion saturates below 0 and reads NaN as 0.
+            let cell = ((position[i] - self.min[i]) * self.cells_per_m[i]) as u32;
+            cell.min((1 << MORTON_BITS) - 1)
+        };
+        spread(cell(0)) | spread(cell(1)) << 1 | spread(cell(2)) << 2
+    }
+}
+
+/// Moves bit `i` of ten bits to bit `3 i`.
+fn spread(x: u32) -> u32 {
+    let x = (x | x << 16) & 0x0300_00ff;
+    let x = (x | x << 8) & 0x0300_f00f;
+    let x = (x | x << 4) & 0x030c_30c3;
+    (x | x << 2) & 0x0924_9249
+}
+
+#[cfg(test)]
+mod tests;
