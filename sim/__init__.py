@@ -1,0 +1,8 @@
+"""Recordings of two simulated arms that push and tumble objects, as rosbag2 MCAP.
+
+Importing the package chooses MuJoCo's OpenGL backend, which must happen before MuJoCo is imported.
+"""
+
+from sim import gl
+
+gl.select()

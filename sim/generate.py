@@ -1,0 +1,64 @@
+"""Makes recordings: `python -m sim.generate --out recordings --split train --episodes 100`.
+
+Episode k of a split has the same bytes whenever, and with however many jobs, it is made.
+Finished episodes are skipped, so an interrupted run goes on where it was.
+"""
+
+import argparse
+import multiprocessing
+import os
+from pathlib import Path
+
+from tqdm import tqdm
+
+from sim import gl
+from sim.splits import SPLITS, seeds
+from sim.tasks import TASKS
+
+
+def make(job: tuple[str, int, Path]) -> str:
+    """Simulates and writes one episode, unless it is there; its folder's name."""
+    task, seed, out = job
+    folder = out / f"{task}_{seed}"
+    if not (folder / "metadata.yaml").exists():
+        from sim import episode, recording
+
+        recording.write(episode.simulate(task, seed), folder)
+    return folder.name
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True, help="folder for the recordings")
+    parser.add_argument("--split", choices=SPLITS, required=True)
+    parser.add_argument("--tasks", default=",".join(sorted(TASKS)), help="default: %(default)s")
+    parser.add_argument("--episodes", type=int, required=True, help="number for each task")
+    parser.add_argument("--first-seed", type=int, default=0, help="first episode in the split")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="default: all cores")
+    args = parser.parse_args()
+    args.tasks = args.tasks.split(",")
+    unknown = sorted(set(args.tasks) - set(TASKS))
+    if unknown:
+        parser.error(f"unknown task {', '.join(unknown)}: expected {', '.join(sorted(TASKS))}")
+    try:
+        args.seeds = seeds(args.split, args.first_seed, args.episodes)
+    except ValueError as error:
+        parser.error(str(error))
+    if problem := gl.problem():
+        parser.error(problem)
+    return args
+
+
+def main() -> None:
+    """Runs the jobs, tasks in turn for each seed."""
+    args = arguments()
+    args.out.mkdir(parents=True, exist_ok=True)
+    jobs = [(task, seed, args.out) for seed in args.seeds for task in args.tasks]
+    with multiprocessing.get_context("spawn").Pool(max(1, args.jobs)) as pool:
+        for _ in tqdm(pool.imap_unordered(make, jobs), total=len(jobs), unit="episode"):
+            pass
+
+
+if __name__ == "__main__":
+    main()

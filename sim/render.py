@@ -1,0 +1,77 @@
+"""Pictures of an episode: colour, clean depth and body ids of each camera."""
+
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+
+from sim.scene import HEIGHT, WIDTH
+
+ZNEAR, ZFAR = 0.05, 8.0  # m, as in the model (its extent is 1 m)
+
+
+@dataclass
+class View:
+    """What a camera saw. Rows from the top; `depth` in mm along the optical axis, 0 = none."""
+
+    colour: np.ndarray  # HEIGHT × WIDTH × 3, uint8
+    depth: np.ndarray  # HEIGHT × WIDTH, uint16
+    body_ids: np.ndarray  # HEIGHT × WIDTH, uint16
+
+
+class Painter:
+    """Draws a model off screen. Close it before making the next."""
+
+    def __init__(self, model: mujoco.MjModel):
+        self.model = model
+        self.gl = mujoco.GLContext(WIDTH, HEIGHT)
+        self.gl.make_current()
+        self.context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_50)
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self.context)
+        self.context.readDepthMap = mujoco.mjtDepthMap.mjDEPTH_ZEROFAR
+        self.rect = mujoco.MjrRect(0, 0, WIDTH, HEIGHT)
+        self.scene = mujoco.MjvScene(model, 200)
+        self.option = mujoco.MjvOption()
+        self.camera = mujoco.MjvCamera()
+        self.camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
+            self.scene.flags[flag] = 0
+
+    def __enter__(self) -> "Painter":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.context.free()
+        self.gl.free()
+
+    def view(self, data: mujoco.MjData, camera: str) -> View:
+        """Draws the state of `data`, whose poses must be up to date (mj_forward)."""
+        self.camera.fixedcamid = self.model.camera(camera).id
+        mujoco.mjv_updateScene(
+            self.model, data, self.option, None, self.camera, mujoco.mjtCatBit.mjCAT_ALL, self.scene
+        )
+        colour, _ = self.read(segments=False)
+        marks, nearness = self.read(segments=True)
+        metres = ZNEAR * ZFAR / (ZNEAR + nearness.astype(np.float64) * (ZFAR - ZNEAR))
+        depth = np.where(nearness > 0, np.rint(1000 * metres), 0).astype(np.uint16)
+        return View(colour, depth, self.body_ids(marks))
+
+    def read(self, segments: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Draws the scene; colour and reversed depth (1 near, 0 far)."""
+        self.scene.flags[mujoco.mjtRndFlag.mjRND_SEGMENT] = segments
+        self.scene.flags[mujoco.mjtRndFlag.mjRND_IDCOLOR] = segments
+        mujoco.mjr_render(self.rect, self.scene, self.context)
+        colour = np.empty((HEIGHT, WIDTH, 3), np.uint8)
+        depth = np.empty((HEIGHT, WIDTH), np.float32)
+        mujoco.mjr_readPixels(colour, depth, self.rect, self.context)
+        return np.ascontiguousarray(colour[::-1]), depth[::-1]
+
+    def body_ids(self, marks: np.ndarray) -> np.ndarray:
+        """Body of each pixel from the picture of segment numbers; 0 (the world) where nothing is."""
+        weights = np.array([1, 1 << 8, 1 << 16], np.uint32)
+        numbers = marks.astype(np.uint32) @ weights
+        bodies = np.zeros(self.scene.ngeom + 1, np.uint16)
+        for geom in self.scene.geoms[: self.scene.ngeom]:
+            if geom.segid >= 0 and geom.objtype == mujoco.mjtObj.mjOBJ_GEOM:
+                bodies[geom.segid + 1] = self.model.geom_bodyid[geom.objid]
+        return bodies[numbers]

@@ -1,0 +1,198 @@
+"""The scene of an episode as one MuJoCo model: table with a rim, arms, objects, cameras."""
+
+from dataclasses import dataclass
+from math import cos, pi, sin
+
+import mujoco
+import numpy as np
+
+from sim import robot
+
+TIMESTEP = 0.002  # s
+WIDTH, HEIGHT, FOVY = 320, 240, 46.0  # px, px, degrees
+CAMERAS = ("camera_left", "camera_right")
+CAMERA_PLACES = {"camera_left": (0.85, 0.65, 0.70), "camera_right": (0.85, -0.65, 0.70)}
+LOOK_AT = (0.03, 0.0, 0.12)
+TRAY = (-0.42, 0.52, -0.46, 0.46)  # x and y ranges within the rim, m
+RIM_HEIGHT, RIM_WIDTH = 0.06, 0.02
+ARM_BITS = {"left": (1, 6), "right": (2, 5)}  # contype, conaffinity: no arm collides with itself
+THING_BITS = 'contype="4" conaffinity="7"'
+
+
+@dataclass
+class Thing:
+    """A free object. `size`: half sizes of a box; radius of a sphere; radius and half length."""
+
+    kind: str
+    size: tuple[float, ...]
+    density: float  # kg/m3
+    friction: float
+    bounce: float  # 0 to 1
+    colours: tuple[np.ndarray, np.ndarray]
+    position: np.ndarray
+    quaternion: np.ndarray  # w x y z
+    velocity: np.ndarray  # linear in the world, then angular in the body
+    held_by: str | None = None  # the arm that carries it at first
+
+    def bounding_radius(self) -> float:
+        """Radius of a ball about the centre that holds the object."""
+        if self.kind == "capsule":
+            return self.size[0] + self.size[1]
+        return float(np.linalg.norm(self.size))
+
+    def half_height(self) -> float:
+        """Half the height when it stands upright."""
+        return {"box": self.size[-1], "sphere": self.size[0]}.get(
+            self.kind, self.size[-1] + (self.size[0] if self.kind == "capsule" else 0.0)
+        )
+
+
+@dataclass
+class Camera:
+    """A camera: `rotation` turns optical axes (x right, y down, z forward) into the world's."""
+
+    name: str
+    position: np.ndarray
+    rotation: np.ndarray
+
+    def quaternion(self) -> np.ndarray:
+        """w x y z of the optical frame in the world."""
+        return quaternion_of(self.rotation)
+
+
+def intrinsics() -> tuple[float, float, float]:
+    """Focal length (both ways) and centre cx, cy in pixels."""
+    focal = HEIGHT / 2 / np.tan(np.radians(FOVY) / 2)
+    return float(focal), WIDTH / 2 - 0.5, HEIGHT / 2 - 0.5
+
+
+def quaternion_of(rotation: np.ndarray) -> np.ndarray:
+    """w x y z of a rotation matrix."""
+    quaternion = np.empty(4)
+    mujoco.mju_mat2Quat(quaternion, np.ascontiguousarray(rotation, dtype=float).reshape(9))
+    return quaternion
+
+
+def cameras(rng: np.random.Generator) -> list[Camera]:
+    """Both cameras, each moved by up to 5 cm along every axis and turned by up to 3 degrees."""
+    result = []
+    for name in CAMERAS:
+        place = np.array(CAMERA_PLACES[name])
+        forward = np.array(LOOK_AT) - place
+        forward /= np.linalg.norm(forward)
+        right = np.cross(forward, (0, 0, 1))
+        right /= np.linalg.norm(right)
+        rotation = np.column_stack([right, np.cross(forward, right), forward])
+        axis = rng.normal(size=3)
+        turn = np.empty(4)
+        angle = np.radians(rng.uniform(0, 3))
+        mujoco.mju_axisAngle2Quat(turn, axis / np.linalg.norm(axis), angle)
+        jitter = np.empty(9)
+        mujoco.mju_quat2Mat(jitter, turn)
+        position = place + rng.uniform(-0.05, 0.05, 3)
+        result.append(Camera(name, position, jitter.reshape(3, 3) @ rotation))
+    return result
+
+
+def thing_name(index: int) -> str:
+    """Body name of object `index`."""
+    return f"object_{index}"
+
+
+def build(things: list[Thing], views: list[Camera], rng: np.random.Generator) -> mujoco.MjModel:
+    """Compiles the model of an episode; `rng` draws only colours and light."""
+    return mujoco.MjModel.from_xml_string(xml(things, views, rng))
+
+
+def xml(things: list[Thing], views: list[Camera], rng: np.random.Generator) -> str:
+    """The model as MJCF."""
+    text = robot.text
+    tones = [rng.uniform(0.25, 0.75, 3) for _ in range(2)]
+    angle = rng.uniform(0, 2 * pi)
+    light = (0.6 * cos(angle), 0.6 * sin(angle), 1.8)
+    arms = "".join(robot.mjcf(side, *ARM_BITS[side]) for side in robot.SIDES)
+    servos = "".join(robot.actuators(side) for side in robot.SIDES)
+    views_xml = "".join(
+        f'<camera name="{v.name}" pos="{text(v.position)}" fovy="{FOVY}" '
+        f'quat="{text(quaternion_of(v.rotation @ np.diag([1, -1, -1])))}"/>'
+        for v in views
+    )
+    return f"""<mujoco model="forecloud">
+<compiler angle="radian" eulerseq="XYZ" autolimits="true"/>
+<option timestep="{TIMESTEP}" integrator="implicitfast" cone="elliptic" impratio="3"/>
+<statistic extent="1" center="0 0 0.1"/>
+<visual>
+<global offwidth="{WIDTH}" offheight="{HEIGHT}"/>
+<quality offsamples="0"/>
+<map znear="0.05" zfar="8"/>
+<headlight ambient="0.35 0.35 0.35" diffuse="0.35 0.35 0.35" specular="0.1 0.1 0.1"/>
+</visual>
+<asset>{materials(things, tones)}</asset>
+<worldbody>
+<light pos="{text(light)}" dir="{text([-v for v in light])}" diffuse="0.5 0.5 0.5" castshadow="false"/>
+<geom name="floor" type="box" pos="0 0 -0.8" size="3 3 0.05" rgba="0.45 0.45 0.47 1" {THING_BITS}/>
+{table()}{arms}{views_xml}{"".join(thing_xml(i, t) for i, t in enumerate(things))}
+</worldbody>
+<actuator>{servos}</actuator>
+<equality>{holds(things)}</equality>
+</mujoco>"""
+
+
+def materials(things: list[Thing], tones: list[np.ndarray]) -> str:
+    """Checked materials: `table`, and one for each object."""
+    text = robot.text
+    out = [
+        f'<texture name="table" type="2d" builtin="checker" rgb1="{text(tones[0])}" '
+        f'rgb2="{text(0.8 * tones[0] + 0.2 * tones[1])}" width="128" height="128"/>'
+        '<material name="table" texture="table" texrepeat="6 6" texuniform="false"/>'
+    ]
+    for i, thing in enumerate(things):
+        light, dark = thing.colours
+        out.append(
+            f'<texture name="t{i}" type="cube" builtin="checker" rgb1="{text(light)}" '
+            f'rgb2="{text(dark)}" width="64" height="64"/><material name="m{i}" texture="t{i}"/>'
+        )
+    return "".join(out)
+
+
+def table() -> str:
+    """The table, its top at z = 0, with a rim about the tray."""
+    x0, x1, y0, y1 = TRAY
+    w, h = RIM_WIDTH / 2, RIM_HEIGHT / 2
+    middle_x, middle_y = (x0 + x1) / 2, (y0 + y1) / 2
+    half_x, half_y = (x1 - x0) / 2, (y1 - y0) / 2
+    bars = [(x, middle_y, w, half_y + 2 * w) for x in (x0 - w, x1 + w)]
+    bars += [(middle_x, y, half_x, w) for y in (y0 - w, y1 + w)]
+    rim = "".join(
+        f'<geom name="rim_{i}" type="box" pos="{x} {y} {h}" size="{sx} {sy} {h}" '
+        f'rgba="0.5 0.38 0.26 1" friction="0.5" {THING_BITS}/>'
+        for i, (x, y, sx, sy) in enumerate(bars)
+    )
+    return (
+        '<body name="table"><geom name="top" type="box" pos="-0.1 0 -0.02" size="0.66 0.6 0.02" '
+        f'material="table" friction="0.5" {THING_BITS}/>{rim}</body>'
+    )
+
+
+def thing_xml(index: int, thing: Thing) -> str:
+    """A free body; its contact parameters win over those of table and arms."""
+    text = robot.text
+    rolls = thing.kind != "box"
+    friction = (thing.friction, 0.005, 0.003 if rolls else 0.0001)
+    damping = 1.0 - 0.7 * thing.bounce
+    return (
+        f'<body name="{thing_name(index)}" pos="{text(thing.position)}" '
+        f'quat="{text(thing.quaternion)}"><freejoint/>'
+        f'<geom type="{thing.kind}" size="{text(thing.size)}" density="{thing.density}" '
+        f'friction="{text(friction)}" condim="{6 if rolls else 4}" priority="1" '
+        f'solref="0.01 {damping}" material="m{index}" {THING_BITS}/></body>'
+    )
+
+
+def holds(things: list[Thing]) -> str:
+    """Grips, off at first: a weld between each hand and each object, `hold_SIDE_INDEX`."""
+    return "".join(
+        f'<weld name="hold_{side}_{i}" body1="{side}_hand" body2="{thing_name(i)}" active="false"/>'
+        for side in robot.SIDES
+        for i in range(len(things))
+    )
