@@ -41,6 +41,19 @@ impl Default for Workspace {
 }
 
 impl Workspace {
+    /// Checks that the box is one.
+    ///
+    /// # Errors
+    /// [`Error::Config`] unless every lowest coordinate is below the highest one, both finite.
+    pub fn validate(&self) -> Result<()> {
+        let axes = self.min.iter().zip(&self.max);
+        if axes.clone().all(|(min, max)| min < max && (max - min).is_finite()) {
+            return Ok(());
+        }
+        let problem = format!("min {:?} is not below max {:?} on every axis", self.min, self.max);
+        Err(Error::Config { key: "workspace".into(), problem })
+    }
+
     /// Whether `position` (world frame, m) lies in the box, its faces included; false for NaN.
     pub fn contains(&self, position: [f32; 3]) -> bool {
         (0..3).all(|i| (self.min[i]..=self.max[i]).contains(&position[i]))

@@ -149,4 +149,9 @@ pub enum Error {
         /// What is wrong, and the remedy.
         problem: String,
     },
+    /// The model needs the robot's description, and none has come.
+    #[error(
+        "no robot description yet: publish the URDF on robot_description (robot_state_publisher does)"
+    )]
+    NoRobot,
 }

@@ -70,6 +70,20 @@ pub struct Frame {
     pub plan: Vec<Arc<JointTrajectory>>,
 }
 
+impl CameraFrame {
+    fn view(&self) -> crate::cloud::CameraView<'_> {
+        let CameraFrame { color, depth, info, world_from_camera } = self;
+        crate::cloud::CameraView { depth, color, info, world_from_camera: *world_from_camera }
+    }
+}
+
+impl Frame {
+    /// The cameras as the cloud takes them.
+    pub fn views(&self) -> Vec<crate::cloud::CameraView<'_>> {
+        self.cameras.iter().map(CameraFrame::view).collect()
+    }
+}
+
 /// What became of the messages; see [`Frames::last_problem`] for the cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct FrameCounts {

@@ -4,6 +4,7 @@
 pub mod bag;
 pub mod camera;
 pub mod cloud;
+pub mod config;
 pub mod error;
 pub mod frames;
 pub mod graph;
@@ -13,6 +14,7 @@ pub mod model;
 pub mod ops;
 pub mod particles;
 pub mod plan;
+pub mod predictor;
 #[cfg(feature = "ros")]
 pub mod ros;
 pub mod tf;

@@ -1,4 +1,4 @@
-//! The model: what the Interlacer is, its weights and its fused engine on the CPU.
+//! The model: what the Interlacer is, its weights, its tokens, and its fused engine on the CPU.
 
 pub mod cpu;
 pub mod interlacer;
@@ -6,5 +6,235 @@ pub mod rollout;
 pub mod tokens;
 pub mod weights;
 
+use std::collections::HashMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cloud::Workspace;
+use crate::{Error, Result};
+
 pub use cpu::{Engine, Gradients, Mode, StepGraph};
 pub use interlacer::{InterlacerConfig, Layout, Span};
+pub use rollout::{Rollout, RolloutConfig, Scene};
+
+/// Metadata key of the configuration in model files.
+const CONFIG_KEY: &str = "forecloud.config";
+
+/// Everything about a model besides its weights; stored in the model file.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelConfig {
+    /// Width d of the residual stream.
+    pub width: usize,
+    /// Heads of the global attention.
+    pub n_heads: usize,
+    /// Blocks.
+    pub n_blocks: usize,
+    /// Neighbours of each token.
+    pub k: usize,
+    /// Hops of the walks.
+    pub n_hops: usize,
+    /// Scene particles that the model was trained with.
+    pub n_particles: usize,
+    /// History particles.
+    pub n_history: usize,
+    /// Kinematic particles of one time; 0 for a model without a robot.
+    pub n_kinematic: usize,
+    /// Length of a step in seconds.
+    pub step_secs: f64,
+    /// Seconds by which the robot follows its command late.
+    pub plan_lag_secs: f64,
+    /// Box that the model was trained in (world frame, m).
+    pub workspace: Workspace,
+}
+
+impl Default for ModelConfig {
+    fn default() -> Self {
+        Self {
+            width: 64,
+            n_heads: 4,
+            n_blocks: 4,
+            k: 3,
+            n_hops: 3,
+            n_particles: 2048,
+            n_history: 1024,
+            n_kinematic: 128,
+            step_secs: 0.1,
+            plan_lag_secs: 0.1,
+            workspace: Workspace::default(),
+        }
+    }
+}
+
+impl ModelConfig {
+    /// Sizes of the Interlacer.
+    pub fn interlacer(&self) -> InterlacerConfig {
+        InterlacerConfig {
+            n_features: tokens::N_FEATURES,
+            width: self.width,
+            n_heads: self.n_heads,
+            n_blocks: self.n_blocks,
+            k: self.k,
+            n_hops: self.n_hops,
+            n_outputs: rollout::N_OUTPUTS,
+        }
+    }
+
+    /// What the roll-out needs to know.
+    pub fn rollout(&self) -> RolloutConfig {
+        let (min, max) = (self.workspace.min, self.workspace.max);
+        let frame = tokens::Frame {
+            center_m: std::array::from_fn(|axis| 0.5 * (min[axis] + max[axis])),
+            half_side_m: (0..3).map(|axis| 0.5 * (max[axis] - min[axis])).fold(0.0, f32::max),
+        };
+        RolloutConfig { interlacer: self.interlacer(), frame, step_secs: self.step_secs as f32 }
+    }
+
+    /// Checks all values before anything is allocated for them.
+    ///
+    /// # Errors
+    /// [`Error::Config`] names the value.
+    pub fn validate(&self) -> Result<()> {
+        self.interlacer().validate()?;
+        let wrong = |key: &str, problem: String| {
+            Err(Error::Config { key: format!("model.{key}"), problem })
+        };
+        let counts = [
+            ("n_particles", self.n_particles),
+            ("n_history", self.n_history),
+            ("n_kinematic", self.n_kinematic),
+        ];
+        if let Some((key, n)) = counts.into_iter().find(|&(_, n)| n > 1 << 20) {
+            return wrong(key, format!("{n} is more than {}", 1 << 20));
+        }
+        if !(1e-3..=10.0).contains(&self.step_secs) {
+            return wrong("step_secs", format!("{} s is not in 0.001..=10", self.step_secs));
+        }
+        if !(0.0..=10.0).contains(&self.plan_lag_secs) {
+            return wrong("plan_lag_secs", format!("{} s is not in 0..=10", self.plan_lag_secs));
+        }
+        self.workspace.validate()
+    }
+}
+
+/// A trained model.
+#[derive(Debug, Clone)]
+pub struct Model {
+    /// Sizes and settings.
+    pub config: ModelConfig,
+    /// Flat weights, laid out as [`Layout`] says.
+    pub weights: Vec<f32>,
+    /// 16 hexadecimal digits that name configuration and weights.
+    pub hash: String,
+}
+
+impl Model {
+    /// A model of given weights.
+    ///
+    /// # Errors
+    /// [`Error::Config`] or [`Error::Shape`] if they do not belong together.
+    pub fn new(config: ModelConfig, weights: Vec<f32>) -> Result<Self> {
+        config.validate()?;
+        let expected = Layout::new(config.interlacer()).n_params();
+        if weights.len() != expected {
+            return Err(Error::Shape { what: "weights", expected, got: weights.len() });
+        }
+        let hash = weights::hash(&config_json(&config), &weights);
+        Ok(Self { config, weights, hash })
+    }
+
+    /// Reads a model file: safetensors, the configuration in its metadata.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Model`] or [`Error::Config`] say what is wrong with the file.
+    pub fn load(path: &Path) -> Result<Self> {
+        let file = weights::File::open(path)?;
+        let config = read_config(path, &file.metadata)?;
+        Self::new(config, file.vector(&Layout::new(config.interlacer()), "")?)
+    }
+
+    /// Writes a model file.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Model`].
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let layout = Layout::new(self.config.interlacer());
+        weights::save(path, &layout, &[("", &self.weights)], config_metadata(&self.config))
+    }
+}
+
+/// The configuration as model files hold it.
+pub(crate) fn config_metadata(config: &ModelConfig) -> HashMap<String, String> {
+    HashMap::from([(CONFIG_KEY.to_owned(), config_json(config))])
+}
+
+/// The checked configuration of a model file.
+pub(crate) fn read_config(path: &Path, metadata: &HashMap<String, String>) -> Result<ModelConfig> {
+    let wrong = |problem| weights::model_error(path, problem);
+    let json = metadata.get(CONFIG_KEY).ok_or_else(|| {
+        wrong(format!("its metadata has no {CONFIG_KEY}: another program's model"))
+    })?;
+    let config: ModelConfig =
+        serde_json::from_str(json).map_err(|e| wrong(format!("{CONFIG_KEY}: {e}")))?;
+    config.validate().map_err(|e| wrong(e.to_string()))?;
+    Ok(config)
+}
+
+fn config_json(config: &ModelConfig) -> String {
+    // Numbers, strings and structs always serialise.
+    serde_json::to_string(config).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model() -> Model {
+        let config = ModelConfig { width: 8, n_heads: 2, n_blocks: 1, ..ModelConfig::default() };
+        let weights = weights::initial_weights(&Layout::new(config.interlacer()), 1);
+        Model::new(config, weights).unwrap()
+    }
+
+    #[test]
+    fn a_saved_model_is_the_same_model() {
+        let path = tempfile::tempdir().unwrap().keep().join("m.safetensors");
+        let saved = model();
+        saved.save(&path).unwrap();
+        let loaded = Model::load(&path).unwrap();
+        assert_eq!((loaded.config, &loaded.weights), (saved.config, &saved.weights));
+        assert_eq!(loaded.hash, saved.hash);
+    }
+
+    #[test]
+    fn foreign_truncated_and_damaged_files_are_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.safetensors");
+        let refuse = |bytes: &[u8], reason: &str| {
+            std::fs::write(&path, bytes).unwrap();
+            let message = Model::load(&path).unwrap_err().to_string();
+            assert!(message.contains("m.safetensors") && message.contains(reason), "{message}");
+        };
+        model().save(&path).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        for cut in [0, 3, 8, 100, bytes.len() / 2, bytes.len() - 1] {
+            refuse(&bytes[..cut], "safetensors");
+        }
+        let text = |from: &str, to: &str| {
+            let at = bytes.windows(from.len()).position(|w| w == from.as_bytes()).unwrap();
+            let mut bytes = bytes.clone();
+            bytes[at..at + from.len()].copy_from_slice(to.as_bytes());
+            bytes
+        };
+        refuse(&text("forecloud.config", "somebodys.config"), "another program's model");
+        refuse(&text("\\\"width\\\":8", "\\\"width\\\":0"), "width");
+        refuse(&text("\\\"width\\\":8", "\\\"width\\\":4"), "expected F32");
+        refuse(&text("\\\"n_hops\\\"", "\\\"n_hips\\\""), "n_hips");
+        refuse(&text("head.bias", "tail.bias"), "head.bias is missing");
+        let mut nan = bytes.clone();
+        let end = nan.len();
+        nan[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
+        refuse(&nan, "NaN");
+        assert!(matches!(Model::load(&folder.path().join("none")), Err(Error::Io { .. })));
+    }
+}

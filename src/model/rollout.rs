@@ -5,6 +5,7 @@ use super::cpu::{Engine, Gradients, Mode, StepGraph};
 use super::interlacer::InterlacerConfig;
 use super::tokens::{Frame, N_CANDIDATES, StateGradients, StepState, Tokens};
 use crate::ops::motion_head::{motion_head_backward, motion_head_forward};
+use crate::particles::Particles;
 use crate::{Error, Result};
 
 type Vec3 = [f32; 3];
@@ -27,6 +28,27 @@ pub struct Scene {
     pub start: StepState,
     /// Kinematic particles one step back, now, and 1..=`n_steps` steps ahead.
     pub kinematic: Vec<Vec<Vec3>>,
+}
+
+impl Scene {
+    /// Starts from the particles of two frames, one step apart; of `history` it takes `n_history`,
+    /// spread evenly over its (Morton) order. Velocities are unknown.
+    pub fn set_particles(&mut self, now: &Particles, history: &Particles, n_history: usize) {
+        let start = &mut self.start;
+        start.positions.clone_from(&now.positions);
+        start.colors.clone_from(&now.colors);
+        start.velocities.clear();
+        start.velocities.resize(now.len(), [0.0; 3]);
+        start.velocity_known.clear();
+        start.velocity_known.resize(now.len(), 0.0);
+        start.history_positions.clear();
+        start.history_colors.clear();
+        let n_history = n_history.min(history.len());
+        for i in (0..n_history).map(|j| history_index(j, n_history, history.len())) {
+            start.history_positions.push(history.positions[i]);
+            start.history_colors.push(history.colors[i]);
+        }
+    }
 }
 
 /// One step's state and results.
