@@ -11,7 +11,6 @@ mod node;
 mod parameters;
 mod problems;
 mod publish;
-mod seam;
 mod worker;
 
 pub use node::run;

@@ -13,11 +13,12 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::intake::Intake;
 use super::mailbox::Mailbox;
-use super::parameters;
+use super::parameters::{self, NodeConfig};
 use super::publish::Outputs;
-use super::seam::{Config, Predictor};
 use super::worker::Worker;
 use crate::frames::{Frames, Topics};
+use crate::model::Model;
+use crate::predictor::Predictor;
 
 /// Longest wait for a message: how soon a signal is seen.
 const SPIN: Duration = Duration::from_millis(20);
@@ -38,17 +39,18 @@ pub fn run() -> anyhow::Result<()> {
     }
 
     let mut node = create_node()?;
-    let config: Config = parameters::configure(&given_parameters(&node))?;
-    let predictor = Predictor::new(&config)?;
-    let outputs = Outputs::new(&mut node, &config.frames.world_frame)?;
-    let mut subscriptions = subscribe(&mut node, &config.frames.topics)?;
+    let config: NodeConfig = parameters::configure(&given_parameters(&node))?;
+    let frames = config.frames()?;
+    let predictor = create_predictor(&config)?;
+    let outputs = Outputs::new(&mut node, &predictor, &config.world_frame)?;
+    let mut subscriptions = subscribe(&mut node, &frames.topics)?;
     let name = node.fully_qualified_name()?;
-    tracing::info!("{name} waits for messages on {}", required(&config.frames.topics).join(", "));
+    tracing::info!("{name} waits for messages on {}", required(&frames.topics).join(", "));
 
     let mailbox = Mailbox::default();
-    let worker = Worker::new(predictor, outputs);
-    let mut intake =
-        Intake::new(Frames::new(config.frames.clone()), required(&config.frames.topics), &mailbox);
+    let required = required(&frames.topics);
+    let mut intake = Intake::new(Frames::new(frames), required, &mailbox);
+    let worker = Worker::new(predictor, config.world_frame, outputs);
     std::thread::scope(|scope| {
         let worker = std::thread::Builder::new()
             .name("predict".into())
@@ -83,6 +85,20 @@ fn create_node() -> anyhow::Result<r2r::Node> {
         anyhow!("ROS arguments or parameter file: {said}")
     })?;
     r2r::Node::create(context.context("ROS context")?, "forecloud", "").context("ROS node")
+}
+
+/// Loads the model and starts the predictor's threads.
+fn create_predictor(config: &NodeConfig) -> anyhow::Result<Predictor> {
+    let path = config.model()?;
+    let model = Model::load(&path)?;
+    tracing::info!("model {} ({})", path.display(), model.hash);
+    let predictor = Predictor::new(model, config.predictor()?).context("parameters")?;
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(config.threads)
+        .thread_name(|i| format!("predict {i}"))
+        .build_global()
+        .context("threads of the predictor")?;
+    Ok(predictor)
 }
 
 fn given_parameters(node: &r2r::Node) -> BTreeMap<String, r2r::ParameterValue> {

@@ -1,15 +1,137 @@
-//! ROS parameters into the [`Config`](crate::config::Config) that tool and node share.
+//! The node's parameters.
 //!
-//! A parameter's name is the field's path with dots. Names and types are checked against the
-//! default configuration, so that a typing error is refused by name and never ignored.
+//! A parameter's name is the field's. Names and types are checked against the default values, so
+//! that a typing error is refused by name and never ignored.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use r2r::ParameterValue;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::cloud::Workspace;
+use crate::config::PredictorConfig;
+use crate::frames::{CameraTopics, FramesConfig, Topics};
+
+/// Parameters of the node; config/forecloud.yaml holds the same defaults with the same words.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NodeConfig {
+    /// Model file; empty takes the one that comes with the package.
+    pub model: String,
+    /// Names of the cameras: `<name>/color/image_raw`, `<name>/depth/image_raw` and
+    /// `<name>/color/camera_info` are subscribed (remap them where they differ).
+    pub cameras: Vec<String>,
+    /// Frame of the predictions, fixed to the ground, z up.
+    pub world_frame: String,
+    /// Steps to predict.
+    pub horizon: usize,
+    /// Particles of a prediction; 0 takes the number that the model was trained with.
+    pub n_particles: usize,
+    /// Seed of the particles' draw.
+    pub seed: u64,
+    /// Lower corner of the box that is predicted (world frame, m): x, y, z; empty takes the model's.
+    pub workspace_min: Vec<f32>,
+    /// Upper corner, likewise.
+    pub workspace_max: Vec<f32>,
+    /// Threads of the predictor; 0 takes one per CPU.
+    pub threads: usize,
+    /// Seconds by which the images of one frame, and a late joint state, may differ.
+    pub tolerance_secs: f64,
+    /// Seconds by which the history frame may miss one step back.
+    pub history_tolerance_secs: f64,
+    /// Seconds that a topic's stamps must go back to count as time being set back.
+    pub time_jump_secs: f64,
+}
+
+impl Default for NodeConfig {
+    fn default() -> Self {
+        let (frames, predictor) = (FramesConfig::default(), PredictorConfig::default());
+        Self {
+            model: String::new(),
+            cameras: frames.topics.cameras.into_iter().map(|camera| camera.name).collect(),
+            world_frame: frames.world_frame,
+            horizon: predictor.horizon,
+            n_particles: predictor.n_particles,
+            seed: predictor.seed,
+            workspace_min: Vec::new(),
+            workspace_max: Vec::new(),
+            threads: 0,
+            tolerance_secs: frames.tolerance_secs,
+            history_tolerance_secs: predictor.history_tolerance_secs,
+            time_jump_secs: frames.time_jump_secs,
+        }
+    }
+}
+
+impl NodeConfig {
+    /// How messages become frames.
+    ///
+    /// # Errors
+    /// Cameras that are none, too many, or named twice.
+    pub fn frames(&self) -> anyhow::Result<FramesConfig> {
+        let mut names = self.cameras.clone();
+        names.sort();
+        names.dedup();
+        if names.len() != self.cameras.len() || !(1..=255).contains(&names.len()) {
+            bail!("parameters: `cameras` must be 1 to 255 different names, not {:?}", self.cameras);
+        }
+        let cameras = self.cameras.iter().map(|name| CameraTopics::of(name)).collect();
+        Ok(FramesConfig {
+            topics: Topics { cameras, ..Topics::default() },
+            world_frame: self.world_frame.clone(),
+            tolerance_secs: self.tolerance_secs,
+            time_jump_secs: self.time_jump_secs,
+            ..FramesConfig::default()
+        })
+    }
+
+    /// How the model is run.
+    ///
+    /// # Errors
+    /// A workspace of which one corner is missing or not three numbers.
+    pub fn predictor(&self) -> anyhow::Result<PredictorConfig> {
+        let workspace = match (&self.workspace_min[..], &self.workspace_max[..]) {
+            ([], []) => None,
+            (&[x0, y0, z0], &[x1, y1, z1]) => {
+                Some(Workspace { min: [x0, y0, z0], max: [x1, y1, z1] })
+            }
+            _ => bail!("parameters: `workspace_min` and `workspace_max` must be 3 numbers each"),
+        };
+        Ok(PredictorConfig {
+            horizon: self.horizon,
+            n_particles: self.n_particles,
+            seed: self.seed,
+            workspace,
+            history_tolerance_secs: self.history_tolerance_secs,
+        })
+    }
+
+    /// The model file.
+    ///
+    /// # Errors
+    /// None is named, and none comes with the package.
+    pub fn model(&self) -> anyhow::Result<PathBuf> {
+        if !self.model.is_empty() {
+            return Ok(PathBuf::from(&self.model));
+        }
+        // lib/forecloud/forecloud_node → share/forecloud/models, wherever the package is installed.
+        let program = std::env::current_exe().context("the path of this program")?;
+        let shipped = program.ancestors().nth(3).map(|prefix| prefix.join(SHIPPED_MODEL));
+        shipped.filter(|path| path.is_file()).ok_or_else(|| {
+            anyhow!(
+                "parameters: `model` is not set, and no {SHIPPED_MODEL} comes with the package. \
+                 Remedy: set `model` to a file that `forecloud train` wrote"
+            )
+        })
+    }
+}
+
+/// Where the package installs its model.
+const SHIPPED_MODEL: &str = "share/forecloud/models/forecloud.safetensors";
 
 /// Parameters that ROS itself gives to any node. The node works in the time of the messages'
 /// headers, so `use_sim_time` changes nothing.
@@ -186,6 +308,27 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is not in: {text}");
         }
+    }
+
+    #[test]
+    fn the_parameter_file_holds_the_defaults() {
+        let file = std::fs::read_to_string("config/forecloud.yaml").unwrap();
+        let file: Value = serde_norway::from_str(&file).unwrap();
+        let parameters = &file["/**"]["ros__parameters"];
+        let config: NodeConfig = serde_json::from_value(parameters.clone()).unwrap();
+        assert_eq!(config, NodeConfig::default());
+        // ROS parameter files have no empty list: these two stand there as a comment.
+        let mut known = names(&serde_json::to_value(config).unwrap(), "");
+        known.retain(|name| !name.starts_with("workspace_"));
+        assert_eq!(names(parameters, ""), known);
+    }
+
+    #[test]
+    fn half_a_workspace_is_refused() {
+        let config = NodeConfig { workspace_min: vec![0.0; 3], ..NodeConfig::default() };
+        assert!(config.predictor().is_err());
+        let workspace_max = vec![1.0; 3];
+        assert!(NodeConfig { workspace_max, ..config }.predictor().is_ok());
     }
 
     #[test]

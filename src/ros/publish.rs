@@ -7,12 +7,15 @@ use r2r::sensor_msgs::msg::{PointCloud2, PointField};
 use r2r::std_msgs::msg::Header;
 use r2r::{Publisher, QosProfile};
 
-use super::seam::Prediction;
 use crate::message::Stamp;
+use crate::predictor::{Prediction, Predictor};
 
 /// The node's three outputs.
 pub struct Outputs {
     world_frame: String,
+    step_secs: f32,
+    seed: u64,
+    model_hash: String,
     prediction: Publisher<PredictionMsg>,
     points: Publisher<PointCloud2>,
     timing: Publisher<TimingMsg>,
@@ -23,13 +26,20 @@ impl Outputs {
     ///
     /// # Errors
     /// What rcl says, with the topic.
-    pub fn new(node: &mut r2r::Node, world_frame: &str) -> anyhow::Result<Self> {
+    pub fn new(
+        node: &mut r2r::Node,
+        predictor: &Predictor,
+        world_frame: &str,
+    ) -> anyhow::Result<Self> {
         let qos = QosProfile::default().keep_last(10).reliable();
         let failed = |topic: &'static str| {
             move |error: r2r::Error| anyhow::anyhow!("publisher of {topic}: {error}")
         };
         Ok(Self {
             world_frame: world_frame.to_owned(),
+            step_secs: predictor.model().config.step_secs as f32,
+            seed: predictor.config().seed,
+            model_hash: predictor.model().hash.clone(),
             prediction: node
                 .create_publisher("~/prediction", qos.clone())
                 .map_err(failed("~/prediction"))?,
@@ -51,7 +61,11 @@ impl Outputs {
     ) -> r2r::Result<()> {
         let start = Instant::now();
         let header = header(prediction.stamp, &self.world_frame);
-        self.prediction.publish(&prediction_message(prediction, header.clone()))?;
+        let mut message = prediction_message(prediction, header.clone());
+        message.step_secs = self.step_secs;
+        message.seed = self.seed;
+        message.model_hash.clone_from(&self.model_hash);
+        self.prediction.publish(&message)?;
         if self.points.get_inter_process_subscription_count()? > 0 {
             self.points.publish(&points_message(prediction, header.clone()))?;
         }
@@ -68,24 +82,22 @@ fn header(stamp: Stamp, frame_id: &str) -> Header {
     Header { stamp, frame_id: frame_id.to_owned() }
 }
 
-/// `forecloud/msg/Prediction`: see msg/Prediction.msg for each field.
+/// `forecloud/msg/Prediction` without what is the same in each: see msg/Prediction.msg.
 fn prediction_message(prediction: &Prediction, header: Header) -> PredictionMsg {
     PredictionMsg {
         header,
-        step_secs: prediction.step_secs,
         n_steps: prediction.displacements.len() as u32,
-        n_particles: prediction.positions.len() as u32,
-        seed: prediction.seed,
-        model_hash: prediction.model_hash.clone(),
-        positions: prediction.positions.as_flattened().to_vec(),
+        n_particles: prediction.particles.positions.len() as u32,
+        positions: prediction.particles.positions.as_flattened().to_vec(),
         displacements: prediction
             .displacements
             .iter()
             .flat_map(|step| step.as_flattened())
             .copied()
             .collect(),
-        colors: prediction.colors.iter().flatten().map(|&c| to_byte(c)).collect(),
-        sources: prediction.sources.clone(),
+        colors: prediction.particles.colors.iter().flatten().map(|&c| to_byte(c)).collect(),
+        sources: prediction.particles.sources.clone(),
+        ..PredictionMsg::default()
     }
 }
 
@@ -97,11 +109,11 @@ const POINT_STEP: usize = 32;
 /// x, y, z: the position at the step, metres. rgb: the colour, packed as PCL does. dx, dy, dz: the
 /// displacement during the step, metres. step: 1 to n_steps.
 fn points_message(prediction: &Prediction, header: Header) -> PointCloud2 {
-    let n_points = prediction.displacements.len() * prediction.positions.len();
+    let n_points = prediction.displacements.len() * prediction.particles.positions.len();
     let mut data = Vec::with_capacity(n_points * POINT_STEP);
-    let mut positions = prediction.positions.clone();
+    let mut positions = prediction.particles.positions.clone();
     for (displacements, step) in prediction.displacements.iter().zip(1_u32..) {
-        let points = positions.iter_mut().zip(displacements).zip(&prediction.colors);
+        let points = positions.iter_mut().zip(displacements).zip(&prediction.particles.colors);
         for ((position, displacement), color) in points {
             for (x, dx) in position.iter_mut().zip(displacement) {
                 *x += dx;
@@ -147,17 +159,15 @@ mod tests {
     use super::*;
 
     fn prediction() -> Prediction {
-        Prediction {
+        let mut prediction = Prediction {
             stamp: Stamp::from_parts(7, 8),
-            step_secs: 0.1,
-            seed: 9,
-            model_hash: "ab".into(),
-            positions: vec![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]],
-            colors: vec![[1.0, 0.5, 0.0], [0.0, 0.0, 2.0]],
-            sources: vec![3, 1 << 24 | 5],
             displacements: vec![vec![[0.5, 0.0, 0.0], [0.0; 3]], vec![[0.25, 0.0, -1.0], [0.0; 3]]],
             ..Prediction::default()
-        }
+        };
+        prediction.particles.positions = vec![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]];
+        prediction.particles.colors = vec![[1.0, 0.5, 0.0], [0.0, 0.0, 2.0]];
+        prediction.particles.sources = vec![3, 1 << 24 | 5];
+        prediction
     }
 
     #[test]

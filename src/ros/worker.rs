@@ -5,12 +5,13 @@ use r2r::forecloud::msg::Timing;
 use super::mailbox::{Mailbox, Parcel};
 use super::problems::Problems;
 use super::publish::Outputs;
-use super::seam::Predictor;
 use crate::frames::Frame;
+use crate::predictor::Predictor;
 
 /// Predicts from each frame that lies in the mailbox until it is closed.
 pub struct Worker {
     predictor: Predictor,
+    world_frame: String,
     outputs: Outputs,
     problems: Problems,
     frames_used: u64,
@@ -20,9 +21,10 @@ pub struct Worker {
 
 impl Worker {
     /// A worker with all counters at zero.
-    pub fn new(predictor: Predictor, outputs: Outputs) -> Self {
+    pub fn new(predictor: Predictor, world_frame: String, outputs: Outputs) -> Self {
         Self {
             predictor,
+            world_frame,
             outputs,
             problems: Problems::default(),
             frames_used: 0,
@@ -44,10 +46,13 @@ impl Worker {
     }
 
     fn set_robot(&mut self, urdf: &str) {
-        match self.predictor.set_robot(urdf) {
-            Ok(()) => tracing::info!("robot description received"),
+        match self.predictor.set_robot(urdf, &self.world_frame) {
+            Ok(warnings) => {
+                tracing::info!("robot description received");
+                warnings.iter().for_each(|warning| tracing::warn!("robot_description: {warning}"));
+            }
             Err(error) => {
-                self.problems.warn("robot description", format!("robot_description: {error}"))
+                self.problems.warn("robot description", format!("robot_description: {error}"));
             }
         }
     }
@@ -73,8 +78,8 @@ impl Worker {
         let counts = parcel.counts;
         let timing = Timing {
             decode_ms: parcel.decode_ms,
-            particles_ms: prediction.particles_ms,
-            predict_ms: prediction.predict_ms,
+            particles_ms: prediction.timings.particles_ms as f32,
+            predict_ms: prediction.timings.predict_ms as f32,
             frames_in: counts.frames,
             frames_used: self.frames_used,
             frames_dropped_busy: parcel.n_replaced,
