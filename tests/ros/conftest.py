@@ -121,7 +121,7 @@ def recording() -> list[Message]:
 
 @pytest.fixture
 def start_node():
-    """Starts nodes; those still running at the test's end are killed."""
+    """Starts nodes; those still running at the test's end are ended."""
     started: list[NodeProcess] = []
 
     def start(*ros_args: str) -> NodeProcess:
@@ -131,6 +131,10 @@ def start_node():
     yield start
     for node in started:
         if node.running():
-            node.process.kill()
-            node.wait_for_end()
+            # Not killed: its subscriptions would seem alive to the next test for 20 s.
+            try:
+                node.stop(timeout_secs=10.0)
+            except subprocess.TimeoutExpired:
+                node.process.kill()
+                node.wait_for_end()
         print(f"--- log of the node\n{node.log}")  # pytest shows it where a test fails

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import rclpy
+from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
@@ -27,26 +28,42 @@ class Player:
         self.node = node
         self.messages = messages
         self.publishers = {}
-        for topic, type_name in {m.topic: m.type_name for m in messages}.items():
+        types = {m.topic: m.type_name for m in messages}
+        for topic in sorted(types, key=lambda topic: topic in LATCHED):
             qos = QoSProfile(depth=10)
             if topic in LATCHED:
                 qos.durability = DurabilityPolicy.TRANSIENT_LOCAL
             elif not reliable:
                 qos.reliability = ReliabilityPolicy.BEST_EFFORT
-            self.publishers[topic] = node.create_publisher(message_class(type_name), topic, qos)
+            publisher = node.create_publisher(message_class(types[topic]), topic, qos)
+            self.publishers[topic] = publisher
 
     def wait_for_subscriber(self, timeout_secs: float = 60.0) -> None:
-        """Returns once every topic has a subscriber."""
+        """Publishes the latched messages; returns once every topic has a subscriber that hears it.
+
+        A publisher that knows a subscriber is not yet known to it, and what is sent until then is
+        lost. Publishers become known in the order in which they were made, so once a latched
+        message (their publishers were made last) is acknowledged, all topics are heard.
+        """
         deadline = time.monotonic() + timeout_secs
         while missing := [t for t, p in self.publishers.items() if not p.get_subscription_count()]:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"no subscriber in {timeout_secs} s: {', '.join(missing)}")
             time.sleep(0.02)
+        for message in self.messages:
+            if message.topic in LATCHED:
+                self.publishers[message.topic].publish(message.data)
+        for topic in LATCHED & self.publishers.keys():
+            left = Duration(seconds=max(0.0, deadline - time.monotonic()))
+            if not self.publishers[topic].wait_for_all_acked(left):
+                raise TimeoutError(f"{topic} was not received in {timeout_secs} s")
 
     def play(self, rate: float = 1.0) -> None:
         """Publishes each message at its log time from now on, `rate` times as fast."""
         start, first = time.monotonic(), self.messages[0].log_time_ns
         for message in self.messages:
+            if message.topic in LATCHED:
+                continue
             due = start + (message.log_time_ns - first) / 1e9 / rate
             time.sleep(max(0.0, due - time.monotonic()))
             self.publishers[message.topic].publish(message.data)
