@@ -20,6 +20,8 @@ pub mod particles;
 pub mod plan;
 pub mod predictor;
 pub mod recording;
+#[cfg(feature = "ros")]
+pub mod ros;
 pub mod tf;
 pub mod train;
 

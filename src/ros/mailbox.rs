@@ -1,0 +1,115 @@
+//! What the spinning thread leaves for the predicting one: the newest frame, never a queue.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::frames::FrameCounts;
+
+/// A frame and what it took to make it.
+pub struct Parcel<F> {
+    /// The frame.
+    pub frame: F,
+    /// Arrival of its last message.
+    pub arrived: Instant,
+    /// Time that decoding and pairing its messages took, milliseconds.
+    pub decode_ms: f32,
+    /// What became of the messages until then.
+    pub counts: FrameCounts,
+    /// Frames that a newer one replaced in the mailbox until then.
+    pub n_replaced: u64,
+}
+
+/// A slot for one frame and one robot description; a newer one replaces the older.
+pub struct Mailbox<F> {
+    slot: Mutex<Slot<F>>,
+    filled: Condvar,
+}
+
+struct Slot<F> {
+    frame: Option<Parcel<F>>,
+    robot: Option<String>,
+    closed: bool,
+    n_replaced: u64,
+}
+
+/// What came out of the mailbox; at least one of the two is there.
+pub struct Post<F> {
+    /// The newest frame.
+    pub frame: Option<Parcel<F>>,
+    /// A new robot description (URDF), to be set before the frame is used.
+    pub robot: Option<String>,
+}
+
+impl<F> Default for Mailbox<F> {
+    fn default() -> Self {
+        let slot = Slot { frame: None, robot: None, closed: false, n_replaced: 0 };
+        Self { slot: Mutex::new(slot), filled: Condvar::new() }
+    }
+}
+
+impl<F> Mailbox<F> {
+    /// Leaves a frame; replaces one that still lies there, and counts that.
+    pub fn put_frame(&self, mut parcel: Parcel<F>) {
+        let mut slot = self.lock();
+        slot.n_replaced += u64::from(slot.frame.is_some());
+        parcel.n_replaced = slot.n_replaced;
+        slot.frame = Some(parcel);
+        self.filled.notify_one();
+    }
+
+    /// Leaves a robot description.
+    pub fn put_robot(&self, urdf: String) {
+        self.lock().robot = Some(urdf);
+        self.filled.notify_one();
+    }
+
+    /// Waits for something to lie there and takes it; `None` once the mailbox is closed.
+    pub fn take(&self) -> Option<Post<F>> {
+        let empty =
+            |slot: &mut Slot<F>| !slot.closed && slot.frame.is_none() && slot.robot.is_none();
+        let mut slot =
+            self.filled.wait_while(self.lock(), empty).unwrap_or_else(PoisonError::into_inner);
+        (!slot.closed).then(|| Post { frame: slot.frame.take(), robot: slot.robot.take() })
+    }
+
+    /// Wakes the reader for good; what still lies there is not read.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.filled.notify_all();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Slot<F>> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parcel(frame: u32) -> Parcel<u32> {
+        let counts = FrameCounts::default();
+        Parcel { frame, arrived: Instant::now(), decode_ms: 0.0, counts, n_replaced: 0 }
+    }
+
+    #[test]
+    fn the_newest_frame_replaces_and_is_counted() {
+        let mailbox = Mailbox::default();
+        (1..=3).for_each(|frame| mailbox.put_frame(parcel(frame)));
+        mailbox.put_robot("urdf".into());
+        let post = mailbox.take().unwrap();
+        let newest = post.frame.unwrap();
+        assert_eq!((newest.frame, newest.n_replaced), (3, 2));
+        assert_eq!(post.robot.as_deref(), Some("urdf"));
+    }
+
+    #[test]
+    fn closing_ends_a_waiting_reader() {
+        let mailbox = Mailbox::<u32>::default();
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| mailbox.take().is_none());
+            mailbox.close();
+            assert!(reader.join().unwrap());
+        });
+    }
+}

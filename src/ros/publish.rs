@@ -1,0 +1,197 @@
+//! Predictions as ROS messages.
+
+use std::time::Instant;
+
+use r2r::forecloud::msg::{Prediction as PredictionMsg, Timing as TimingMsg};
+use r2r::sensor_msgs::msg::{PointCloud2, PointField};
+use r2r::std_msgs::msg::Header;
+use r2r::{Publisher, QosProfile};
+
+use crate::message::Stamp;
+use crate::predictor::{Prediction, Predictor};
+
+/// The node's three outputs.
+pub struct Outputs {
+    world_frame: String,
+    step_secs: f32,
+    seed: u64,
+    model_hash: String,
+    prediction: Publisher<PredictionMsg>,
+    points: Publisher<PointCloud2>,
+    timing: Publisher<TimingMsg>,
+}
+
+impl Outputs {
+    /// Creates the publishers: reliable, so that both reliable and best-effort readers get them.
+    ///
+    /// # Errors
+    /// What rcl says, with the topic.
+    pub fn new(
+        node: &mut r2r::Node,
+        predictor: &Predictor,
+        world_frame: &str,
+    ) -> anyhow::Result<Self> {
+        let qos = QosProfile::default().keep_last(10).reliable();
+        let failed = |topic: &'static str| {
+            move |error: r2r::Error| anyhow::anyhow!("publisher of {topic}: {error}")
+        };
+        Ok(Self {
+            world_frame: world_frame.to_owned(),
+            step_secs: predictor.model().config.step_secs as f32,
+            seed: predictor.config().seed,
+            model_hash: predictor.model().hash.clone(),
+            prediction: node
+                .create_publisher("~/prediction", qos.clone())
+                .map_err(failed("~/prediction"))?,
+            points: node
+                .create_publisher("~/predicted_points", qos.clone())
+                .map_err(failed("~/predicted_points"))?,
+            timing: node.create_publisher("~/timing", qos).map_err(failed("~/timing"))?,
+        })
+    }
+
+    /// Publishes a prediction on `~/prediction` and `~/predicted_points`, then what it cost.
+    ///
+    /// `timing` comes with all but its header and the times that end with publishing.
+    pub fn publish(
+        &self,
+        prediction: &Prediction,
+        mut timing: TimingMsg,
+        arrived: Instant,
+    ) -> r2r::Result<()> {
+        let start = Instant::now();
+        let header = header(prediction.stamp, &self.world_frame);
+        let mut message = prediction_message(prediction, header.clone());
+        message.step_secs = self.step_secs;
+        message.seed = self.seed;
+        message.model_hash.clone_from(&self.model_hash);
+        self.prediction.publish(&message)?;
+        if self.points.get_inter_process_subscription_count()? > 0 {
+            self.points.publish(&points_message(prediction, header.clone()))?;
+        }
+        timing.header = header;
+        timing.publish_ms = start.elapsed().as_secs_f32() * 1e3;
+        timing.latency_ms = arrived.elapsed().as_secs_f32() * 1e3;
+        self.timing.publish(&timing)
+    }
+}
+
+fn header(stamp: Stamp, frame_id: &str) -> Header {
+    let (sec, nanosec) = stamp.parts();
+    let stamp = r2r::builtin_interfaces::msg::Time { sec, nanosec };
+    Header { stamp, frame_id: frame_id.to_owned() }
+}
+
+/// `forecloud/msg/Prediction` without what is the same in each: see msg/Prediction.msg.
+fn prediction_message(prediction: &Prediction, header: Header) -> PredictionMsg {
+    PredictionMsg {
+        header,
+        n_steps: prediction.displacements.len() as u32,
+        n_particles: prediction.particles.positions.len() as u32,
+        positions: prediction.particles.positions.as_flattened().to_vec(),
+        displacements: prediction
+            .displacements
+            .iter()
+            .flat_map(|step| step.as_flattened())
+            .copied()
+            .collect(),
+        colors: prediction.particles.colors.iter().flatten().map(|&c| to_byte(c)).collect(),
+        sources: prediction.particles.sources.clone(),
+        ..PredictionMsg::default()
+    }
+}
+
+/// Bytes of a point of `~/predicted_points`: eight fields of four bytes.
+const POINT_STEP: usize = 32;
+
+/// `~/predicted_points`: the particles where they will be, step after step.
+///
+/// x, y, z: the position at the step, metres. rgb: the colour, packed as PCL does. dx, dy, dz: the
+/// displacement during the step, metres. step: 1 to n_steps.
+fn points_message(prediction: &Prediction, header: Header) -> PointCloud2 {
+    let n_points = prediction.displacements.len() * prediction.particles.positions.len();
+    let mut data = Vec::with_capacity(n_points * POINT_STEP);
+    let mut positions = prediction.particles.positions.clone();
+    for (displacements, step) in prediction.displacements.iter().zip(1_u32..) {
+        let points = positions.iter_mut().zip(displacements).zip(&prediction.particles.colors);
+        for ((position, displacement), color) in points {
+            for (x, dx) in position.iter_mut().zip(displacement) {
+                *x += dx;
+                data.extend(x.to_le_bytes());
+            }
+            let [r, g, b] = color.map(to_byte);
+            data.extend([b, g, r, 0]);
+            displacement.iter().for_each(|dx| data.extend(dx.to_le_bytes()));
+            data.extend(step.to_le_bytes());
+        }
+    }
+    PointCloud2 {
+        header,
+        height: 1,
+        width: n_points as u32,
+        fields: fields(),
+        is_bigendian: false,
+        point_step: POINT_STEP as u32,
+        row_step: data.len() as u32,
+        data,
+        is_dense: true,
+    }
+}
+
+fn fields() -> Vec<PointField> {
+    let names = ["x", "y", "z", "rgb", "dx", "dy", "dz", "step"];
+    let field = |(name, offset): (&str, u32)| PointField {
+        name: name.to_owned(),
+        offset,
+        datatype: if name == "step" { PointField::UINT32 as u8 } else { PointField::FLOAT32 as u8 },
+        count: 1,
+    };
+    names.into_iter().zip((0..).step_by(4)).map(field).collect()
+}
+
+/// A colour channel, 0 to 1, as 0 to 255.
+fn to_byte(channel: f32) -> u8 {
+    (channel * 255.0).round() as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prediction() -> Prediction {
+        let mut prediction = Prediction {
+            stamp: Stamp::from_parts(7, 8),
+            displacements: vec![vec![[0.5, 0.0, 0.0], [0.0; 3]], vec![[0.25, 0.0, -1.0], [0.0; 3]]],
+            ..Prediction::default()
+        };
+        prediction.particles.positions = vec![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]];
+        prediction.particles.colors = vec![[1.0, 0.5, 0.0], [0.0, 0.0, 2.0]];
+        prediction.particles.sources = vec![3, 1 << 24 | 5];
+        prediction
+    }
+
+    #[test]
+    fn prediction_holds_steps_one_after_the_other() {
+        let message = prediction_message(&prediction(), header(Stamp::from_parts(7, 8), "world"));
+        assert_eq!((message.header.stamp.sec, message.header.stamp.nanosec), (7, 8));
+        assert_eq!((message.n_steps, message.n_particles), (2, 2));
+        assert_eq!(message.positions, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        assert_eq!(message.displacements[6..9], [0.25, 0.0, -1.0]);
+        assert_eq!(message.colors, [255, 128, 0, 0, 0, 255]);
+        assert_eq!(message.sources, [3, 1 << 24 | 5]);
+    }
+
+    #[test]
+    fn points_are_where_the_roll_out_leads() {
+        let message = points_message(&prediction(), Header::default());
+        assert_eq!((message.width, message.row_step), (4, 4 * 32));
+        let point = &message.data[2 * POINT_STEP..3 * POINT_STEP]; // first particle, second step
+        let number = |i: usize| f32::from_le_bytes(point[4 * i..4 * i + 4].try_into().unwrap());
+        assert_eq!([number(0), number(1), number(2)], [1.75, 2.0, 2.0]);
+        assert_eq!(point[12..16], [0, 128, 255, 0]);
+        assert_eq!([number(4), number(5), number(6)], [0.25, 0.0, -1.0]);
+        assert_eq!(point[28..], 2_u32.to_le_bytes());
+        let offsets: Vec<u32> = message.fields.iter().map(|field| field.offset).collect();
+        assert_eq!(offsets, [0, 4, 8, 12, 16, 20, 24, 28]);
+    }
+}

@@ -1,0 +1,102 @@
+//! The predicting thread: takes the newest frame, predicts, publishes.
+
+use r2r::forecloud::msg::Timing;
+
+use super::mailbox::{Mailbox, Parcel};
+use super::problems::Problems;
+use super::publish::Outputs;
+use crate::frames::Frame;
+use crate::predictor::Predictor;
+
+/// Predicts from each frame that lies in the mailbox until it is closed.
+pub struct Worker {
+    predictor: Predictor,
+    world_frame: String,
+    outputs: Outputs,
+    problems: Problems,
+    frames_used: u64,
+    frames_without_history: u64,
+    frames_rejected: u64,
+}
+
+impl Worker {
+    /// A worker with all counters at zero.
+    pub fn new(predictor: Predictor, world_frame: String, outputs: Outputs) -> Self {
+        Self {
+            predictor,
+            world_frame,
+            outputs,
+            problems: Problems::default(),
+            frames_used: 0,
+            frames_without_history: 0,
+            frames_rejected: 0,
+        }
+    }
+
+    /// Works until `mailbox` is closed.
+    pub fn run(mut self, mailbox: &Mailbox<Frame>) {
+        while let Some(post) = mailbox.take() {
+            if let Some(urdf) = post.robot {
+                self.set_robot(&urdf);
+            }
+            if let Some(parcel) = post.frame {
+                self.step(parcel);
+            }
+        }
+    }
+
+    fn set_robot(&mut self, urdf: &str) {
+        match self.predictor.set_robot(urdf, &self.world_frame) {
+            Ok(warnings) => {
+                tracing::info!("robot description received");
+                warnings.iter().for_each(|warning| tracing::warn!("robot_description: {warning}"));
+            }
+            Err(error) => {
+                self.problems.warn("robot description", format!("robot_description: {error}"));
+            }
+        }
+    }
+
+    fn step(&mut self, parcel: Parcel<Frame>) {
+        let prediction = match self.predictor.step(&parcel.frame) {
+            Ok(Some(prediction)) => prediction,
+            Ok(None) => {
+                self.frames_without_history += 1;
+                return;
+            }
+            Err(error) => {
+                self.frames_rejected += 1;
+                let cause = format!("{:?}", std::mem::discriminant(&error));
+                self.problems.warn(&cause, format!("no prediction for this frame: {error}"));
+                return;
+            }
+        };
+        self.frames_used += 1;
+        if self.frames_used == 1 {
+            tracing::info!("predicting");
+        }
+        let counts = parcel.counts;
+        let timing = Timing {
+            decode_ms: parcel.decode_ms,
+            particles_ms: prediction.timings.particles_ms as f32,
+            predict_ms: prediction.timings.predict_ms as f32,
+            frames_in: counts.frames,
+            frames_used: self.frames_used,
+            frames_dropped_busy: parcel.n_replaced,
+            frames_without_history: self.frames_without_history,
+            frames_rejected: self.frames_rejected,
+            frames_dropped_incomplete: counts.dropped_no_info
+                + counts.dropped_no_tf
+                + counts.dropped_no_joints
+                + counts.dropped_mismatched
+                + counts.dropped_late,
+            images_dropped_unpaired: counts.dropped_unpaired,
+            time_jumps: counts.time_jumps,
+            bad_messages: counts.bad_messages,
+            ..Timing::default()
+        };
+        if let Err(error) = self.outputs.publish(prediction, timing, parcel.arrived) {
+            self.problems.warn("publish", format!("a prediction could not be published: {error}"));
+        }
+    }
+}

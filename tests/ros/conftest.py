@@ -1,0 +1,140 @@
+"""What the ROS tests share: the installed node as a process, a recording, and waiting."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).parent))
+
+# Before any node: other nodes on this machine or network are neither seen nor disturbed.
+os.environ["ROS_DOMAIN_ID"] = str(10 + os.getpid() % 90)
+os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+os.environ["FASTRTPS_DEFAULT_PROFILES_FILE"] = str(ROOT / "config" / "fastdds_large_clouds.xml")
+
+import rclpy  # noqa: E402
+from ament_index_python.packages import get_package_prefix  # noqa: E402
+from recording import Message, message_class, read  # noqa: E402
+
+TIMEOUT_SECS = 15.0
+
+
+def wait_for(condition: Callable[[], object], what: str, timeout_secs: float = TIMEOUT_SECS):
+    """The first true value of `condition`; fails with `what` if there is none in time."""
+    deadline = time.monotonic() + timeout_secs
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"waited {timeout_secs} s for {what}"
+        time.sleep(0.02)
+    return value
+
+
+class NodeProcess:
+    """A running forecloud_node, started with the arguments that `ros2 launch` passes."""
+
+    def __init__(self, *ros_args: str):
+        program = Path(get_package_prefix("forecloud")) / "lib" / "forecloud" / "forecloud_node"
+        command = [str(program), "--ros-args", *ros_args]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self._lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in self.process.stderr:
+            self._lines.append(line)
+
+    @property
+    def log(self) -> str:
+        return "".join(self._lines)
+
+    def wait_for_log(self, *texts: str) -> None:
+        def found() -> bool:
+            return all(text in self.log for text in texts)
+
+        try:
+            wait_for(found, f"the node to log {texts}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it logged:\n{self.log}") from None
+
+    def wait_for_end(self, timeout_secs: float = TIMEOUT_SECS) -> int:
+        """The exit code."""
+        code = self.process.wait(timeout_secs)
+        self._reader.join(timeout_secs)
+        return code
+
+    def stop(self, with_signal: int = signal.SIGINT, timeout_secs: float = TIMEOUT_SECS) -> int:
+        self.process.send_signal(with_signal)
+        return self.wait_for_end(timeout_secs)
+
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+
+class Received:
+    """Messages of one topic, in the order they came."""
+
+    def __init__(self, node, topic: str, type_name: str):
+        self.messages: list = []
+        self.topic = topic
+        self._node = node
+        qos = rclpy.qos.QoSProfile(depth=100)
+        self._subscription = node.create_subscription(
+            message_class(type_name), topic, self.messages.append, qos
+        )
+
+    def wait_for(self, n: int):
+        wait_for(lambda: len(self.messages) >= n, f"{n} messages on {self.topic}")
+        return self.messages
+
+    def wait_for_publisher(self) -> None:
+        wait_for(lambda: self._node.count_publishers(self.topic), f"a publisher of {self.topic}")
+
+
+@pytest.fixture(scope="session")
+def ros():
+    """A node of the test's own, spun in the background."""
+    rclpy.init(signal_handler_options=rclpy.SignalHandlerOptions.NO)
+    node = rclpy.create_node("test")
+    executor = rclpy.executors.SingleThreadedExecutor()
+    executor.add_node(node)
+    thread = threading.Thread(target=executor.spin, daemon=True)
+    thread.start()
+    yield node
+    executor.shutdown()
+    thread.join(TIMEOUT_SECS)
+    rclpy.try_shutdown()
+
+
+@pytest.fixture(scope="session")
+def recording() -> list[Message]:
+    return list(read(ROOT / "tests" / "data" / "tiny_push"))
+
+
+@pytest.fixture
+def start_node():
+    """Starts nodes; those still running at the test's end are ended."""
+    started: list[NodeProcess] = []
+
+    def start(*ros_args: str) -> NodeProcess:
+        started.append(NodeProcess(*ros_args))
+        return started[-1]
+
+    yield start
+    for node in started:
+        if node.running():
+            # Not killed: its subscriptions would seem alive to the next test for 20 s.
+            try:
+                node.stop(timeout_secs=10.0)
+            except subprocess.TimeoutExpired:
+                node.process.kill()
+                node.wait_for_end()
+        print(f"--- log of the node\n{node.log}")  # pytest shows it where a test fails

@@ -1,0 +1,153 @@
+"""Bad input: one clear line that names cause and remedy, and the node goes on."""
+
+from __future__ import annotations
+
+import os
+import struct
+
+import pytest
+from conftest import Received, wait_for
+from play import Player
+from recording import Message, message_class
+
+PREDICTION = "forecloud/msg/Prediction"
+
+
+def play(ros, messages):
+    player = Player(ros, messages)
+    player.wait_for_subscriber()
+    player.play()
+    return player
+
+
+def still_predicts(ros, node, recording):
+    """The recording played to the node, after what was done to it, gives predictions."""
+    predictions = Received(ros, "/forecloud/prediction", PREDICTION)
+    predictions.wait_for_publisher()
+    player = play(ros, recording)
+    predictions.wait_for(1)
+    assert node.running()
+    player.close()
+
+
+def garbage(good: bytes) -> list[bytes]:
+    """What may come instead of a message."""
+    return [
+        b"",
+        b"\x00",
+        b"\x00\x01\x00\x00",
+        good[: len(good) // 2],
+        good[:-1] if len(good) < 2000 else good[:-100],
+        b"\x00\x01\x00\x00" + b"\xff" * 200,
+        b"\x00\x01\x00\x00" + struct.pack("<iII", 1, 2, 0xFFFFFFF0) + b"x" * 64,
+        os.urandom(500),
+    ]
+
+
+def test_malformed_messages_on_every_topic(ros, recording, start_node):
+    node = start_node()
+    node.wait_for_log("waits for messages")
+    first = {m.topic: m for m in reversed(recording)}
+    player = Player(ros, list(first.values()))
+    player.wait_for_subscriber()
+    for topic, message in first.items():
+        for data in garbage(message.data):
+            player.publishers[topic].publish(data)
+        node.wait_for_log(topic)
+    for topic in first:
+        node.wait_for_log(f"{topic}: ")
+    player.close()
+    assert node.log.count("\n") < 100, "warnings are throttled"
+    assert "panicked" not in node.log
+    still_predicts(ros, node, recording)
+
+
+@pytest.mark.parametrize(
+    ("missing", "told"),
+    [
+        ("/tf_static", "no transform from"),
+        ("/camera_left/color/camera_info", "no calibration of 'camera_left'"),
+        ("/joint_states", "/joint_states"),
+        ("/camera_right/depth/image_raw", "/camera_right/depth/image_raw"),
+    ],
+)
+def test_a_missing_topic_is_named(ros, recording, start_node, missing, told):
+    node = start_node()
+    node.wait_for_log("waits for messages")
+    node_log_start = len(node.log)
+    player = play(ros, [m for m in recording if m.topic != missing])
+    wait_for(lambda: told in node.log[node_log_start:], f"'{told}' in the log")
+    player.close()
+    still_predicts(ros, node, recording)
+
+
+def test_time_that_jumps_back(ros, recording, start_node):
+    node = start_node()
+    predictions = Received(ros, "/forecloud/prediction", PREDICTION)
+    predictions.wait_for_publisher()
+    later = [shifted(m, secs=1000) for m in recording if m.topic != "/tf_static"]
+    latched = [m for m in recording if m.topic == "/tf_static"]
+    play(ros, latched + later).close()
+    n_before = len(predictions.wait_for(1))
+    play(ros, recording).close()
+    node.wait_for_log("went back")
+    predictions.wait_for(n_before + 1)
+    assert node.running()
+
+
+def shifted(message: Message, secs: int) -> Message:
+    """The message with its header's stamp (where it has one) later."""
+    if not hasattr(message_class(message.type_name), "header"):
+        return message
+    data = bytearray(message.data)
+    struct.pack_into("<i", data, 4, struct.unpack_from("<i", data, 4)[0] + secs)
+    return Message(message.topic, message.type_name, message.log_time_ns, bytes(data))
+
+
+def test_images_without_a_valid_depth(ros, recording, start_node):
+    node = start_node()
+    node.wait_for_log("waits for messages")
+    blind = [
+        Message(m.topic, m.type_name, m.log_time_ns, m.data[:100] + bytes(len(m.data) - 100))
+        if "depth" in m.topic
+        else m
+        for m in recording
+    ]
+    play(ros, blind).close()
+    node.wait_for_log("no prediction for this frame")
+    still_predicts(ros, node, recording)
+
+
+@pytest.mark.parametrize(
+    ("yaml", "told"),
+    [
+        ("horizn: 3", ["`horizn` is unknown", "Known parameters"]),
+        ("horizon: three", ["`horizon` must be a whole number", "'three'"]),
+        ("horizon: [1, 2]", ["`horizon` must be a whole number"]),
+    ],
+)
+def test_wrong_parameters_are_refused_by_name(start_node, tmp_path, yaml, told):
+    params = tmp_path / "params.yaml"
+    params.write_text(f"/**:\n  ros__parameters:\n    {yaml}\n")
+    node = start_node("--params-file", str(params))
+    assert node.wait_for_end() == 1
+    for text in told:
+        assert text in node.log
+
+
+def test_a_parameter_file_that_is_not_there_is_named(start_node, tmp_path):
+    node = start_node("--params-file", str(tmp_path / "none.yaml"))
+    assert node.wait_for_end() == 1
+    assert "none.yaml" in node.log and "panicked" not in node.log
+
+
+@pytest.mark.parametrize("content", [b"", b"not a model", os.urandom(4096), None])
+def test_a_model_that_cannot_be_used_ends_it(start_node, tmp_path, content):
+    model = tmp_path / "bad.safetensors"
+    if content is not None:
+        model.write_bytes(content)
+    params = tmp_path / "params.yaml"
+    params.write_text(f"/**:\n  ros__parameters:\n    model: {model}\n")
+    node = start_node("--params-file", str(params))
+    assert node.wait_for_end() == 1
+    assert str(model) in node.log and "panicked" not in node.log

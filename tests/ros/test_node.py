@@ -1,0 +1,139 @@
+"""The installed node, over DDS: predictions out of a recording, and a clean end."""
+
+from __future__ import annotations
+
+import math
+import signal
+import struct
+
+import pytest
+from conftest import Received, wait_for
+from play import Player
+
+PREDICTION = "forecloud/msg/Prediction"
+TIMING = "forecloud/msg/Timing"
+POINTS = "sensor_msgs/msg/PointCloud2"
+
+
+def play(ros, messages, rate=1.0):
+    player = Player(ros, messages)
+    player.wait_for_subscriber()
+    player.play(rate)
+    return player
+
+
+def n_frames(messages):
+    return sum(m.topic == "/camera_left/depth/image_raw" for m in messages)
+
+
+def test_predicts_every_frame_that_has_a_history(ros, recording, start_node):
+    start_node()
+    predictions = Received(ros, "/forecloud/prediction", PREDICTION)
+    clouds = Received(ros, "/forecloud/predicted_points", POINTS)
+    timings = Received(ros, "/forecloud/timing", TIMING)
+    for received in (predictions, clouds, timings):
+        received.wait_for_publisher()
+    player = play(ros, recording)
+
+    # The last frame may wait for a joint state that the recording ends before.
+    def all_used():
+        last = timings.messages[-1] if timings.messages else None
+        return last and last.frames_in >= n_frames(recording) - 1 and last
+
+    last = wait_for(all_used, "the last frame's timing")
+    assert last.bad_messages == 0
+    assert last.frames_rejected == 0
+    assert last.frames_in == (
+        last.frames_used + last.frames_dropped_busy + last.frames_without_history
+    )
+    predictions.wait_for(last.frames_used)
+    clouds.wait_for(last.frames_used)
+    assert len(predictions.messages) == len(timings.messages) == last.frames_used > 0
+    stamps = [(m.header.stamp.sec, m.header.stamp.nanosec) for m in predictions.messages]
+    assert stamps == sorted(set(stamps))
+    assert stamps == [(m.header.stamp.sec, m.header.stamp.nanosec) for m in timings.messages]
+    for prediction in predictions.messages:
+        check_prediction(prediction)
+    for timing in timings.messages:
+        assert 0 < timing.publish_ms <= timing.latency_ms
+        assert timing.decode_ms > 0
+    check_points(predictions.messages[0], clouds.messages[0])
+    player.close()
+
+
+def check_prediction(prediction):
+    n, steps = prediction.n_particles, prediction.n_steps
+    assert n > 0 and steps > 0 and prediction.step_secs > 0
+    assert prediction.header.frame_id == "world"
+    assert len(prediction.positions) == 3 * n
+    assert len(prediction.displacements) == 3 * n * steps
+    assert len(prediction.colors) == 3 * n
+    assert len(prediction.sources) == n
+    assert all(map(math.isfinite, prediction.positions))
+    assert all(map(math.isfinite, prediction.displacements))
+    assert {source >> 24 for source in prediction.sources} <= {0, 1}
+
+
+def check_points(prediction, cloud):
+    n = prediction.n_particles
+    assert cloud.header == prediction.header
+    assert [(f.name, f.offset) for f in cloud.fields] == [
+        (name, 4 * i) for i, name in enumerate("x y z rgb dx dy dz step".split())
+    ]
+    assert {f.datatype for f in cloud.fields[:-1]} == {7} and cloud.fields[-1].datatype == 6
+    assert (cloud.width, cloud.height) == (n * prediction.n_steps, 1)
+    assert len(cloud.data) == cloud.row_step == cloud.width * cloud.point_step
+    for step in range(prediction.n_steps):
+        i = n - 1  # the last particle
+        x, y, z, bgr, dx, dy, dz, at = struct.unpack_from(
+            "<3f4s3fI", bytes(cloud.data), (step * n + i) * cloud.point_step
+        )
+        moved = [
+            sum(prediction.displacements[3 * (h * n + i) + axis] for h in range(step + 1))
+            for axis in range(3)
+        ]
+        expected = [prediction.positions[3 * i + axis] + moved[axis] for axis in range(3)]
+        assert [x, y, z] == pytest.approx(expected, abs=1e-5)
+        assert [dx, dy, dz] == list(prediction.displacements[3 * (step * n + i) :][:3])
+        assert [bgr[2], bgr[1], bgr[0]] == list(prediction.colors[3 * i :][:3])
+        assert at == step + 1
+
+
+def test_runs_in_a_namespace_with_remaps_and_parameters(ros, recording, start_node, tmp_path):
+    params = tmp_path / "params.yaml"
+    params.write_text("/**:\n  ros__parameters:\n    horizon: 2\n")
+    start_node(
+        "-r", "__ns:=/robot_1", "-r", "__node:=seer", "--params-file", str(params),
+        "-r", "/camera_left/color/image_raw:=/left/rgb",
+    )  # fmt: skip
+    predictions = Received(ros, "/robot_1/seer/prediction", PREDICTION)
+    predictions.wait_for_publisher()
+    moved = [
+        type(m)("/left/rgb", m.type_name, m.log_time_ns, m.data)
+        if m.topic == "/camera_left/color/image_raw"
+        else m
+        for m in recording
+    ]
+    player = play(ros, moved)
+    predictions.wait_for(1)
+    assert predictions.messages[0].n_steps == 2
+    player.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_cleanly(start_node, number):
+    node = start_node()
+    node.wait_for_log("waits for messages")
+    assert node.stop(number, timeout_secs=10.0) == 0
+    assert "ends" in node.log
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_cleanly_while_it_predicts(ros, recording, start_node, number):
+    node = start_node()
+    predictions = Received(ros, "/forecloud/prediction", PREDICTION)
+    predictions.wait_for_publisher()
+    player = play(ros, recording)
+    predictions.wait_for(1)
+    assert node.stop(number, timeout_secs=10.0) == 0
+    player.close()
