@@ -1,6 +1,9 @@
 //! The tool's commands, one file each.
 
 mod info;
+mod model_file;
+mod replay;
+mod train;
 
 /// Predicts how the point cloud that a robot sees will move.
 #[derive(clap::Parser)]
@@ -13,6 +16,8 @@ pub struct Cli {
 #[derive(clap::Subcommand)]
 enum Command {
     Info(info::Args),
+    Replay(replay::Args),
+    Train(train::Args),
 }
 
 impl Cli {
@@ -20,6 +25,8 @@ impl Cli {
     pub fn run(self) -> anyhow::Result<()> {
         match self.command {
             Command::Info(args) => info::run(&args),
+            Command::Replay(args) => replay::run(&args),
+            Command::Train(args) => train::run(&args),
         }
     }
 }

@@ -2,27 +2,15 @@
 
 use crate::camera::{ColorImage, DepthImage, Pinhole, check_size};
 use crate::error::{Error, Result};
+use crate::frames::CameraFrame;
 use crate::graph::random::{draw, normal_pair, uniform};
-use crate::message::{CameraInfo, Image, Stamp};
+use crate::message::Stamp;
 use nalgebra::Isometry3;
 
 /// Cameras of one cloud at most: a source keeps the camera in 8 bits.
 pub const MAX_CAMERAS: usize = 1 << 8;
 /// Pixels of one camera at most: a source keeps the pixel in 24 bits.
 pub const MAX_PIXELS: u64 = 1 << 24;
-
-/// One camera's images at one time, and where the camera stood.
-#[derive(Debug, Clone, Copy)]
-pub struct CameraView<'a> {
-    /// Depth along the optical axis: 16UC1 (mm) or 32FC1 (m).
-    pub depth: &'a Image,
-    /// Colour registered to the depth image: rgb8.
-    pub color: &'a Image,
-    /// Calibration of both images.
-    pub info: &'a CameraInfo,
-    /// Maps points of the optical frame into the world frame; metres.
-    pub world_from_camera: Isometry3<f64>,
-}
 
 /// Box in the world frame outside of which points are dropped; metres.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -142,7 +130,7 @@ impl Cloud {
     /// [`MAX_PIXELS`]. The cloud then has no points.
     pub fn from_cameras(
         &mut self,
-        cameras: &[CameraView<'_>],
+        cameras: &[CameraFrame],
         workspace: &Workspace,
         noise: Option<&DepthNoise>,
     ) -> Result<CloudCounts> {
@@ -161,15 +149,15 @@ impl Cloud {
     fn add(
         &mut self,
         index: usize,
-        camera: &CameraView<'_>,
+        camera: &CameraFrame,
         workspace: &Workspace,
         noise: Option<&DepthNoise>,
         counts: &mut CloudCounts,
     ) -> Result<()> {
-        let depth = DepthImage::new(camera.depth)?;
+        let depth = DepthImage::new(&camera.depth)?;
         let [width, height] = depth.size();
-        let color = ColorImage::new(camera.color, [width, height])?;
-        let info = camera.info;
+        let color = ColorImage::new(&camera.color, [width, height])?;
+        let info = &camera.info;
         check_size(
             "camera info",
             &info.header.frame_id,
@@ -181,7 +169,7 @@ impl Cloud {
         let stamp = camera.depth.header.stamp;
         counts.n_pixels += width as usize * height as usize;
         for v in 0..height {
-            let first_source = (index as u32) << 24 | v * width;
+            let first_source = ((index as u32) << 24) | (v * width);
             let row_ray = rays.row(v);
             for (u, (measured, rgb)) in (0u32..).zip(depth.row(v).zip(color.row(v))) {
                 if measured.is_nan() {
@@ -202,7 +190,7 @@ impl Cloud {
     }
 }
 
-fn check_source(index: usize, camera: &CameraView<'_>) -> Result<()> {
+fn check_source(index: usize, camera: &CameraFrame) -> Result<()> {
     let n_pixels = u64::from(camera.depth.width) * u64::from(camera.depth.height);
     let problem = if index >= MAX_CAMERAS {
         format!("camera {index} of a cloud: at most {MAX_CAMERAS} are supported")

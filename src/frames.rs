@@ -3,6 +3,7 @@
 //! Pairing goes by header stamps: which frames come out does not depend on the order in which
 //! the messages of different topics arrive, as long as they come within one frame of each other.
 
+mod frame;
 mod images;
 mod joints;
 #[cfg(test)]
@@ -12,12 +13,13 @@ mod topics;
 use crate::error::{Error, Result};
 use crate::message::{CameraInfo, Image, JointTrajectory, Stamp, TfMessage};
 use crate::tf::TransformBuffer;
-use images::{ImagePairer, ImageSet};
+use images::{ImagePairer, ImageSet, Pair};
 use joints::JointHistory;
 use nalgebra::Isometry3;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+pub use frame::{CameraFrame, Frame, FrameCounts, FramesConfig};
 pub use joints::Joints;
 pub use topics::{CameraTopics, Input, Topics};
 
@@ -27,85 +29,6 @@ const MAX_PLANS: usize = 8;
 const MAX_HELD_PLANS: usize = 2 * MAX_PLANS;
 /// Seconds by which a plan may start after the frame that it belongs to.
 const PLAN_LEAD_SECS: f64 = 0.05;
-
-/// How messages are made into frames.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct FramesConfig {
-    /// Where the messages come from.
-    pub topics: Topics,
-    /// Frame that the camera poses are given in.
-    pub world_frame: String,
-    /// Seconds by which the images of one frame, and a late joint state, may differ.
-    pub tolerance_secs: f64,
-    /// Images of one topic that may wait for their partners.
-    pub max_pending: usize,
-    /// Seconds that a topic's stamps must go back to count as time being set back.
-    pub time_jump_secs: f64,
-}
-
-/// What one camera saw.
-#[derive(Debug, Clone)]
-pub struct CameraFrame {
-    /// The colour image.
-    pub color: Image,
-    /// The depth image, as large as the colour image and registered to it.
-    pub depth: Image,
-    /// Calibration of both.
-    pub info: Arc<CameraInfo>,
-    /// Maps points of the optical frame into the world frame; metres.
-    pub world_from_camera: Isometry3<f64>,
-}
-
-/// All that is known of one time.
-#[derive(Debug, Clone)]
-pub struct Frame {
-    /// Stamp of the first camera's depth image.
-    pub stamp: Stamp,
-    /// One per camera of [`Topics::cameras`].
-    pub cameras: Vec<CameraFrame>,
-    /// Measured joints at the stamp.
-    pub joints: Joints,
-    /// The last plans that start no later than 50 ms after the stamp: at most 8, ascending.
-    pub plan: Vec<Arc<JointTrajectory>>,
-}
-
-impl CameraFrame {
-    fn view(&self) -> crate::cloud::CameraView<'_> {
-        let CameraFrame { color, depth, info, world_from_camera } = self;
-        crate::cloud::CameraView { depth, color, info, world_from_camera: *world_from_camera }
-    }
-}
-
-impl Frame {
-    /// The cameras as the cloud takes them.
-    pub fn views(&self) -> Vec<crate::cloud::CameraView<'_>> {
-        self.cameras.iter().map(CameraFrame::view).collect()
-    }
-}
-
-/// What became of the messages; see [`Frames::last_problem`] for the cause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-pub struct FrameCounts {
-    /// Frames that were complete.
-    pub frames: u64,
-    /// Images without partners within the tolerance.
-    pub dropped_unpaired: u64,
-    /// Frames without calibration of a camera.
-    pub dropped_no_info: u64,
-    /// Frames without the pose of a camera.
-    pub dropped_no_tf: u64,
-    /// Frames without measured joints.
-    pub dropped_no_joints: u64,
-    /// Frames whose images and calibration differ in size.
-    pub dropped_mismatched: u64,
-    /// Frames not newer than the last one.
-    pub dropped_late: u64,
-    /// Times that a topic's stamps went back.
-    pub time_jumps: u64,
-    /// Messages that could not be decoded or used.
-    pub bad_messages: u64,
-}
 
 /// Pairs messages into frames; all buffers are bounded.
 pub struct Frames {
@@ -126,24 +49,19 @@ pub struct Frames {
     problem: Option<String>,
 }
 
+/// What a frame needs besides its images.
+struct Parts {
+    /// Calibration and `world_from_camera` of each camera.
+    cameras: Vec<(Arc<CameraInfo>, Isometry3<f64>)>,
+    joints: Joints,
+}
+
 /// Why a frame can't be made (yet).
 enum Missing {
     Info(String),
     Tf(String),
     Joints(String),
     Size(String),
-}
-
-impl Default for FramesConfig {
-    fn default() -> Self {
-        Self {
-            topics: Topics::default(),
-            world_frame: "world".into(),
-            tolerance_secs: 0.02,
-            max_pending: 8,
-            time_jump_secs: 1.0,
-        }
-    }
 }
 
 impl Frames {
@@ -215,7 +133,7 @@ impl Frames {
             Input::Depth { camera, image } => self.push_image(camera, true, image)?,
             Input::Info { camera, info } => {
                 self.check_camera(camera)?;
-                self.infos[camera] = Some(Arc::new(info));
+                self.infos[camera] = Some(info);
             }
             Input::JointState(state) => {
                 self.watch_time(self.newest.len() - 1, "joint states", state.header.stamp);
@@ -295,12 +213,12 @@ impl Frames {
         self.problem = Some(problem);
     }
 
-    /// Forgets what lies in the future if the stamps of `source` went back.
+    /// Starts anew if the stamps of `source` went back.
     fn watch_time(&mut self, source: usize, what: &str, stamp: Stamp) {
         let jump_secs = self.config.time_jump_secs;
         match self.newest[source] {
             Some(newest) if newest.secs_since(stamp) > jump_secs => {
-                self.forget_after(stamp.plus_secs(jump_secs));
+                self.forget_times();
                 for newest in self.newest.iter_mut().flatten() {
                     *newest = stamp.min(*newest);
                 }
@@ -313,13 +231,17 @@ impl Frames {
         }
     }
 
-    fn forget_after(&mut self, stamp: Stamp) {
-        self.images.forget_after(stamp);
-        self.joints.forget_after(stamp);
-        self.tf.forget_after(stamp);
-        self.plans.retain(|plan| plan.header.stamp <= stamp);
-        self.waiting.retain(|set| set.stamp <= stamp);
-        self.last_frame = self.last_frame.filter(|last| *last <= stamp);
+    /// Keeps what has no time: calibrations, fixed transforms and the robot's description.
+    ///
+    /// Of the new time, at most a plan and moving transforms can have come before this; the
+    /// sources that `watch_time` watches can't.
+    fn forget_times(&mut self) {
+        self.images.clear();
+        self.joints = JointHistory::default();
+        self.tf.forget_moving();
+        self.plans.clear();
+        self.waiting.clear();
+        self.last_frame = None;
     }
 
     /// Makes a frame of the oldest images that wait; at most `n_waiting` may go on waiting.
@@ -328,9 +250,7 @@ impl Frames {
             let overdue = self.waiting.len() >= n_waiting;
             let slack_secs = if overdue { self.config.tolerance_secs } else { 0.0 };
             match self.parts(&set, slack_secs) {
-                Ok((poses, infos, joints)) => {
-                    return Some(self.frame(set, poses, infos, joints));
-                }
+                Ok(parts) => return Some(self.frame(set, parts)),
                 Err(missing) if overdue || matches!(missing, Missing::Size(_)) => {
                     self.drop_frame(set.stamp, missing);
                 }
@@ -343,64 +263,55 @@ impl Frames {
         None
     }
 
-    #[allow(clippy::type_complexity)]
-    fn parts(
-        &self,
-        set: &ImageSet,
-        slack_secs: f64,
-    ) -> std::result::Result<(Vec<Isometry3<f64>>, Vec<Arc<CameraInfo>>, Joints), Missing> {
-        let mut poses = Vec::with_capacity(set.pairs.len());
-        let mut infos = Vec::with_capacity(set.pairs.len());
-        let cameras = &self.config.topics.cameras;
-        for ((pair, info), topics) in set.pairs.iter().zip(&self.infos).zip(cameras) {
-            let CameraTopics { name, info: topic, .. } = topics;
-            let info = info.as_ref().ok_or_else(|| {
-                Missing::Info(format!("no calibration of '{name}' has come: publish {topic}"))
-            })?;
-            let sizes = [
-                (pair.color.width, pair.color.height),
-                (pair.depth.width, pair.depth.height),
-                (info.width, info.height),
-            ];
-            if sizes[0] != sizes[1] || sizes[0] != sizes[2] {
-                let [(cw, ch), (dw, dh), (iw, ih)] = sizes;
-                return Err(Missing::Size(format!(
-                    "'{name}' has colour of {cw} x {ch}, depth of {dw} x {dh} and calibration of \
-                     {iw} x {ih} pixels: publish depth that is registered to the colour image"
-                )));
-            }
+    /// What belongs to the images, if all of it has come.
+    fn parts(&self, set: &ImageSet, slack_secs: f64) -> std::result::Result<Parts, Missing> {
+        let mut cameras = Vec::with_capacity(set.pairs.len());
+        for (i, pair) in set.pairs.iter().enumerate() {
+            let info = self.info_of(i, pair)?;
             let frame = [&pair.depth.header.frame_id, &info.header.frame_id];
             let frame = frame.into_iter().find(|id| !id.is_empty()).map_or("", String::as_str);
             let pose = self.tf.lookup(&self.config.world_frame, frame, set.stamp);
-            poses.push(pose.map_err(|error| Missing::Tf(error.to_string()))?);
-            infos.push(info.clone());
+            cameras.push((info, pose.map_err(|error| Missing::Tf(error.to_string()))?));
         }
         let joints = self.joints.at(set.stamp, slack_secs).map_err(|problem| {
             let topic = &self.config.topics.joint_states;
             Missing::Joints(format!("{problem}: check that {topic} is published"))
         })?;
-        Ok((poses, infos, joints))
+        Ok(Parts { cameras, joints })
     }
 
-    fn frame(
-        &mut self,
-        set: ImageSet,
-        poses: Vec<Isometry3<f64>>,
-        infos: Vec<Arc<CameraInfo>>,
-        joints: Joints,
-    ) -> Frame {
-        let parts = set.pairs.into_iter().zip(poses).zip(infos);
-        let cameras = parts
-            .map(|((pair, world_from_camera), info)| CameraFrame {
-                color: pair.color,
-                depth: pair.depth,
+    /// The calibration of a camera, of the same size as its images.
+    fn info_of(&self, camera: usize, pair: &Pair) -> std::result::Result<Arc<CameraInfo>, Missing> {
+        let CameraTopics { name, info: topic, .. } = &self.config.topics.cameras[camera];
+        let info = self.infos[camera].as_ref().ok_or_else(|| {
+            Missing::Info(format!("no calibration of '{name}' has come: publish {topic}"))
+        })?;
+        let (cw, ch) = (pair.color.width, pair.color.height);
+        let (dw, dh) = (pair.depth.width, pair.depth.height);
+        let (iw, ih) = (info.width, info.height);
+        if (cw, ch) == (dw, dh) && (cw, ch) == (iw, ih) {
+            return Ok(info.clone());
+        }
+        Err(Missing::Size(format!(
+            "'{name}' has colour of {cw} x {ch}, depth of {dw} x {dh} and calibration of {iw} x \
+             {ih} pixels: publish depth that is registered to the colour image"
+        )))
+    }
+
+    fn frame(&mut self, set: ImageSet, parts: Parts) -> Frame {
+        let joined = set.pairs.into_iter().zip(parts.cameras);
+        let cameras = joined
+            .map(|(Pair { color, depth }, (info, world_from_camera))| CameraFrame {
+                color,
+                depth,
                 info,
                 world_from_camera,
             })
             .collect();
         self.counts.frames += 1;
         self.last_frame = Some(set.stamp);
-        Frame { stamp: set.stamp, cameras, joints, plan: self.plans_until(set.stamp) }
+        let plan = self.plans_until(set.stamp);
+        Frame { stamp: set.stamp, cameras, joints: parts.joints, plan }
     }
 
     fn plans_until(&self, stamp: Stamp) -> Vec<Arc<JointTrajectory>> {

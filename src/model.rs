@@ -39,6 +39,8 @@ pub struct ModelConfig {
     pub n_particles: usize,
     /// History particles.
     pub n_history: usize,
+    /// Points of the two clouds that past motion is estimated from; 0 leaves it unknown.
+    pub n_motion: usize,
     /// Kinematic particles of one time; 0 for a model without a robot.
     pub n_kinematic: usize,
     /// Length of a step in seconds.
@@ -59,9 +61,10 @@ impl Default for ModelConfig {
             n_hops: 3,
             n_particles: 2048,
             n_history: 1024,
-            n_kinematic: 128,
+            n_motion: 8192,
+            n_kinematic: 256,
             step_secs: 0.1,
-            plan_lag_secs: 0.1,
+            plan_lag_secs: 0.05,
             workspace: Workspace::default(),
         }
     }
@@ -103,6 +106,7 @@ impl ModelConfig {
         let counts = [
             ("n_particles", self.n_particles),
             ("n_history", self.n_history),
+            ("n_motion", self.n_motion),
             ("n_kinematic", self.n_kinematic),
         ];
         if let Some((key, n)) = counts.into_iter().find(|&(_, n)| n > 1 << 20) {

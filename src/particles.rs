@@ -69,6 +69,14 @@ impl Particles {
         self.sources.extend(indices().map(|i| cloud.sources[i]));
     }
 
+    /// Replaces the particles by those of `from` at the places `chosen`; their sources are left out.
+    pub(crate) fn pick(&mut self, from: &Self, chosen: &[u32]) {
+        self.positions.clear();
+        self.colors.clear();
+        self.positions.extend(chosen.iter().map(|&i| from.positions[i as usize]));
+        self.colors.extend(chosen.iter().map(|&i| from.colors[i as usize]));
+    }
+
     /// Leaves the `n` points with the smallest keys in `scratch`, in no order.
     fn choose(&mut self, sources: &[u32], n: usize, seed: u64, stamp_ns: i64) {
         let candidate = |(index, &source): (u32, &u32)| {

@@ -12,6 +12,7 @@ use crate::frames::Frame;
 use crate::kinematics::{JointOrder, Robot};
 use crate::message::Stamp;
 use crate::model::{Mode, Model, Rollout, Scene};
+use crate::motion::MotionEstimator;
 use crate::particles::Particles;
 use crate::plan::{self, Horizon};
 use crate::{Error, Result};
@@ -29,6 +30,10 @@ pub struct Prediction {
     /// Displacement of each particle in each step (m): `[horizon][n]`, from where the step before
     /// left it.
     pub displacements: Vec<Vec<[f32; 3]>>,
+    /// Stamp of the history frame, about one step back.
+    pub history_stamp: Stamp,
+    /// The history particles that the model saw (m).
+    pub history: Vec<[f32; 3]>,
     /// What the prediction took.
     pub timings: Timings,
 }
@@ -47,6 +52,8 @@ pub struct Timings {
 struct Observation {
     stamp: Stamp,
     particles: Particles,
+    /// A denser sample, to estimate motion from.
+    cloud: Particles,
     /// Measured joints in the robot's order.
     joints: Vec<f64>,
     /// Kinematic particles at the measured joints.
@@ -62,6 +69,7 @@ pub struct Predictor {
     order: Option<(std::sync::Arc<[String]>, JointOrder)>,
     cloud: Cloud,
     observations: VecDeque<Observation>,
+    motion: MotionEstimator,
     joint_velocities: Vec<f64>,
     joints_ahead: Vec<f64>,
     scene: Scene,
@@ -85,6 +93,7 @@ impl Predictor {
             order: None,
             cloud: Cloud::default(),
             observations: VecDeque::new(),
+            motion: MotionEstimator::default(),
             joint_velocities: Vec::new(),
             joints_ahead: Vec::new(),
             scene: Scene::default(),
@@ -116,12 +125,16 @@ impl Predictor {
             return Ok(None);
         };
         self.scene.set_particles(&now.particles, &history.particles, self.model.config.n_history);
+        if self.model.config.n_motion > 0 {
+            let clouds = [&history.cloud, &now.cloud];
+            self.scene.set_motion(&mut self.motion, &now.particles, clouds);
+        }
         self.forecast_robot(&now, &history, frame)?;
         let particles_ms = milliseconds_since(start);
 
         let start = Instant::now();
         self.rollout.run(&self.model.weights, &self.scene, self.config.horizon)?;
-        self.collect(&now);
+        self.collect(&now, &history);
         let predict_ms = milliseconds_since(start);
         self.prediction.timings = Timings { particles_ms, predict_ms };
         self.observations.push_back(history);
@@ -140,7 +153,7 @@ impl Predictor {
             Observation::default()
         };
         now.stamp = frame.stamp;
-        self.cloud.from_cameras(&frame.views(), &self.workspace, None)?;
+        self.cloud.from_cameras(&frame.cameras, &self.workspace, None)?;
         let n = match self.config.n_particles {
             0 => self.model.config.n_particles,
             n => n,
@@ -148,6 +161,13 @@ impl Predictor {
         now.particles.sample(
             &self.cloud,
             n,
+            self.config.seed,
+            frame.stamp.nanos(),
+            &self.workspace,
+        );
+        now.cloud.sample(
+            &self.cloud,
+            self.model.config.n_motion,
             self.config.seed,
             frame.stamp.nanos(),
             &self.workspace,
@@ -222,10 +242,12 @@ impl Predictor {
         ahead.zip(&mut rows[2..]).try_for_each(|(joints, row)| robot.place(joints, row))
     }
 
-    fn collect(&mut self, now: &Observation) {
+    fn collect(&mut self, now: &Observation, history: &Observation) {
         let prediction = &mut self.prediction;
         prediction.stamp = now.stamp;
         prediction.particles.clone_from(&now.particles);
+        prediction.history_stamp = history.stamp;
+        prediction.history.clone_from(&self.scene.start.history_positions);
         prediction.displacements.resize_with(self.config.horizon, Vec::new);
         for (t, displacements) in prediction.displacements.iter_mut().enumerate() {
             displacements.clear();

@@ -88,14 +88,9 @@ impl TransformBuffer {
         Ok(common_from_target.inv_mul(&common_from_source))
     }
 
-    /// Forgets the samples after `stamp`, and keeps static transforms: time was set back.
-    pub fn forget_after(&mut self, stamp: Stamp) {
-        self.links.retain(|_, link| {
-            if !link.is_static {
-                link.samples.retain(|&(at, _)| at <= stamp);
-            }
-            !link.samples.is_empty()
-        });
+    /// Keeps static transforms only: time was set back.
+    pub fn forget_moving(&mut self) {
+        self.links.retain(|_, link| link.is_static);
     }
 
     /// The frame itself, its parent, and so on up to the root.
@@ -202,4 +197,106 @@ fn interpolate(
 /// tf1 wrote names with a leading slash.
 fn plain_name(name: &str) -> &str {
     name.trim_start_matches('/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Header;
+    use nalgebra::{UnitQuaternion, Vector3};
+
+    fn link(parent: &str, child: &str, secs: f64, x: f64, yaw: f64) -> TransformStamped {
+        let header = Header { stamp: Stamp::from_secs(secs), frame_id: parent.into() };
+        let rotation = UnitQuaternion::from_axis_angle(&Vector3::z_axis(), yaw);
+        let parent_from_child = Isometry3::from_parts(Translation3::new(x, 0.0, 0.0), rotation);
+        TransformStamped { header, child_frame_id: child.into(), parent_from_child }
+    }
+
+    fn at(secs: f64) -> Stamp {
+        Stamp::from_secs(secs)
+    }
+
+    /// world → base (moving), base → left and base → right (static).
+    fn tree() -> TransformBuffer {
+        let mut tree = TransformBuffer::new();
+        tree.insert(&link("world", "/base", 1.0, 0.0, 0.0), false).unwrap();
+        tree.insert(&link("world", "base", 2.0, 2.0, 1.0), false).unwrap();
+        tree.insert(&link("base", "left", 0.0, 1.0, 0.0), true).unwrap();
+        tree.insert(&link("base", "right", 0.0, -1.0, 0.5), true).unwrap();
+        tree
+    }
+
+    #[test]
+    fn chains_are_composed_and_interpolated() {
+        let tree = tree();
+        let expected = link("", "", 0.0, 1.0, 0.5).parent_from_child
+            * link("", "", 0.0, 1.0, 0.0).parent_from_child;
+        let got = tree.lookup("world", "left", at(1.5)).unwrap();
+        assert!((got.to_homogeneous() - expected.to_homogeneous()).norm() < 1e-12);
+        let back = tree.lookup("left", "world", at(1.5)).unwrap();
+        assert!(((back * got).to_homogeneous() - nalgebra::Matrix4::identity()).norm() < 1e-12);
+        // Across, no moving transform is needed: any time will do.
+        let across = tree.lookup("left", "right", at(99.0)).unwrap();
+        assert!((across.translation.x + 2.0).abs() < 1e-12);
+        assert_eq!(tree.lookup("any", "any", at(0.0)).unwrap(), Isometry3::identity());
+    }
+
+    #[test]
+    fn nothing_is_extrapolated() {
+        let tree = tree();
+        for (secs, which) in [(0.9, "oldest"), (2.1, "newest")] {
+            let text = tree.lookup("world", "left", at(secs)).unwrap_err().to_string();
+            assert!(text.contains(which) && text.contains("'base'"), "{text}");
+        }
+        assert!(tree.lookup("world", "left", at(2.0)).is_ok());
+    }
+
+    #[test]
+    fn a_missing_link_is_named_with_the_frames_that_are_known() {
+        let text = tree().lookup("world", "camera", at(1.5)).unwrap_err().to_string();
+        assert!(text.contains("'camera'"), "{text}");
+        assert!(text.contains("base, left, right, world"), "{text}");
+    }
+
+    #[test]
+    fn loops_end_in_an_error() {
+        let mut tree = tree();
+        tree.insert(&link("left", "world", 0.0, 0.0, 0.0), true).unwrap();
+        let text = tree.lookup("world", "right", at(1.5)).unwrap_err().to_string();
+        assert!(text.contains("loop"), "{text}");
+        assert!(tree.insert(&link("a", "/a", 0.0, 0.0, 0.0), false).is_err());
+    }
+
+    #[test]
+    fn the_history_is_bounded() {
+        let mut tree = TransformBuffer::new();
+        for i in 0..30_000 {
+            tree.insert(&link("world", "base", f64::from(i) * 1e-3, 0.0, 0.0), false).unwrap();
+        }
+        let n = tree.links["base"].samples.len();
+        assert!(n <= MAX_SAMPLES, "{n}");
+        for i in 0..2 * MAX_FRAMES {
+            let _ = tree.insert(&link("world", &i.to_string(), 0.0, 0.0, 0.0), true);
+        }
+        assert_eq!(tree.links.len(), MAX_FRAMES);
+        // Time set back: the old samples go.
+        tree.insert(&link("world", "base", 1.0, 7.0, 0.0), false).unwrap();
+        assert_eq!(tree.links["base"].samples.len(), 1);
+    }
+
+    #[test]
+    fn forgetting_keeps_static_transforms() {
+        let mut tree = tree();
+        tree.forget_moving();
+        assert!(tree.lookup("left", "right", at(0.0)).is_ok());
+        assert!(tree.lookup("world", "left", at(1.5)).is_err());
+    }
+
+    #[test]
+    fn samples_may_come_out_of_order() {
+        let mut tree = tree();
+        tree.insert(&link("world", "base", 1.5, 8.0, 0.0), false).unwrap();
+        assert_eq!(tree.lookup("world", "base", at(1.5)).unwrap().translation.x, 8.0);
+        assert!((tree.lookup("world", "base", at(1.75)).unwrap().translation.x - 5.0).abs() < 1e-9);
+    }
 }

@@ -58,7 +58,7 @@ fn all_messages_of_whole_recordings_are_read() {
             assert!(error.contains("ros2 bag convert"), "{}: {error}", columns[0]);
         }
     }
-    assert_eq!(n_mcap, 5);
+    assert_eq!(n_mcap, 6);
 }
 
 #[test]

@@ -51,11 +51,10 @@ impl ImagePairer {
         self.complete()
     }
 
-    pub(super) fn forget_after(&mut self, stamp: Stamp) {
+    pub(super) fn clear(&mut self) {
         for queue in &mut self.queues {
-            let before = queue.len();
-            queue.retain(|image| image.header.stamp <= stamp);
-            self.n_unpaired += (before - queue.len()) as u64;
+            self.n_unpaired += queue.len() as u64;
+            queue.clear();
         }
     }
 

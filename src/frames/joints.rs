@@ -64,13 +64,6 @@ impl JointHistory {
         self.groups.len() - 1
     }
 
-    pub(super) fn forget_after(&mut self, stamp: Stamp) {
-        for group in &mut self.groups {
-            group.samples.retain(|&(at, _)| at <= stamp);
-        }
-        self.groups.retain(|group| !group.samples.is_empty());
-    }
-
     /// Positions at `stamp`, interpolated; `slack_secs` allows the nearest sample beyond the ends.
     ///
     /// The error says what is missing.

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::message::{CameraInfo, Image, JointState, JointTrajectory, StringMessage, TfMessage};
+use std::sync::Arc;
 
 /// Topics of one RGB-D camera; its depth is registered to its colour image.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -57,7 +58,7 @@ pub enum Input {
         /// Index into [`Topics::cameras`].
         camera: usize,
         /// The calibration.
-        info: CameraInfo,
+        info: Arc<CameraInfo>,
     },
     /// Measured joints.
     JointState(JointState),
@@ -107,7 +108,8 @@ impl Topics {
                 return Some(Image::decode(data).map(|image| Input::Depth { camera, image }));
             }
             if topic == topics.info {
-                return Some(CameraInfo::decode(data).map(|info| Input::Info { camera, info }));
+                let info = CameraInfo::decode(data).map(Arc::new);
+                return Some(info.map(|info| Input::Info { camera, info }));
             }
         }
         if topic == self.joint_states {

@@ -57,27 +57,7 @@ impl Tree {
             joint_names.iter().enumerate().map(|(i, name)| (name.as_str(), i)).collect();
         let motions = robot.joints.iter().map(|joint| motion(robot, joint, &joints, &free));
         let motions = motions.collect::<Result<Vec<_>>>()?;
-
-        let (origin, motion) = (Isometry3::identity(), Motion::Fixed);
-        let mut nodes = vec![Node { link: root, parent: 0, origin, motion, moves: false }];
-        let mut next = 0;
-        while let Some(node) = nodes.get(next).cloned() {
-            for &joint in &children[node.link] {
-                let motion = motions[joint];
-                nodes.push(Node {
-                    link: links[robot.joints[joint].child.link.as_str()],
-                    parent: next,
-                    origin: isometry(&robot.joints[joint].origin),
-                    motion,
-                    moves: node.moves || !matches!(motion, Motion::Fixed),
-                });
-            }
-            next += 1;
-        }
-        if nodes.len() < robot.links.len() {
-            let problem = "some links form a loop: a robot must be a tree";
-            return Err(urdf_error(problem));
-        }
+        let nodes = breadth_first(robot, &links, &children, &motions, root)?;
         Ok(Self { nodes, joint_names })
     }
 }
@@ -99,6 +79,37 @@ impl Node {
         };
         self.origin * joint
     }
+}
+
+/// Nodes from the root outwards.
+fn breadth_first(
+    robot: &urdf_rs::Robot,
+    links: &HashMap<&str, usize>,
+    children: &[Vec<usize>],
+    motions: &[Motion],
+    root: usize,
+) -> Result<Vec<Node>> {
+    let (origin, motion) = (Isometry3::identity(), Motion::Fixed);
+    let mut nodes = vec![Node { link: root, parent: 0, origin, motion, moves: false }];
+    let mut next = 0;
+    while let Some(node) = nodes.get(next).cloned() {
+        for &joint in &children[node.link] {
+            let motion = motions[joint];
+            nodes.push(Node {
+                link: links[robot.joints[joint].child.link.as_str()],
+                parent: next,
+                origin: isometry(&robot.joints[joint].origin),
+                motion,
+                moves: node.moves || !matches!(motion, Motion::Fixed),
+            });
+        }
+        next += 1;
+    }
+    if nodes.len() < robot.links.len() {
+        let problem = "some links form a loop: a robot must be a tree";
+        return Err(urdf_error(problem));
+    }
+    Ok(nodes)
 }
 
 /// The description's pose (roll, pitch, yaw about fixed axes) as a transform.

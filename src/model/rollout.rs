@@ -4,6 +4,7 @@
 use super::cpu::{Engine, Gradients, Mode, StepGraph};
 use super::interlacer::InterlacerConfig;
 use super::tokens::{Frame, N_CANDIDATES, StateGradients, StepState, Tokens};
+use crate::motion::MotionEstimator;
 use crate::ops::motion_head::{motion_head_backward, motion_head_forward};
 use crate::particles::Particles;
 use crate::{Error, Result};
@@ -32,7 +33,7 @@ pub struct Scene {
 
 impl Scene {
     /// Starts from the particles of two frames, one step apart; of `history` it takes `n_history`,
-    /// spread evenly over its (Morton) order. Velocities are unknown.
+    /// spread evenly over its (Morton) order. Velocities are unknown until [`Scene::set_motion`].
     pub fn set_particles(&mut self, now: &Particles, history: &Particles, n_history: usize) {
         let start = &mut self.start;
         start.positions.clone_from(&now.positions);
@@ -48,6 +49,21 @@ impl Scene {
             start.history_positions.push(history.positions[i]);
             start.history_colors.push(history.colors[i]);
         }
+    }
+}
+
+impl Scene {
+    /// Estimates the velocities from the clouds of the two frames.
+    pub fn set_motion(
+        &mut self,
+        estimator: &mut MotionEstimator,
+        now: &Particles,
+        clouds: [&Particles; 2],
+    ) {
+        let start = &mut self.start;
+        let [cloud_before, cloud_now] = clouds;
+        let (velocities, known) = (&mut start.velocities, &mut start.velocity_known);
+        estimator.estimate(now, cloud_now, cloud_before, velocities, known);
     }
 }
 
@@ -341,7 +357,7 @@ mod tests {
         let mut gradients = Gradients::new(&layout);
         rollout.backward(&weights, &targets, &mut gradients).unwrap();
         let mut gradient = vec![0.0; layout.n_params()];
-        gradients.sum_into(&mut gradient);
+        gradients.add_to(&mut gradient);
 
         // Along random directions, those left out on which a neighbour changes: a jump, not a slope.
         let topology = |rollout: &Rollout| -> Vec<Vec<u32>> {

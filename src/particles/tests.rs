@@ -1,1 +1,133 @@
+use super::*;
+use proptest::prelude::*;
 
+/// Cloud of `n` points, `seed` telling clouds apart; colours and positions follow the source.
+fn cloud(n: u32, seed: u64) -> Cloud {
+    let workspace = Workspace::default();
+    let unit = |i: u32, axis: u64| crate::graph::random::uniform(draw(seed, 0, i.into(), axis));
+    let sources: Vec<u32> = (0..n).map(|i| i * 7 + 3).collect();
+    let position = |&i: &u32| {
+        std::array::from_fn(|axis| {
+            let (min, max) = (workspace.min[axis], workspace.max[axis]);
+            min + (max - min) * unit(i, axis as u64)
+        })
+    };
+    Cloud {
+        positions: sources.iter().map(position).collect(),
+        colors: sources.iter().map(|&i| [i as u8, (i >> 8) as u8, 255]).collect(),
+        sources,
+    }
+}
+
+fn reversed(cloud: &Cloud) -> Cloud {
+    let mut cloud = cloud.clone();
+    cloud.positions.reverse();
+    cloud.colors.reverse();
+    cloud.sources.reverse();
+    cloud
+}
+
+fn sample(cloud: &Cloud, n: usize, seed: u64, stamp_ns: i64) -> Particles {
+    let mut particles = Particles::default();
+    particles.sample(cloud, n, seed, stamp_ns, &Workspace::default());
+    particles
+}
+
+#[test]
+fn the_order_of_the_points_does_not_matter() {
+    let cloud = cloud(1013, 1);
+    for n in [1, 127, 1012, 1013, 5000] {
+        let (a, b) = (sample(&cloud, n, 5, 9), sample(&reversed(&cloud), n, 5, 9));
+        assert_eq!(a.sources, b.sources);
+        assert_eq!(a.positions, b.positions);
+        assert_eq!(a.colors, b.colors);
+        assert_eq!(a.len(), n.min(1013));
+    }
+    assert_ne!(sample(&cloud, 127, 5, 9).sources, sample(&cloud, 127, 6, 9).sources);
+    assert_ne!(sample(&cloud, 127, 5, 9).sources, sample(&cloud, 127, 5, 10).sources);
+}
+
+#[test]
+fn particles_are_points_of_the_cloud_without_replacement() {
+    let cloud = cloud(997, 2);
+    let particles = sample(&cloud, 300, 0, 0);
+    let mut seen = std::collections::HashSet::new();
+    for (i, &source) in particles.sources.iter().enumerate() {
+        assert!(seen.insert(source), "{source} twice");
+        let point = ((source - 3) / 7) as usize;
+        assert_eq!(particles.positions[i], cloud.positions[point]);
+        assert_eq!(particles.colors[i], cloud.colors[point].map(|c| f32::from(c) / 255.0));
+    }
+}
+
+#[test]
+fn few_or_no_points() {
+    assert!(sample(&Cloud::default(), 10, 0, 0).is_empty());
+    assert!(sample(&cloud(10, 3), 0, 0, 0).is_empty());
+    let mut all = sample(&cloud(10, 3), 99, 0, 0).sources;
+    all.sort_unstable();
+    assert_eq!(all, cloud(10, 3).sources);
+}
+
+/// Each point is drawn in a quarter of many samples: squared deviations as those of a binomial.
+#[test]
+fn sampling_is_uniform() {
+    let (n_points, n, n_rounds) = (400u32, 100, 2000);
+    let cloud = cloud(n_points, 4);
+    let mut counts = vec![0u32; n_points as usize];
+    let mut particles = Particles::default();
+    for stamp_ns in 0..n_rounds {
+        particles.sample(&cloud, n, 42, stamp_ns, &Workspace::default());
+        particles.sources.iter().for_each(|&source| counts[((source - 3) / 7) as usize] += 1);
+    }
+    let p = n as f64 / f64::from(n_points);
+    let (mean, variance) = (n_rounds as f64 * p, n_rounds as f64 * p * (1.0 - p));
+    let chi_square: f64 =
+        counts.iter().map(|&count| (f64::from(count) - mean).powi(2) / variance).sum();
+    // Expected 400, standard deviation about 28.
+    assert!((300.0..500.0).contains(&chi_square), "{chi_square}");
+}
+
+#[test]
+fn particles_come_in_morton_order() {
+    let workspace = Workspace::default();
+    let particles = sample(&cloud(5003, 5), 2048, 1, 2);
+    let keys: Vec<_> = particles
+        .positions
+        .iter()
+        .zip(&particles.sources)
+        .map(|(&position, &source)| (morton(position, &workspace), source))
+        .collect();
+    assert!(keys.is_sorted());
+    assert!(keys[0].0 != keys[2047].0);
+}
+
+#[test]
+fn no_allocation_after_the_first_sample() {
+    let cloud = cloud(3001, 6);
+    let mut particles = sample(&cloud, 1000, 0, 0);
+    let place = |p: &Particles| (p.scratch.as_ptr(), p.positions.as_ptr(), p.sources.as_ptr());
+    let before = place(&particles);
+    particles.sample(&cloud, 1000, 0, 1, &Workspace::default());
+    assert_eq!(before, place(&particles));
+}
+
+#[test]
+fn morton_codes_by_hand() {
+    let workspace = Workspace { min: [0.0; 3], max: [1024.0; 3] };
+    assert_eq!(morton([1.5, 0.0, 0.0], &workspace), 1);
+    assert_eq!(morton([0.0, 1.5, 0.0], &workspace), 2);
+    assert_eq!(morton([0.0, 0.0, 1.5], &workspace), 4);
+    assert_eq!(morton([3.0, 5.0, 6.0], &workspace), 0b110_101_011);
+    assert_eq!(morton([1e9; 3], &workspace), (1 << 30) - 1);
+    assert_eq!(morton([-1.0, f32::NAN, f32::NEG_INFINITY], &workspace), 0);
+}
+
+proptest! {
+    /// Bit by bit, as the definition says.
+    #[test]
+    fn spreading_moves_each_bit(x in 0u32..1024) {
+        let slow = (0..10).map(|bit| (x >> bit & 1) << (3 * bit)).sum::<u32>();
+        prop_assert_eq!(spread(x), slow);
+    }
+}

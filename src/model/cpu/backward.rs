@@ -40,12 +40,11 @@ impl Gradients {
         self.groups.par_iter_mut().for_each(|group| group.fill(0.0));
     }
 
-    /// Writes the sum of the groups, in their order.
-    pub fn sum_into(&self, gradient: &mut [f32]) {
+    /// Adds the groups to `gradient`, in their order.
+    pub fn add_to(&self, gradient: &mut [f32]) {
         const SLICE: usize = 4096;
         gradient.par_chunks_mut(SLICE).enumerate().for_each(|(slice, out)| {
             let range = slice * SLICE..slice * SLICE + out.len();
-            out.fill(0.0);
             for group in &self.groups {
                 out.iter_mut().zip(&group[range.clone()]).for_each(|(o, g)| *o += g);
             }

@@ -127,7 +127,7 @@ fn gradients_equal_pytorch() {
         .unwrap();
     assert_close(&d_features, &golden.f64("grad.features"), 2e-5);
     let mut gradient = vec![0.0; weights.len()];
-    gradients.sum_into(&mut gradient);
+    gradients.add_to(&mut gradient);
     for tensor in &engine.layout().tensors {
         let want = golden.f64(&format!("grad.{}", tensor.name));
         // The head's biases aside, a tensor's own magnitude sets its tolerance.
@@ -165,7 +165,7 @@ fn threads_do_not_change_a_bit_and_inference_equals_training() {
                 .backward(&weights, &features, &graph, &d_output, &mut gradients, &mut d_features)
                 .unwrap();
             let mut gradient = vec![0.0; weights.len()];
-            gradients.sum_into(&mut gradient);
+            gradients.add_to(&mut gradient);
             (output, gradient, d_features)
         })
     };

@@ -1,0 +1,136 @@
+//! Times the graph and the forward pass on a real cloud, after checking them.
+//!
+//! `cargo bench --bench forward [-- --tokens 2048,8192 --widths 64,128]`: N is the number of all
+//! tokens (scene, history and robot alike), taken from the demo recording. Prints medians.
+
+use std::path::Path;
+use std::time::Instant;
+
+use forecloud::cloud::{Cloud, Workspace};
+use forecloud::frames::FramesConfig;
+use forecloud::graph::random::{draw, uniform};
+use forecloud::model::weights::initial_weights;
+use forecloud::model::{Engine, Layout, Mode, ModelConfig, StepGraph};
+use forecloud::particles::Particles;
+use forecloud::recording::Recording;
+use rayon::prelude::*;
+
+/// Timed runs of each figure, after one that warms up.
+const RUNS: usize = 15;
+
+fn main() -> anyhow::Result<()> {
+    let args: Vec<String> = std::env::args().collect();
+    let list = |name: &str, default: &[usize]| -> Vec<usize> {
+        let at = args.iter().position(|arg| arg == name).and_then(|i| args.get(i + 1));
+        at.map_or(default.to_vec(), |text| text.split(',').filter_map(|n| n.parse().ok()).collect())
+    };
+    let (tokens, widths) = (list("--tokens", &[2048, 8192, 32768]), list("--widths", &[64, 128]));
+    let cloud = demo_cloud()?;
+    println!(
+        "threads: {}, cloud: {} points of the demo recording",
+        rayon::current_num_threads(),
+        cloud.len()
+    );
+    println!(
+        "matrix products alone (256 x 512 x 128, one a thread): {:.0} GFLOP/s",
+        matmul_gflops()
+    );
+    println!(
+        "{:>7} {:>5} {:>9} {:>9} {:>10} {:>8}",
+        "N", "d", "k-NN ms", "walks ms", "forward ms", "GFLOP/s"
+    );
+    for &n in &tokens {
+        for &width in &widths {
+            bench(&cloud, n, width)?;
+        }
+    }
+    Ok(())
+}
+
+/// The cloud of the demo recording's first frame.
+fn demo_cloud() -> anyhow::Result<Cloud> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/demo_tumble");
+    let recording = Recording::open(&path, FramesConfig::default())?;
+    let mut cloud = Cloud::default();
+    recording.play(|frame, _| -> forecloud::Result<()> {
+        if cloud.is_empty() {
+            cloud.from_cameras(&frame.cameras, &Workspace::default(), None)?;
+        }
+        Ok(())
+    })?;
+    Ok(cloud)
+}
+
+fn bench(cloud: &Cloud, n: usize, width: usize) -> anyhow::Result<()> {
+    let config = ModelConfig { width, ..ModelConfig::default() }.interlacer();
+    let mut particles = Particles::default();
+    particles.sample(cloud, n, 1, 0, &Workspace::default());
+    anyhow::ensure!(particles.len() == n, "the cloud has only {} points", particles.len());
+    let weights = initial_weights(&Layout::new(config), 1);
+    let features: Vec<f32> =
+        (0..n * config.n_features).map(|i| uniform(draw(1, 0, i as u64, 0)) - 0.5).collect();
+    let mut graph = StepGraph::default();
+    let mut engine = Engine::new(config, Mode::Inference);
+    check(&mut engine, &mut graph, &particles, &weights, &features)?;
+
+    let knn = median(|| graph.knn.rebuild(&particles.positions, config.k))?;
+    let knn_graph = graph.knn.clone();
+    let walks = median(|| graph.loads.rebuild(&knn_graph, config.n_hops))?;
+    let forward = median(|| engine.forward(&weights, &features, &graph.loads, n))?;
+    let gflops = config.flops(n, graph.loads.n_entries(), n) / forward / 1e6;
+    println!("{n:>7} {width:>5} {knn:>9.2} {walks:>9.2} {forward:>10.2} {gflops:>8.0}");
+    Ok(())
+}
+
+/// Every figure is of a pass that gave finite numbers, the same on one thread and on all.
+fn check(
+    engine: &mut Engine,
+    graph: &mut StepGraph,
+    particles: &Particles,
+    weights: &[f32],
+    features: &[f32],
+) -> anyhow::Result<()> {
+    let config = engine.layout().config;
+    graph.knn.rebuild(&particles.positions, config.k)?;
+    graph.loads.rebuild(&graph.knn, config.n_hops)?;
+    engine.forward(weights, features, &graph.loads, particles.len())?;
+    let output = engine.output().to_vec();
+    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
+    one.install(|| engine.forward(weights, features, &graph.loads, particles.len()))?;
+    anyhow::ensure!(engine.output() == output, "one thread gives another result");
+    anyhow::ensure!(output.iter().all(|y| y.is_finite()), "not finite");
+    Ok(())
+}
+
+/// Median milliseconds of `f`.
+fn median<E>(mut f: impl FnMut() -> Result<(), E>) -> Result<f64, E> {
+    f()?;
+    let mut times = Vec::new();
+    for _ in 0..RUNS {
+        let start = Instant::now();
+        f()?;
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
+}
+
+/// What the machine's matrix products reach at the shapes of a chunk: the engine's upper bound.
+fn matmul_gflops() -> f64 {
+    use forecloud::ops::linear::{Mat, matmul};
+    let (m, k, n, repeats) = (256, 128, 512, 50);
+    let n_tasks = rayon::current_num_threads();
+    let (a, b) = (vec![0.5f32; m * k], vec![0.25f32; k * n]);
+    let run = || -> Result<(), ()> {
+        (0..n_tasks).into_par_iter().for_each(|_| {
+            let mut out = vec![0.0; m * n];
+            for _ in 0..repeats {
+                matmul(&mut out, n, Mat::new(&a, k), Mat::new(&b, n), false);
+            }
+            std::hint::black_box(&out);
+        });
+        Ok(())
+    };
+    let ms = median(run).unwrap_or(f64::NAN);
+    (2 * m * k * n * repeats * n_tasks) as f64 / ms / 1e6
+}

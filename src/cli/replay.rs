@@ -1,0 +1,163 @@
+//! `forecloud replay`: how good predictions of recordings are.
+
+use anyhow::{Context, Result, ensure};
+use forecloud::config::PredictorConfig;
+use forecloud::eval::{MostActive, Published, Replay, Report};
+use forecloud::frames::{CameraTopics, FramesConfig};
+use forecloud::model::Model;
+use forecloud::recording::Recording;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::Write;
+use std::path::PathBuf;
+
+use super::model_file;
+
+/// Predict recordings and measure the errors against their truth.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Errors are mean distances in mm between predicted and true positions after each step, over all
+points of all frames; of static points it is the motion predicted for them. Recordings without
+truth (topics under /truth) give timings only.
+
+Examples:
+  forecloud replay data/demo_tumble
+  forecloud replay --json --horizon 10 push_* > errors.json
+  forecloud replay --predictions node.mcap data/demo_tumble")]
+pub struct Args {
+    /// rosbag2 folders or .mcap files
+    #[arg(required = true, value_name = "BAG")]
+    bags: Vec<PathBuf>,
+    /// Model file [default: the shipped models/base.safetensors]
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+    /// Steps to predict [default: 5, or as published]
+    #[arg(long, value_name = "STEPS")]
+    horizon: Option<usize>,
+    /// Scene particles [default: as the model was trained, or as published]
+    #[arg(long, value_name = "N")]
+    particles: Option<usize>,
+    /// Seed of the particles' draw [default: 0, or as published]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Threads to predict on [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Names of the cameras, the topics' first part
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    cameras: Option<Vec<String>>,
+    /// Compare with the predictions that a node published (one BAG); fails if they differ
+    #[arg(long, value_name = "FILE")]
+    predictions: Option<PathBuf>,
+    /// Save a PNG of truth beside prediction, of the frame in which objects move most
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the report to stdout, progress and warnings to stderr.
+pub fn run(args: &Args) -> Result<()> {
+    let mut pool = rayon::ThreadPoolBuilder::new();
+    if let Some(n) = args.threads {
+        pool = pool.num_threads(n.into());
+    }
+    let report = pool.build().context("cannot start threads")?.install(|| replay(args))?;
+    let mut stdout = std::io::stdout().lock();
+    match args.json {
+        true => writeln!(stdout, "{}", serde_json::to_string_pretty(&report)?)?,
+        false => write!(stdout, "{report}")?,
+    }
+    let equal = report.published.as_ref().is_none_or(|published| published.is_equal());
+    ensure!(equal, "the published predictions are not those of replay");
+    ensure!(
+        report.n_predicted > 0,
+        "no frame was predicted: {}",
+        report.failures.first().map_or("see above", |failure| &failure.first)
+    );
+    Ok(())
+}
+
+fn replay(args: &Args) -> Result<Report> {
+    let (model, model_path) = model_file::load(args.model.as_deref())?;
+    let mut frames = FramesConfig::default();
+    if let Some(names) = &args.cameras {
+        frames.topics.cameras = names.iter().map(|name| CameraTopics::of(name)).collect();
+    }
+    let published = published(args, &model)?;
+    let config = config(args, published.as_ref());
+    let step_secs = model.config.step_secs;
+    let mut most_active = MostActive::default();
+    let mut replay = Replay::new(model, config, frames, published);
+    for (index, path) in args.bags.iter().enumerate() {
+        let recording = Recording::open(path, replay.frames_config().clone())
+            .with_context(|| format!("cannot replay {}", path.display()))?;
+        for warning in recording.bag().warnings() {
+            eprintln!("warning: {}: {warning}", path.display());
+        }
+        if recording.truth().is_none() {
+            eprintln!(
+                "warning: {} has no truth (topics under /truth): timings only, no errors",
+                path.display()
+            );
+        }
+        let bar = progress(&recording, index + 1, args.bags.len());
+        replay
+            .add(&recording, |frame| {
+                bar.inc(1);
+                if args.picture.is_some() {
+                    most_active.watch(frame, step_secs);
+                }
+            })
+            .with_context(|| format!("cannot replay {}", path.display()))?;
+        bar.finish_and_clear();
+    }
+    if let Some(path) = &args.picture {
+        let shot = most_active.get().context("no picture: the truth knows no moving object")?;
+        shot.save(path).context("cannot save the picture")?;
+        eprintln!("{}: {}", path.display(), shot.caption());
+    }
+    Ok(Report { model_path: Some(model_path), ..replay.report() })
+}
+
+fn published(args: &Args, model: &Model) -> Result<Option<Published>> {
+    let Some(path) = &args.predictions else { return Ok(None) };
+    ensure!(args.bags.len() == 1, "--predictions belongs to one recording, not to several");
+    let published = Published::read(path).context("cannot read the published predictions")?;
+    let theirs = published.first().map_or("", |first| &first.model_hash);
+    ensure!(
+        theirs == model.hash,
+        "the node ran model {theirs}, replay would run {}: name the node's with --model",
+        model.hash
+    );
+    Ok(Some(published))
+}
+
+/// What the arguments leave open is as published, else the default.
+fn config(args: &Args, published: Option<&Published>) -> PredictorConfig {
+    let first = published.and_then(Published::first);
+    let default = PredictorConfig::default();
+    let horizon = first.map(|first| first.n_steps as usize);
+    let n_particles = published.map(Published::n_particles);
+    PredictorConfig {
+        horizon: args.horizon.or(horizon).unwrap_or(default.horizon),
+        n_particles: args.particles.or(n_particles).unwrap_or(default.n_particles),
+        seed: args.seed.or(first.map(|first| first.seed)).unwrap_or(default.seed),
+        ..default
+    }
+}
+
+/// A bar over the frames; hidden where stderr is no terminal.
+fn progress(recording: &Recording, number: usize, n_bags: usize) -> ProgressBar {
+    let depth = recording.frames_config().topics.cameras.first().map(|camera| &camera.depth);
+    let topics = recording.bag().topics().iter();
+    let n_frames = topics.filter(|topic| depth.is_some_and(|depth| *depth == *topic.name));
+    let bar = ProgressBar::new(n_frames.map(|topic| topic.n_messages).sum());
+    let template = "{msg} {wide_bar} {pos}/{len} frames, {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    let name = recording.bag().path().file_name().unwrap_or_default().to_string_lossy();
+    bar.set_message(format!("{number}/{n_bags} {name}"));
+    bar
+}

@@ -1,0 +1,200 @@
+//! `forecloud train`: trains a model on a folder of recordings.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use forecloud::model::ModelConfig;
+use forecloud::train::dataset::{Dataset, DatasetConfig, recordings_in};
+use forecloud::train::trainer::{RunFiles, TrainConfig, Trainer, Validation};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Train a model on simulated recordings.
+///
+/// Recordings say themselves (in /truth/bodies) whether they are for training or for validation;
+/// test recordings are never touched. The run's folder holds the checkpoint, the model and a log;
+/// the same command goes on where it was stopped, to the same result.
+///
+/// Example: forecloud train recordings --out runs/first --steps 20000
+#[derive(clap::Args)]
+pub struct Args {
+    /// Folder of recordings (rosbag2 folders with truth).
+    recordings: PathBuf,
+    /// Folder of the run.
+    #[arg(long)]
+    out: PathBuf,
+    /// Steps of the optimiser.
+    #[arg(long, default_value_t = TrainConfig::default().steps)]
+    steps: u64,
+    /// Windows a step.
+    #[arg(long, default_value_t = TrainConfig::default().batch)]
+    batch: usize,
+    /// Largest learning rate.
+    #[arg(long, default_value_t = TrainConfig::default().learning_rate)]
+    learning_rate: f32,
+    /// Lengths of the roll-out, each from a share of the steps on: SHARE:LENGTH,…
+    #[arg(long, default_value = "0:1,0.4:2,0.75:4", value_parser = parse_curriculum)]
+    curriculum: Curriculum,
+    /// Width of the model.
+    #[arg(long, default_value_t = ModelConfig::default().width)]
+    width: usize,
+    /// Blocks of the model.
+    #[arg(long, default_value_t = ModelConfig::default().n_blocks)]
+    blocks: usize,
+    /// Scene particles.
+    #[arg(long, default_value_t = ModelConfig::default().n_particles)]
+    particles: usize,
+    /// History particles.
+    #[arg(long, default_value_t = ModelConfig::default().n_history)]
+    history: usize,
+    /// Seconds by which the robot follows its command late (measure it on yours).
+    #[arg(long, default_value_t = ModelConfig::default().plan_lag_secs)]
+    plan_lag: f64,
+    /// Seed of weights, windows and noise.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Steps between two validations.
+    #[arg(long, default_value_t = 500)]
+    validate_every: u64,
+    /// Validation windows.
+    #[arg(long, default_value_t = 200)]
+    validation_windows: usize,
+    /// Use at most this many training recordings.
+    #[arg(long)]
+    max_recordings: Option<usize>,
+    /// Threads; all cores by default.
+    #[arg(long)]
+    threads: Option<usize>,
+}
+
+/// Shares of the steps and roll-out lengths.
+#[derive(Debug, Clone)]
+struct Curriculum(Vec<(f64, usize)>);
+
+fn parse_curriculum(text: &str) -> Result<Curriculum, String> {
+    let stage = |stage: &str| -> Option<(f64, usize)> {
+        let (share, length) = stage.split_once(':')?;
+        Some((share.trim().parse().ok()?, length.trim().parse().ok()?))
+    };
+    let stages: Option<Vec<_>> = text.split(',').map(stage).collect();
+    let stages = stages.ok_or("expected SHARE:LENGTH,… such as 0:1,0.5:2")?;
+    if !stages.is_sorted_by(|a, b| a.0 < b.0) || stages.iter().any(|s| !(1..=20).contains(&s.1)) {
+        return Err("shares must ascend, lengths lie in 1..=20".into());
+    }
+    Ok(Curriculum(stages))
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    if let Some(threads) = args.threads {
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
+    }
+    let model = ModelConfig {
+        width: args.width,
+        n_blocks: args.blocks,
+        n_particles: args.particles,
+        n_history: args.history,
+        plan_lag_secs: args.plan_lag,
+        ..ModelConfig::default()
+    };
+    let config = TrainConfig {
+        steps: args.steps,
+        batch: args.batch,
+        learning_rate: args.learning_rate,
+        curriculum: args.curriculum.0.clone(),
+        seed: args.seed,
+        ..TrainConfig::default()
+    };
+    model.validate()?;
+    let (train, validation) = load(args, model)?;
+    std::fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;
+    let files = RunFiles::new(&args.out);
+    let mut trainer = if files.checkpoint.exists() {
+        Trainer::resume(&files.checkpoint, &config, &model)
+            .context("can't go on with this run; take another --out or the same settings")?
+    } else {
+        Trainer::new(config, model)?
+    };
+    let mut log = std::fs::OpenOptions::new().create(true).append(true).open(&files.log)?;
+    train_loop(args, &mut trainer, &train, &validation, &files, &mut log)?;
+    println!("model: {} ({})", files.model.display(), trainer.model()?.hash);
+    Ok(())
+}
+
+fn load(args: &Args, model: ModelConfig) -> anyhow::Result<(Dataset, Dataset)> {
+    let paths = recordings_in(&args.recordings)?;
+    ensure!(
+        !paths.is_empty(),
+        "{}: no recordings; make some with `python -m sim.generate`",
+        args.recordings.display()
+    );
+    let mut train = Dataset::new(DatasetConfig::default(), model);
+    let mut validation = Dataset::new(DatasetConfig::default(), model);
+    let bar = bar(paths.len() as u64, "reading {wide_bar} {pos}/{len} {msg}");
+    for path in &paths {
+        let full = args.max_recordings.is_some_and(|max| train.n_recordings() >= max);
+        let outcome = validation
+            .add(path, "val")
+            .and_then(|added| if added || full { Ok(added) } else { train.add(path, "train") });
+        if let Err(error) = outcome {
+            bar.suspend(|| eprintln!("left out: {error}"));
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    for (name, data) in [("training", &train), ("validation", &validation)] {
+        let (n, windows, active) = (data.n_recordings(), data.n_windows(), data.n_active());
+        eprintln!("{name}: {n} recordings, {windows} windows, objects move in {active}");
+        ensure!(windows > 0, "no {name} recordings: their split is in /truth/bodies");
+    }
+    Ok((train, validation))
+}
+
+fn train_loop(
+    args: &Args,
+    trainer: &mut Trainer,
+    train: &Dataset,
+    validation: &Dataset,
+    files: &RunFiles,
+    log: &mut impl Write,
+) -> anyhow::Result<()> {
+    let bar = bar(args.steps, "{wide_bar} {pos}/{len} {eta} {msg}");
+    bar.set_position(trainer.step_index());
+    let (mut loss, mut checked, mut saved) = (f64::NAN, Validation::default(), Instant::now());
+    let start = Instant::now();
+    while trainer.step_index() < args.steps {
+        let report = trainer.step(train)?;
+        loss = if loss.is_nan() { report.loss_mm } else { 0.99 * loss + 0.01 * report.loss_mm };
+        let step = trainer.step_index();
+        if step.is_multiple_of(args.validate_every) || step == args.steps {
+            checked = trainer.validate(validation, args.validation_windows, 5)?;
+            let line = serde_json::json!({
+                "step": step, "secs": start.elapsed().as_secs_f64(), "loss_mm": loss,
+                "report": report, "validation": checked,
+            });
+            writeln!(log, "{line}")?;
+            if !bar.is_hidden() || step == args.steps {
+                bar.println(line.to_string());
+            }
+        }
+        if saved.elapsed() > Duration::from_secs(60) || step == args.steps {
+            trainer.save(&files.checkpoint)?;
+            trainer.model()?.save(&files.model)?;
+            saved = Instant::now();
+        }
+        let Validation { moving_1_mm, moving_last_mm, static_1_mm, .. } = checked;
+        bar.set_message(format!(
+            "loss {loss:.2} mm, validation: moving {moving_1_mm:.1} / {moving_last_mm:.1} mm, \
+             static {static_1_mm:.2} mm"
+        ));
+        bar.set_position(step);
+    }
+    bar.finish();
+    Ok(())
+}
+
+fn bar(len: u64, template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar());
+    ProgressBar::new(len).with_style(style)
+}

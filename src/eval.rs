@@ -1,0 +1,17 @@
+//! How good predictions are: replay of recordings, errors against the truth, simple baselines.
+//!
+//! Errors are distances in mm between the predicted and the true position of each particle after
+//! each step of the roll-out, summed over all frames, apart for each [`Class`] of points.
+
+pub mod baselines;
+pub mod metrics;
+pub mod picture;
+pub mod published;
+pub mod replay;
+pub mod report;
+
+pub use metrics::{Class, Mean, Scores, TrueMotion};
+pub use picture::MostActive;
+pub use published::Published;
+pub use replay::{Replay, Replayed};
+pub use report::Report;

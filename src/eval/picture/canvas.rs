@@ -1,0 +1,126 @@
+//! Pixels: discs, lines and text, smooth by drawing at twice the size; PNG.
+
+use font8x8::UnicodeFonts;
+
+/// Red, green, blue.
+pub(super) type Rgb = [u8; 3];
+
+/// Drawn pixels a side of one shown.
+const FINE: usize = 2;
+
+/// A picture that is drawn on.
+pub(super) struct Canvas {
+    size: [usize; 2],
+    fine: Vec<Rgb>,
+}
+
+impl Canvas {
+    /// A picture of `size` (width, height) in one colour.
+    pub(super) fn new(size: [usize; 2], color: Rgb) -> Self {
+        Self { size, fine: vec![color; FINE * size[0] * FINE * size[1]] }
+    }
+
+    /// A filled disc; centre and radius in shown pixels.
+    pub(super) fn disc(&mut self, center: [f32; 2], radius: f32, color: Rgb) {
+        let [cx, cy] = center.map(|c| c * FINE as f32);
+        let radius = radius * FINE as f32;
+        let reach = radius.ceil() as i64;
+        for dy in -reach..=reach {
+            for dx in -reach..=reach {
+                if (dx * dx + dy * dy) as f32 <= radius * radius {
+                    self.set(cx as i64 + dx, cy as i64 + dy, color);
+                }
+            }
+        }
+    }
+
+    /// A line of a width; all in shown pixels.
+    pub(super) fn line(&mut self, [from, to]: [[f32; 2]; 2], width: f32, color: Rgb) {
+        let (dx, dy) = (to[0] - from[0], to[1] - from[1]);
+        let n = ((dx.abs().max(dy.abs()) * FINE as f32).ceil() as usize).clamp(1, 10_000);
+        for i in 0..=n {
+            let t = i as f32 / n as f32;
+            self.disc([from[0] + t * dx, from[1] + t * dy], 0.5 * width, color);
+        }
+    }
+
+    /// A line of text, 8 `scale` pixels a character; characters beyond Latin are left out.
+    pub(super) fn text(&mut self, at: [usize; 2], scale: usize, text: &str, color: Rgb) {
+        let pixel = scale * FINE;
+        for (index, letter) in text.chars().enumerate() {
+            let Some(rows) = font8x8::BASIC_FONTS.get(letter) else { continue };
+            for (y, row) in rows.into_iter().enumerate() {
+                for x in (0..8).filter(|x| row >> x & 1 == 1) {
+                    let left = at[0] * FINE + (8 * index + x) * pixel;
+                    let top = at[1] * FINE + y * pixel;
+                    self.square([left, top], pixel, color);
+                }
+            }
+        }
+    }
+
+    fn square(&mut self, [left, top]: [usize; 2], side: usize, color: Rgb) {
+        for y in top..top + side {
+            (left..left + side).for_each(|x| self.set(x as i64, y as i64, color));
+        }
+    }
+
+    fn set(&mut self, x: i64, y: i64, color: Rgb) {
+        let [width, height] = self.size.map(|side| (FINE * side) as i64);
+        if (0..width).contains(&x) && (0..height).contains(&y) {
+            self.fine[(y * width + x) as usize] = color;
+        }
+    }
+
+    /// The picture as a PNG file's bytes.
+    pub(super) fn png(&self) -> Vec<u8> {
+        let [width, height] = self.size;
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, width as u32, height as u32);
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.set_depth(png::BitDepth::Eight);
+        let written =
+            encoder.write_header().and_then(|mut writer| writer.write_image_data(&self.shown()));
+        written.expect("memory takes any picture of the right size");
+        bytes
+    }
+
+    /// Means over the drawn pixels of each shown one, row by row.
+    fn shown(&self) -> Vec<u8> {
+        let [width, height] = self.size;
+        let mut shown = Vec::with_capacity(3 * width * height);
+        for (y, x) in (0..height).flat_map(|y| (0..width).map(move |x| (y, x))) {
+            for channel in 0..3 {
+                let fine = |i: usize| {
+                    let (row, column) = (FINE * y + i / FINE, FINE * x + i % FINE);
+                    u32::from(self.fine[row * FINE * width + column][channel])
+                };
+                shown.push(((0..FINE * FINE).map(fine).sum::<u32>() / (FINE * FINE) as u32) as u8);
+            }
+        }
+        shown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_png_holds_what_was_drawn() {
+        let mut canvas = Canvas::new([30, 20], [255; 3]);
+        canvas.disc([10.0, 5.0], 3.0, [255, 0, 0]);
+        canvas.disc([-50.0, 1e9], 3.0, [0; 3]); // outside
+        canvas.line([[0.0, 15.0], [29.0, 15.0]], 2.0, [0, 0, 255]);
+        let bytes = canvas.png();
+        let mut reader = png::Decoder::new(std::io::Cursor::new(bytes)).read_info().unwrap();
+        let mut pixels = vec![0; 30 * 20 * 3];
+        let info = reader.next_frame(&mut pixels).unwrap();
+        assert_eq!((info.width, info.height), (30, 20));
+        let at = |x: usize, y: usize| &pixels[3 * (30 * y + x)..][..3];
+        assert_eq!(
+            (at(10, 5), at(20, 15), at(25, 5)),
+            (&[255, 0, 0][..], &[0, 0, 255][..], &[255; 3][..])
+        );
+    }
+}

@@ -1,0 +1,217 @@
+//! What a replay found, as JSON and as tables.
+
+mod table;
+
+use serde::Serialize;
+use std::path::PathBuf;
+
+use crate::config::PredictorConfig;
+use crate::eval::metrics::Class;
+use crate::eval::published::Comparison;
+use crate::eval::replay::{BagResult, Method, Replay};
+use crate::predictor::Timings;
+
+/// All that a replay found; serialises to the JSON of `forecloud replay --json`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Version of Forecloud.
+    pub version: &'static str,
+    /// What became of each recording.
+    pub bags: Vec<BagResult>,
+    /// Frames over all recordings.
+    pub n_frames: u64,
+    /// Frames that were predicted.
+    pub n_predicted: u64,
+    /// Of those: frames that were held against the truth.
+    pub n_evaluated: u64,
+    /// Frames without a history frame one step back.
+    pub n_without_history: u64,
+    /// Frames that could not be predicted, by cause.
+    pub failures: Vec<FailureRow>,
+    /// Length of a step (s).
+    pub step_secs: f64,
+    /// Steps of a prediction.
+    pub horizon: usize,
+    /// Errors, a row for each method, class and task.
+    pub errors: Vec<ErrorRow>,
+    /// The published predictions against these; none if there are none.
+    pub published: Option<Comparison>,
+    /// Fewest and most scene particles of a frame.
+    pub n_particles: Option<[usize; 2]>,
+    /// History particles of the model.
+    pub n_history: usize,
+    /// Robot particles of the model at one time.
+    pub n_kinematic: usize,
+    /// What predictions took; none if there were none.
+    pub time: Option<Time>,
+    /// Seed of the particles' draw.
+    pub seed: u64,
+    /// Hash of the model.
+    pub model_hash: String,
+    /// The model's file, where it came from one.
+    pub model_path: Option<PathBuf>,
+    /// What it ran on.
+    pub device: Device,
+    /// All settings of the predictor.
+    pub config: PredictorConfig,
+}
+
+/// Frames that could not be predicted for one cause.
+#[derive(Debug, Clone, Serialize)]
+pub struct FailureRow {
+    /// Message of the first one.
+    pub first: String,
+    /// How many there were.
+    pub count: u64,
+}
+
+/// Mean errors of one method on one class of points.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ErrorRow {
+    /// Whose prediction it is.
+    pub method: Method,
+    /// Class of the points: `object_moving`, `object_resting`, `robot` or `static`.
+    pub class: &'static str,
+    /// The task; none: all tasks, points pooled.
+    pub task: Option<String>,
+    /// Mean after each step (mm); of `static`: mean false motion in each step (mm).
+    pub mean_mm: Vec<Option<f64>>,
+    /// Points behind each mean.
+    pub n_points: Vec<u64>,
+}
+
+/// What predictions took.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Time {
+    /// Graph and model: median over the frames (ms a step).
+    pub step_ms_median: f64,
+    /// Graph and model: 90 % of the frames took no longer (ms a step).
+    pub step_ms_p90: f64,
+    /// Clouds, sampling and the robot's particles: median (ms a frame).
+    pub particles_ms_median: f64,
+}
+
+/// What predictions ran on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Device {
+    /// Model name of the CPU.
+    pub cpu: String,
+    /// Threads that predictions ran on.
+    pub n_threads: usize,
+}
+
+impl Replay {
+    /// The report of all recordings so far; `device.n_threads` is the current pool's.
+    pub fn report(&self) -> Report {
+        let sum = |count: fn(&BagResult) -> u64| self.bags.iter().map(count).sum();
+        let failures = self.failures.iter();
+        let config = &self.model.config;
+        Report {
+            version: env!("CARGO_PKG_VERSION"),
+            bags: self.bags.clone(),
+            n_frames: sum(|bag| bag.frames.frames),
+            n_predicted: sum(|bag| bag.n_predicted),
+            n_evaluated: sum(|bag| bag.n_evaluated),
+            n_without_history: sum(|bag| bag.n_without_history),
+            failures: failures
+                .map(|failure| FailureRow { first: failure.first.clone(), count: failure.count })
+                .collect(),
+            step_secs: config.step_secs,
+            horizon: self.config.horizon,
+            errors: self.error_rows(),
+            published: self.published.as_ref().map(|published| published.comparison().clone()),
+            n_particles: self.n_particles,
+            n_history: config.n_history,
+            n_kinematic: config.n_kinematic,
+            time: Time::of(&self.timings, self.config.horizon),
+            seed: self.config.seed,
+            model_hash: self.model.hash.clone(),
+            model_path: None,
+            device: Device::this(),
+            config: self.config,
+        }
+    }
+
+    /// Rows with at least one point: object points by task, all classes pooled.
+    fn error_rows(&self) -> Vec<ErrorRow> {
+        let tasks = self.scores[Method::Model as usize].tasks().map(Some);
+        let tasks: Vec<Option<&str>> = tasks.chain([None]).collect();
+        let of_objects = |class| matches!(class, Class::Moving | Class::Resting);
+        let mut rows = Vec::new();
+        for class in Class::ALL {
+            for &task in tasks.iter().filter(|task| task.is_none() || of_objects(class)) {
+                let row = |method| self.error_row(method, class, task);
+                rows.extend(Method::ALL.into_iter().map(row));
+            }
+        }
+        rows.retain(|row| row.n_points.iter().any(|&n| n > 0));
+        rows
+    }
+
+    fn error_row(&self, method: Method, class: Class, task: Option<&str>) -> ErrorRow {
+        let steps = 0..self.config.horizon;
+        let means = steps.map(|step| self.scores[method as usize].mean(class, step, task));
+        let (mean_mm, n_points) = means.map(|mean| (mean.get(), mean.n)).unzip();
+        ErrorRow { method, class: class.name(), task: task.map(str::to_owned), mean_mm, n_points }
+    }
+}
+
+impl Class {
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Moving => "object_moving",
+            Self::Resting => "object_resting",
+            Self::Robot => "robot",
+            Self::Static => "static",
+        }
+    }
+}
+
+impl Time {
+    fn of(timings: &[Timings], horizon: usize) -> Option<Self> {
+        let sorted = |value: fn(&Timings) -> f64| {
+            let mut values: Vec<f64> = timings.iter().map(value).collect();
+            values.sort_unstable_by(f64::total_cmp);
+            values
+        };
+        let (predict, particles) = (sorted(|t| t.predict_ms), sorted(|t| t.particles_ms));
+        let steps = horizon.max(1) as f64;
+        Some(Self {
+            step_ms_median: quantile(&predict, 0.5)? / steps,
+            step_ms_p90: quantile(&predict, 0.9)? / steps,
+            particles_ms_median: quantile(&particles, 0.5)?,
+        })
+    }
+}
+
+/// The value that a share `q` of the `sorted` values does not exceed.
+fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
+    let index = (q * sorted.len() as f64).ceil() as usize;
+    sorted.get(index.saturating_sub(1)).copied()
+}
+
+impl Device {
+    /// This machine's CPU and the current thread pool.
+    pub fn this() -> Self {
+        let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let name = info.lines().find_map(|line| line.strip_prefix("model name"));
+        let name = name.map(|rest| rest.trim_start_matches([' ', '\t', ':']));
+        let cpu = name.unwrap_or(std::env::consts::ARCH).to_owned();
+        Self { cpu, n_threads: rayon::current_num_threads() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_that_occurred() {
+        let values: Vec<f64> = (1..=10).map(f64::from).collect();
+        assert_eq!(quantile(&values, 0.5), Some(5.0));
+        assert_eq!(quantile(&values, 0.9), Some(9.0));
+        assert_eq!(quantile(&values[..1], 0.9), Some(1.0));
+        assert_eq!(quantile(&[], 0.5), None);
+    }
+}

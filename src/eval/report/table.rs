@@ -1,0 +1,177 @@
+//! The report for people.
+
+use std::fmt::{self, Display, Write};
+
+use super::{ErrorRow, Report};
+use crate::eval::metrics::Class;
+use crate::eval::replay::Method;
+
+/// Columns of the task and of the method.
+const TASK_WIDTH: usize = 10;
+const METHOD_WIDTH: usize = 29;
+
+impl Class {
+    fn title(self) -> &'static str {
+        match self {
+            Self::Moving => "Object points that move, more than 2 mm in the step: mean error in mm",
+            Self::Resting => "Object points at rest: mean error in mm",
+            Self::Robot => "Robot points: mean error in mm",
+            Self::Static => "Static points: mean false motion in mm, of each step alone",
+        }
+    }
+}
+
+impl Method {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::Node => "node, as published",
+            Self::NothingMoves => "nothing moves",
+            Self::VelocityEstimated => "constant velocity, estimated",
+            Self::VelocityTrue => "constant velocity, true *",
+        }
+    }
+}
+
+impl Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for class in Class::ALL {
+            self.section(f, class)?;
+        }
+        if !self.errors.is_empty() {
+            writeln!(f, "* privileged: it is told how each point truly moved just before\n")?;
+        }
+        self.facts(f)
+    }
+}
+
+impl Report {
+    fn section(&self, f: &mut fmt::Formatter<'_>, class: Class) -> fmt::Result {
+        let rows: Vec<&ErrorRow> =
+            self.errors.iter().filter(|row| row.class == class.name()).collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "{}", class.title())?;
+        write!(f, "{:1$}", "", TASK_WIDTH + METHOD_WIDTH)?;
+        for step in 1..=self.horizon {
+            write!(f, "{:>9}", format!("{} s", (step as f64 * self.step_secs) as f32))?;
+        }
+        writeln!(f)?;
+        let one_task = self.errors.iter().filter_map(|row| row.task.as_deref());
+        let one_task = one_task.collect::<std::collections::BTreeSet<_>>().len() == 1;
+        let mut last = None;
+        for row in rows {
+            let task = row.task.as_deref().unwrap_or("all");
+            if one_task && row.task.is_none() && class.is_object() {
+                continue; // the same numbers again
+            }
+            let shown = if last == Some(task) || !class.is_object() { "" } else { task };
+            last = Some(task);
+            write!(f, "  {shown:0$}{1:2$}", TASK_WIDTH - 2, row.method.label(), METHOD_WIDTH)?;
+            for mean_mm in &row.mean_mm {
+                write!(f, "{:>9}", mean_mm.map_or("-".into(), millimetres))?;
+            }
+            writeln!(f)?;
+        }
+        writeln!(f)
+    }
+
+    fn facts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fact = |name: &str, value: String| writeln!(f, "{name:11}{value}");
+        fact("recordings", self.recordings())?;
+        fact("frames", self.frames())?;
+        for failure in &self.failures {
+            fact("failed", format!("{} frames; the first: {}", failure.count, failure.first))?;
+        }
+        if let Some((count, problem)) = self.dropped() {
+            fact("dropped", format!("{count} frames or messages; the last: {problem}"))?;
+        }
+        if let Some([least, most]) = self.n_particles {
+            let least = if least < most { format!("{least} to ") } else { String::new() };
+            let (history, robot) = (self.n_history, self.n_kinematic);
+            fact(
+                "particles",
+                format!("{least}{most}; {history} of history, {robot} of the robot"),
+            )?;
+        }
+        if let Some(time) = self.time {
+            let (median, p90) = (time.step_ms_median, time.step_ms_p90);
+            let particles = time.particles_ms_median;
+            fact(
+                "time",
+                format!(
+                    "{median:.1} ms a step (median; 90 % within {p90:.1} ms), and {particles:.1} \
+                     ms a frame for cloud and particles (median)"
+                ),
+            )?;
+        }
+        fact("seed", self.seed.to_string())?;
+        let path = self.model_path.as_ref().map(|path| format!("  {}", path.display()));
+        fact("model", format!("{}{}", self.model_hash, path.unwrap_or_default()))?;
+        let threads = self.device.n_threads;
+        let plural = if threads == 1 { "" } else { "s" };
+        fact("device", format!("{}, {threads} thread{plural}", self.device.cpu))?;
+        self.agreement().map_or(Ok(()), |agreement| fact("published", agreement))
+    }
+
+    fn recordings(&self) -> String {
+        let mut tasks = std::collections::BTreeMap::<&str, usize>::new();
+        for bag in &self.bags {
+            *tasks.entry(bag.task.as_deref().unwrap_or("without truth: no errors")).or_default() +=
+                1;
+        }
+        let tasks: Vec<String> = tasks.iter().map(|(task, n)| format!("{n} {task}")).collect();
+        format!("{} ({})", self.bags.len(), tasks.join(", "))
+    }
+
+    fn frames(&self) -> String {
+        let mut text = format!(
+            "{}: {} predicted, {} held against the truth",
+            self.n_frames, self.n_predicted, self.n_evaluated
+        );
+        if self.n_without_history > 0 {
+            // Writing to a string can't fail.
+            let _ = write!(text, ", {} without a frame one step back", self.n_without_history);
+        }
+        text
+    }
+
+    fn dropped(&self) -> Option<(u64, &str)> {
+        let count = self.bags.iter().map(|bag| bag.frames.n_dropped()).sum();
+        let problem = self.bags.iter().rev().find_map(|bag| bag.last_problem.as_deref());
+        (count > 0).then(|| (count, problem.unwrap_or("unknown")))
+    }
+
+    fn agreement(&self) -> Option<String> {
+        let found = self.published.as_ref()?;
+        let (published, both, replayed) = (found.n_published, found.n_both, found.n_replayed);
+        let equal = match (&found.first_difference, both) {
+            (_, 0) => "no: none is of a frame of this recording".into(),
+            (Some(first), _) => {
+                let (n, max) = (both - found.n_equal, found.max_difference_m);
+                format!("no: {n} differ, by up to {max:e} m; {first}")
+            }
+            (None, _) if found.is_equal() => "yes".into(),
+            _ => format!("no: {} are of frames that replay does not predict", published - both),
+        };
+        Some(format!(
+            "{both} of {replayed} frames predicted by the node; bit for bit equal: {equal}"
+        ))
+    }
+}
+
+impl Class {
+    fn is_object(self) -> bool {
+        matches!(self, Self::Moving | Self::Resting)
+    }
+}
+
+/// Three digits, or as many as stand before the point.
+fn millimetres(value: f64) -> String {
+    match value {
+        value if value < 9.995 => format!("{value:.2}"),
+        value if value < 99.95 => format!("{value:.1}"),
+        value => format!("{value:.0}"),
+    }
+}

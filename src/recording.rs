@@ -1,0 +1,255 @@
+//! A recorded scene: its frames, and the truth beside them where there is one.
+//!
+//! Simulated recordings hold on topics under `/truth` which body each pixel shows and where every
+//! body is; from these follows where every point truly goes, for as long as the recording lasts.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use nalgebra::{Isometry3, Point3};
+use serde::Deserialize;
+
+use crate::bag::Bag;
+use crate::frames::{Frame, FrameCounts, Frames, FramesConfig};
+use crate::message::{Image, PoseArray, Stamp, StringMessage};
+use crate::{Error, Result};
+
+const BODIES_TOPIC: &str = "/truth/bodies";
+const POSES_TOPIC: &str = "/truth/body_poses";
+/// Seconds by which stamps of the truth may differ from those of the frames.
+const TOLERANCE_SECS: f64 = 0.01;
+/// Body-id images that may wait for their frame.
+const MAX_WAITING_IDS: usize = 64;
+
+/// What a body is to the robot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BodyKind {
+    /// The world: table and floor.
+    Static,
+    /// A link of the robot.
+    Robot,
+    /// A free object.
+    Object,
+}
+
+/// One body of the scene; its index is its id.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Body {
+    /// Id: its index in the poses, its value in body-id images.
+    pub id: usize,
+    /// Name.
+    pub name: String,
+    /// What it is.
+    pub kind: BodyKind,
+}
+
+/// What the truth says of the whole recording.
+#[derive(Debug, Clone)]
+pub struct Truth {
+    /// The task that was recorded.
+    pub task: String,
+    /// `train`, `val` or `test`: what the recording may be used for.
+    pub split: String,
+    /// Bodies by id.
+    pub bodies: Vec<Body>,
+    poses: BTreeMap<Stamp, Vec<Isometry3<f64>>>,
+}
+
+#[derive(Deserialize)]
+struct BodiesJson {
+    task: String,
+    #[serde(default)]
+    split: String,
+    bodies: Vec<Body>,
+}
+
+/// The body-id images of one frame, one for each camera.
+#[derive(Debug, Clone)]
+pub struct BodyIds(Vec<Image>);
+
+/// A bag opened as a sequence of frames.
+pub struct Recording {
+    bag: Bag,
+    config: FramesConfig,
+    truth: Option<Truth>,
+}
+
+impl Truth {
+    /// Where the bodies are at `stamp`, by id; none if the truth has no such time.
+    pub fn poses(&self, stamp: Stamp) -> Option<&[Isometry3<f64>]> {
+        let slack = |sign: f64| stamp.plus_secs(sign * TOLERANCE_SECS);
+        let near = self.poses.range(slack(-1.0)..=slack(1.0));
+        near.min_by_key(|(at, _)| at.abs_diff(stamp)).map(|(_, poses)| poses.as_slice())
+    }
+
+    /// What body `id` is; bodies that the truth does not name count as static.
+    pub fn kind(&self, id: u16) -> BodyKind {
+        self.bodies.get(usize::from(id)).map_or(BodyKind::Static, |body| body.kind)
+    }
+}
+
+/// Where a point of body `id` at `position` (world frame, m) is after the bodies moved.
+pub fn carry(
+    position: [f32; 3],
+    id: u16,
+    from: &[Isometry3<f64>],
+    to: &[Isometry3<f64>],
+) -> [f32; 3] {
+    let id = usize::from(id);
+    let (Some(from), Some(to)) = (from.get(id), to.get(id)) else { return position };
+    if from == to {
+        return position;
+    }
+    let point = Point3::from(position.map(f64::from));
+    (to * from.inverse_transform_point(&point)).coords.cast::<f32>().into()
+}
+
+impl BodyIds {
+    /// Body at a pixel; `source` as in [`crate::cloud::Cloud::sources`].
+    pub fn id(&self, source: u32) -> u16 {
+        let Some(image) = self.0.get((source >> 24) as usize) else { return 0 };
+        let (pixel, width) = (source & 0x00ff_ffff, image.width.max(1));
+        let row = image.row(pixel / width).unwrap_or(&[]);
+        let at = 2 * (pixel % width) as usize;
+        row.get(at..at + 2).map_or(0, |bytes| u16::from_le_bytes([bytes[0], bytes[1]]))
+    }
+}
+
+impl Recording {
+    /// Opens a bag and reads what its truth says of the whole recording.
+    ///
+    /// # Errors
+    /// As [`Bag::open`]; [`Error::Bag`] if topics that frames need are missing (the message lists
+    /// those there are) or the truth can't be read.
+    pub fn open(path: &Path, config: FramesConfig) -> Result<Self> {
+        let bag = Bag::open(path)?;
+        check_topics(&bag, &config)?;
+        let truth = read_truth(&bag)?;
+        Ok(Self { bag, config, truth })
+    }
+
+    /// The truth, if the recording has one.
+    pub fn truth(&self) -> Option<&Truth> {
+        self.truth.as_ref()
+    }
+
+    /// The bag.
+    pub fn bag(&self) -> &Bag {
+        &self.bag
+    }
+
+    /// How its frames are made.
+    pub fn frames_config(&self) -> &FramesConfig {
+        &self.config
+    }
+
+    /// The robot's description, the first there is.
+    ///
+    /// # Errors
+    /// [`Error::Message`] if it can't be decoded.
+    pub fn robot_description(&self) -> Result<Option<String>> {
+        let topic = &self.config.topics.robot_description;
+        match self.bag.messages_where(|name| name == topic).next() {
+            Some(message) => Ok(Some(StringMessage::decode(&message?.data)?.data)),
+            None => Ok(None),
+        }
+    }
+
+    /// Calls `f` with each frame in order, and with its body ids where the truth has them for all
+    /// cameras; returns what became of the messages.
+    ///
+    /// Messages that can't be read are counted and left out.
+    ///
+    /// # Errors
+    /// What `f` returns.
+    pub fn play<E>(
+        &self,
+        mut f: impl FnMut(Frame, Option<BodyIds>) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(FrameCounts, Option<String>), E> {
+        let mut frames = Frames::new(self.config.clone());
+        let cameras = &self.config.topics.cameras;
+        let ids_topics: Vec<String> =
+            cameras.iter().map(|c| format!("/truth/{}/body_ids", c.name)).collect();
+        let mut ids = IdsByStamp { n_cameras: cameras.len(), images: HashMap::new() };
+        let mut complete: Option<Frame> = None;
+        for message in self.bag.messages() {
+            let Ok(message) = message else { continue };
+            if let Some(camera) = ids_topics.iter().position(|topic| **topic == *message.topic) {
+                if let Ok(image) = Image::decode(&message.data) {
+                    ids.push(camera, image);
+                }
+            } else if let Some(frame) = frames.push_raw(&message.topic, &message.data) {
+                // A frame waits for the next: its body ids may lie behind it in the bag.
+                if let Some(frame) = complete.replace(frame) {
+                    let ids = ids.take(frame.stamp);
+                    f(frame, ids)?;
+                }
+            }
+        }
+        for frame in complete.into_iter().chain(frames.finish()) {
+            let ids = ids.take(frame.stamp);
+            f(frame, ids)?;
+        }
+        Ok((*frames.counts(), frames.take_problem()))
+    }
+}
+
+/// Body-id images that wait for their frame.
+struct IdsByStamp {
+    n_cameras: usize,
+    images: HashMap<(usize, Stamp), Image>,
+}
+
+impl IdsByStamp {
+    fn push(&mut self, camera: usize, image: Image) {
+        if self.images.len() >= MAX_WAITING_IDS {
+            let oldest = self.images.keys().map(|(_, stamp)| *stamp).min();
+            self.images.retain(|(_, stamp), _| Some(*stamp) != oldest);
+        }
+        self.images.insert((camera, image.header.stamp), image);
+    }
+
+    fn take(&mut self, stamp: Stamp) -> Option<BodyIds> {
+        let images = (0..self.n_cameras).map(|camera| self.images.remove(&(camera, stamp)));
+        images.collect::<Option<Vec<_>>>().map(BodyIds)
+    }
+}
+
+fn check_topics(bag: &Bag, config: &FramesConfig) -> Result<()> {
+    let has = |name: &str| bag.topics().iter().any(|topic| &*topic.name == name);
+    let cameras = config.topics.cameras.iter();
+    let needed = cameras.flat_map(|camera| [&camera.color, &camera.depth, &camera.info]);
+    let missing: Vec<&str> = needed
+        .chain([&config.topics.joint_states])
+        .map(String::as_str)
+        .filter(|name| !has(name))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let there: Vec<&str> = bag.topics().iter().map(|topic| &*topic.name).collect();
+    let problem =
+        format!("topics {} are needed; the bag has {}", missing.join(", "), there.join(", "));
+    Err(Error::Bag { path: bag.path().to_owned(), problem })
+}
+
+fn read_truth(bag: &Bag) -> Result<Option<Truth>> {
+    let Some(message) = bag.messages_where(|name| name == BODIES_TOPIC).next() else {
+        return Ok(None);
+    };
+    let wrong = |problem| Error::Bag { path: bag.path().to_owned(), problem };
+    let json = StringMessage::decode(&message?.data)?.data;
+    let BodiesJson { task, split, bodies } =
+        serde_json::from_str(&json).map_err(|e| wrong(format!("{BODIES_TOPIC}: {e}")))?;
+    if let Some((index, body)) = bodies.iter().enumerate().find(|(i, body)| body.id != *i) {
+        let id = body.id;
+        return Err(wrong(format!("{BODIES_TOPIC}: body {index} has id {id}, expected {index}")));
+    }
+    let mut poses = BTreeMap::new();
+    for message in bag.messages_where(|name| name == POSES_TOPIC) {
+        let array = PoseArray::decode(&message?.data)?;
+        poses.insert(array.header.stamp, array.poses);
+    }
+    Ok(Some(Truth { task, split, bodies, poses }))
+}

@@ -1,0 +1,163 @@
+//! Recordings written here, then cut and flipped: prefix or error, never a panic.
+
+use forecloud::bag::Bag;
+use mcap::records::MessageHeader;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::path::Path;
+use std::sync::LazyLock;
+
+const N: u64 = 60;
+
+static RECORDINGS: LazyLock<[Vec<u8>; 4]> = LazyLock::new(recordings);
+
+/// 60 messages on two topics, log times out of order, in many small chunks.
+fn recording(compression: Option<mcap::Compression>, use_chunks: bool) -> Vec<u8> {
+    let mut buffer = Cursor::new(Vec::new());
+    let options = mcap::WriteOptions::new()
+        .profile("ros2")
+        .compression(compression)
+        .use_chunks(use_chunks)
+        .chunk_size(Some(300));
+    let mut writer = options.create(&mut buffer).unwrap();
+    let schema = writer.add_schema("std_msgs/msg/String", "ros2msg", b"string data").unwrap();
+    let topics = ["/b", "/a"];
+    let ids = topics.map(|t| writer.add_channel(schema, t, "cdr", &BTreeMap::new()).unwrap());
+    for i in 0..N {
+        let header = MessageHeader {
+            channel_id: ids[(i % 2) as usize],
+            sequence: i as u32,
+            log_time: 1_000 + (i ^ 3),
+            publish_time: 0,
+        };
+        writer.write_to_known_channel(&header, &[(i ^ 3) as u8; 20]).unwrap();
+    }
+    writer.finish().unwrap();
+    drop(writer);
+    buffer.into_inner()
+}
+
+fn recordings() -> [Vec<u8>; 4] {
+    [
+        recording(None, false),
+        recording(None, true),
+        recording(Some(mcap::Compression::Zstd), true),
+        recording(Some(mcap::Compression::Lz4), true),
+    ]
+}
+
+fn write(folder: &Path, bytes: &[u8]) -> std::path::PathBuf {
+    let path = folder.join("a.mcap");
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// Reads all; log times ascend. Number of messages, or `None` if the file is refused.
+fn drain(path: &Path) -> Option<u64> {
+    let bag = Bag::open(path).ok()?;
+    let times: Vec<i64> = bag.messages().map(|m| m.expect("indexed").log_time_ns).collect();
+    assert!(times.is_sorted());
+    assert_eq!(times.len() as u64, bag.n_messages());
+    Some(bag.n_messages())
+}
+
+#[test]
+fn messages_come_in_the_order_of_their_log_times() {
+    let folder = tempfile::tempdir().unwrap();
+    for bytes in recordings() {
+        let bag = Bag::open(write(folder.path(), &bytes)).unwrap();
+        assert!(bag.warnings().is_empty(), "{:?}", bag.warnings());
+        for (i, message) in bag.messages().enumerate() {
+            let message = message.unwrap();
+            assert_eq!(message.log_time_ns, 1_000 + i as i64);
+            assert_eq!(message.data, [i as u8; 20]);
+            assert_eq!(&*message.topic, if i % 2 == 1 { "/b" } else { "/a" });
+        }
+        assert_eq!(bag.n_messages(), N);
+        let names: Vec<_> = bag.topics().iter().map(|t| (&*t.name, t.n_messages)).collect();
+        assert_eq!(names, [("/a", 30), ("/b", 30)]);
+        assert_eq!(bag.messages_where(|topic| topic == "/a").count(), 30);
+        assert!((bag.duration_secs() - 59e-9).abs() < 1e-15);
+    }
+}
+
+#[test]
+fn every_cut_gives_the_prefix_with_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    for bytes in recordings() {
+        let mut last = 0;
+        for n in (0..bytes.len()).step_by(7) {
+            let path = write(folder.path(), &bytes[..n]);
+            let Some(got) = drain(&path) else {
+                assert!(n < 8, "only the magic bytes are needed, cut at {n}");
+                continue;
+            };
+            assert!(!Bag::open(&path).unwrap().warnings().is_empty(), "cut at {n}");
+            assert!(got >= last, "{got} messages at {n}, {last} before");
+            last = got;
+        }
+        assert_eq!(last, N);
+    }
+}
+
+#[test]
+fn a_wrong_checksum_leaves_the_chunk_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bytes = recording(None, true);
+    // Data of the first message: twenty times its number.
+    let at = bytes.windows(20).position(|window| window == [3; 20]).unwrap();
+    bytes[at] ^= 1;
+    let bag = Bag::open(write(folder.path(), &bytes)).unwrap();
+    assert!(bag.n_messages() < N && bag.n_messages() > N / 2);
+    assert!(bag.warnings()[0].contains("checksum"), "{:?}", bag.warnings());
+}
+
+#[test]
+fn metadata_lists_the_files_to_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = recording(None, true);
+    write(folder.path(), &bytes);
+    std::fs::write(folder.path().join("b.mcap"), &bytes).unwrap();
+    assert_eq!(drain(folder.path()), Some(2 * N));
+    let yaml = |count: u64, rest: &str| {
+        format!(
+            "rosbag2_bagfile_information:\n  version: 9\n  storage_identifier: mcap\n  \
+             message_count: {count}\n  relative_file_paths:\n  - a.mcap\n{rest}"
+        )
+    };
+    let metadata = folder.path().join("metadata.yaml");
+    std::fs::write(&metadata, yaml(N, "  - ../../gone.mcap\n")).unwrap();
+    let bag = Bag::open(folder.path()).unwrap();
+    assert_eq!(bag.n_messages(), N);
+    assert_eq!(bag.warnings().len(), 2, "{:?}", bag.warnings());
+    std::fs::write(&metadata, yaml(0, "")).unwrap();
+    let bag = Bag::open(folder.path()).unwrap();
+    assert!(bag.warnings().iter().any(|w| w.contains("reindex")), "{:?}", bag.warnings());
+    std::fs::write(&metadata, "{").unwrap();
+    let bag = Bag::open(folder.path()).unwrap();
+    assert_eq!((bag.n_messages(), bag.warnings().len()), (2 * N, 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 600,
+        failure_persistence: None, // the seed is fixed
+        rng_seed: proptest::test_runner::RngSeed::Fixed(2),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn flipped_bytes_never_panic(
+        which in 0usize..4,
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bytes = RECORDINGS[which].clone();
+        for (index, value) in flips {
+            let at = index.index(bytes.len());
+            bytes[at] = value;
+        }
+        drain(&write(folder.path(), &bytes));
+    }
+}

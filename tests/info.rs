@@ -1,0 +1,61 @@
+//! `forecloud info` as a user runs it.
+
+use std::process::{Command, Output};
+
+fn info(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forecloud"));
+    command.arg("info").args(arguments).output().expect("the tool runs")
+}
+
+/// A recording of three messages on `/talk`, 0.5 s apart, without its end.
+fn recording(folder: &std::path::Path) -> String {
+    let mut buffer = std::io::Cursor::new(Vec::new());
+    let mut writer = mcap::WriteOptions::new().profile("ros2").create(&mut buffer).unwrap();
+    let schema = writer.add_schema("std_msgs/msg/String", "ros2msg", b"string data").unwrap();
+    let channel = writer.add_channel(schema, "/talk", "cdr", &Default::default()).unwrap();
+    for i in 0..3 {
+        let log_time = 5_000_000_000 + i * 500_000_000;
+        let (channel_id, sequence, publish_time) = (channel, 0, log_time);
+        let header = mcap::records::MessageHeader { channel_id, sequence, log_time, publish_time };
+        writer.write_to_known_channel(&header, &[0, 1, 0, 0, 1, 0, 0, 0, 0]).unwrap();
+    }
+    writer.finish().unwrap();
+    drop(writer);
+    let mut bytes = buffer.into_inner();
+    bytes.truncate(bytes.len() - 20);
+    let path = folder.join("talk.mcap");
+    std::fs::write(&path, bytes).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn a_table_on_stdout_and_warnings_on_stderr() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = info(&[&recording(folder.path())]);
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("1.000 s from 5.000000000 s, 3 messages"), "{text}");
+    let row = text.lines().last().unwrap().split_whitespace().collect::<Vec<_>>();
+    assert_eq!(row, ["/talk", "std_msgs/msg/String", "3", "2.0"]);
+    let warnings = String::from_utf8(output.stderr).unwrap();
+    assert!(warnings.contains("cut off"), "{warnings}");
+}
+
+#[test]
+fn json_is_an_array_of_recordings() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = recording(folder.path());
+    let output = info(&["--json", &path, &path]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json.as_array().unwrap().len(), 2);
+    assert_eq!(json[1]["topics"][0]["rate_hz"], 2.0);
+    assert_eq!(json[1]["start_ns"], 5_000_000_000u64);
+}
+
+#[test]
+fn what_is_not_there_is_an_error_that_names_it() {
+    let output = info(&["no/such/recording"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("no/such/recording"), "{text}");
+}

@@ -1,0 +1,268 @@
+//! `forecloud replay` as a user runs it, on a small recording and an untrained model.
+
+use forecloud::bag::Bag;
+use forecloud::config::PredictorConfig;
+use forecloud::eval::{Replay, Report};
+use forecloud::frames::FramesConfig;
+use forecloud::model::{Layout, Model, ModelConfig, weights::initial_weights};
+use forecloud::predictor::Prediction;
+use forecloud::recording::Recording;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn tiny_push() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny_push")
+}
+
+fn model() -> Model {
+    let config = ModelConfig {
+        width: 16,
+        n_blocks: 1,
+        n_particles: 256,
+        n_history: 128,
+        n_kinematic: 32,
+        ..ModelConfig::default()
+    };
+    Model::new(config, initial_weights(&Layout::new(config.interlacer()), 1)).unwrap()
+}
+
+fn saved_model(folder: &Path) -> String {
+    let path = folder.join("untrained.safetensors");
+    model().save(&path).unwrap();
+    path.display().to_string()
+}
+
+fn replay(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forecloud"));
+    command.arg("replay").args(arguments).output().expect("the tool runs")
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = replay(&[arguments, &["--json"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+/// Predictions of all frames, in this process.
+fn in_process() -> (Report, Vec<Prediction>) {
+    let config = PredictorConfig { horizon: 3, ..PredictorConfig::default() };
+    let mut replay = Replay::new(model(), config, FramesConfig::default(), None);
+    let recording = Recording::open(&tiny_push(), FramesConfig::default()).unwrap();
+    let mut predictions = Vec::new();
+    replay.add(&recording, |frame| predictions.extend(frame.prediction.cloned())).unwrap();
+    (replay.report(), predictions)
+}
+
+/// Row of a method and class, all tasks.
+fn mean_mm(report: &Value, method: &str, class: &str) -> Vec<f64> {
+    let is_it = |row: &&Value| {
+        row["method"] == method && row["class"] == class && row["task"] == Value::Null
+    };
+    let rows = report["errors"].as_array().unwrap();
+    let row = rows.iter().find(is_it).unwrap_or_else(|| panic!("no row {method}, {class}"));
+    row["mean_mm"].as_array().unwrap().iter().map(|mean| mean.as_f64().unwrap()).collect()
+}
+
+#[test]
+fn the_report_holds_every_method_and_all_facts() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bag, model_file) = (tiny_push().display().to_string(), saved_model(folder.path()));
+    let report = json(&[&bag, "--model", &model_file, "--horizon", "3", "--seed", "7"]);
+    for method in ["model", "nothing_moves", "velocity_estimated", "velocity_true"] {
+        assert_eq!(mean_mm(&report, method, "robot").len(), 3, "{method}");
+    }
+    assert_eq!(mean_mm(&report, "nothing_moves", "static"), [0.0; 3]);
+    let still = mean_mm(&report, "nothing_moves", "robot");
+    assert!(still[0] > 0.1 && still[1] > still[0] && still[2] > still[1], "{still:?}");
+    let privileged = mean_mm(&report, "velocity_true", "robot");
+    assert!(privileged[0] < still[0], "{privileged:?} {still:?}");
+    assert_eq!((&report["seed"], &report["horizon"]), (&7.into(), &3.into()));
+    assert_eq!(report["model_hash"], model().hash);
+    assert_eq!(report["n_particles"], serde_json::json!([256, 256]));
+    assert_eq!((&report["n_frames"], &report["n_predicted"]), (&6.into(), &5.into()));
+    assert_eq!((&report["n_evaluated"], &report["n_without_history"]), (&5.into(), &1.into()));
+    assert!(report["time"]["step_ms_median"].as_f64().unwrap() > 0.0);
+    assert!(!report["device"]["cpu"].as_str().unwrap().is_empty());
+}
+
+#[test]
+fn the_number_of_threads_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bag, model_file) = (tiny_push().display().to_string(), saved_model(folder.path()));
+    let errors = |threads: &str| {
+        let report = json(&[&bag, "--model", &model_file, "--threads", threads]);
+        assert_eq!(report["device"]["n_threads"].to_string(), threads);
+        report["errors"].to_string()
+    };
+    assert_eq!(errors("1"), errors("2"));
+    let bits = |n: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap();
+        let (_, predictions) = pool.install(in_process);
+        let values = predictions.iter().flat_map(|p| p.displacements.iter().flatten().flatten());
+        values.map(|value| value.to_bits()).collect::<Vec<_>>()
+    };
+    assert!(bits(1).len() >= 5 * 3 * 256 * 3 && bits(1) == bits(2));
+}
+
+#[test]
+fn the_table_names_the_units() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bag, model_file) = (tiny_push().display().to_string(), saved_model(folder.path()));
+    let output = replay(&[&bag, "--model", &model_file, "--horizon", "2"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in ["mean error in mm", "0.1 s    0.2 s\n", "nothing moves", "ms a step", "1 push"] {
+        assert!(text.contains(part), "{part} is missing:\n{text}");
+    }
+    assert_eq!(output.stderr, b"", "no progress bar where no terminal is");
+}
+
+#[test]
+fn a_picture_is_saved_where_objects_move() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bag, model_file) = (tiny_push().display().to_string(), saved_model(folder.path()));
+    let picture = folder.path().join("push.png").display().to_string();
+    let arguments = [&bag, "--model", &model_file, "--horizon", "2", "--picture", &picture];
+    let output = replay(&arguments);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && message.contains("push, 0.2 s ahead"), "{message}");
+    let bytes = std::fs::read(&picture).unwrap();
+    assert!(bytes.starts_with(b"\x89PNG") && bytes.len() > 10_000, "{} bytes", bytes.len());
+}
+
+/// The recording without what only a simulator knows.
+fn without_truth(folder: &Path) -> String {
+    let bag = Bag::open(tiny_push()).unwrap();
+    let path = folder.join("no_truth.mcap");
+    let file = std::fs::File::create(&path).unwrap();
+    let mut writer = mcap::WriteOptions::new().profile("ros2").create(file).unwrap();
+    let mut channels = std::collections::HashMap::new();
+    for topic in bag.topics() {
+        let schema = writer.add_schema(&topic.message_type, "ros2msg", b"").unwrap();
+        let channel = writer.add_channel(schema, &topic.name, "cdr", &Default::default());
+        channels.insert(topic.name.clone(), channel.unwrap());
+    }
+    for message in bag.messages_where(|topic| !topic.starts_with("/truth")) {
+        let message = message.unwrap();
+        let (channel_id, log_time) = (channels[&message.topic], message.log_time_ns as u64);
+        let header =
+            mcap::records::MessageHeader { channel_id, sequence: 0, log_time, publish_time: 0 };
+        writer.write_to_known_channel(&header, &message.data).unwrap();
+    }
+    writer.finish().unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn without_truth_there_are_timings_and_a_clear_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bag, model_file) = (without_truth(folder.path()), saved_model(folder.path()));
+    let output = replay(&[&bag, "--model", &model_file]);
+    let warning = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && warning.contains("timings only"), "{warning}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("5 predicted, 0 held against the truth"), "{text}");
+    assert!(text.contains("ms a step") && !text.contains("nothing moves"), "{text}");
+}
+
+#[test]
+fn missing_models_and_topics_are_named_with_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bag, model_file) = (tiny_push().display().to_string(), saved_model(folder.path()));
+    let refuse = |arguments: &[&str], reason: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forecloud"));
+        let command = command.current_dir(folder.path()).arg("replay").args(arguments);
+        let output = command.output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && message.contains(reason), "{message}");
+    };
+    refuse(&[&bag], "--model");
+    refuse(&[&bag, "--model", &model_file, "--cameras", "nose"], "/nose/depth/image_raw");
+    refuse(&[&bag, "--model", &model_file, "--horizon", "0"], "horizon");
+    refuse(&[&bag, "--model", &model_file, "--predictions", &bag], "no predictions");
+    refuse(&[&bag, "--model", &model_file, "--particles", "2"], "2 points");
+}
+
+/// `forecloud/msg/Prediction` as CDR, little endian.
+fn serialize(prediction: &Prediction, model_hash: &str) -> Vec<u8> {
+    let n = prediction.particles.len();
+    let mut bytes = Vec::new();
+    let put = |bytes: &mut Vec<u8>, value: &[u8]| {
+        bytes.resize(bytes.len().next_multiple_of(value.len()), 0);
+        bytes.extend(value);
+    };
+    let put_u32 = |bytes: &mut Vec<u8>, value: usize| put(bytes, &(value as u32).to_le_bytes());
+    let put_text = |bytes: &mut Vec<u8>, text: &str| {
+        put_u32(bytes, text.len() + 1);
+        bytes.extend(text.as_bytes());
+        bytes.push(0);
+    };
+    let put_rows = |bytes: &mut Vec<u8>, rows: &[[f32; 3]]| {
+        put_u32(bytes, 3 * rows.len());
+        rows.iter().flatten().for_each(|value| bytes.extend(value.to_le_bytes()));
+    };
+    let (secs, nanos) = prediction.stamp.parts();
+    put_u32(&mut bytes, secs as usize);
+    put_u32(&mut bytes, nanos as usize);
+    put_text(&mut bytes, "world");
+    put(&mut bytes, &0.1f32.to_le_bytes());
+    put_u32(&mut bytes, prediction.displacements.len());
+    put_u32(&mut bytes, n);
+    put(&mut bytes, &0u64.to_le_bytes());
+    put_text(&mut bytes, model_hash);
+    put_rows(&mut bytes, &prediction.particles.positions);
+    put_rows(&mut bytes, &prediction.displacements.concat());
+    put_u32(&mut bytes, 3 * n);
+    bytes.extend(vec![0; 3 * n]);
+    put_u32(&mut bytes, n);
+    prediction.particles.sources.iter().for_each(|source| bytes.extend(source.to_le_bytes()));
+    [&[0, 1, 0, 0], bytes.as_slice()].concat()
+}
+
+/// A recording of what a node would have published.
+fn recorded(folder: &Path, predictions: &[Prediction], model_hash: &str) -> String {
+    let path = folder.join("node.mcap");
+    let file = std::fs::File::create(&path).unwrap();
+    let mut writer = mcap::WriteOptions::new().profile("ros2").create(file).unwrap();
+    let schema = writer.add_schema("forecloud/msg/Prediction", "ros2msg", b"").unwrap();
+    let channel = writer.add_channel(schema, "/forecloud/prediction", "cdr", &Default::default());
+    let channel_id = channel.unwrap();
+    for prediction in predictions {
+        let log_time = prediction.stamp.nanos() as u64;
+        let header =
+            mcap::records::MessageHeader { channel_id, sequence: 0, log_time, publish_time: 0 };
+        let data = serialize(prediction, model_hash);
+        writer.write_to_known_channel(&header, &data).unwrap();
+    }
+    writer.finish().unwrap();
+    Bag::open(&path).expect("a recording");
+    path.display().to_string()
+}
+
+#[test]
+fn published_predictions_are_compared_bit_for_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bag, model_file) = (tiny_push().display().to_string(), saved_model(folder.path()));
+    let hash = model().hash;
+    let (_, mut predictions) = in_process();
+    predictions.remove(1);
+    let run = |predictions: &[Prediction], hash: &str| {
+        let node = recorded(folder.path(), predictions, hash);
+        let output = replay(&[&bag, "--model", &model_file, "--predictions", &node]);
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(text).unwrap())
+    };
+    let (success, text) = run(&predictions, &hash);
+    assert!(success && text.contains("node, as published"), "{text}");
+    assert!(text.contains("4 of 5 frames predicted by the node; bit for bit equal: yes"), "{text}");
+    assert!(text.contains("0.3 s\n"), "the horizon is the published one: {text}");
+
+    let (success, text) = run(&predictions, "0123");
+    assert!(!success && text.contains("the node ran model 0123"), "{text}");
+
+    let value = &mut predictions[2].displacements[1][17][2];
+    *value = f32::from_bits(value.to_bits() + 1);
+    let (success, text) = run(&predictions, &hash);
+    assert!(!success && text.contains("equal: no: 1 differ"), "{text}");
+    assert!(text.contains("1 numbers differ"), "{text}");
+}

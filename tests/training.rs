@@ -1,0 +1,79 @@
+//! Training on a small recording: the loss falls, a resumed run is the same run, threads do not
+//! matter.
+
+use std::path::Path;
+
+use forecloud::model::{Model, ModelConfig};
+use forecloud::train::dataset::{Dataset, DatasetConfig};
+use forecloud::train::trainer::{TrainConfig, Trainer};
+
+fn model() -> ModelConfig {
+    ModelConfig {
+        width: 16,
+        n_heads: 2,
+        n_blocks: 1,
+        n_particles: 512,
+        n_history: 128,
+        n_motion: 2048,
+        n_kinematic: 64,
+        ..ModelConfig::default()
+    }
+}
+
+fn config(steps: u64) -> TrainConfig {
+    let curriculum = vec![(0.0, 1), (0.5, 2)];
+    TrainConfig { steps, warm_up: 5, curriculum, learning_rate: 3e-3, ..TrainConfig::default() }
+}
+
+fn data() -> Dataset {
+    let mut data = Dataset::new(DatasetConfig::default(), model());
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny_push");
+    assert!(data.add(&path, "test").unwrap(), "the recording says that it is for tests");
+    assert!(!data.add(&path, "train").unwrap(), "and is left out of training");
+    data
+}
+
+#[test]
+fn the_loss_falls() {
+    let data = data();
+    assert_eq!((data.n_recordings(), data.n_windows()), (1, 4));
+    let mut trainer = Trainer::new(config(120), model()).unwrap();
+    let before = trainer.validate(&data, 4, 1).unwrap();
+    for _ in 0..120 {
+        trainer.step(&data).unwrap();
+    }
+    let after = trainer.validate(&data, 4, 1).unwrap();
+    assert!(after.moving_1_mm < 0.8 * before.moving_1_mm, "{before:?} -> {after:?}");
+}
+
+#[test]
+fn a_resumed_run_is_the_same_run_to_the_bit() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let checkpoint = folder.path().join("checkpoint.safetensors");
+    let mut whole = Trainer::new(config(12), model()).unwrap();
+    let mut losses = Vec::new();
+    for step in 0..12 {
+        losses.push(whole.step(&data).unwrap().loss_mm);
+        if step == 4 {
+            whole.save(&checkpoint).unwrap();
+        }
+    }
+    let mut resumed = Trainer::resume(&checkpoint, &config(12), &model()).unwrap();
+    assert_eq!(resumed.step_index(), 5);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+    for loss in &losses[5..] {
+        assert_eq!(pool.install(|| resumed.step(&data)).unwrap().loss_mm, *loss);
+    }
+    assert_eq!(resumed.model().unwrap().hash, whole.model().unwrap().hash);
+
+    // Other settings are another run; a checkpoint is a model too.
+    let message = |result: Result<Trainer, forecloud::Error>| result.err().unwrap().to_string();
+    let other = TrainConfig { seed: 1, ..config(12) };
+    assert!(message(Trainer::resume(&checkpoint, &other, &model())).contains("other training"));
+    let wider = ModelConfig { width: 32, ..model() };
+    assert!(message(Trainer::resume(&checkpoint, &config(12), &wider)).contains("another model"));
+    assert_eq!(Model::load(&checkpoint).unwrap().config, model());
+    let bytes = std::fs::read(&checkpoint).unwrap();
+    std::fs::write(&checkpoint, &bytes[..bytes.len() / 2]).unwrap();
+    assert!(message(Trainer::resume(&checkpoint, &config(12), &model())).contains("safetensors"));
+}
