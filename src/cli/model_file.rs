@@ -5,7 +5,7 @@ use forecloud::model::Model;
 use std::path::{Path, PathBuf};
 
 /// Name of the shipped model below the repository's root, or the package's share folder.
-pub const DEFAULT: &str = "models/base.safetensors";
+pub const DEFAULT: &str = "models/small.safetensors";
 
 /// Loads `path`, or the shipped model: of the current folder, else of the installed package.
 pub fn load(path: Option<&Path>) -> Result<(Model, PathBuf)> {

@@ -27,7 +27,7 @@ pub struct Args {
     /// rosbag2 folders or .mcap files
     #[arg(required = true, value_name = "BAG")]
     bags: Vec<PathBuf>,
-    /// Model file [default: the shipped models/base.safetensors]
+    /// Model file [default: the shipped models/small.safetensors]
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
     /// Steps to predict [default: 5, or as published]

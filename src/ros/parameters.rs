@@ -131,7 +131,7 @@ impl NodeConfig {
 }
 
 /// Where the package installs its model.
-const SHIPPED_MODEL: &str = "share/forecloud/models/forecloud.safetensors";
+const SHIPPED_MODEL: &str = "share/forecloud/models/small.safetensors";
 
 /// Parameters that ROS itself gives to any node. The node works in the time of the messages'
 /// headers, so `use_sim_time` changes nothing.
