@@ -119,6 +119,9 @@ impl Predictor {
     /// the next one starts afresh.
     pub fn step(&mut self, frame: &Frame) -> Result<Option<&Prediction>> {
         let start = Instant::now();
+        if self.observations.back().is_some_and(|last| last.stamp >= frame.stamp) {
+            self.observations.clear(); // time was set back
+        }
         let now = self.observe(frame)?;
         let Some(history) = self.one_step_back(now.stamp) else {
             self.remember(now);
@@ -142,11 +145,25 @@ impl Predictor {
         Ok(Some(&self.prediction))
     }
 
+    /// Whether [`Predictor::step`] would find the history frame of a frame of `stamp`.
+    pub fn has_history(&self, stamp: Stamp) -> bool {
+        self.find_history(stamp).is_some()
+    }
+
+    /// Takes a frame that is not predicted from, so that later ones find their history.
+    ///
+    /// # Errors
+    /// As [`Predictor::step`].
+    pub fn recall(&mut self, frame: &Frame) -> Result<()> {
+        if self.observations.iter().all(|known| known.stamp != frame.stamp) {
+            let observation = self.observe(frame)?;
+            self.remember(observation);
+        }
+        Ok(())
+    }
+
     /// Frame → cloud in the world frame → sampled particles, and the robot's.
     fn observe(&mut self, frame: &Frame) -> Result<Observation> {
-        if self.observations.back().is_some_and(|last| last.stamp >= frame.stamp) {
-            self.observations.clear(); // time was set back
-        }
         let mut now = if self.observations.len() >= MAX_OBSERVATIONS {
             self.observations.pop_front().unwrap_or_default()
         } else {
@@ -192,14 +209,15 @@ impl Predictor {
 
     /// Takes out the observation whose stamp lies nearest to one step back, within the tolerance.
     fn one_step_back(&mut self, now: Stamp) -> Option<Observation> {
+        self.observations.remove(self.find_history(now)?)
+    }
+
+    fn find_history(&self, now: Stamp) -> Option<usize> {
         let wanted = now.plus_secs(-self.model.config.step_secs);
         let miss = |o: &Observation| o.stamp.abs_diff(wanted);
         let (index, nearest) = self.observations.iter().enumerate().min_by_key(|(_, o)| miss(o))?;
         let tolerance = Stamp::from_secs(self.config.history_tolerance_secs).nanos();
-        if miss(nearest) > tolerance.unsigned_abs() {
-            return None;
-        }
-        self.observations.remove(index)
+        (miss(nearest) <= tolerance.unsigned_abs()).then_some(index)
     }
 
     fn remember(&mut self, observation: Observation) {

@@ -5,7 +5,7 @@ use forecloud::config::PredictorConfig;
 use forecloud::eval::{Replay, Report};
 use forecloud::frames::FramesConfig;
 use forecloud::model::{Layout, Model, ModelConfig, weights::initial_weights};
-use forecloud::predictor::Prediction;
+use forecloud::predictor::{Prediction, Predictor};
 use forecloud::recording::Recording;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -265,4 +265,29 @@ fn published_predictions_are_compared_bit_for_bit() {
     let (success, text) = run(&predictions, &hash);
     assert!(!success && text.contains("equal: no: 1 differ"), "{text}");
     assert!(text.contains("1 numbers differ"), "{text}");
+}
+
+#[test]
+fn a_frame_that_was_only_recalled_is_as_good_a_history() {
+    let recording = Recording::open(&tiny_push(), FramesConfig::default()).unwrap();
+    let mut frames = Vec::new();
+    recording.play(|frame, _| -> forecloud::Result<()> { Ok(frames.push(frame)) }).unwrap();
+    let predictor = || {
+        let mut predictor = Predictor::new(model(), PredictorConfig::default()).unwrap();
+        predictor.set_robot(&recording.robot_description().unwrap().unwrap(), "world").unwrap();
+        predictor
+    };
+    let mut every = predictor();
+    let all: Vec<_> = frames.iter().map(|frame| every.step(frame).unwrap().cloned()).collect();
+    let mut busy = predictor();
+    assert!(busy.step(&frames[0]).unwrap().is_none());
+    assert!(!busy.has_history(frames[3].stamp));
+    // Frame 2 is passed over, and shown only when 3 needs it; the older 1 may come after it.
+    busy.recall(&frames[2]).unwrap();
+    busy.recall(&frames[1]).unwrap();
+    assert!(busy.has_history(frames[3].stamp));
+    let late = busy.step(&frames[3]).unwrap().expect("frame 2 is its history");
+    let expected = all[3].as_ref().expect("frame 2 is its history");
+    assert_eq!(late.displacements, expected.displacements);
+    assert_eq!(late.particles.positions, expected.particles.positions);
 }

@@ -38,6 +38,7 @@ impl<'a> Intake<'a> {
     /// Takes a serialized message of `topic`.
     pub fn take(&mut self, topic: &str, bytes: &[u8]) {
         let arrived = Instant::now();
+        tracing::trace!("{topic}: {} bytes", bytes.len());
         if let Some((_, heard)) = self.heard.iter_mut().find(|(name, _)| name == topic) {
             *heard = true;
         }

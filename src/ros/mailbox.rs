@@ -1,9 +1,13 @@
 //! What the spinning thread leaves for the predicting one: the newest frame, never a queue.
 
+use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::frames::FrameCounts;
+
+/// Frames that were passed over and are kept for the history of later ones.
+pub const MAX_PASSED: usize = 8;
 
 /// A frame and what it took to make it.
 pub struct Parcel<F> {
@@ -27,22 +31,26 @@ pub struct Mailbox<F> {
 
 struct Slot<F> {
     frame: Option<Parcel<F>>,
+    passed: VecDeque<F>,
     robot: Option<String>,
     closed: bool,
     n_replaced: u64,
 }
 
-/// What came out of the mailbox; at least one of the two is there.
+/// What came out of the mailbox; at least a frame or a robot description.
 pub struct Post<F> {
     /// The newest frame.
     pub frame: Option<Parcel<F>>,
+    /// Frames that it and others replaced since the last post, oldest first.
+    pub passed: VecDeque<F>,
     /// A new robot description (URDF), to be set before the frame is used.
     pub robot: Option<String>,
 }
 
 impl<F> Default for Mailbox<F> {
     fn default() -> Self {
-        let slot = Slot { frame: None, robot: None, closed: false, n_replaced: 0 };
+        let passed = VecDeque::new();
+        let slot = Slot { frame: None, passed, robot: None, closed: false, n_replaced: 0 };
         Self { slot: Mutex::new(slot), filled: Condvar::new() }
     }
 }
@@ -51,7 +59,13 @@ impl<F> Mailbox<F> {
     /// Leaves a frame; replaces one that still lies there, and counts that.
     pub fn put_frame(&self, mut parcel: Parcel<F>) {
         let mut slot = self.lock();
-        slot.n_replaced += u64::from(slot.frame.is_some());
+        if let Some(replaced) = slot.frame.take() {
+            slot.n_replaced += 1;
+            slot.passed.push_back(replaced.frame);
+            if slot.passed.len() > MAX_PASSED {
+                slot.passed.pop_front();
+            }
+        }
         parcel.n_replaced = slot.n_replaced;
         slot.frame = Some(parcel);
         self.filled.notify_one();
@@ -69,7 +83,11 @@ impl<F> Mailbox<F> {
             |slot: &mut Slot<F>| !slot.closed && slot.frame.is_none() && slot.robot.is_none();
         let mut slot =
             self.filled.wait_while(self.lock(), empty).unwrap_or_else(PoisonError::into_inner);
-        (!slot.closed).then(|| Post { frame: slot.frame.take(), robot: slot.robot.take() })
+        (!slot.closed).then(|| Post {
+            frame: slot.frame.take(),
+            passed: std::mem::take(&mut slot.passed),
+            robot: slot.robot.take(),
+        })
     }
 
     /// Wakes the reader for good; what still lies there is not read.
@@ -100,7 +118,16 @@ mod tests {
         let post = mailbox.take().unwrap();
         let newest = post.frame.unwrap();
         assert_eq!((newest.frame, newest.n_replaced), (3, 2));
+        assert_eq!(post.passed, [1, 2]);
         assert_eq!(post.robot.as_deref(), Some("urdf"));
+    }
+
+    #[test]
+    fn passed_frames_are_bounded() {
+        let mailbox = Mailbox::default();
+        (0..100).for_each(|frame| mailbox.put_frame(parcel(frame)));
+        let passed = mailbox.take().unwrap().passed;
+        assert_eq!((passed.len(), passed.back()), (MAX_PASSED, Some(&98)));
     }
 
     #[test]

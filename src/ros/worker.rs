@@ -1,8 +1,10 @@
 //! The predicting thread: takes the newest frame, predicts, publishes.
 
+use std::collections::VecDeque;
+
 use r2r::forecloud::msg::Timing;
 
-use super::mailbox::{Mailbox, Parcel};
+use super::mailbox::{MAX_PASSED, Mailbox, Parcel};
 use super::problems::Problems;
 use super::publish::Outputs;
 use crate::frames::Frame;
@@ -12,6 +14,8 @@ use crate::predictor::Predictor;
 pub struct Worker {
     predictor: Predictor,
     world_frame: String,
+    /// Frames that were not predicted from, oldest first.
+    passed: VecDeque<Frame>,
     outputs: Outputs,
     problems: Problems,
     frames_used: u64,
@@ -25,6 +29,7 @@ impl Worker {
         Self {
             predictor,
             world_frame,
+            passed: VecDeque::new(),
             outputs,
             problems: Problems::default(),
             frames_used: 0,
@@ -39,7 +44,10 @@ impl Worker {
             if let Some(urdf) = post.robot {
                 self.set_robot(&urdf);
             }
+            self.passed.extend(post.passed);
+            self.passed.drain(..self.passed.len().saturating_sub(MAX_PASSED));
             if let Some(parcel) = post.frame {
+                self.recall_history(&parcel.frame);
                 self.step(parcel);
             }
         }
@@ -54,6 +62,22 @@ impl Worker {
             Err(error) => {
                 self.problems.warn("robot description", format!("robot_description: {error}"));
             }
+        }
+    }
+
+    /// Shows the predictor the passed frame that lies one step back, where it knows none there.
+    fn recall_history(&mut self, frame: &Frame) {
+        if self.predictor.has_history(frame.stamp) {
+            return;
+        }
+        let wanted = frame.stamp.plus_secs(-self.predictor.model().config.step_secs);
+        let Some(nearest) = self.passed.iter().min_by_key(|f| f.stamp.abs_diff(wanted)) else {
+            return;
+        };
+        if nearest.stamp < frame.stamp
+            && let Err(error) = self.predictor.recall(nearest)
+        {
+            self.problems.warn("history", format!("history frame: {error}"));
         }
     }
 

@@ -25,7 +25,7 @@ import rclpy  # noqa: E402
 from ament_index_python.packages import get_package_prefix  # noqa: E402
 from recording import Message, message_class, read  # noqa: E402
 
-TIMEOUT_SECS = 15.0
+TIMEOUT_SECS = 60.0
 
 
 def wait_for(condition: Callable[[], object], what: str, timeout_secs: float = TIMEOUT_SECS):
