@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use forecloud::model::ModelConfig;
+use forecloud::model::{Model, ModelConfig};
 use forecloud::train::dataset::{Dataset, DatasetConfig, recordings_in};
 use forecloud::train::trainer::{RunFiles, TrainConfig, Trainer, Validation};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -27,6 +27,12 @@ pub struct Args {
     /// Steps of the optimiser.
     #[arg(long, default_value_t = TrainConfig::default().steps)]
     steps: u64,
+    /// Stop behind this step although the schedule goes on (the same command without it resumes).
+    #[arg(long, value_name = "STEP")]
+    stop_at: Option<u64>,
+    /// Start from this model's weights and sizes instead of random weights (fine-tuning).
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["width", "blocks", "particles", "history", "plan_lag"])]
+    from: Option<PathBuf>,
     /// Windows a step.
     #[arg(long, default_value_t = TrainConfig::default().batch)]
     batch: usize,
@@ -90,14 +96,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(threads) = args.threads {
         rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
     }
-    let model = ModelConfig {
-        width: args.width,
-        n_blocks: args.blocks,
-        n_particles: args.particles,
-        n_history: args.history,
-        plan_lag_secs: args.plan_lag,
-        ..ModelConfig::default()
-    };
+    let start = args.from.as_deref().map(Model::load).transpose()?;
+    let model = start.as_ref().map_or(
+        ModelConfig {
+            width: args.width,
+            n_blocks: args.blocks,
+            n_particles: args.particles,
+            n_history: args.history,
+            plan_lag_secs: args.plan_lag,
+            ..ModelConfig::default()
+        },
+        |start| start.config,
+    );
     let config = TrainConfig {
         steps: args.steps,
         batch: args.batch,
@@ -113,6 +123,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut trainer = if files.checkpoint.exists() {
         Trainer::resume(&files.checkpoint, &config, &model)
             .context("can't go on with this run; take another --out or the same settings")?
+    } else if let Some(start) = start {
+        Trainer::fine_tune(config, start)
     } else {
         Trainer::new(config, model)?
     };
@@ -163,22 +175,23 @@ fn train_loop(
     bar.set_position(trainer.step_index());
     let (mut loss, mut checked, mut saved) = (f64::NAN, Validation::default(), Instant::now());
     let start = Instant::now();
-    while trainer.step_index() < args.steps {
+    let end = args.stop_at.unwrap_or(args.steps).min(args.steps);
+    while trainer.step_index() < end {
         let report = trainer.step(train)?;
         loss = if loss.is_nan() { report.loss_mm } else { 0.99 * loss + 0.01 * report.loss_mm };
         let step = trainer.step_index();
-        if step.is_multiple_of(args.validate_every) || step == args.steps {
+        if step.is_multiple_of(args.validate_every) || step == end {
             checked = trainer.validate(validation, args.validation_windows, 5)?;
             let line = serde_json::json!({
                 "step": step, "secs": start.elapsed().as_secs_f64(), "loss_mm": loss,
                 "report": report, "validation": checked,
             });
             writeln!(log, "{line}")?;
-            if !bar.is_hidden() || step == args.steps {
+            if !bar.is_hidden() || step == end {
                 bar.println(line.to_string());
             }
         }
-        if saved.elapsed() > Duration::from_secs(60) || step == args.steps {
+        if saved.elapsed() > Duration::from_secs(60) || step == end {
             trainer.save(&files.checkpoint)?;
             trainer.model()?.save(&files.model)?;
             saved = Instant::now();

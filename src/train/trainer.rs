@@ -165,6 +165,13 @@ impl Trainer {
         }
     }
 
+    /// Starts from the weights of `model`, with a fresh optimiser and schedule: fine-tuning.
+    pub fn fine_tune(config: TrainConfig, model: Model) -> Self {
+        let layout = Layout::new(model.config.interlacer());
+        let optimizer = AdamW::new(config.adamw, model.weights.len());
+        Self::with_state(config, model.config, layout, model.weights, optimizer)
+    }
+
     /// Goes on from a checkpoint as if it had never stopped.
     ///
     /// # Errors
