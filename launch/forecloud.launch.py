@@ -1,4 +1,4 @@
-"""Starts the Forecloud node: ros2 launch forecloud forecloud.launch.py model:=... params:=..."""
+"""Starts the Forecloud node: ros2 launch forecloud forecloud.launch.py params:=my.yaml."""
 
 from pathlib import Path
 

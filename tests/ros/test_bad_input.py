@@ -11,7 +11,8 @@ from conftest import Received, wait_for
 from play import Player
 from rclpy.serialization import deserialize_message, serialize_message
 from recording import Message, message_class
-from sensor_msgs.msg import Image
+from sensor_msgs.msg import Image, JointState
+from std_msgs.msg import String
 
 PREDICTION = "forecloud/msg/Prediction"
 
@@ -110,6 +111,38 @@ def test_images_without_a_valid_depth(ros, recording, start_node):
     node.wait_for_log("waits for messages")
     play(ros, [blinded(m) if "depth" in m.topic else m for m in recording]).close()
     node.wait_for_log("no prediction for this frame")
+    still_predicts(ros, node, recording)
+
+
+def test_joints_that_the_robot_description_lacks(ros, recording, start_node):
+    node = start_node()
+    node.wait_for_log("waits for messages")
+    play(ros, [renamed(m) if m.topic == "/joint_states" else m for m in recording]).close()
+    node.wait_for_log("no prediction for this frame", "left_joint_1")
+    # Another publisher of other joints would count as a part of the robot for some seconds.
+    assert node.running() and "panicked" not in node.log
+
+
+def renamed(message: Message) -> Message:
+    """The joint state with other names."""
+    state = deserialize_message(message.data, JointState)
+    state.name = [f"other_{name}" for name in state.name]
+    data = serialize_message(state)
+    return Message(message.topic, message.type_name, message.log_time_ns, data)
+
+
+def test_a_robot_description_that_is_none(ros, recording, start_node):
+    node = start_node()
+    node.wait_for_log("waits for messages")
+    nonsense = serialize_message(String(data="<robot name='half'><link"))
+    broken = [
+        Message(m.topic, m.type_name, m.log_time_ns, nonsense)
+        if m.topic == "/robot_description"
+        else m
+        for m in recording
+    ]
+    play(ros, broken).close()
+    node.wait_for_log("WARN robot_description", "no robot description yet")
     still_predicts(ros, node, recording)
 
 
