@@ -1,6 +1,44 @@
-//! What the operations' tests share: seeded numbers, comparison, central finite differences.
+//! What the operations' tests share: seeded numbers, comparison, central finite differences,
+//! PyTorch's golden values.
+
+use safetensors::SafeTensors;
+use safetensors::tensor::Dtype;
 
 use crate::graph::random::{draw, normal_pair};
+
+/// Tensors of a file in `tests/golden/`.
+pub struct Golden(Vec<u8>);
+
+impl Golden {
+    pub fn read(name: &str) -> Self {
+        let path = format!("{}/tests/golden/{name}.safetensors", env!("CARGO_MANIFEST_DIR"));
+        Self(std::fs::read(path).expect("golden values"))
+    }
+
+    pub fn f64(&self, name: &str) -> Vec<f64> {
+        let file = SafeTensors::deserialize(&self.0).unwrap();
+        let tensor = file.tensor(name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let words = |n: usize| tensor.data().chunks_exact(n);
+        match tensor.dtype() {
+            Dtype::F64 => words(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect(),
+            Dtype::F32 => {
+                words(4).map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect()
+            }
+            Dtype::I32 => {
+                words(4).map(|b| f64::from(i32::from_le_bytes(b.try_into().unwrap()))).collect()
+            }
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+
+    pub fn f32(&self, name: &str) -> Vec<f32> {
+        self.f64(name).iter().map(|&x| x as f32).collect()
+    }
+
+    pub fn vectors(&self, name: &str) -> Vec<[f32; 3]> {
+        self.f32(name).chunks_exact(3).map(|c| [c[0], c[1], c[2]]).collect()
+    }
+}
 
 /// `n` seeded standard normal numbers.
 pub fn numbers(n: usize, seed: u64) -> Vec<f32> {

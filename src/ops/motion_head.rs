@@ -98,4 +98,23 @@ mod tests {
         let f = |c: &[f64]| plain(&f64s(&y), c, n);
         assert_gradient(dc.as_flattened(), &candidates, &d_out, f);
     }
+
+    #[test]
+    fn head_and_loss_equal_pytorch() {
+        use crate::ops::charbonnier::charbonnier;
+        let golden = Golden::read("head");
+        let (mut saved, candidates) = (golden.f32("y"), golden.vectors("cand"));
+        let weights = golden.f32("weight");
+        let mut out = vec![[0.0; 3]; weights.len()];
+        motion_head_forward(&mut saved, &candidates, &mut out);
+        assert_close(out.as_flattened(), &golden.f64("dx"), 1e-6);
+        let mut d_out = vec![[0.0; 3]; out.len()];
+        let loss = charbonnier(&out, &golden.vectors("target"), &weights, 1.0, &mut d_out);
+        assert!((loss / golden.f64("loss")[0] - 1.0).abs() < 1e-5);
+        assert_close(d_out.as_flattened(), &golden.f64("grad.dx"), 1e-5);
+        let (mut dy, mut dc) = (vec![0.0; saved.len()], vec![[0.0; 3]; candidates.len()]);
+        motion_head_backward(&saved, &candidates, &d_out, &mut dy, &mut dc);
+        assert_close(&dy, &golden.f64("grad.y"), 2e-5);
+        assert_close(dc.as_flattened(), &golden.f64("grad.cand"), 2e-5);
+    }
 }

@@ -86,33 +86,14 @@ impl AdamW {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::check::assert_close;
-    use safetensors::SafeTensors;
-    use safetensors::tensor::Dtype;
+    use crate::ops::check::{Golden, assert_close};
 
     #[test]
     fn steps_are_those_of_pytorch() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/adamw.safetensors");
-        let bytes = std::fs::read(path).unwrap();
-        let file = SafeTensors::deserialize(&bytes).unwrap();
-        let get = |name: &str| -> Vec<f64> {
-            let tensor = file.tensor(name).unwrap();
-            let data = tensor.data();
-            match tensor.dtype() {
-                Dtype::F64 => data
-                    .chunks_exact(8)
-                    .map(|b| f64::from_le_bytes(b.try_into().unwrap()))
-                    .collect(),
-                _ => data
-                    .chunks_exact(4)
-                    .map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap())))
-                    .collect(),
-            }
-        };
-        let f32s = |name: &str| get(name).iter().map(|&x| x as f32).collect::<Vec<f32>>();
+        let golden = Golden::read("adamw");
         let config = AdamWConfig { beta2: 0.95, ..AdamWConfig::default() };
-        let (mut weights, mut gradients) = (f32s("initial"), f32s("gradients"));
-        let (want, norms) = (get("parameters"), get("norms"));
+        let (mut weights, mut gradients) = (golden.f32("initial"), golden.f32("gradients"));
+        let (want, norms) = (golden.f64("parameters"), golden.f64("norms"));
         let mut optimizer = AdamW::new(config, weights.len());
         for (step, gradient) in gradients.chunks_exact_mut(weights.len()).enumerate() {
             let norm = optimizer.update(&mut weights, gradient, 1e-3);

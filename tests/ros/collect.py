@@ -8,6 +8,7 @@ more comes, or on SIGINT and SIGTERM.
 from __future__ import annotations
 
 import argparse
+import math
 import signal
 import sys
 import time
@@ -15,8 +16,29 @@ from pathlib import Path
 
 import rclpy
 from rclpy.qos import QoSProfile
+from rclpy.serialization import deserialize_message
 
 from recording import RecordingWriter, message_class
+
+
+def summary(timings: list[bytes]) -> str:
+    """Latency and what became of the frames, as the node told it."""
+    timing_class = message_class("forecloud/msg/Timing")
+    messages = [deserialize_message(data, timing_class) for data in timings]
+    latencies = sorted(message.latency_ms for message in messages)
+    last = messages[-1]
+
+    def percentile(share: float) -> float:  # nearest rank
+        return latencies[max(0, math.ceil(share * len(latencies)) - 1)]
+
+    return (
+        "node: last image's arrival to published prediction "
+        f"p50 {percentile(0.5):.1f} ms, p99 {percentile(0.99):.1f} ms of {len(latencies)}; "
+        f"frames in {last.frames_in}, used {last.frames_used}, "
+        f"dropped while busy {last.frames_dropped_busy}, "
+        f"without history {last.frames_without_history}, "
+        f"incomplete {last.frames_dropped_incomplete}, bad messages {last.bad_messages}"
+    )
 
 
 def main() -> None:
@@ -35,6 +57,7 @@ def main() -> None:
     node = rclpy.create_node("collector")
     writer = RecordingWriter(args.output)
     counts = {"prediction": 0, "timing": 0}
+    timings: list[bytes] = []
     last = time.monotonic()
 
     def subscribe(name: str, type_name: str) -> None:
@@ -45,6 +68,8 @@ def main() -> None:
             last = time.monotonic()
             counts[name] += 1
             writer.write(topic, type_name, data)
+            if name == "timing":
+                timings.append(data)
 
         node.create_subscription(
             message_class(type_name), topic, received, QoSProfile(depth=100), raw=True
@@ -69,6 +94,8 @@ def main() -> None:
     node.destroy_node()
     rclpy.try_shutdown()
     print(f"{args.output}: {counts['prediction']} predictions, {counts['timing']} timings")
+    if timings:
+        print(summary(timings))
     if not counts["prediction"]:
         sys.exit("no prediction came: see what the node logged")
 

@@ -1,46 +1,9 @@
 //! The engine against PyTorch's golden values, layer by layer, and against itself on more threads.
 
-use safetensors::SafeTensors;
-use safetensors::tensor::Dtype;
-
 use super::*;
 use crate::graph::KnnGraph;
 use crate::model::weights::initial_weights;
-use crate::ops::check::{assert_close, numbers};
-
-/// Tensors of `tests/golden/interlacer.safetensors`.
-struct Golden(Vec<u8>);
-
-impl Golden {
-    fn read() -> Self {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/interlacer.safetensors");
-        Self(std::fs::read(path).expect("golden values"))
-    }
-
-    fn f64(&self, name: &str) -> Vec<f64> {
-        let file = SafeTensors::deserialize(&self.0).unwrap();
-        let tensor = file.tensor(name).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let data = tensor.data();
-        match tensor.dtype() {
-            Dtype::F64 => {
-                data.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect()
-            }
-            Dtype::F32 => data
-                .chunks_exact(4)
-                .map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap())))
-                .collect(),
-            Dtype::I32 => data
-                .chunks_exact(4)
-                .map(|b| f64::from(i32::from_le_bytes(b.try_into().unwrap())))
-                .collect(),
-            other => panic!("{name}: {other:?}"),
-        }
-    }
-
-    fn f32(&self, name: &str) -> Vec<f32> {
-        self.f64(name).iter().map(|&x| x as f32).collect()
-    }
-}
+use crate::ops::check::{Golden, assert_close, numbers};
 
 const CONFIG: InterlacerConfig = InterlacerConfig {
     n_features: 11,
@@ -54,8 +17,7 @@ const CONFIG: InterlacerConfig = InterlacerConfig {
 const N_SCENE: usize = 21;
 
 fn golden_graph(golden: &Golden) -> StepGraph {
-    let positions: Vec<[f32; 3]> =
-        golden.f32("positions").chunks_exact(3).map(|p| [p[0], p[1], p[2]]).collect();
+    let positions = golden.vectors("positions");
     let mut graph = StepGraph::default();
     graph.knn.rebuild(&positions, 3).unwrap();
     graph.loads.rebuild(&graph.knn, 3).unwrap();
@@ -73,7 +35,7 @@ fn golden_weights(golden: &Golden, layout: &Layout) -> Vec<f32> {
 
 #[test]
 fn graph_and_loads_are_those_of_the_golden_file() {
-    let golden = Golden::read();
+    let golden = Golden::read("interlacer");
     let graph = golden_graph(&golden);
     let neighbors: Vec<f64> = (0..37)
         .flat_map(|i| graph.knn.neighbors(i).iter().map(|&j| f64::from(j)).collect::<Vec<_>>())
@@ -91,7 +53,7 @@ fn graph_and_loads_are_those_of_the_golden_file() {
 
 #[test]
 fn forward_equals_pytorch_layer_by_layer() {
-    let golden = Golden::read();
+    let golden = Golden::read("interlacer");
     let graph = golden_graph(&golden);
     let mut engine = Engine::new(CONFIG, Mode::Training);
     let weights = golden_weights(&golden, engine.layout());
@@ -113,7 +75,7 @@ fn forward_equals_pytorch_layer_by_layer() {
 
 #[test]
 fn gradients_equal_pytorch() {
-    let golden = Golden::read();
+    let golden = Golden::read("interlacer");
     let graph = golden_graph(&golden);
     let mut engine = Engine::new(CONFIG, Mode::Training);
     let weights = golden_weights(&golden, engine.layout());
