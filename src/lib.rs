@@ -1,5 +1,22 @@
 //! Forecloud predicts where every point that an RGB-D camera sees will be next, given what the
 //! robot is about to do.
+//!
+//! ```
+//! use forecloud::{config::PredictorConfig, frames::FramesConfig, model::Model};
+//! use forecloud::{predictor::Predictor, recording::Recording};
+//!
+//! let model = Model::load("models/small.safetensors".as_ref())?;
+//! let mut predictor = Predictor::new(model, PredictorConfig::default())?;
+//! let recording = Recording::open("tests/data/tiny_push".as_ref(), FramesConfig::default())?;
+//! predictor.set_robot(&recording.robot_description()?.unwrap_or_default(), "world")?;
+//! let mut n_predicted = 0;
+//! recording.play(|frame, _truth| {
+//!     n_predicted += usize::from(predictor.step(&frame)?.is_some());
+//!     Ok::<(), forecloud::Error>(())
+//! })?;
+//! assert_eq!(n_predicted, 5, "all frames but the first have a history");
+//! # Ok::<(), forecloud::Error>(())
+//! ```
 
 #![warn(missing_docs)]
 
