@@ -32,6 +32,7 @@ pub mod kinematics;
 pub mod message;
 pub mod model;
 pub mod motion;
+pub mod observation;
 pub mod ops;
 pub mod particles;
 pub mod plan;

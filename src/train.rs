@@ -1,5 +1,6 @@
 //! Training: windows of recordings, the loss against the true flow, AdamW, the loop.
 
 pub mod adamw;
+mod augment;
 pub mod dataset;
 pub mod trainer;

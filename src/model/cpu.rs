@@ -8,19 +8,16 @@
 
 mod backward;
 mod forward;
+mod gradients;
 
 use crate::graph::Loads;
 use crate::graph::loads::TransposedLoads;
 use crate::model::{InterlacerConfig, Layout};
 use crate::ops::linear_attention::Heads;
-pub use backward::Gradients;
+pub use gradients::Gradients;
 
 /// Rows that a task takes at a time: their activations stay in the second-level cache.
 const CHUNK: usize = 256;
-
-/// Accumulators of weight gradients: rows are split into as many fixed groups, whatever the
-/// number of threads, and the groups' sums are added in order.
-const GRADIENT_GROUPS: usize = 8;
 
 /// What a forward pass keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::forward::with_scratch;
-use super::{AttentionBuffers, BlockBuffers, CHUNK, Engine, GRADIENT_GROUPS, Mode, StepGraph};
+use super::gradients::{GRADIENT_GROUPS, Gradients};
+use super::{AttentionBuffers, BlockBuffers, CHUNK, Engine, Mode, StepGraph};
 use crate::model::Layout;
 use crate::model::interlacer::{Affine, Attention, Block};
 use crate::ops::grf_attention::{
@@ -20,37 +21,6 @@ use crate::ops::relu::relu_backward;
 use crate::ops::rows::SharedRows;
 use crate::ops::simd::vectorize;
 use crate::{Error, Result};
-
-/// Gradients of all weights, accumulated over any number of backward passes.
-///
-/// Each of a fixed number of groups of rows adds into a vector of its own.
-#[derive(Debug, Clone)]
-pub struct Gradients {
-    groups: Vec<Vec<f32>>,
-}
-
-impl Gradients {
-    /// Zero gradients of a model.
-    pub fn new(layout: &Layout) -> Self {
-        Self { groups: vec![vec![0.0; layout.n_params()]; GRADIENT_GROUPS] }
-    }
-
-    /// Sets all to zero.
-    pub fn clear(&mut self) {
-        self.groups.par_iter_mut().for_each(|group| group.fill(0.0));
-    }
-
-    /// Adds the groups to `gradient`, in their order.
-    pub fn add_to(&self, gradient: &mut [f32]) {
-        const SLICE: usize = 4096;
-        gradient.par_chunks_mut(SLICE).enumerate().for_each(|(slice, out)| {
-            let range = slice * SLICE..slice * SLICE + out.len();
-            for group in &self.groups {
-                out.iter_mut().zip(&group[range.clone()]).for_each(|(o, g)| *o += g);
-            }
-        });
-    }
-}
 
 /// Buffers of the backward pass, shared by all blocks.
 #[derive(Debug, Default)]
