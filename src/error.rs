@@ -149,6 +149,14 @@ pub enum Error {
         /// What is wrong, and the remedy.
         problem: String,
     },
+    /// No window of the training recordings is long enough.
+    #[error(
+        "no recording has {horizon} steps without a gap: record longer, or shorten --curriculum"
+    )]
+    NoWindow {
+        /// Steps that were asked for.
+        horizon: usize,
+    },
     /// The model needs the robot's description, and none has come.
     #[error(
         "no robot description yet: publish the URDF on robot_description (robot_state_publisher does)"

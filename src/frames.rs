@@ -25,8 +25,8 @@ pub use topics::{CameraTopics, Input, Topics};
 
 /// Plans that a frame carries.
 const MAX_PLANS: usize = 8;
-/// Plans that are held: a few may start after the frame that is waiting.
-const MAX_HELD_PLANS: usize = 2 * MAX_PLANS;
+/// Plans that are held: controllers stream at 100 Hz, and the images come late.
+const MAX_HELD_PLANS: usize = 256;
 /// Seconds by which a plan may start after the frame that it belongs to.
 const PLAN_LEAD_SECS: f64 = 0.05;
 
@@ -208,7 +208,8 @@ impl Frames {
         self.plans.push_back(Arc::new(plan));
     }
 
-    fn bad_message(&mut self, problem: String) {
+    /// Counts a message that could not be used.
+    pub(crate) fn bad_message(&mut self, problem: String) {
         self.counts.bad_messages += 1;
         self.problem = Some(problem);
     }

@@ -234,6 +234,9 @@ mod tests {
         refuse(&text("\\\"width\\\":8", "\\\"width\\\":0"), "width");
         refuse(&text("\\\"width\\\":8", "\\\"width\\\":4"), "expected F32");
         refuse(&text("\\\"n_hops\\\"", "\\\"n_hips\\\""), "n_hips");
+        // Sizes are held to the file's before anything is allocated for them.
+        refuse(&text("\\\"n_blocks\\\":1", "\\\"n_blocks\\\":9"), "asks for");
+        refuse(&text("\\\"n_hops\\\":3", "\\\"n_hops\\\":8"), "walks a token");
         refuse(&text("head.bias", "tail.bias"), "head.bias is missing");
         let mut nan = bytes.clone();
         let end = nan.len();

@@ -26,7 +26,7 @@ pub struct Prediction {
     pub displacements: Vec<Vec<[f32; 3]>>,
     /// Stamp of the history frame, about one step back.
     pub history_stamp: Stamp,
-    /// The history particles that the model saw (m).
+    /// The history frame's cloud, as densely as it was kept (m).
     pub history: Vec<[f32; 3]>,
     /// What the prediction took.
     pub timings: Timings,
@@ -105,7 +105,10 @@ impl Predictor {
             self.scene.set_motion(&mut self.motion, &now.particles, clouds);
         }
         self.observer.forecast(history, &now, frame, &mut self.scene.kinematic)?;
-        let (history_stamp, particles_ms) = (history.stamp, milliseconds_since(start));
+        let seen = if config.n_motion > 0 { &history.cloud } else { &history.particles };
+        self.prediction.history.clone_from(&seen.positions);
+        self.prediction.history_stamp = history.stamp;
+        let particles_ms = milliseconds_since(start);
 
         // Each step: tokens → k-NN graph → walks and loads (Algorithm 2, enumerated) → Interlacer
         // (Eq. 28 in its local layers) → Δx; then again from where the particles went.
@@ -115,8 +118,6 @@ impl Predictor {
         let prediction = &mut self.prediction;
         prediction.stamp = now.stamp;
         prediction.particles.clone_from(&now.particles);
-        prediction.history_stamp = history_stamp;
-        prediction.history.clone_from(&self.scene.start.history_positions);
         prediction.displacements.resize_with(self.config.horizon, Vec::new);
         for (t, displacements) in prediction.displacements.iter_mut().enumerate() {
             displacements.clear();

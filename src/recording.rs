@@ -174,10 +174,17 @@ impl Recording {
         let mut ids = IdsByStamp { n_cameras: cameras.len(), images: HashMap::new() };
         let mut complete: Option<Frame> = None;
         for message in self.bag.messages() {
-            let Ok(message) = message else { continue };
+            let message = match message {
+                Ok(message) => message,
+                Err(error) => {
+                    frames.bad_message(error.to_string());
+                    continue;
+                }
+            };
             if let Some(camera) = ids_topics.iter().position(|topic| **topic == *message.topic) {
-                if let Ok(image) = Image::decode(&message.data) {
-                    ids.push(camera, image);
+                match Image::decode(&message.data) {
+                    Ok(image) => ids.push(camera, image),
+                    Err(error) => frames.bad_message(format!("{}: {error}", message.topic)),
                 }
             } else if let Some(frame) = frames.push_raw(&message.topic, &message.data) {
                 // A frame waits for the next: its body ids may lie behind it in the bag.

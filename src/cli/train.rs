@@ -74,6 +74,9 @@ pub struct Args {
     threads: Option<usize>,
 }
 
+/// Steps of the roll-outs that are validated.
+const VALIDATION_STEPS: usize = 5;
+
 /// Shares of the steps and roll-out lengths.
 #[derive(Debug, Clone)]
 struct Curriculum(Vec<(f64, usize)>);
@@ -141,8 +144,11 @@ fn load(args: &Args, model: ModelConfig) -> anyhow::Result<(Dataset, Dataset)> {
         "{}: no recordings; make some with `python -m sim.generate`",
         args.recordings.display()
     );
-    let mut train = Dataset::new(DatasetConfig::default(), model);
-    let mut validation = Dataset::new(DatasetConfig::default(), model);
+    let longest = args.curriculum.0.iter().map(|&(_, length)| length).max().unwrap_or(1);
+    let config =
+        DatasetConfig { max_horizon: longest.max(VALIDATION_STEPS), ..DatasetConfig::default() };
+    let mut train = Dataset::new(config, model);
+    let mut validation = Dataset::new(config, model);
     let bar = bar(paths.len() as u64, "reading {wide_bar} {pos}/{len} {msg}");
     for path in &paths {
         let full = args.max_recordings.is_some_and(|max| train.n_recordings() >= max);
@@ -181,7 +187,7 @@ fn train_loop(
         loss = if loss.is_nan() { report.loss_mm } else { 0.99 * loss + 0.01 * report.loss_mm };
         let step = trainer.step_index();
         if step.is_multiple_of(args.validate_every) || step == end {
-            checked = trainer.validate(validation, args.validation_windows, 5)?;
+            checked = trainer.validate(validation, args.validation_windows, VALIDATION_STEPS)?;
             let line = serde_json::json!({
                 "step": step, "secs": start.elapsed().as_secs_f64(), "loss_mm": loss,
                 "report": report, "validation": checked,

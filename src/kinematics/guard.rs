@@ -20,10 +20,10 @@ pub(super) fn check_text(text: &str) -> Result<()> {
         let tag = &rest[start + 1..];
         rest = if let Some(comment) = tag.strip_prefix("!--") {
             behind(comment, "-->")?
-        } else if tag.starts_with("![") {
-            return error("CDATA is not read".to_owned());
-        } else if tag.starts_with(['!', '?']) {
-            behind(tag, ">")?
+        } else if tag.starts_with('!') {
+            return error("DOCTYPE and CDATA are not read".to_owned());
+        } else if let Some(instruction) = tag.strip_prefix('?') {
+            behind(instruction, "?>")?
         } else if tag.starts_with('/') {
             depth = depth.saturating_sub(1);
             behind(tag, ">")?

@@ -201,8 +201,13 @@ fn what_is_no_robot_is_refused_with_its_cause() {
         SMALL.replacen(from, to, 1)
     };
     let deep = format!("{}{}", "<a>".repeat(100_000), "</a>".repeat(100_000));
+    // Closing tags inside a processing instruction close nothing.
+    let open = "<a>".repeat(60);
+    let hidden = format!("{open}<?p >{}?>", "</a>".repeat(60)).repeat(2000);
     let cases = [
         (String::new(), ""),
+        (hidden, "nested"),
+        ("<!DOCTYPE r [<!ENTITY a \"<b>\">]><robot/>".to_owned(), "DOCTYPE"),
         ("no robot".to_owned(), ""),
         ("<robot name=\"x\"/>".to_owned(), "no links"),
         (swap("<robot name=\"small\">", "<robot name=\"small\">&#x;"), ""),

@@ -10,6 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::graph::loads::MAX_PREFIXES;
 use crate::{Error, Result};
 
 /// Sizes of an Interlacer.
@@ -59,6 +60,12 @@ impl InterlacerConfig {
         if !self.width.is_multiple_of(self.n_heads) {
             let problem = format!("{} does not divide width {}", self.n_heads, self.width);
             return Err(Error::Config { key: "model.n_heads".into(), problem });
+        }
+        let hops = 0..=self.n_hops as u32;
+        let n_prefixes = hops.fold(0usize, |n, t| n.saturating_add(self.k.saturating_pow(t)));
+        if n_prefixes > MAX_PREFIXES {
+            let problem = format!("{n_prefixes} walks a token are more than {MAX_PREFIXES}");
+            return Err(Error::Config { key: "model.n_hops".into(), problem });
         }
         Ok(())
     }

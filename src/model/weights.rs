@@ -117,6 +117,13 @@ impl File {
     pub fn vector(&self, layout: &Layout, prefix: &str) -> Result<Vec<f32>> {
         let wrong = |problem| model_error(&self.path, problem);
         let file = SafeTensors::deserialize(&self.bytes).map_err(|e| wrong(e.to_string()))?;
+        let n_bytes = layout.n_params().saturating_mul(4);
+        if n_bytes > self.bytes.len() {
+            let got = self.bytes.len();
+            return Err(wrong(format!(
+                "{got} bytes, its configuration asks for {n_bytes} and more"
+            )));
+        }
         let mut vector = vec![0.0; layout.n_params()];
         for tensor in &layout.tensors {
             let name = format!("{prefix}{}", tensor.name);

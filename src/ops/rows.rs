@@ -36,8 +36,7 @@ impl<'a> SharedRows<'a> {
     #[inline]
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn rows_mut(&self, range: Range<usize>) -> &'a mut [f32] {
-        assert!(range.start <= range.end && range.end <= self.n_rows, "rows {range:?}");
-        let len = (range.end - range.start) * self.width;
+        let len = self.checked_len(&range);
         // SAFETY: `start..start + len` lies in the borrowed matrix; disjointness is the caller's.
         unsafe { std::slice::from_raw_parts_mut(self.data.add(range.start * self.width), len) }
     }
@@ -51,8 +50,17 @@ impl<'a> SharedRows<'a> {
     /// If `range` ends behind the last row.
     #[inline]
     pub unsafe fn rows(&self, range: Range<usize>) -> &'a [f32] {
-        // SAFETY: as `rows_mut`; shared reads of the same rows are allowed.
-        unsafe { self.rows_mut(range) }
+        let len = self.checked_len(&range);
+        // SAFETY: `start..start + len` lies in the borrowed matrix; that nobody writes it is the
+        // caller's.
+        unsafe { std::slice::from_raw_parts(self.data.add(range.start * self.width), len) }
+    }
+
+    /// Numbers in rows `range`, which must lie in the matrix.
+    #[inline]
+    fn checked_len(&self, range: &Range<usize>) -> usize {
+        assert!(range.start <= range.end && range.end <= self.n_rows, "rows {range:?}");
+        (range.end - range.start) * self.width
     }
 
     /// All rows, to read.

@@ -191,12 +191,20 @@ impl Dataset {
         Ok(Episode { kinds, samples })
     }
 
-    /// Draws a window of `horizon` steps, with noise and augmentation, active ones preferred.
-    pub fn draw(&self, rng: &mut ChaCha8Rng, horizon: usize, window: &mut Window) {
-        let reaches = |&index: &u32| {
-            let (episode, t) = self.windows[index as usize];
-            t as usize + horizon < self.episodes[episode as usize].samples.len()
-        };
+    /// Whether the frames of a window of `horizon` steps are all there, none missing between.
+    fn reaches(&self, index: u32, horizon: usize) -> bool {
+        let (episode, t) = self.windows[index as usize];
+        let samples = &self.episodes[episode as usize].samples;
+        let (start, step) = (t as usize, self.model.step_secs);
+        samples.get(start + horizon).is_some_and(|last| {
+            let elapsed = last.stamp.secs_since(samples[start].stamp);
+            (elapsed - horizon as f64 * step).abs() < 0.25 * step
+        })
+    }
+
+    /// Draws a window of `horizon` steps, with noise and augmentation, active ones preferred;
+    /// false if there is none so long.
+    pub fn draw(&self, rng: &mut ChaCha8Rng, horizon: usize, window: &mut Window) -> bool {
         // Windows at a recording's end are too short for long roll-outs: draw again.
         for _ in 0..64 {
             let active = !self.active.is_empty() && rng.random_bool(self.config.active_share);
@@ -205,12 +213,13 @@ impl Dataset {
             } else {
                 rng.random_range(0..self.windows.len()) as u32
             };
-            if reaches(&index) {
+            if self.reaches(index, horizon) {
                 let augmentation = Augmentation::draw(rng, &self.config, &self.model);
                 self.fill(index as usize, horizon, rng, Some(augmentation), window);
-                return;
+                return true;
             }
         }
+        false
     }
 
     /// Window `index` of `horizon` steps with noise, but neither rotated nor mirrored; false if
@@ -222,8 +231,7 @@ impl Dataset {
         horizon: usize,
         window: &mut Window,
     ) -> bool {
-        let Some(&(episode, t)) = self.windows.get(index) else { return false };
-        if t as usize + horizon >= self.episodes[episode as usize].samples.len() {
+        if index >= self.windows.len() || !self.reaches(index as u32, horizon) {
             return false;
         }
         self.fill(index, horizon, rng, None, window);

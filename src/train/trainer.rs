@@ -247,7 +247,9 @@ impl Trainer {
                 let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
                 rng.set_stream(1 + step * n_lanes + index as u64);
                 let horizon = config.horizon(step);
-                data.draw(&mut rng, horizon, &mut lane.window);
+                if !data.draw(&mut rng, horizon, &mut lane.window) {
+                    return Err(Error::NoWindow { horizon });
+                }
                 lane.accumulate(config, weights, horizon)
             })
             .collect();
