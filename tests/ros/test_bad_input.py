@@ -114,6 +114,22 @@ def test_images_without_a_valid_depth(ros, recording, start_node):
     still_predicts(ros, node, recording)
 
 
+def test_images_that_come_too_rarely(ros, recording, start_node):
+    node = start_node()
+    node.wait_for_log("waits for messages")
+    stamps = sorted({m.data[4:12] for m in recording if "depth/image" in m.topic}, key=stamp_secs)
+    left_out = set(stamps[1::2])  # of 10 images a second, 5 are left
+    rare = [m for m in recording if "/image" not in m.topic or m.data[4:12] not in left_out]
+    play(ros, rare).close()
+    node.wait_for_log("no frame lies 0.1 s before", "at 10 Hz or a multiple of it")
+    still_predicts(ros, node, recording)
+
+
+def stamp_secs(stamp: bytes) -> float:
+    secs, nanos = struct.unpack("<iI", stamp)
+    return secs + nanos / 1e9
+
+
 def test_joints_that_the_robot_description_lacks(ros, recording, start_node):
     node = start_node()
     node.wait_for_log("waits for messages")
