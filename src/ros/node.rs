@@ -52,6 +52,8 @@ pub fn run() -> anyhow::Result<()> {
     let mut intake = Intake::new(Frames::new(frames), required, &mailbox);
     let worker = Worker::new(predictor, config.world_frame, outputs);
     std::thread::scope(|scope| {
+        // The scope waits for the worker also where this thread panics.
+        let close = mailbox.close_on_drop();
         let worker = std::thread::Builder::new()
             .name("predict".into())
             .spawn_scoped(scope, || worker.run(&mailbox))
@@ -66,7 +68,7 @@ pub fn run() -> anyhow::Result<()> {
             }
             intake.watch_silence();
         }
-        mailbox.close();
+        drop(close);
         worker.join().map_err(|_| anyhow!("the predicting thread panicked: see above"))
     })?;
     tracing::info!("{name} ends");
