@@ -91,10 +91,10 @@ fn create_node() -> anyhow::Result<r2r::Node> {
 
 /// Loads the model and starts the predictor's threads.
 fn create_predictor(config: &NodeConfig) -> anyhow::Result<Predictor> {
-    let path = config.model()?;
+    let (path, settings) = (config.model()?, config.predictor()?);
     let model = Model::load(&path)?;
     tracing::info!("model {} ({})", path.display(), model.hash);
-    let predictor = Predictor::new(model, config.predictor()?).context("parameters")?;
+    let predictor = Predictor::new(model, settings).context("parameters")?;
     rayon::ThreadPoolBuilder::new()
         .num_threads(config.threads)
         .thread_name(|i| format!("predict {i}"))

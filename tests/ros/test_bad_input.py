@@ -176,6 +176,9 @@ def blinded(message: Message) -> Message:
         ("horizn: 3", ["`horizn` is unknown", "Known parameters"]),
         ("horizon: three", ["`horizon` must be a whole number", "'three'"]),
         ("horizon: [1, 2]", ["`horizon` must be a whole number"]),
+        ("tolerance_secs: -0.1", ["`tolerance_secs`: -0.1 s is not in 0.0..=10.0"]),
+        ("time_jump_secs: 0.0", ["`time_jump_secs`: 0 s is not in 0.001..=3600.0"]),
+        ("history_tolerance_secs: 11.0", ["history_tolerance_secs: 11 s is not in 0..=10"]),
     ],
 )
 def test_wrong_parameters_are_refused_by_name(start_node, tmp_path, yaml, told):
