@@ -47,6 +47,15 @@ pub struct Post<F> {
     pub robot: Option<String>,
 }
 
+/// See [`Mailbox::close_on_drop`].
+pub struct CloseOnDrop<'a, F>(&'a Mailbox<F>);
+
+impl<F> Drop for CloseOnDrop<'_, F> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 impl<F> Default for Mailbox<F> {
     fn default() -> Self {
         let passed = VecDeque::new();
@@ -96,6 +105,11 @@ impl<F> Mailbox<F> {
         self.filled.notify_all();
     }
 
+    /// Closes the mailbox when what is returned is dropped, be it by a panic.
+    pub fn close_on_drop(&self) -> CloseOnDrop<'_, F> {
+        CloseOnDrop(self)
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Slot<F>> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -138,5 +152,19 @@ mod tests {
             mailbox.close();
             assert!(reader.join().unwrap());
         });
+    }
+
+    #[test]
+    fn a_panic_of_the_writer_ends_a_waiting_reader() {
+        let mailbox = Mailbox::<u32>::default();
+        let ended = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| mailbox.take().is_none());
+            let writer = scope.spawn(|| {
+                let _close = mailbox.close_on_drop();
+                panic!("as a bug in the spinning thread would");
+            });
+            writer.join().is_err() && reader.join().unwrap()
+        });
+        assert!(ended);
     }
 }

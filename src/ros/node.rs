@@ -52,6 +52,8 @@ pub fn run() -> anyhow::Result<()> {
     let mut intake = Intake::new(Frames::new(frames), required, &mailbox);
     let worker = Worker::new(predictor, config.world_frame, outputs);
     std::thread::scope(|scope| {
+        // The scope waits for the worker also where this thread panics.
+        let close = mailbox.close_on_drop();
         let worker = std::thread::Builder::new()
             .name("predict".into())
             .spawn_scoped(scope, || worker.run(&mailbox))
@@ -66,7 +68,7 @@ pub fn run() -> anyhow::Result<()> {
             }
             intake.watch_silence();
         }
-        mailbox.close();
+        drop(close);
         worker.join().map_err(|_| anyhow!("the predicting thread panicked: see above"))
     })?;
     tracing::info!("{name} ends");
@@ -89,10 +91,10 @@ fn create_node() -> anyhow::Result<r2r::Node> {
 
 /// Loads the model and starts the predictor's threads.
 fn create_predictor(config: &NodeConfig) -> anyhow::Result<Predictor> {
-    let path = config.model()?;
+    let (path, settings) = (config.model()?, config.predictor()?);
     let model = Model::load(&path)?;
     tracing::info!("model {} ({})", path.display(), model.hash);
-    let predictor = Predictor::new(model, config.predictor()?).context("parameters")?;
+    let predictor = Predictor::new(model, settings).context("parameters")?;
     rayon::ThreadPoolBuilder::new()
         .num_threads(config.threads)
         .thread_name(|i| format!("predict {i}"))

@@ -71,13 +71,21 @@ impl NodeConfig {
     /// How messages become frames.
     ///
     /// # Errors
-    /// Cameras that are none, too many, or named twice.
+    /// Cameras that are none, too many, or named twice; times that make no sense.
     pub fn frames(&self) -> anyhow::Result<FramesConfig> {
         let mut names = self.cameras.clone();
         names.sort();
         names.dedup();
         if names.len() != self.cameras.len() || !(1..=255).contains(&names.len()) {
             bail!("parameters: `cameras` must be 1 to 255 different names, not {:?}", self.cameras);
+        }
+        for (name, secs, allowed) in [
+            ("tolerance_secs", self.tolerance_secs, 0.0..=10.0),
+            ("time_jump_secs", self.time_jump_secs, 0.001..=3600.0),
+        ] {
+            if !allowed.contains(&secs) {
+                bail!("parameters: `{name}`: {secs} s is not in {allowed:?}");
+            }
         }
         let cameras = self.cameras.iter().map(|name| CameraTopics::of(name)).collect();
         Ok(FramesConfig {
@@ -92,7 +100,8 @@ impl NodeConfig {
     /// How the model is run.
     ///
     /// # Errors
-    /// A workspace of which one corner is missing or not three numbers.
+    /// A workspace of which one corner is missing or not three numbers, and as
+    /// [`PredictorConfig::validate`].
     pub fn predictor(&self) -> anyhow::Result<PredictorConfig> {
         let workspace = match (&self.workspace_min[..], &self.workspace_max[..]) {
             ([], []) => None,
@@ -101,13 +110,15 @@ impl NodeConfig {
             }
             _ => bail!("parameters: `workspace_min` and `workspace_max` must be 3 numbers each"),
         };
-        Ok(PredictorConfig {
+        let config = PredictorConfig {
             horizon: self.horizon,
             n_particles: self.n_particles,
             seed: self.seed,
             workspace,
             history_tolerance_secs: self.history_tolerance_secs,
-        })
+        };
+        config.validate().context("parameters")?;
+        Ok(config)
     }
 
     /// The model file.
@@ -329,6 +340,28 @@ mod tests {
         assert!(config.predictor().is_err());
         let workspace_max = vec![1.0; 3];
         assert!(NodeConfig { workspace_max, ..config }.predictor().is_ok());
+    }
+
+    #[test]
+    fn times_that_make_no_sense_are_refused() {
+        let with = |change: fn(&mut NodeConfig)| {
+            let mut config = NodeConfig::default();
+            change(&mut config);
+            let refused = config.frames().map(drop).and_then(|()| config.predictor().map(drop));
+            refused.err().map_or_else(String::new, |error| format!("{error:#}"))
+        };
+        assert_eq!(with(|_| ()), "");
+        assert_eq!(with(|c| (c.tolerance_secs, c.time_jump_secs) = (0.0, 0.001)), "");
+        for (change, told) in [
+            ((|c| c.tolerance_secs = -0.1) as fn(&mut NodeConfig), "`tolerance_secs`: -0.1 s"),
+            (|c| c.tolerance_secs = f64::NAN, "`tolerance_secs`: NaN s is not in 0.0..=10.0"),
+            (|c| c.time_jump_secs = 0.0, "`time_jump_secs`: 0 s is not in 0.001..=3600.0"),
+            (|c| c.time_jump_secs = 1e9, "`time_jump_secs`"),
+            (|c| c.history_tolerance_secs = 11.0, "parameters: history_tolerance_secs: 11 s"),
+        ] {
+            let text = with(change);
+            assert!(text.contains(told), "{told} is not in: {text}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::mailbox::{MAX_PASSED, Mailbox, Parcel};
 use super::problems::Problems;
 use super::publish::Outputs;
 use crate::frames::Frame;
+use crate::message::Stamp;
 use crate::predictor::Predictor;
 
 /// Predicts from each frame that lies in the mailbox until it is closed.
@@ -20,6 +21,8 @@ pub struct Worker {
     problems: Problems,
     frames_used: u64,
     frames_without_history: u64,
+    /// The first of the frames without history since the last prediction.
+    without_history_since: Option<Stamp>,
     frames_rejected: u64,
 }
 
@@ -34,6 +37,7 @@ impl Worker {
             problems: Problems::default(),
             frames_used: 0,
             frames_without_history: 0,
+            without_history_since: None,
             frames_rejected: 0,
         }
     }
@@ -81,11 +85,32 @@ impl Worker {
         }
     }
 
+    /// Warns once frames have come for more than a step, and still none lies one step back.
+    fn miss_history(&mut self, stamp: Stamp) {
+        let since = self.without_history_since.filter(|since| *since <= stamp).unwrap_or(stamp);
+        self.without_history_since = Some(since);
+        let step_secs = self.predictor.model().config.step_secs;
+        let tolerance_secs = self.predictor.config().history_tolerance_secs;
+        if stamp.secs_since(since) > step_secs + tolerance_secs {
+            self.problems.warn(
+                "no history",
+                format!(
+                    "no prediction: no frame lies {step_secs} s before the one of {stamp} s, \
+                     within {tolerance_secs} s ({} frames without so far). Remedy: images must \
+                     come at {} Hz or a multiple of it, or raise history_tolerance_secs",
+                    self.frames_without_history,
+                    (1.0 / step_secs * 100.0).round() / 100.0
+                ),
+            );
+        }
+    }
+
     fn step(&mut self, parcel: Parcel<Frame>) {
         let prediction = match self.predictor.step(&parcel.frame) {
             Ok(Some(prediction)) => prediction,
             Ok(None) => {
                 self.frames_without_history += 1;
+                self.miss_history(parcel.frame.stamp);
                 return;
             }
             Err(error) => {
@@ -96,6 +121,7 @@ impl Worker {
             }
         };
         self.frames_used += 1;
+        self.without_history_since = None;
         if self.frames_used == 1 {
             tracing::info!("predicting");
         }

@@ -114,6 +114,22 @@ def test_images_without_a_valid_depth(ros, recording, start_node):
     still_predicts(ros, node, recording)
 
 
+def test_images_that_come_too_rarely(ros, recording, start_node):
+    node = start_node()
+    node.wait_for_log("waits for messages")
+    stamps = sorted({m.data[4:12] for m in recording if "depth/image" in m.topic}, key=stamp_secs)
+    left_out = set(stamps[1::2])  # of 10 images a second, 5 are left
+    rare = [m for m in recording if "/image" not in m.topic or m.data[4:12] not in left_out]
+    play(ros, rare).close()
+    node.wait_for_log("no frame lies 0.1 s before", "at 10 Hz or a multiple of it")
+    still_predicts(ros, node, recording)
+
+
+def stamp_secs(stamp: bytes) -> float:
+    secs, nanos = struct.unpack("<iI", stamp)
+    return secs + nanos / 1e9
+
+
 def test_joints_that_the_robot_description_lacks(ros, recording, start_node):
     node = start_node()
     node.wait_for_log("waits for messages")
@@ -160,6 +176,9 @@ def blinded(message: Message) -> Message:
         ("horizn: 3", ["`horizn` is unknown", "Known parameters"]),
         ("horizon: three", ["`horizon` must be a whole number", "'three'"]),
         ("horizon: [1, 2]", ["`horizon` must be a whole number"]),
+        ("tolerance_secs: -0.1", ["`tolerance_secs`: -0.1 s is not in 0.0..=10.0"]),
+        ("time_jump_secs: 0.0", ["`time_jump_secs`: 0 s is not in 0.001..=3600.0"]),
+        ("history_tolerance_secs: 11.0", ["history_tolerance_secs: 11 s is not in 0..=10"]),
     ],
 )
 def test_wrong_parameters_are_refused_by_name(start_node, tmp_path, yaml, told):
