@@ -1,10 +1,12 @@
 //! From subscriptions to the mailbox: decodes and pairs every message, and says what is missing.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::mailbox::{Mailbox, Parcel};
 use super::problems::Problems;
 use crate::frames::{Frame, FrameCounts, Frames};
+use crate::message::Stamp;
 
 /// First time without a frame after which the silent topics are named; doubles each time.
 const FIRST_SILENCE: Duration = Duration::from_secs(5);
@@ -16,6 +18,7 @@ pub struct Intake<'a> {
     problems: Problems,
     /// Each subscribed topic, and whether a message came on it since the last frame.
     heard: Vec<(String, bool)>,
+    arrivals: Arrivals,
     decode_time: Duration,
     last_frame: Instant,
     silence: Duration,
@@ -24,8 +27,12 @@ pub struct Intake<'a> {
 impl<'a> Intake<'a> {
     /// `required`: the topics without which there is no frame.
     pub fn new(frames: Frames, required: Vec<String>, mailbox: &'a Mailbox<Frame>) -> Self {
+        let cameras = &frames.config().topics.cameras;
+        let arrivals =
+            Arrivals::of(cameras.iter().flat_map(|c| [c.color.clone(), c.depth.clone()]));
         Self {
             frames,
+            arrivals,
             mailbox,
             problems: Problems::default(),
             heard: required.into_iter().map(|topic| (topic, false)).collect(),
@@ -42,6 +49,7 @@ impl<'a> Intake<'a> {
         if let Some((_, heard)) = self.heard.iter_mut().find(|(name, _)| name == topic) {
             *heard = true;
         }
+        self.arrivals.note(topic, bytes, arrived);
         let before = *self.frames.counts();
         let robot_before = self.frames.robot_description().cloned();
         let frame = self.frames.push_raw(topic, bytes);
@@ -57,15 +65,19 @@ impl<'a> Intake<'a> {
             self.mailbox.put_robot(urdf.to_string());
         }
         if let Some(frame) = frame {
-            self.post(frame, arrived);
+            self.post(frame);
         }
     }
 
-    fn post(&mut self, frame: Frame, arrived: Instant) {
+    fn post(&mut self, frame: Frame) {
         let decode_ms = std::mem::take(&mut self.decode_time).as_secs_f32() * 1e3;
         let counts = *self.frames.counts();
+        let now = Instant::now();
+        // Not the message that completed the frame: that may be a joint state much later.
+        let images = frame.cameras.iter().flat_map(|camera| [&camera.color, &camera.depth]);
+        let arrived = self.arrivals.last(images.map(|image| image.header.stamp)).unwrap_or(now);
         self.mailbox.put_frame(Parcel { frame, arrived, decode_ms, counts, n_replaced: 0 });
-        self.last_frame = arrived;
+        self.last_frame = now;
         self.silence = FIRST_SILENCE;
         self.heard.iter_mut().for_each(|(_, heard)| *heard = false);
     }
@@ -97,6 +109,52 @@ impl<'a> Intake<'a> {
     }
 }
 
+/// When the latest images came.
+struct Arrivals {
+    topics: Vec<String>,
+    /// In the order of arrival; at most [`MAX_ARRIVALS`] for each topic.
+    images: VecDeque<(Stamp, Instant)>,
+}
+
+/// More than the images of one topic that wait for partners.
+const MAX_ARRIVALS: usize = 16;
+
+impl Arrivals {
+    fn of(topics: impl Iterator<Item = String>) -> Self {
+        Self { topics: topics.collect(), images: VecDeque::new() }
+    }
+
+    /// Notes the arrival of `bytes`, if `topic` is one of images.
+    fn note(&mut self, topic: &str, bytes: &[u8], arrived: Instant) {
+        if !self.topics.iter().any(|name| name == topic) {
+            return;
+        }
+        if let Some(stamp) = header_stamp(bytes) {
+            if self.images.len() == MAX_ARRIVALS * self.topics.len() {
+                self.images.pop_front();
+            }
+            self.images.push_back((stamp, arrived));
+        }
+    }
+
+    /// The latest arrival of an image of one of `stamps`.
+    fn last(&self, stamps: impl Iterator<Item = Stamp>) -> Option<Instant> {
+        let of = |stamp| self.images.iter().rev().find(|image| image.0 == stamp);
+        stamps.filter_map(of).map(|image| image.1).max()
+    }
+}
+
+/// The stamp of the header with which a serialized message begins: 4 bytes of encapsulation (the
+/// second one is odd where numbers are little endian), seconds, nanoseconds.
+fn header_stamp(bytes: &[u8]) -> Option<Stamp> {
+    let &[_, kind, _, _, a, b, c, d, e, f, g, h] = bytes.first_chunk()?;
+    let (secs, nanos) = ([a, b, c, d], [e, f, g, h]);
+    Some(match kind & 1 {
+        1 => Stamp::from_parts(i32::from_le_bytes(secs), u32::from_le_bytes(nanos)),
+        _ => Stamp::from_parts(i32::from_be_bytes(secs), u32::from_be_bytes(nanos)),
+    })
+}
+
 /// Which kind of problem was counted: what warnings are throttled by.
 fn cause(before: &FrameCounts, after: &FrameCounts, topic: &str) -> String {
     let kinds = [
@@ -111,5 +169,52 @@ fn cause(before: &FrameCounts, after: &FrameCounts, topic: &str) -> String {
     match kinds.into_iter().find(|(_, before, after)| after > before) {
         Some((kind, ..)) => kind.to_owned(),
         None => format!("bad message on {topic}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(secs: i32, nanos: u32) -> Vec<u8> {
+        [&[0, 1, 0, 0][..], &secs.to_le_bytes(), &nanos.to_le_bytes(), b"and more"].concat()
+    }
+
+    #[test]
+    fn a_frame_arrived_with_its_last_image() {
+        let mut arrivals = Arrivals::of(["/color".into(), "/depth".into()].into_iter());
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        for (topic, stamp, ms) in [
+            ("/color", image(7, 8), 1),
+            ("/depth", image(7, 9), 2),
+            ("/color", image(8, 8), 3),
+            ("/joint_states", image(7, 9), 4),
+        ] {
+            arrivals.note(topic, &stamp, at(ms));
+        }
+        let stamps = |nanos: &[u32]| nanos.iter().map(|&n| Stamp::from_parts(7, n)).collect();
+        let last = |stamps: Vec<Stamp>| arrivals.last(stamps.into_iter());
+        assert_eq!(last(stamps(&[8, 9])), Some(at(2)));
+        assert_eq!(last(stamps(&[8])), Some(at(1)));
+        assert_eq!(last(stamps(&[1])), None);
+    }
+
+    #[test]
+    fn arrivals_are_bounded_and_time_may_go_back() {
+        let mut arrivals = Arrivals::of(["/color".into()].into_iter());
+        let now = Instant::now();
+        (0..100).for_each(|i| arrivals.note("/color", &image(1000 - i, 0), now));
+        arrivals.note("/color", b"short", now);
+        assert_eq!(arrivals.images.len(), MAX_ARRIVALS);
+        assert_eq!(arrivals.last([Stamp::from_parts(901, 0)].into_iter()), Some(now));
+    }
+
+    #[test]
+    fn both_byte_orders_give_the_stamp() {
+        let stamp = Some(Stamp::from_parts(7, 8));
+        assert_eq!(header_stamp(&image(7, 8)), stamp);
+        assert_eq!(header_stamp(&[0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 8]), stamp);
+        assert_eq!(header_stamp(&image(7, 8)[..11]), None);
     }
 }

@@ -13,7 +13,7 @@ pub const MAX_PASSED: usize = 8;
 pub struct Parcel<F> {
     /// The frame.
     pub frame: F,
-    /// Arrival of its last message.
+    /// Arrival of its last image.
     pub arrived: Instant,
     /// Time that decoding and pairing its messages took, milliseconds.
     pub decode_ms: f32,

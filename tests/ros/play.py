@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Plays a recording over DDS at its own rate: what robot and cameras would publish.
 
-The serialized messages go out as they were recorded, except those of /truth.
+The serialized messages go out as they were recorded, except those of /truth and of topics that no
+node subscribes.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 
@@ -19,6 +21,8 @@ from recording import Message, message_class, read
 
 # What robot_state_publisher and static_transform_publisher latch.
 LATCHED = {"/tf_static", "/robot_description"}
+# How long no further topic must have found a subscriber for the others to be left out.
+SETTLED_SECS = 1.0
 
 
 class Player:
@@ -28,30 +32,52 @@ class Player:
         self.node = node
         self.messages = messages
         self.publishers = {}
+        self.left_out: list[str] = []
+        """Topics that are not played: of an unknown type, or nobody subscribes them."""
         types = {m.topic: m.type_name for m in messages}
+        images = {topic for topic, name in types.items() if name == "sensor_msgs/msg/Image"}
+        # There must be a subscriber to one topic of each group.
+        self._groups = [{"/joint_states"}, images, LATCHED]
         for topic in sorted(types, key=lambda topic: topic in LATCHED):
             qos = QoSProfile(depth=10)
             if topic in LATCHED:
                 qos.durability = DurabilityPolicy.TRANSIENT_LOCAL
             elif not reliable:
                 qos.reliability = ReliabilityPolicy.BEST_EFFORT
-            publisher = node.create_publisher(message_class(types[topic]), topic, qos)
-            self.publishers[topic] = publisher
+            try:
+                type_class = message_class(types[topic])
+            except (ImportError, AttributeError):
+                self.left_out.append(topic)
+                continue
+            self.publishers[topic] = node.create_publisher(type_class, topic, qos)
 
     def wait_for_subscriber(self, timeout_secs: float = 60.0) -> None:
-        """Publishes the latched messages; returns once every topic has a subscriber that hears it.
+        """Publishes the latched messages; returns once subscribers hear all topics that are played.
+
+        Those are all that have a subscriber once joint states, images and a latched topic have one
+        and no further topic finds any.
 
         A publisher that knows a subscriber is not yet known to it, and what is sent until then is
         lost. Publishers become known in the order in which they were made, so once a latched
         message (their publishers were made last) is acknowledged, all topics are heard.
         """
         deadline = time.monotonic() + timeout_secs
-        while missing := [t for t, p in self.publishers.items() if not p.get_subscription_count()]:
+        n_missing, since = 0, time.monotonic()
+        while missing := {t for t, p in self.publishers.items() if not p.get_subscription_count()}:
+            if len(missing) != n_missing:
+                n_missing, since = len(missing), time.monotonic()
+            groups = [group & self.publishers.keys() for group in self._groups]
+            needed = any(group and group <= missing for group in groups)
+            if not needed and time.monotonic() - since > SETTLED_SECS:
+                break
             if time.monotonic() > deadline:
-                raise TimeoutError(f"no subscriber in {timeout_secs} s: {', '.join(missing)}")
+                raise TimeoutError(f"no subscriber in {timeout_secs} s: {', '.join(sorted(missing))}")
             time.sleep(0.02)
+        for topic in sorted(missing):
+            self.left_out.append(topic)
+            self.node.destroy_publisher(self.publishers.pop(topic))
         for message in self.messages:
-            if message.topic in LATCHED:
+            if message.topic in LATCHED & self.publishers.keys():
                 self.publishers[message.topic].publish(message.data)
         for topic in LATCHED & self.publishers.keys():
             left = Duration(seconds=max(0.0, deadline - time.monotonic()))
@@ -62,7 +88,7 @@ class Player:
         """Publishes each message at its log time from now on, `rate` times as fast."""
         start, first = time.monotonic(), self.messages[0].log_time_ns
         for message in self.messages:
-            if message.topic in LATCHED:
+            if message.topic in LATCHED or message.topic not in self.publishers:
                 continue
             due = start + (message.log_time_ns - first) / 1e9 / rate
             time.sleep(max(0.0, due - time.monotonic()))
@@ -84,7 +110,11 @@ def main() -> None:
     node = rclpy.create_node("player")
     player = Player(node, messages, reliable=not args.best_effort)
     player.wait_for_subscriber()
-    print(f"playing {len(messages)} messages", flush=True)
+    if player.left_out:
+        topics = ", ".join(player.left_out)
+        print(f"play: left out, as no node subscribes them: {topics}", file=sys.stderr)
+    n_played = sum(m.topic in player.publishers for m in messages)
+    print(f"playing {n_played} messages", flush=True)
     player.play(args.rate)
     # A message in shared memory goes with its publisher: leave the readers time for the last ones.
     time.sleep(1.0)

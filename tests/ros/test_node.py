@@ -137,3 +137,16 @@ def test_a_signal_ends_it_cleanly_while_it_predicts(ros, recording, start_node, 
     predictions.wait_for(1)
     assert node.stop(number, timeout_secs=10.0) == 0
     player.close()
+
+
+def test_a_recording_with_topics_that_nobody_subscribes_is_played(ros, recording, start_node):
+    start_node()
+    predictions = Received(ros, "/forecloud/prediction", PREDICTION)
+    predictions.wait_for_publisher()
+    image = next(m for m in recording if m.topic == "/camera_left/color/image_raw")
+    third = type(image)("/third/image_raw", image.type_name, image.log_time_ns, image.data)
+    other = type(image)("/other", "no_such_msgs/msg/Thing", image.log_time_ns, b"")
+    player = play(ros, [*recording, third, other])
+    assert player.left_out == ["/other", "/third/image_raw"]
+    predictions.wait_for(1)
+    player.close()

@@ -1,0 +1,68 @@
+"""What the node publishes over DDS is what the tool computes from the recording, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from ament_index_python.packages import get_package_share_directory
+from conftest import ROOT, Received, wait_for
+from play import Player
+from rclpy.qos import QoSProfile
+from recording import RecordingWriter, message_class
+
+PREDICTION = "forecloud/msg/Prediction"
+TOPIC = "/forecloud/prediction"
+RATE = 0.3  # slow enough that no frame is replaced by a newer one
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_published_predictions_are_those_of_replay(ros, recording, start_node, tmp_path, threads):
+    start_node("-p", f"threads:={threads}")
+    timings = Received(ros, "/forecloud/timing", "forecloud/msg/Timing")
+    file = tmp_path / "predictions.mcap"
+    writer = RecordingWriter(file)
+    n_written = 0
+
+    def received(data: bytes) -> None:
+        nonlocal n_written
+        writer.write(TOPIC, PREDICTION, data)
+        n_written += 1
+
+    subscription = ros.create_subscription(
+        message_class(PREDICTION), TOPIC, received, QoSProfile(depth=100), raw=True
+    )
+    wait_for(lambda: ros.count_publishers(TOPIC), f"a publisher of {TOPIC}")
+    timings.wait_for_publisher()
+    player = Player(ros, recording)
+    player.wait_for_subscriber()
+    player.play(RATE)
+    # The last frame may wait for a joint state that the recording ends before.
+    n_frames = sum(m.topic == "/camera_left/depth/image_raw" for m in recording) - 1
+    wait_for(
+        lambda: timings.messages and timings.messages[-1].frames_in >= n_frames,
+        "the last frame's timing",
+    )
+    wait_for(lambda: n_written >= timings.messages[-1].frames_used, "all predictions")
+    player.close()
+    ros.destroy_subscription(subscription)
+    writer.close()
+
+    replayed = replay(file)
+    assert replayed.returncode == 0, replayed.stderr
+    found = re.search(
+        r"(\d+) of (\d+) frames predicted by the node; bit for bit equal: yes", replayed.stdout
+    )
+    assert found, replayed.stdout
+    assert int(found[1]) >= 3
+
+
+def replay(predictions: Path) -> subprocess.CompletedProcess:
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    model = Path(get_package_share_directory("forecloud")) / "models" / "small.safetensors"
+    command = [target / "release" / "forecloud", "replay", ROOT / "tests" / "data" / "tiny_push"]
+    command += ["--model", model, "--predictions", predictions]
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
