@@ -271,7 +271,11 @@ fn published_predictions_are_compared_bit_for_bit() {
 fn a_frame_that_was_only_recalled_is_as_good_a_history() {
     let recording = Recording::open(&tiny_push(), FramesConfig::default()).unwrap();
     let mut frames = Vec::new();
-    recording.play(|frame, _| -> forecloud::Result<()> { Ok(frames.push(frame)) }).unwrap();
+    let keep = |frame, _| -> forecloud::Result<()> {
+        frames.push(frame);
+        Ok(())
+    };
+    recording.play(keep).unwrap();
     let predictor = || {
         let mut predictor = Predictor::new(model(), PredictorConfig::default()).unwrap();
         predictor.set_robot(&recording.robot_description().unwrap().unwrap(), "world").unwrap();

@@ -113,9 +113,16 @@ fn replay(args: &Args) -> Result<Report> {
         bar.finish_and_clear();
     }
     if let Some(path) = &args.picture {
-        let shot = most_active.get().context("no picture: the truth knows no moving object")?;
-        shot.save(path).context("cannot save the picture")?;
-        eprintln!("{}: {}", path.display(), shot.caption());
+        match most_active.get() {
+            Some(shot) => {
+                shot.save(path).context("cannot save the picture")?;
+                eprintln!("{}: {}", path.display(), shot.caption());
+            }
+            None => eprintln!(
+                "no picture: in no frame does the truth know objects that move over the whole \
+                 horizon; a longer recording or a shorter --horizon has some"
+            ),
+        }
     }
     Ok(Report { model_path: Some(model_path), ..replay.report() })
 }

@@ -357,8 +357,8 @@ pub(crate) mod tests {
         ];
         let step = 1e-3f32;
         for (pick, gradient) in parts {
-            for i in 0..gradient.len() {
-                for axis in 0..3 {
+            for (i, gradient) in gradient.iter().enumerate() {
+                for (axis, &got) in gradient.iter().enumerate() {
                     let original = pick(&mut at)[i][axis];
                     pick(&mut at)[i][axis] = original + step;
                     let above = objective(&at);
@@ -366,7 +366,7 @@ pub(crate) mod tests {
                     let below = objective(&at);
                     pick(&mut at)[i][axis] = original;
                     let numeric = (above - below) / f64::from(2.0 * step);
-                    let got = f64::from(gradient[i][axis]);
+                    let got = f64::from(got);
                     assert!((got - numeric).abs() < 0.02 * numeric.abs() + 0.6, "{got} {numeric}");
                 }
             }

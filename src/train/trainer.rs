@@ -68,8 +68,8 @@ impl TrainConfig {
     /// Roll-out length at `step`.
     pub fn horizon(&self, step: u64) -> usize {
         let share = step as f64 / self.steps.max(1) as f64;
-        let reached = self.curriculum.iter().filter(|(from, _)| share >= *from);
-        reached.last().map_or(1, |&(_, horizon)| horizon)
+        let reached = self.curriculum.iter().rfind(|(from, _)| share >= *from);
+        reached.map_or(1, |&(_, horizon)| horizon)
     }
 
     fn learning_rate(&self, step: u64) -> f32 {
