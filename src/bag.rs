@@ -201,7 +201,7 @@ impl Messages<'_> {
     fn read_block(&mut self, number: u32) -> Result<Vec<Vec<u8>>> {
         let block = self.index.blocks[number as usize];
         let path = self.path(number).to_owned();
-        let io = |source| Error::Io { path, source };
+        let io = |cause| Error::Io { path, cause };
         let mut file = match self.file.take() {
             Some((open, file)) if open == block.file => file,
             _ => match File::open(self.path(number)) {

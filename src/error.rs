@@ -10,12 +10,12 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// A file could not be read or written.
-    #[error("{path}: {source}")]
+    #[error("{path}: {cause}")]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What the operating system said.
-        source: std::io::Error,
+        /// What the operating system said (part of the message, so no `source` beside it).
+        cause: std::io::Error,
     },
     /// Shapes of arguments that do not belong together.
     #[error("{what}: expected {expected}, got {got}")]

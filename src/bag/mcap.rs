@@ -30,7 +30,7 @@ impl Damage {
 /// # Errors
 /// [`Error::Io`]; [`Error::Bag`] if it is no MCAP file or one of ROS 1.
 pub(super) fn scan(path: &Path, index: &mut Index) -> Result<()> {
-    let io = |source| Error::Io { path: path.to_owned(), source };
+    let io = |cause| Error::Io { path: path.to_owned(), cause };
     let mut file = File::open(path).map_err(io)?;
     let file_bytes = file.metadata().map_err(io)?.len();
     check_magic(&mut file, path)?;
@@ -64,7 +64,7 @@ fn scan_block(file: &mut File, path: &Path, block: Block, index: &mut Index) -> 
         return Ok(());
     }
     let bytes =
-        read_block(file, &block).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        read_block(file, &block).map_err(|cause| Error::Io { path: path.to_owned(), cause })?;
     index.start_block(block);
     let mut refusal = None;
     let outcome = walk(&bytes, &mut |record| match record {
@@ -179,8 +179,8 @@ fn check_magic(file: &mut File, path: &Path) -> Result<()> {
     let mut magic = [0; 8];
     match file.read_exact(&mut magic) {
         Ok(()) if magic == mcap::MAGIC => Ok(()),
-        Err(source) if source.kind() != std::io::ErrorKind::UnexpectedEof => {
-            Err(Error::Io { path: path.to_owned(), source })
+        Err(cause) if cause.kind() != std::io::ErrorKind::UnexpectedEof => {
+            Err(Error::Io { path: path.to_owned(), cause })
         }
         _ => Err(Error::Bag {
             path: path.to_owned(),
@@ -199,7 +199,7 @@ fn read_head(file: &mut File, offset: u64) -> std::io::Result<(u8, u64)> {
 
 /// All messages were read; the end of the file tells whether its writer was stopped.
 fn warn_if_cut(file: &mut File, path: &Path, index: &mut Index) -> Result<()> {
-    let io = |source| Error::Io { path: path.to_owned(), source };
+    let io = |cause| Error::Io { path: path.to_owned(), cause };
     let mut magic = [0; 8];
     file.seek(SeekFrom::End(-8)).map_err(io)?;
     file.read_exact(&mut magic).map_err(io)?;

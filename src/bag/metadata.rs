@@ -35,7 +35,7 @@ pub(super) struct Files {
 /// # Errors
 /// [`Error::Io`] if nothing is there; [`Error::Bag`] if it holds no MCAP file that can be read.
 pub(super) fn files(path: &Path) -> Result<Files> {
-    let io = |source| Error::Io { path: path.to_owned(), source };
+    let io = |cause| Error::Io { path: path.to_owned(), cause };
     if !std::fs::metadata(path).map_err(io)?.is_dir() {
         return match storage_of(path) {
             Storage::Mcap => {

@@ -141,7 +141,7 @@ impl Shot {
             canvas.text([x + 20, bottom + 38], 2, name, TEXT);
             x += 20 + 16 * (name.len() + 3);
         }
-        let io = |source| Error::Io { path: path.to_owned(), source };
+        let io = |cause| Error::Io { path: path.to_owned(), cause };
         std::fs::write(path, canvas.png()).map_err(io)
     }
 

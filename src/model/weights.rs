@@ -74,7 +74,7 @@ pub fn save(
         .collect::<std::result::Result<_, safetensors::SafeTensorError>>()
         .map_err(|e| model_error(path, e.to_string()))?;
     let data = serialize(views, Some(metadata)).map_err(|e| model_error(path, e.to_string()))?;
-    let io = |source| Error::Io { path: path.to_owned(), source };
+    let io = |cause| Error::Io { path: path.to_owned(), cause };
     let unfinished = PathBuf::from(format!("{}.part", path.display()));
     std::fs::write(&unfinished, data).map_err(io)?;
     std::fs::rename(&unfinished, path).map_err(io)
@@ -94,7 +94,7 @@ impl File {
     /// # Errors
     /// [`Error::Io`] if it can't be read, [`Error::Model`] if it is no safetensors file or too big.
     pub fn open(path: &Path) -> Result<Self> {
-        let io = |source| Error::Io { path: path.to_owned(), source };
+        let io = |cause| Error::Io { path: path.to_owned(), cause };
         let size = std::fs::metadata(path).map_err(io)?.len();
         if size > MAX_FILE_BYTES {
             return Err(model_error(path, format!("{size} bytes, more than {MAX_FILE_BYTES}")));

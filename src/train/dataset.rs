@@ -104,7 +104,7 @@ pub fn recordings_in(folder: &Path) -> Result<Vec<PathBuf>> {
     if folder.join("metadata.yaml").is_file() {
         return Ok(vec![folder.to_owned()]);
     }
-    let io = |source| Error::Io { path: folder.to_owned(), source };
+    let io = |cause| Error::Io { path: folder.to_owned(), cause };
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(io)? {
         let path = entry.map_err(io)?.path();
