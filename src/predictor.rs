@@ -77,8 +77,10 @@ impl Predictor {
     /// # Errors
     /// As [`crate::kinematics::Robot::from_urdf`].
     pub fn set_robot(&mut self, urdf: &str, world_frame: &str) -> Result<&[String]> {
+        // A description that can't be used changes nothing.
+        let warnings = self.observer.set_robot(urdf, world_frame)?;
         self.memory.clear();
-        self.observer.set_robot(urdf, world_frame)
+        Ok(warnings)
     }
 
     /// Predicts from `frame`; nothing while there is no history frame one step back.

@@ -295,3 +295,18 @@ fn a_frame_that_was_only_recalled_is_as_good_a_history() {
     assert_eq!(late.displacements, expected.displacements);
     assert_eq!(late.particles.positions, expected.particles.positions);
 }
+
+#[test]
+fn a_robot_description_that_cannot_be_used_changes_nothing() {
+    let recording = Recording::open(&tiny_push(), FramesConfig::default()).unwrap();
+    let mut predictor = Predictor::new(model(), PredictorConfig::default()).unwrap();
+    predictor.set_robot(&recording.robot_description().unwrap().unwrap(), "world").unwrap();
+    let mut n_predicted = 0;
+    let step = |frame, _| -> forecloud::Result<()> {
+        assert!(predictor.set_robot("<robot name='broken'", "world").is_err());
+        n_predicted += usize::from(predictor.step(&frame)?.is_some());
+        Ok(())
+    };
+    recording.play(step).unwrap();
+    assert_eq!(n_predicted, 5, "all frames but the first");
+}
