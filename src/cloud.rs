@@ -1,6 +1,6 @@
 //! The coloured point cloud of all cameras, in the world frame.
 
-use crate::camera::{ColorImage, DepthImage, Pinhole, check_size};
+use crate::camera::{Camera, ColorImage, DepthImage, check_size};
 use crate::error::{Error, Result};
 use crate::frames::CameraFrame;
 use crate::graph::random::{draw, normal_pair, uniform};
@@ -9,8 +9,7 @@ use nalgebra::Isometry3;
 
 /// Cameras of one cloud at most: a source keeps the camera in 8 bits.
 pub const MAX_CAMERAS: usize = 1 << 8;
-/// Pixels of one camera at most: a source keeps the pixel in 24 bits.
-pub const MAX_PIXELS: u64 = 1 << 24;
+pub use crate::message::MAX_PIXELS;
 
 /// Box in the world frame outside of which points are dropped; metres.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -156,7 +155,9 @@ impl Cloud {
     ) -> Result<()> {
         let depth = DepthImage::new(&camera.depth)?;
         let [width, height] = depth.size();
-        let color = ColorImage::new(&camera.color, [width, height])?;
+        let color = ColorImage::new(&camera.color)?;
+        let color_frame_id = &camera.color.header.frame_id;
+        check_size("colour image", color_frame_id, [width, height], color.size())?;
         let info = &camera.info;
         check_size(
             "camera info",
@@ -165,7 +166,12 @@ impl Cloud {
             [info.width, info.height],
         )?;
         check_source(index, camera)?;
-        let rays = WorldRays::new(&Pinhole::new(info)?, &camera.world_from_camera);
+        let optics = Camera::new(info)?;
+        if !optics.is_pinhole() {
+            let problem = "distortion is not read here yet: rectify the images (image_proc)".into();
+            return Err(Error::Camera { frame_id: info.header.frame_id.clone(), problem });
+        }
+        let rays = WorldRays::new(&optics, &camera.world_from_camera);
         let stamp = camera.depth.header.stamp;
         counts.n_pixels += width as usize * height as usize;
         for v in 0..height {
@@ -212,7 +218,7 @@ struct WorldRays {
 }
 
 impl WorldRays {
-    fn new(camera: &Pinhole, world_from_camera: &Isometry3<f64>) -> Self {
+    fn new(camera: &Camera, world_from_camera: &Isometry3<f64>) -> Self {
         let rotation = world_from_camera.rotation.to_rotation_matrix();
         let column = |i: usize| rotation.matrix().column(i).into_owned();
         let first = rotation * nalgebra::Vector3::from(camera.ray([0.0, 0.0]));
