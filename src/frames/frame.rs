@@ -101,15 +101,17 @@ pub struct Frame {
 pub struct FrameCounts {
     /// Frames that were complete.
     pub frames: u64,
-    /// Images without partners within the tolerance.
+    /// Images without partners within the tolerance, where partners should have been.
     pub dropped_unpaired: u64,
+    /// Images left over because their partners come at a lower rate: no problem.
+    pub images_surplus: u64,
     /// Frames without calibration of a camera.
     pub dropped_no_info: u64,
     /// Frames without the pose of a camera.
     pub dropped_no_tf: u64,
     /// Frames without measured joints.
     pub dropped_no_joints: u64,
-    /// Frames whose images and calibration differ in size.
+    /// Frames whose images and calibration don't belong together, by their sizes or frames.
     pub dropped_mismatched: u64,
     /// Frames not newer than the last one.
     pub dropped_late: u64,
@@ -119,6 +121,8 @@ pub struct FrameCounts {
     pub bad_messages: u64,
     /// Of the frames: those in which a camera is missing that was silent for too long.
     pub frames_without_camera: u64,
+    /// Times that a camera was left out because it was silent for too long.
+    pub cameras_left_out: u64,
 }
 
 impl FrameCounts {

@@ -72,10 +72,7 @@ impl ImagePairer {
                 lost.into_iter().for_each(|lost| self.lose(is_depth, &lost));
                 true
             }
-            Err(_) => {
-                self.losses.unpaired += 1;
-                false
-            }
+            Err(_) => false,
         }
     }
 
@@ -99,10 +96,22 @@ impl ImagePairer {
         [self.color.newest(), self.depth.newest()]
     }
 
+    /// Forgets all times.
     pub(super) fn clear(&mut self) {
-        let color = self.color.clear();
-        self.losses.unpaired += color.chain(self.depth.clear()).count() as u64;
+        self.give_up();
+        self.color.forget();
+        self.depth.forget();
         self.losses.closest = None;
+    }
+
+    /// Counts all that waits as unpaired.
+    pub(super) fn give_up(&mut self) {
+        while let Some(lost) = self.color.discard(0) {
+            self.losses.unpaired(1, self.depth.unused_distance(lost.header.stamp));
+        }
+        while let Some(lost) = self.depth.discard(0) {
+            self.losses.unpaired(1, self.color.unused_distance(lost.header.stamp));
+        }
     }
 
     fn belongs_to_next(&self, stamp: Stamp, color: usize) -> bool {

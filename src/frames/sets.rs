@@ -60,16 +60,12 @@ impl SetPairer {
             }
             _ => Some(stamp),
         };
-        let n_images = shot.n_images();
         match self.streams[camera].push(shot) {
             Ok(lost) => {
                 lost.into_iter().for_each(|lost| self.lose(camera, &lost));
                 true
             }
-            Err(_) => {
-                self.losses.unpaired += n_images;
-                false
-            }
+            Err(_) => false,
         }
     }
 
@@ -112,11 +108,20 @@ impl SetPairer {
         self.streams[camera].period()
     }
 
+    /// Forgets all times.
     pub(super) fn clear(&mut self) {
-        for stream in &mut self.streams {
-            self.losses.unpaired += stream.clear().map(|shot| shot.n_images()).sum::<u64>();
-        }
+        self.give_up();
+        self.streams.iter_mut().for_each(Stream::forget);
         (self.start, self.losses.closest) = (None, None);
+    }
+
+    /// Counts all that waits as unpaired.
+    pub(super) fn give_up(&mut self) {
+        for camera in 0..self.streams.len() {
+            while let Some(lost) = self.streams[camera].discard(0) {
+                self.lose_unpaired(camera, &lost);
+            }
+        }
     }
 
     /// Whether `later` lies behind `earlier` by more than the timeout.
@@ -194,11 +199,17 @@ impl SetPairer {
 
     fn lose(&mut self, camera: usize, shot: &Shot) {
         let (stamp, n_images) = (shot.stamp(), shot.n_images());
-        let others = || self.streams.iter().enumerate().filter(|(other, _)| *other != camera);
-        if others().any(|(_, other)| other.explains(stamp, self.tolerance)) {
+        let mut others = self.streams.iter().enumerate().filter(|(other, _)| *other != camera);
+        if others.any(|(_, other)| other.explains(stamp, self.tolerance)) {
             self.losses.surplus += n_images;
-            return;
+        } else {
+            self.lose_unpaired(camera, shot);
         }
+    }
+
+    fn lose_unpaired(&mut self, camera: usize, shot: &Shot) {
+        let (stamp, n_images) = (shot.stamp(), shot.n_images());
+        let others = || self.streams.iter().enumerate().filter(|(other, _)| *other != camera);
         let distances = others().filter_map(|(i, other)| Some((other.unused_distance(stamp)?, i)));
         let closest = distances.min();
         let partner = closest.map(|(_, i)| i).or_else(|| others().map(|(i, _)| i).next());

@@ -97,10 +97,10 @@ impl<T: Stamped> Stream<T> {
         self.waiting.remove(index)
     }
 
-    /// Forgets all, stamps too; what waited.
-    pub(super) fn clear(&mut self) -> impl Iterator<Item = T> {
+    /// Forgets all, stamps too.
+    pub(super) fn forget(&mut self) {
         self.recent.clear();
-        std::mem::take(&mut self.waiting).into_iter()
+        self.waiting.clear();
     }
 
     /// The waiting item nearest to `stamp`, within `tolerance` (ns).
@@ -184,9 +184,8 @@ impl<T: Stamped> Stream<T> {
         };
         let Some(period) = self.period().filter(|&period| period > 0) else { return false };
         let steps = |nanos: u64| (nanos + period / 2) / period;
-        let n_missing = next.map_or(u64::MAX, |next| {
-            steps(next.stamp.abs_diff(last.stamp)).saturating_sub(1)
-        });
+        let n_missing =
+            next.map_or(u64::MAX, |next| steps(next.stamp.abs_diff(last.stamp)).saturating_sub(1));
         let since = stamp.abs_diff(last.stamp);
         let step = steps(since);
         let was_due = (1..=n_missing).contains(&step)
@@ -252,9 +251,7 @@ mod tests {
 
     #[test]
     fn a_slower_stream_explains_what_it_leaves_over_and_a_lost_item_does_not() {
-        let explains = |stream: &Stream<Item>, stamp| {
-            stream.explains(Stamp::from_nanos(stamp), 20)
-        };
+        let explains = |stream: &Stream<Item>, stamp| stream.explains(Stamp::from_nanos(stamp), 20);
         let mut slow = stream(&[0, 100, 200, 300, 500]);
         assert!(!explains(&slow, 150), "the item before was not used");
         (0..4).for_each(|_| drop(slow.take(0)));
