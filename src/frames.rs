@@ -87,7 +87,6 @@ impl Frames {
     /// Without any message yet.
     pub fn new(config: FramesConfig) -> Self {
         let (n_cameras, max_pending) = (config.topics.cameras.len(), config.max_pending);
-        let nanos = |secs: f64| Stamp::from_secs(secs).nanos().unsigned_abs();
         let tolerance = nanos(config.tolerance_secs);
         let timeout = nanos(config.camera_timeout_secs);
         let pairer = |_| ImagePairer::new(tolerance, max_pending);
@@ -147,6 +146,34 @@ impl Frames {
     /// The settings.
     pub fn config(&self) -> &FramesConfig {
         &self.config
+    }
+
+    /// Takes other times (tolerances and the like) from now on; the topics stay as they are.
+    pub fn set_config(&mut self, config: FramesConfig) {
+        self.config = FramesConfig { topics: std::mem::take(&mut self.config.topics), ..config };
+        self.tolerance = nanos(self.config.tolerance_secs);
+        self.timeout = nanos(self.config.camera_timeout_secs);
+        let (tolerance, timeout) = (self.tolerance, self.timeout);
+        self.pairers.iter_mut().for_each(|pairer| pairer.set_tolerance(tolerance));
+        self.sets.set_times(tolerance, timeout);
+    }
+
+    /// Forgets all that has a time; returns the number of images that waited for a frame, which
+    /// count as unpaired.
+    ///
+    /// Calibrations, fixed transforms and the robot's description are kept.
+    pub fn forget(&mut self) -> u64 {
+        let before = self.n_unpaired();
+        self.forget_times();
+        self.newest.fill(None);
+        self.n_unpaired() - before
+    }
+
+    /// As [`Frames::forget`], counted as a time jump with its cause.
+    pub fn time_jumped(&mut self, problem: String) {
+        self.forget();
+        self.counts.time_jumps += 1;
+        self.problem = Some(problem);
     }
 
     /// Decodes a message and adds it; other topics than those of the settings change nothing.
@@ -346,7 +373,12 @@ impl Frames {
         self.joints = JointHistory::default();
         self.tf.forget_moving();
         self.plans.clear();
-        self.waiting.clear();
+        for set in self.waiting.drain(..) {
+            self.sets.losses.unpaired += set.n_images();
+        }
+        // No problem of its own.
+        self.counts.dropped_unpaired = self.n_unpaired();
+        self.n_unpaired_shots = self.sets.losses.unpaired;
         self.last_frame = None;
     }
 
@@ -410,4 +442,8 @@ impl Frames {
         *count += 1;
         self.problem = Some(format!("dropped the frame of {stamp} s: {problem}"));
     }
+}
+
+fn nanos(secs: f64) -> u64 {
+    Stamp::from_secs(secs).nanos().unsigned_abs()
 }

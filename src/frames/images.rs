@@ -64,6 +64,10 @@ impl ImagePairer {
         Self { color, depth, tolerance, losses: Losses::default() }
     }
 
+    pub(super) fn set_tolerance(&mut self, tolerance: u64) {
+        self.tolerance = tolerance;
+    }
+
     /// Adds an image; false if one of its stamp has come already.
     pub(super) fn push(&mut self, is_depth: bool, image: Image) -> bool {
         let stream = if is_depth { &mut self.depth } else { &mut self.color };

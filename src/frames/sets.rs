@@ -17,6 +17,12 @@ pub(super) struct ShotSet {
     pub(super) shots: Vec<(usize, Shot)>,
 }
 
+impl ShotSet {
+    pub(super) fn n_images(&self) -> u64 {
+        self.shots.iter().map(|(_, shot)| shot.n_images()).sum()
+    }
+}
+
 /// Shots that wait for those of the other cameras.
 pub(super) struct SetPairer {
     streams: Vec<Stream<Shot>>,
@@ -47,6 +53,10 @@ impl SetPairer {
         let streams = (0..n_cameras).map(|_| Stream::new(max_pending)).collect();
         let (start, losses, apart) = (None, Losses::default(), None);
         Self { streams, tolerance, timeout, start, losses, apart }
+    }
+
+    pub(super) fn set_times(&mut self, tolerance: u64, timeout: u64) {
+        (self.tolerance, self.timeout) = (tolerance, timeout);
     }
 
     /// Adds a shot of `camera`; false if one of its stamp has come already.

@@ -1,5 +1,6 @@
 //! Which cameras are left out at present, and what to do about it; what images were lost.
 
+use super::images::Losses;
 use super::{CameraInput, CameraTopics, Frames};
 use crate::message::Stamp;
 
@@ -107,12 +108,18 @@ impl Frames {
         format!("camera '{}' is left out, {after}: {cause}", topics.name)
     }
 
+    fn losses(&self) -> impl Iterator<Item = &Losses> {
+        self.pairers.iter().map(|pairer| &pairer.losses).chain([&self.sets.losses])
+    }
+
+    pub(super) fn n_unpaired(&self) -> u64 {
+        self.losses().map(|losses| losses.unpaired).sum()
+    }
+
     /// Counts what the pairers lost, and tells why.
     pub(super) fn count_losses(&mut self, camera: usize) {
-        let all = self.pairers.iter().map(|pairer| &pairer.losses).chain([&self.sets.losses]);
-        let (unpaired, surplus) =
-            all.fold((0, 0), |sum, loss| (sum.0 + loss.unpaired, sum.1 + loss.surplus));
-        self.counts.images_surplus = surplus;
+        let unpaired = self.n_unpaired();
+        self.counts.images_surplus = self.losses().map(|losses| losses.surplus).sum();
         if self.counts.dropped_unpaired == unpaired {
             return;
         }
