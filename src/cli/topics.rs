@@ -130,7 +130,6 @@ mod tests {
             (&["--remap", "/nowhere:=/x"], "/nowhere is not read; what is: /camera_left/color"),
             (&["--remap", "/tf"], "OLD:=NEW"),
             (&["--remap", "/tf:=/tf_static"], "/tf_static serves two purposes"),
-            (&["--tolerance-secs", "-1"], "tolerance"),
             (&["--tolerance-secs", "11"], "tolerance_secs: 11 s is not in 0.0..=10.0"),
         ] {
             let problem = problem(arguments);

@@ -118,6 +118,11 @@ impl ImagePairer {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn n_held(&self) -> u64 {
+        (self.color.waiting().count() + self.depth.waiting().count()) as u64
+    }
+
     fn belongs_to_next(&self, stamp: Stamp, color: usize) -> bool {
         let color = self.color.waiting().nth(color).map(Stamped::stamp);
         color.is_some_and(|color| self.depth.next_is_nearer(stamp, color))

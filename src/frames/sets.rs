@@ -1,13 +1,17 @@
 //! Shots of all cameras, put together by stamp; cameras that fell silent are left out.
 //!
 //! The first camera that is there is the reference: each of its shots becomes a set if all other
-//! cameras that are there have one near it. Whether a camera is there at a stamp follows from
-//! what it sent up to one shot of the reference before: that has come whatever the order in which
-//! messages arrive within a frame's time, so the sets don't depend on that order.
+//! cameras that are there have one near it. Whether a camera is there at a stamp follows from what
+//! it sent until some time before: all of that has come, whatever the order in which messages
+//! arrive within a frame's time, so the sets don't depend on that order.
 
 use super::images::{Losses, Shot};
 use super::stream::{Nearest, Stamped, Stream};
 use crate::message::Stamp;
+
+/// Share of the timeout that has passed before a shot counts for whether its camera is there: more
+/// than messages are late, and no multiple of the usual frame periods.
+const HINDSIGHT: f64 = 0.23;
 
 /// Shots of the cameras that are there, all within the tolerance of `stamp`.
 pub(super) struct ShotSet {
@@ -113,9 +117,10 @@ impl SetPairer {
         stream.newest().filter(|&newest| self.is_steady(stream, newest))
     }
 
-    /// Typical nanoseconds between the shots of a camera.
-    pub(super) fn period(&self, camera: usize) -> Option<u64> {
-        self.streams[camera].period()
+    /// Nanoseconds between the shots of a camera, if these are too many for the timeout.
+    pub(super) fn slow_period(&self, camera: usize) -> Option<u64> {
+        let longest = (self.timeout as f64 * (1.0 - HINDSIGHT)) as u64;
+        self.streams[camera].period(3).filter(|&period| period > longest)
     }
 
     /// Forgets all times.
@@ -134,6 +139,11 @@ impl SetPairer {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn n_held(&self) -> u64 {
+        self.streams.iter().flat_map(Stream::waiting).map(Stamped::n_images).sum()
+    }
+
     /// Whether `later` lies behind `earlier` by more than the timeout.
     fn is_long(&self, earlier: Stamp, later: Stamp) -> bool {
         later > earlier && later.abs_diff(earlier) > self.timeout
@@ -146,33 +156,24 @@ impl SetPairer {
         !self.is_long(start, stamp) || before.is_some_and(|before| !self.is_long(before, stamp))
     }
 
-    /// Whether a camera is there at `stamp`, by its shots before `until`.
-    fn is_there(&self, camera: usize, stamp: Stamp, until: Stamp) -> bool {
-        let Some(start) = self.start else { return true };
+    /// Whether a camera is there at `stamp`: by its shots up to [`HINDSIGHT`] before.
+    fn is_there(&self, camera: usize, stamp: Stamp) -> bool {
+        let Some(start) = self.start.filter(|&start| start <= stamp) else { return false };
+        let hindsight = (self.timeout as f64 * HINDSIGHT) as i64;
+        let until = Stamp::from_nanos(stamp.nanos().saturating_sub(hindsight));
         let stream = &self.streams[camera];
         match stream.last_before(until) {
             Some(last) if last >= start => {
                 !self.is_long(last, stamp) && self.is_steady(stream, last)
             }
-            Some(_) => !self.is_long(start, stamp),
-            None => stream.has_forgotten() || !self.is_long(start, stamp),
+            None if stream.has_forgotten() => true,
+            _ => !self.is_long(start, stamp),
         }
     }
 
     fn judge(&self, stamp: Stamp, camera: usize, finished: bool) -> Verdict {
-        let Some(start) = self.start.filter(|&start| start <= stamp) else {
-            return Verdict::NoReference;
-        };
-        let before = self.streams[camera].last_before(stamp).filter(|&before| before >= start);
-        if !self.is_there(camera, stamp, stamp) {
-            return Verdict::NoReference;
-        }
-        let before = before.unwrap_or(start);
-        // Shots of the same time as `before` count as well.
-        let slack = self.tolerance.min(stamp.abs_diff(before) / 2);
-        let until = Stamp::from_nanos(before.nanos().saturating_add_unsigned(slack));
-        let is_there = |other: usize| self.is_there(other, stamp, until);
-        if (0..camera).any(is_there) {
+        let is_there = |camera: usize| self.is_there(camera, stamp);
+        if !is_there(camera) || (0..camera).any(is_there) {
             return Verdict::NoReference;
         }
         let (mut chosen, mut is_open) = (Vec::new(), false);

@@ -148,12 +148,14 @@ impl<T: Stamped> Stream<T> {
         self.recent.len() >= MIN_RECENT.max(2 * self.max_waiting)
     }
 
-    /// Median nanoseconds between items; `None` before the second one.
-    pub(super) fn period(&self) -> Option<u64> {
+    /// Median nanoseconds between items; `None` with fewer than `n_min` items.
+    pub(super) fn period(&self, n_min: usize) -> Option<u64> {
         let pairs = self.recent.iter().zip(self.recent.iter().skip(1));
         let mut gaps: Vec<u64> = pairs.map(|(a, b)| b.stamp.abs_diff(a.stamp)).collect();
-        let middle = gaps.len() / 2;
-        (!gaps.is_empty()).then(|| *gaps.select_nth_unstable(middle).1)
+        let is_known = !gaps.is_empty() && self.recent.len() >= n_min;
+        // Of two gaps the smaller one: the other may be a silence.
+        let middle = gaps.len().saturating_sub(1) / 2;
+        is_known.then(|| *gaps.select_nth_unstable(middle).1)
     }
 
     /// Nanoseconds from `stamp` to the nearest item that came and was not used.
@@ -182,7 +184,9 @@ impl<T: Stamped> Stream<T> {
             // From before the start.
             return next.is_some() && !self.has_forgotten();
         };
-        let Some(period) = self.period().filter(|&period| period > 0) else { return false };
+        let Some(period) = self.period(2).filter(|&period| period > 0) else {
+            return last.used;
+        };
         let steps = |nanos: u64| (nanos + period / 2) / period;
         let n_missing =
             next.map_or(u64::MAX, |next| steps(next.stamp.abs_diff(last.stamp)).saturating_sub(1));

@@ -1,3 +1,5 @@
+mod cameras;
+
 use super::*;
 use crate::message::{CameraInfo, Header, JointState, TrajectoryPoint, TransformStamped};
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
@@ -76,7 +78,11 @@ fn transform(camera: usize, nanos: i64, x: f64) -> TfMessage {
 
 /// Two cameras whose poses and calibrations are known.
 fn ready() -> Frames {
-    let mut frames = Frames::new(FramesConfig::default());
+    ready_with(FramesConfig::default())
+}
+
+fn ready_with(config: FramesConfig) -> Frames {
+    let mut frames = Frames::new(config);
     for camera in 0..2 {
         push(&mut frames, info(camera, 2));
         push(&mut frames, Input::TfStatic(transform(camera, 0, camera as f64)));

@@ -10,13 +10,16 @@ pub(super) struct Watch {
     /// Oldest image since all cameras were silent.
     start: Option<Stamp>,
     pub(super) absent: Vec<bool>,
+    /// Whether it was told that a camera is too slow for the timeout.
+    told_slow: Vec<bool>,
     /// How far the last shot of each camera lay behind the newest image, nanoseconds.
     lags: Vec<u64>,
 }
 
 impl Watch {
     pub(super) fn new(n_cameras: usize) -> Self {
-        Self { start: None, absent: vec![false; n_cameras], lags: vec![0; n_cameras] }
+        let no = vec![false; n_cameras];
+        Self { start: None, absent: no.clone(), told_slow: no, lags: vec![0; n_cameras] }
     }
 
     /// Time starts anew.
@@ -62,6 +65,12 @@ impl Frames {
                     let name = &self.config.topics.cameras[camera].name;
                     self.news = Some(format!("camera '{name}' sends again and is taken back"));
                 }
+                true if !self.watch.told_slow[camera]
+                    && self.sets.slow_period(camera).is_some() =>
+                {
+                    self.watch.told_slow[camera] = true;
+                    self.problem = Some(self.absence(camera, newest));
+                }
                 _ => {}
             }
         }
@@ -87,13 +96,12 @@ impl Frames {
         let silent = streams.into_iter().filter(|(_, i)| is_silent(*i));
         let silent: Vec<&str> = silent.map(|(name, _)| name.as_str()).collect();
         let lag = self.watch.lags[camera];
-        let period = self.sets.period(camera).filter(|&period| period > self.timeout);
         let cause = if lag > self.timeout {
             let lag_secs = lag as f64 * 1e-9;
             format!("its stamps lie {lag_secs:.1} s behind other ones: synchronise the clocks")
-        } else if let Some(period) = period {
-            let period_secs = round_up_secs(period);
-            format!("it sends every {period_secs} s: raise camera_timeout_secs above that")
+        } else if let Some(period) = self.sets.slow_period(camera) {
+            let (period_secs, enough_secs) = (round_up_secs(period), round_up_secs(2 * period));
+            format!("it sends every {period_secs} s: set camera_timeout_secs to {enough_secs}")
         } else if !silent.is_empty() {
             format!(
                 "nothing came on {} for {timeout_secs} s (camera_timeout_secs): check its driver, \
