@@ -199,3 +199,6 @@ fn solve(matrix: &[[f64; 2]; 2], right: [f64; 2]) -> [f64; 2] {
     let scale = 1.0 / determinant(matrix);
     [(d * right[0] - b * right[1]) * scale, (a * right[1] - c * right[0]) * scale]
 }
+
+#[cfg(test)]
+mod tests;
