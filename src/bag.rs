@@ -11,6 +11,7 @@ mod metadata;
 mod record;
 mod source;
 mod sqlite;
+mod temporary;
 mod unpack;
 
 use crate::error::Result;

@@ -1,12 +1,16 @@
 //! Recordings written here, then cut and flipped: prefix or error, never a panic.
 
+mod written;
+
 use forecloud::bag::Bag;
 use mcap::records::MessageHeader;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use rand::{Rng, SeedableRng};
+use std::collections::{BTreeMap, HashMap};
 use std::io::Cursor;
 use std::path::Path;
 use std::sync::LazyLock;
+use written::{Message, messages, sqlite_bytes, zstd, zstd_each};
 
 const N: u64 = 60;
 
@@ -137,6 +141,81 @@ fn metadata_lists_the_files_to_read() {
     std::fs::write(&metadata, "{").unwrap();
     let bag = Bag::open(folder.path()).unwrap();
     assert_eq!((bag.n_messages(), bag.warnings().len()), (2 * N, 1));
+}
+
+/// Bytes from the start at all of which a file is cut.
+const ALL_CUTS: usize = 64 << 10;
+const N_RANDOM_CUTS: usize = 1_000;
+
+/// Cuts `bytes`, the recording of `messages`, at every byte of the first 64 KiB and at 1,000
+/// random places: what is read is true, and no cut gives less than a shorter one.
+///
+/// `slack`: messages that a cut may give less, as the storage is no mere sequence.
+fn cut_everywhere(bytes: &[u8], messages: &[Message], slack: usize) {
+    assert!(bytes.len() > ALL_CUTS + 4_096, "{} bytes are too few", bytes.len());
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(11);
+    let mut cuts: Vec<usize> = (0..ALL_CUTS).collect();
+    cuts.extend((0..N_RANDOM_CUTS).map(|_| rng.random_range(0..bytes.len())));
+    cuts.push(bytes.len() - 1);
+    cuts.sort_unstable();
+    let truth: HashMap<i64, &Message> = messages.iter().map(|m| (m.1, m)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    std::fs::write(&path, bytes).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let mut least = messages.len();
+    for &cut in cuts.iter().rev() {
+        file.set_len(cut as u64).unwrap();
+        let n = match Bag::open(&path) {
+            Ok(bag) => {
+                assert!(!bag.warnings().is_empty(), "cut at {cut}: no warning");
+                for message in bag.messages() {
+                    let message = message.unwrap_or_else(|e| panic!("cut at {cut}: {e}"));
+                    let (topic, _, data) = truth[&message.log_time_ns];
+                    assert!(message.topic == (*topic).into() && message.data == *data);
+                }
+                bag.n_messages() as usize
+            }
+            Err(error) => {
+                assert!(error.to_string().starts_with(path.to_str().unwrap()), "{error}");
+                0
+            }
+        };
+        assert!(n <= least + slack, "{n} messages of {cut} bytes, {least} of more");
+        least = least.min(n);
+    }
+    assert_eq!(least, 0);
+}
+
+#[test]
+fn every_cut_of_mcap() {
+    let messages = messages(250);
+    cut_everywhere(&written::mcap(&messages, None), &messages, 0);
+}
+
+#[test]
+fn every_cut_of_mcap_with_zstd() {
+    let messages = messages(450);
+    let bytes = written::mcap(&messages, Some(mcap::Compression::Zstd));
+    cut_everywhere(&bytes, &messages, 0);
+}
+
+#[test]
+fn every_cut_of_sqlite() {
+    let messages = messages(200);
+    cut_everywhere(&sqlite_bytes(&messages, 5), &messages, 0);
+}
+
+#[test]
+fn every_cut_of_sqlite_with_zstd_by_message() {
+    let messages = messages(250);
+    cut_everywhere(&sqlite_bytes(&zstd_each(&messages), 5), &messages, 0);
+}
+
+#[test]
+fn every_cut_of_sqlite_with_zstd_by_file() {
+    let messages = messages(480);
+    cut_everywhere(&zstd(&sqlite_bytes(&messages, 5)), &messages, 0);
 }
 
 proptest! {

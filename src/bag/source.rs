@@ -1,8 +1,8 @@
 //! An opened file of a recording: what it is, by its first bytes.
 
 use super::index::Index;
-use super::sqlite::{self, Database};
-use super::{mcap, unpack};
+use super::sqlite::{self, Database, Extent};
+use super::{mcap, temporary, unpack};
 use crate::error::{Error, Result};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -75,7 +75,13 @@ impl Source {
         let n = read_up_to(&mut file, &mut head).map_err(io)?;
         let storage = match Format::of(&head[..n]) {
             Some(Format::Mcap) => Storage::Mcap(file),
-            Some(Format::Sqlite) => Storage::Sqlite(Database::open(path, &mut file)?),
+            Some(Format::Sqlite) => {
+                let extent = Extent::of(&mut file).map_err(io)?;
+                if extent.has_part_of_page() && !sqlite::has_log(path) {
+                    return temporary::whole_pages(path, file, &extent);
+                }
+                Storage::Sqlite(Database::open(path, &extent)?)
+            }
             Some(Format::Zstd) => return unpack::file(path, file, &head[..n]),
             Some(Format::Ros1) => {
                 return refuse("is a ROS 1 recording: convert it with rosbags-convert");

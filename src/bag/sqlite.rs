@@ -3,6 +3,7 @@
 //! Nothing is written beside the file, not even the `-shm` that SQLite keeps to a `-wal`, and no
 //! lock is taken: a recording is read once it is finished.
 
+mod extent;
 mod scan;
 
 use super::unpack::MAX_MESSAGE_BYTES;
@@ -12,9 +13,11 @@ use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+pub(super) use extent::Extent;
 
 /// What an SQLite file starts with.
 pub(super) const MAGIC: &[u8] = b"SQLite format 3\0";
@@ -31,21 +34,20 @@ pub(super) struct Database {
     /// Shown in messages.
     path: PathBuf,
     warnings: Vec<String>,
-    /// Whether pages at the end are missing, so that the data of messages may be.
-    is_cut: bool,
+    /// What is missing at the end: the data of messages may be.
+    cut: Option<String>,
 }
 
 impl Database {
-    /// Opens the file at `path`, which `file` is.
+    /// Opens the file at `path`.
     ///
     /// A write-ahead log that a stopped recorder left is read along; the file is not copied for
     /// it, as that may take as much room again. Without one the file counts as immutable.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Bag`] if SQLite does not open it.
-    pub(super) fn open(path: &Path, file: &mut File) -> Result<Self> {
-        let wal = sidecar(path, "-wal");
-        if std::fs::metadata(wal).is_ok_and(|wal| wal.len() > WAL_HEADER_BYTES) {
+    /// [`Error::Bag`] if SQLite does not open it.
+    pub(super) fn open(path: &Path, extent: &Extent) -> Result<Self> {
+        if has_log(path) {
             return Self::connect(path, path, "vfs=unix-none");
         }
         let mut database = Self::connect(path, path, "immutable=1")?;
@@ -56,7 +58,7 @@ impl Database {
                 journal.display()
             ));
         }
-        database.look_for_cut(file).map_err(|cause| Error::Io { path: path.into(), cause })?;
+        database.cut = extent.cut();
         Ok(database)
     }
 
@@ -65,8 +67,13 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::Bag`] if SQLite does not open it.
-    pub(super) fn open_unpacked(temporary: &Path, path: &Path) -> Result<Self> {
+    pub(super) fn open_empty(temporary: &Path, path: &Path) -> Result<Self> {
         Self::connect(temporary, path, "vfs=unix-none")
+    }
+
+    /// The file has been filled to this extent.
+    pub(super) fn filled(&mut self, extent: &Extent) {
+        self.cut = extent.cut();
     }
 
     fn connect(file: &Path, path: &Path, options: &str) -> Result<Self> {
@@ -76,31 +83,7 @@ impl Database {
         let connection = Connection::open_with_flags(uri(file, options)?, flags)
             .and_then(|connection| configure(&connection).map(|()| connection))
             .map_err(|error| refusal(path, &error))?;
-        Ok(Self { connection, path: path.to_owned(), warnings: vec![], is_cut: false })
-    }
-
-    /// Holds the length of the file against what its header says.
-    pub(super) fn look_for_cut(&mut self, file: &mut File) -> std::io::Result<()> {
-        let mut header = Vec::new();
-        file.seek(SeekFrom::Start(0))?;
-        file.take(100).read_to_end(&mut header)?;
-        let n_bytes = file.metadata()?.len();
-        let word = |at: usize| {
-            let bytes = header.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
-            u64::from(bytes.map_or(0, u32::from_be_bytes))
-        };
-        let page_bytes = match word(16) >> 16 {
-            1 => 1 << 16,
-            page_bytes => page_bytes,
-        };
-        // The number of pages counts if it was written with the last change.
-        let expected = if word(24) == word(92) { word(28) * page_bytes } else { 0 };
-        self.is_cut = n_bytes < expected.max(page_bytes);
-        if self.is_cut {
-            let path = self.path.display();
-            self.warnings.push(format!("{path} is cut off: {n_bytes} of {expected} bytes"));
-        }
-        Ok(())
+        Ok(Self { connection, path: path.to_owned(), warnings: vec![], cut: None })
     }
 
     /// The data of the message whose row is `row`.
@@ -169,6 +152,12 @@ fn uri(path: &Path, options: &str) -> Result<String> {
         }
     }
     Ok(uri + "?" + options)
+}
+
+/// Whether there is a write-ahead log with pages in it.
+pub(super) fn has_log(path: &Path) -> bool {
+    let log = std::fs::metadata(sidecar(path, "-wal"));
+    log.is_ok_and(|log| log.is_file() && log.len() > WAL_HEADER_BYTES)
 }
 
 /// The file that SQLite keeps beside `path`.

@@ -42,6 +42,9 @@ impl Database {
         }
         index.storages.insert("sqlite3");
         let path = self.path.display();
+        if let Some(cut) = &self.cut {
+            index.warn(format!("{path} is {cut}"));
+        }
         for table in ["topics", "messages"] {
             match has_table(&self.connection, table) {
                 Ok(true) => {}
@@ -77,7 +80,8 @@ impl Database {
     }
 
     fn refusal(&self, problem: String) -> Error {
-        let problem = format!("is no recording that can be read ({problem}); {RECOVER}");
+        let cut = self.cut.as_ref().map_or(String::new(), |cut| format!("; it is {cut}"));
+        let problem = format!("is no recording that can be read ({problem}{cut}); {RECOVER}");
         Error::Bag { path: self.path.clone(), problem }
     }
 
@@ -121,7 +125,7 @@ impl Database {
     fn read_rows(&self, rows: &mut Rows) -> Result<()> {
         let refuse = |error: rusqlite::Error| self.refusal(format!("table messages: {error}"));
         // SQLite knows the length of data without reading them.
-        let data = if self.is_cut { "data" } else { "length(data)" };
+        let data = if self.cut.is_some() { "data" } else { "length(data)" };
         let select = format!(
             "SELECT rowid, topic_id, timestamp, {data} FROM messages NOT INDEXED \
              WHERE rowid >= ?1 ORDER BY rowid"
