@@ -5,7 +5,9 @@ mod written;
 use forecloud::bag::Bag;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use written::{Message, add, assert_reads, mcap, messages, sqlite, sqlite_bytes, zstd, zstd_each};
+use written::{
+    Message, add, assert_reads, mcap, messages, sqlite, sqlite_bytes, zstd_each, zstd_file,
+};
 
 fn folder_of(files: &[(&str, Vec<u8>)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -35,14 +37,14 @@ fn every_storage_and_compression_gives_the_same_messages() {
         (chunks.clone(), "mcap", &["zstd by chunk"]),
         (mcap(&messages, Some(mcap::Compression::Lz4)), "mcap", &["lz4 by chunk"]),
         (mcap(&each, None), "mcap", &["zstd by message"]),
-        (zstd(&whole), "mcap", &["zstd by file"]),
-        (zstd(&chunks), "mcap", &["zstd by chunk", "zstd by file"]),
+        (zstd_file(&whole), "mcap", &["zstd by file"]),
+        (zstd_file(&chunks), "mcap", &["zstd by chunk", "zstd by file"]),
         (sqlite_bytes(&messages, 3), "sqlite3", &[]),
         (sqlite_bytes(&messages, 4), "sqlite3", &[]),
         (sqlite_bytes(&messages, 5), "sqlite3", &[]),
         (sqlite_bytes(&messages, 6), "sqlite3", &[]),
         (sqlite_bytes(&each, 5), "sqlite3", &["zstd by message"]),
-        (zstd(&sqlite_bytes(&messages, 5)), "sqlite3", &["zstd by file"]),
+        (zstd_file(&sqlite_bytes(&messages, 5)), "sqlite3", &["zstd by file"]),
     ] {
         // The name says nothing.
         let folder = folder_of(&[("recording", bytes)]);
@@ -63,9 +65,9 @@ fn split_files_of_mixed_kinds_come_in_one_order() {
     let part = |i: usize| messages.iter().skip(i).step_by(7).cloned().collect::<Vec<Message>>();
     let folder = folder_of(&[
         ("0.db3", sqlite_bytes(&part(0), 5)),
-        ("1.db3.zstd", zstd(&sqlite_bytes(&part(1), 5))),
+        ("1.db3.zstd", zstd_file(&sqlite_bytes(&part(1), 5))),
         ("2.mcap", mcap(&part(2), None)),
-        ("3.mcap.zstd", zstd(&mcap(&part(3), Some(mcap::Compression::Zstd)))),
+        ("3.mcap.zstd", zstd_file(&mcap(&part(3), Some(mcap::Compression::Zstd)))),
         ("4.db3", sqlite_bytes(&zstd_each(&part(4)), 3)),
         ("5.db3", sqlite_bytes(&part(5), 6)),
         ("6.db3", sqlite_bytes(&part(6), 4)),
@@ -122,7 +124,7 @@ fn a_rollback_journal_is_told() {
 
 #[test]
 fn temporary_files_have_no_names_and_lack_of_room_is_told() {
-    let folder = folder_of(&[("a.db3.zstd", zstd(&sqlite_bytes(&messages(50), 5)))]);
+    let folder = folder_of(&[("a.db3.zstd", zstd_file(&sqlite_bytes(&messages(50), 5)))]);
     let info = |temporary: &Path| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_forecloud"));
         command.arg("info").arg(folder.path()).env("TMPDIR", temporary).output().unwrap()
@@ -182,7 +184,7 @@ fn metadata_may_be_wrong() {
 #[test]
 fn an_unpacked_copy_is_not_read_twice() {
     let bytes = sqlite_bytes(&messages(100), 5);
-    let folder = folder_of(&[("a.db3.zstd", zstd(&bytes)), ("a.db3", bytes)]);
+    let folder = folder_of(&[("a.db3.zstd", zstd_file(&bytes)), ("a.db3", bytes)]);
     let bag = Bag::open(folder.path()).unwrap();
     assert_reads(&bag, &messages(100));
     assert!(bag.warnings()[0].contains("a.db3.zstd"), "{:?}", bag.warnings());
@@ -204,8 +206,8 @@ fn what_is_no_recording_is_refused_with_the_remedy() {
     };
     for (name, bytes, problem) in [
         ("a.bag", b"#ROSBAG V2.0\n....".to_vec(), "rosbags-convert"),
-        ("a.bag.zstd", zstd(b"#ROSBAG V2.0\n...."), "unpacks to neither MCAP nor SQLite"),
-        ("a.db3.zstd", zstd(&zstd(&foreign)), "unpacks to neither MCAP nor SQLite"),
+        ("a.bag.zstd", zstd_file(b"#ROSBAG V2.0\n...."), "unpacks to neither MCAP nor SQLite"),
+        ("a.db3.zstd", zstd_file(&zstd_file(&foreign)), "unpacks to neither MCAP nor SQLite"),
         ("a.db3", foreign, "has no table messages"),
         ("a.mcap", vec![], "is empty"),
         ("a.mcap", b"text".to_vec(), "magic bytes"),

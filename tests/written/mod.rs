@@ -7,6 +7,7 @@ use mcap::records::MessageHeader;
 use rand::{Rng, SeedableRng};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
 use std::path::Path;
 
 pub const TOPICS: [&str; 3] = ["/depth", "/joint_states", "/tf"];
@@ -16,10 +17,20 @@ pub type Message = (&'static str, i64, Vec<u8>);
 
 /// `n` messages, about 300 bytes each and some of several pages; log times a little out of order.
 pub fn messages(n: usize) -> Vec<Message> {
+    messages_of(n, 1)
+}
+
+/// Four times as large: few of them make a file of 64 KiB.
+pub fn large_messages(n: usize) -> Vec<Message> {
+    messages_of(n, 4)
+}
+
+fn messages_of(n: usize, scale: usize) -> Vec<Message> {
     let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(5);
     let message = |i: usize| {
         let topic = TOPICS[rng.random_range(0..TOPICS.len())];
-        let n_bytes = if i % 40 == 7 { rng.random_range(3_000..9_000) } else { i % 7 * 30 + 20 };
+        let n_bytes =
+            if i % 40 == 7 { rng.random_range(3_000..9_000) } else { (i % 7 * 50 + 20) * scale };
         // Half of it can be compressed.
         let mut data = vec![0; n_bytes];
         rng.fill(&mut data[4..4 + n_bytes / 2]);
@@ -31,7 +42,7 @@ pub fn messages(n: usize) -> Vec<Message> {
 pub fn mcap(messages: &[Message], compression: Option<mcap::Compression>) -> Vec<u8> {
     let mut buffer = std::io::Cursor::new(Vec::new());
     let options = mcap::WriteOptions::new().profile("ros2").library("");
-    let options = options.compression(compression).chunk_size(Some(8_000));
+    let options = options.compression(compression).chunk_size(Some(24_000));
     let mut writer = options.create(&mut buffer).unwrap();
     let schema = writer.add_schema("std_msgs/msg/String", "ros2msg", b"string data").unwrap();
     let channels: HashMap<&str, u16> = TOPICS
@@ -102,7 +113,17 @@ pub fn sqlite_bytes(messages: &[Message], n_columns: usize) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
-/// As rosbag2 compresses files and messages.
+/// A compressed file; in small blocks, so that what lies before damage can be unpacked.
+pub fn zstd_file(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+    for block in bytes.chunks(8 << 10) {
+        encoder.write_all(block).unwrap();
+        encoder.flush().unwrap();
+    }
+    encoder.finish().unwrap()
+}
+
+/// As rosbag2 compresses messages.
 pub fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::bulk::compress(bytes, 1).unwrap()
 }
