@@ -242,6 +242,44 @@ fn many_cuts_of_sqlite_with_zstd_by_file() {
     cut_everywhere(&zstd_file(&sqlite_bytes(&messages, 5)), &messages, 7);
 }
 
+/// Where `what` first is in `bytes`.
+fn find(bytes: &[u8], what: &[u8]) -> usize {
+    bytes.windows(what.len()).position(|window| window == what).expect("there")
+}
+
+#[test]
+fn claims_of_size_take_no_memory() {
+    let chunk = |compression: mcap::Compression, name: &str| {
+        let mut bytes = written::mcap(&messages(20), Some(compression));
+        // Before the name: its length, the chunk's checksum and size unpacked.
+        let at = find(&bytes, name.as_bytes()) - 4 - 4 - 8;
+        bytes[at..at + 8].copy_from_slice(&(500u64 << 20).to_le_bytes());
+        bytes
+    };
+    let mut record = recording(None, false);
+    let at = find(&record, &[3; 20]) - 22 - 8;
+    record[at..at + 8].copy_from_slice(&(1u64 << 60).to_le_bytes());
+    // A frame that wants a window of 1.9 GB, with a block of one byte 128 Ki times.
+    let window = [0x28, 0xB5, 0x2F, 0xFD, 0x00, 0xAF, 0x03, 0x00, 0x10, b'S'];
+    let folder = tempfile::tempdir().unwrap();
+    for (name, bytes) in [
+        ("zstd.mcap", chunk(mcap::Compression::Zstd, "zstd")),
+        ("lz4.mcap", chunk(mcap::Compression::Lz4, "lz4")),
+        ("record.mcap", record),
+        ("window.db3.zstd", window.to_vec()),
+    ] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let info = "ulimit -v 200000 && exec \"$0\" info \"$1\"";
+        let tool = env!("CARGO_BIN_EXE_forecloud");
+        let mut command = std::process::Command::new("sh");
+        let output = command.args(["-c", info, tool]).arg(&path).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{name}: {text}");
+        assert!(text.contains(name), "{name}: no word of it: {text}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 600,

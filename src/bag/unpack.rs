@@ -54,7 +54,15 @@ pub(super) fn file(path: &Path, mut packed: File, head: &[u8]) -> Result<Source>
     packed.seek(SeekFrom::Start(0)).map_err(io)?;
     let decoder = zstd::Decoder::new(packed).map_err(io)?;
     let mut decoder = UntilDamage { decoder, damage: None };
-    let storage = temporary::store(path, &mut decoder)?;
+    let storage = temporary::store(path, &mut decoder).map_err(|error| match error {
+        Error::Bag { path, mut problem } => {
+            if let Some(cause) = &decoder.damage {
+                problem += &format!("; its zstd data are damaged ({cause})");
+            }
+            Error::Bag { path, problem }
+        }
+        error => error,
+    })?;
     let warnings = decoder.damage.map(|cause| {
         format!("{}: zstd data are damaged ({cause}); what follows is left out", path.display())
     });
