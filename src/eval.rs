@@ -5,10 +5,14 @@
 
 pub mod baselines;
 pub mod metrics;
+pub mod nearest;
+pub mod observed;
 pub mod picture;
 pub mod published;
+pub mod region;
 pub mod replay;
 pub mod report;
+pub mod surface;
 
 pub use metrics::{Class, Mean, Scores, TrueMotion};
 pub use picture::MostActive;
