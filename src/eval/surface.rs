@@ -6,7 +6,8 @@ use nalgebra::{Isometry3, Point3};
 
 use crate::Result;
 use crate::camera::{DepthImage, Pinhole, check_size};
-use crate::frames::{CameraFrame, Frame};
+use crate::frames::{CameraFrame, Frame, View};
+use crate::message::{CameraInfo, Image};
 
 type Vec3 = [f32; 3];
 
@@ -60,8 +61,16 @@ impl Surfaces {
     /// # Errors
     /// As [`crate::cloud::Cloud::from_cameras`].
     pub fn new(frame: &Frame) -> Result<Self> {
-        let cameras = frame.cameras.iter().map(DepthSurface::new).collect::<Result<Vec<_>>>()?;
-        Ok(Self { cameras, n_without_depth: 0 })
+        let mut surfaces = Self::default();
+        for camera in &frame.cameras {
+            match &camera.view {
+                View::Depth { depth, info, .. } => {
+                    surfaces.cameras.push(DepthSurface::new(camera, depth, info)?);
+                }
+                View::Points(_) => surfaces.n_without_depth += 1,
+            }
+        }
+        Ok(surfaces)
     }
 
     /// Whether there is any.
@@ -85,8 +94,8 @@ impl Surfaces {
 }
 
 impl DepthSurface {
-    fn new(frame: &CameraFrame) -> Result<Self> {
-        let (image, info) = (DepthImage::new(&frame.depth)?, &frame.info);
+    fn new(frame: &CameraFrame, depth: &Image, info: &CameraInfo) -> Result<Self> {
+        let image = DepthImage::new(depth)?;
         let [width, height] = image.size();
         let size = [info.width, info.height];
         check_size("camera info", &info.header.frame_id, [width, height], size)?;
