@@ -15,6 +15,8 @@ pub mod published;
 pub mod region;
 pub mod replay;
 pub mod report;
+#[cfg(test)]
+mod scene;
 pub mod surface;
 
 pub use hindsight::Hindsight;

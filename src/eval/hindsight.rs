@@ -90,7 +90,7 @@ impl Hindsight {
     /// A frame that can't be read is counted, with its problem.
     ///
     /// # Errors
-    /// [`crate::Error::KdTree`] if a predicted position is not finite.
+    /// [`crate::Error::NonFinite`] if a predicted position is not finite.
     pub fn observe(&mut self, frame: &Frame) -> Result<()> {
         if self.newest.as_ref().is_some_and(|newest| frame.stamp <= newest.stamp) {
             self.end()?; // Time was set back.

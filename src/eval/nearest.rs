@@ -14,8 +14,11 @@ impl Nearest {
     /// Of `points` (m).
     ///
     /// # Errors
-    /// [`Error::KdTree`] if one is not finite.
+    /// [`Error::NonFinite`] if one is not finite.
     pub fn new(points: &[Vec3]) -> Result<Self> {
+        if !points.iter().flatten().all(|value| value.is_finite()) {
+            return Err(Error::NonFinite { what: "points to look up" });
+        }
         if points.is_empty() {
             return Ok(Self(None));
         }

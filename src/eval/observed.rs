@@ -37,7 +37,7 @@ pub struct Observed {
     /// from the particles.
     pub drawn: [Vec<Vec3>; 2],
     /// Points on the robot; none without a robot's description.
-    robot: Option<Nearest>,
+    pub(super) robot: Option<Nearest>,
 }
 
 impl Observed {

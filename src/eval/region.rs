@@ -99,3 +99,6 @@ impl Change {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -49,7 +49,7 @@ impl Group {
 /// Predicted points belong to the region that they started in, observed points to their own.
 ///
 /// # Errors
-/// [`crate::Error::KdTree`] if a predicted position is not finite.
+/// [`crate::Error::NonFinite`] if a predicted position is not finite.
 pub fn judge(
     (start, then): (&Observed, &Observed),
     groups: &[Group],
