@@ -16,7 +16,7 @@ pub struct Tally {
     pub n_in_front: u64,
     /// Of the covered ones: points on the surface.
     pub n_agree: u64,
-    /// Distances of the points in front to the surface (mm).
+    /// How far each covered point is in front of the surface (mm); 0 for those that are not.
     pub violation_mm: Mean,
     /// Predicted points that left the workspace; they have no Chamfer distance.
     pub n_outside: u64,
@@ -30,15 +30,15 @@ impl Tally {
     /// Takes what the cameras say of one predicted point.
     pub fn see(&mut self, sight: Option<Sight>) {
         self.n_points += 1;
-        self.n_covered += u64::from(sight.is_some());
-        match sight {
-            Some(Sight::InFront(by_m)) => {
-                self.n_in_front += 1;
-                self.violation_mm.add(1e3 * f64::from(by_m));
-            }
-            Some(Sight::Agrees) => self.n_agree += 1,
-            Some(Sight::Behind) | None => {}
-        }
+        let Some(sight) = sight else { return };
+        let violation_m = match sight {
+            Sight::InFront(by_m) => by_m,
+            Sight::Agrees | Sight::Behind => 0.0,
+        };
+        self.n_covered += 1;
+        self.n_in_front += u64::from(matches!(sight, Sight::InFront(_)));
+        self.n_agree += u64::from(sight == Sight::Agrees);
+        self.violation_mm.add(1e3 * f64::from(violation_m));
     }
 
     /// Takes all that `other` has.

@@ -51,8 +51,9 @@ pub struct HindsightRow {
     pub agree_share: Vec<Option<f64>>,
     /// Of the covered points: share behind the surface (hidden, not wrong), 0..1.
     pub unknown_share: Vec<Option<f64>>,
-    /// Mean distance of the points in front to the surface, along the optical axis (mm).
-    pub in_front_by_mm: Vec<Option<f64>>,
+    /// How far a covered point is in front of the surface, along the optical axis: mean over all
+    /// covered points, 0 for those that are not in front (mm).
+    pub violation_mm: Vec<Option<f64>>,
     /// Mean distance of predicted points in the workspace to the nearest observed point (mm).
     pub chamfer_predicted_to_observed_mm: Vec<Option<f64>>,
     /// Mean distance of observed points to the nearest predicted point (mm).
@@ -115,7 +116,7 @@ impl HindsightRow {
             in_front_share: each(|t| t.shares().map(|[front, ..]| front)),
             agree_share: each(|t| t.shares().map(|[_, agree, _]| agree)),
             unknown_share: each(|t| t.shares().map(|[.., behind]| behind)),
-            in_front_by_mm: each(|t| t.violation_mm.get()),
+            violation_mm: each(|t| t.violation_mm.get()),
             chamfer_predicted_to_observed_mm: each(|t| t.to_observed_mm.get()),
             chamfer_observed_to_predicted_mm: each(|t| t.to_predicted_mm.get()),
             chamfer_mm: each(Tally::chamfer_mm),

@@ -15,17 +15,18 @@ const COLUMNS: [[&str; 2]; 8] = [
     ["front", "%"],
     ["agree", "%"],
     ["unknown", "%"],
-    ["by", "mm"],
+    ["viol.", "mm"],
     ["to seen", "mm"],
     ["to pred", "mm"],
     ["Chamfer", "mm"],
 ];
 const HOW_TO_READ: &str = "\
-How to read: 'covered' points fall on a pixel measured at the later time; the next three are shares
-of these. 'front': a camera saw through the point: it is wrong, 'by' so much. 'unknown': behind a
-surface: hidden, and not counted as wrong. Chamfer distance: of predicted points to the cloud seen
-later, of that to the predicted ones, and the mean; a sparse prediction never reaches 0: see 'the
-observation itself'. Regions are told by the depth images, not by the model. docs/evaluation.md
+How to read: 'covered' points fall on a pixel measured at the later time; the rest is of these.
+'front': a camera saw through the point, so it is wrong; 'viol.': by how much, 0 where it is not
+(mean). 'unknown': behind a surface: hidden, and not counted as wrong. Chamfer distance: of predicted
+points to the cloud seen later, of that to the predicted ones, and the mean; a sparse prediction
+never reaches 0: see 'the observation itself'. Regions are told by the depth images, not by the
+model. More in docs/evaluation.md
 ";
 
 impl HindsightReport {
@@ -76,21 +77,21 @@ impl HindsightReport {
 
     /// What became of the predictions, in words.
     pub(super) fn fate(&self) -> String {
-        let n = |count: fn(&StepCounts) -> u64| -> String {
-            let counts: Vec<u64> = self.steps.iter().map(count).collect();
-            let steps: Vec<String> =
-                shown_steps(counts.len()).map(|step| counts[step].to_string()).collect();
-            steps.join(", ")
-        };
+        let sum = |count: fn(&StepCounts) -> u64| self.steps.iter().map(count).sum::<u64>();
+        let observed = shown_steps(self.steps.len()).map(|step| self.steps[step].n_observed);
+        let observed: Vec<String> = observed.map(|n| n.to_string()).collect();
         let mut text = format!(
-            "{} predictions seen later (after each step shown); not seen: {} behind the \
-             recording's end, {} in gaps",
-            n(|step| step.n_observed),
-            n(|step| step.n_missing_end),
-            n(|step| step.n_missing_gap)
+            "{} predictions, after each step shown; steps not seen: {} behind the recording's \
+             end, {} in gaps",
+            observed.join(", "),
+            sum(|step| step.n_missing_end),
+            sum(|step| step.n_missing_gap)
         );
         if self.n_between_steps > 0 {
-            text += &format!("; {} passed over: one a step is judged", self.n_between_steps);
+            text += &format!(
+                "; {} predictions passed over: one is judged in each step",
+                self.n_between_steps
+            );
         }
         if self.n_unusable > 0 {
             text += &format!("; {} frames could not be read", self.n_unusable);
@@ -108,7 +109,7 @@ impl HindsightRow {
             share(&self.in_front_share),
             share(&self.agree_share),
             share(&self.unknown_share),
-            mm(&self.in_front_by_mm),
+            mm(&self.violation_mm),
             mm(&self.chamfer_predicted_to_observed_mm),
             mm(&self.chamfer_observed_to_predicted_mm),
             mm(&self.chamfer_mm),
