@@ -78,6 +78,11 @@ impl Published {
         self.messages.values().next()
     }
 
+    /// The prediction of this stamp.
+    pub fn at(&self, stamp: Stamp) -> Option<&message::Prediction> {
+        self.messages.get(&stamp)
+    }
+
     /// Most particles of a prediction.
     pub fn n_particles(&self) -> usize {
         self.messages.values().map(|message| message.n_particles as usize).max().unwrap_or(0)
