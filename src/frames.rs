@@ -154,7 +154,8 @@ impl Frames {
 
     fn push_image(&mut self, camera: usize, is_depth: bool, image: Image) -> Result<()> {
         self.check_camera(camera)?;
-        self.watch_time(2 * camera + usize::from(is_depth), "images", image.header.stamp);
+        let newest = image.header.stamp;
+        self.watch_time(2 * camera + usize::from(is_depth), "images", newest);
         if let Some(set) = self.images.push(camera, is_depth, image) {
             match self.last_frame.max(self.waiting.back().map(|set| set.stamp)) {
                 Some(last) if set.stamp <= last => {
@@ -169,8 +170,9 @@ impl Frames {
         if self.images.n_unpaired > self.counts.dropped_unpaired {
             self.counts.dropped_unpaired = self.images.n_unpaired;
             self.problem = Some(format!(
-                "images found no partners within {} s: check that all image topics publish, and \
-                 that the cameras are synchronised; or raise tolerance_secs",
+                "images found no partners within {} s (the last came with stamp {newest} s): check \
+                 that all image topics publish, and that the cameras are synchronised; or raise \
+                 tolerance_secs",
                 self.config.tolerance_secs
             ));
         }
@@ -238,6 +240,8 @@ impl Frames {
     /// sources that `watch_time` watches can't.
     fn forget_times(&mut self) {
         self.images.clear();
+        // Part of the jump, which is told; not a problem of its own.
+        self.counts.dropped_unpaired = self.images.n_unpaired;
         self.joints = JointHistory::default();
         self.tf.forget_moving();
         self.plans.clear();
