@@ -188,7 +188,7 @@ pub fn image(
 ) -> Message {
     let camera = usize::from(topic.starts_with("/camera_right"));
     let writer = header(CdrWriter::new(false), nanos, OPTICAL[camera]).u32(size[1]).u32(size[0]);
-    let writer = writer.string(encoding).u8(0).u32(size[0] * bytes_per_pixel);
+    let writer = writer.string(encoding).u8(0).u32(size[0].wrapping_mul(bytes_per_pixel));
     Message::new(topic, writer.u8s(data))
 }
 
