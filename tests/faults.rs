@@ -13,6 +13,9 @@ mod memory;
 #[path = "faults/model_files.rs"]
 mod model_files;
 #[cfg(unix)]
+#[path = "faults/replay_outputs.rs"]
+mod replay_outputs;
+#[cfg(unix)]
 #[path = "faults/run.rs"]
 mod run;
 #[path = "faults/stream.rs"]
