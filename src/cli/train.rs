@@ -169,7 +169,8 @@ fn open_log(path: &Path, step: u64) -> std::io::Result<File> {
         let line = serde_json::from_slice::<serde_json::Value>(line);
         line.is_ok_and(|line| line["step"].as_u64().is_some_and(|at| at <= step))
     };
-    let kept: usize = text.split_inclusive(|&b| b == b'\n').take_while(is_before).map(<[u8]>::len).sum();
+    let kept: usize =
+        text.split_inclusive(|&b| b == b'\n').take_while(is_before).map(<[u8]>::len).sum();
     let log = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
     if kept < text.len() {
         log.set_len(kept as u64)?;

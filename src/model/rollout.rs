@@ -261,7 +261,9 @@ impl Step {
         if self.displacements.as_flattened().iter().all(|d| d.is_finite()) {
             return Ok(());
         }
-        Err(Error::NonFinite { what: "predicted motion (check the model file and the joint states)" })
+        Err(Error::NonFinite {
+            what: "predicted motion (check the model file and the joint states)",
+        })
     }
 
     fn backward(

@@ -211,11 +211,8 @@ impl Trainer {
         metadata.insert(SETTINGS_KEY.into(), settings);
         metadata.insert(STEP_KEY.into(), self.optimizer.step.to_string());
         let [mean, square] = weights::OPTIMIZER_PREFIXES;
-        let vectors: [(&str, &[f32]); 3] = [
-            ("", &self.weights),
-            (mean, &self.optimizer.mean),
-            (square, &self.optimizer.square),
-        ];
+        let vectors: [(&str, &[f32]); 3] =
+            [("", &self.weights), (mean, &self.optimizer.mean), (square, &self.optimizer.square)];
         weights::save(path, &self.layout, &vectors, metadata)
     }
 

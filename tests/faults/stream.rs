@@ -13,8 +13,7 @@ use forecloud::model::{Layout, Model, ModelConfig, weights::initial_weights};
 
 pub const COLOR: [&str; 2] = ["/camera_left/color/image_raw", "/camera_right/color/image_raw"];
 pub const DEPTH: [&str; 2] = ["/camera_left/depth/image_raw", "/camera_right/depth/image_raw"];
-pub const INFO: [&str; 2] =
-    ["/camera_left/color/camera_info", "/camera_right/color/camera_info"];
+pub const INFO: [&str; 2] = ["/camera_left/color/camera_info", "/camera_right/color/camera_info"];
 pub const JOINTS: &str = "/joint_states";
 pub const PLAN: &str = "/planned_joints";
 pub const TF: &str = "/tf";

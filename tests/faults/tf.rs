@@ -14,8 +14,7 @@ fn link(topic: &'static str, parent: &str, child: &str, i: u64) -> Message {
 
 /// Where the right camera is in the frame that `messages` complete, in metres.
 fn right_camera(intake: &mut Intake, messages: impl IntoIterator<Item = Message>) -> [f64; 3] {
-    let mut frames =
-        messages.into_iter().filter_map(|m| intake.frames.push_raw(m.topic, &m.bytes));
+    let mut frames = messages.into_iter().filter_map(|m| intake.frames.push_raw(m.topic, &m.bytes));
     frames.next().expect("a frame").cameras[1].world_from_camera.translation.vector.into()
 }
 
@@ -102,8 +101,7 @@ fn quaternions_are_normalised_or_refused() {
         stream::rotated_transform(TF, "world", OPTICAL[1], [0.25, 0.0, 1.0], quaternion, at)
     };
     let mut expected = Intake::after(5);
-    let expected =
-        expected.take_all([pose([1.0, 0.0, 0.0, 0.0])].into_iter().chain(without_tf(5)));
+    let expected = expected.take_all([pose([1.0, 0.0, 0.0, 0.0])].into_iter().chain(without_tf(5)));
     let mut intake = Intake::after(5);
     let got = intake.take_all([pose([2.5, 0.0, 0.0, 0.0])].into_iter().chain(without_tf(5)));
     let positions = |prediction: Option<_>| {
