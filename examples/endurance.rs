@@ -72,7 +72,7 @@ fn main() -> anyhow::Result<()> {
         let pairing = if is_steady { &mut pairing } else { &mut ignored };
         let made = messages.iter().map(|m| pairing.of(|| frames.push_raw(m.topic, &m.bytes)));
         // All of a frame's messages lie before its last image.
-        let frame = made.filter_map(|made| made).last().context("a frame")?;
+        let frame = made.flatten().last().context("a frame")?;
         let mut ignored = Sum::default();
         let predicting = if is_steady { &mut predicting } else { &mut ignored };
         n_predicted += u64::from(predicting.of(|| predictor.step(&frame))?.is_some());
