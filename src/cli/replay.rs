@@ -69,10 +69,12 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let report = pool.build().context("cannot start threads")?.install(|| replay(args))?;
     let mut stdout = std::io::stdout().lock();
-    match args.json {
-        true => writeln!(stdout, "{}", serde_json::to_string_pretty(&report)?)?,
-        false => write!(stdout, "{report}")?,
-    }
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&report)? + "\n",
+        false => report.to_string(),
+    };
+    // Flushed by hand: what is left to the end of the program fails in silence.
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")?;
     let equal = report.published.as_ref().is_none_or(|published| published.is_equal());
     ensure!(equal, "the published predictions are not those of replay");
     ensure!(

@@ -109,7 +109,8 @@ impl Rollout {
     /// Predicts `n_steps` steps of `scene`.
     ///
     /// # Errors
-    /// [`Error::Shape`] if `scene.kinematic` does not reach `n_steps` ahead, or as
+    /// [`Error::Shape`] if `scene.kinematic` does not reach `n_steps` ahead, [`Error::NonFinite`]
+    /// if a displacement is not finite, or as
     /// [`Tokens::encode`], [`crate::graph::KnnGraph::rebuild`] and [`Engine::forward`].
     pub fn run(&mut self, weights: &[f32], scene: &Scene, n_steps: usize) -> Result<()> {
         if scene.kinematic.len() < n_steps + 2 {
@@ -257,7 +258,12 @@ impl Step {
         self.head.extend_from_slice(engine.output());
         self.displacements.resize(n, [0.0; 3]);
         motion_head_forward(&mut self.head, &self.tokens.candidates, &mut self.displacements);
-        Ok(())
+        if self.displacements.as_flattened().iter().all(|d| d.is_finite()) {
+            return Ok(());
+        }
+        Err(Error::NonFinite {
+            what: "predicted motion (check the model file and the joint states)",
+        })
     }
 
     fn backward(
