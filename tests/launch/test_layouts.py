@@ -20,9 +20,11 @@ RVIZ_CLASSES = {
 def known_topics() -> set[str]:
     """Topics that the node publishes or subscribes, from its source."""
     files = [*ROOT.glob("src/ros/**/*.rs"), *ROOT.glob("src/frames/**/*.rs")]
-    text = "\n".join(path.read_text() for path in files)
+    sources = [path.read_text() for path in files if path.name != "tests.rs"]
+    text = "\n".join(source.split("#[cfg(test)]\nmod tests {")[0] for source in sources)
     topics = set(re.findall(r'"((?:~?/[a-z_]+)+)"', text))
-    topics |= {f"/{name}{rest}" for rest in re.findall(r'"/\{name\}((?:/[a-z_]+)+)', text) for name in CAMERAS}
+    below_camera = re.findall(r'"/\{name\}((?:/[a-z_]+)+)', text)
+    topics |= {f"/{name}{topic}" for name in CAMERAS for topic in below_camera}
     return {topic.replace("~", "/forecloud", 1) for topic in topics}
 
 

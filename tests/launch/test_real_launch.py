@@ -21,7 +21,8 @@ from launch.launch_description_sources import PythonLaunchDescriptionSource
 service = LaunchService()
 given = [tuple(word.split(":=", 1)) for word in sys.argv[2:]] + [("launch-prefix", "echo RAN")]
 source = PythonLaunchDescriptionSource(sys.argv[1])
-service.include_launch_description(LaunchDescription([IncludeLaunchDescription(source, launch_arguments=given)]))
+included = IncludeLaunchDescription(source, launch_arguments=given)
+service.include_launch_description(LaunchDescription([included]))
 sys.exit(service.run())
 """
 
