@@ -65,7 +65,8 @@ ARGUMENTS = {
     'remap:="/camera/color/image_raw:=/rgb/image /joint_states:=/arm/joint_states"',
     "model": "Model file; empty: the parameter file's, or the one that comes with the package",
     "world_frame": "Frame of the predictions, fixed to the ground, z up",
-    "namespace": "Namespace of the node and of what it publishes; its inputs keep their names",
+    "namespace": "Namespace of the node: of what it publishes, and of what it subscribes but for "
+    "/tf and /tf_static; a camera's name that begins with a slash stays as it is",
     "rviz": "Whether to start rviz2 with config/forecloud.rviz: true or false",
     "bag": "Bag to play with `ros2 bag play --clock`; the node's use_sim_time is true then",
     "bag_args": 'More arguments for `ros2 bag play`: bag_args:="--rate 0.5 --loop"',
@@ -178,8 +179,9 @@ def driver_remaps(given, cameras):
     for topic, transport in COMPRESSED.items():
         if topics.get(topic):
             topics[f"{topic}/{transport}"] = f"{topics[topic]}/{transport}"
+    # Relative names, as the node's: in its namespace unless the camera's name begins with a slash.
     return [
-        (f"/{camera}/{old}", f"/{camera}/{new}")
+        (f"{camera}/{old}", f"{camera}/{new}")
         for camera in cameras
         for old, new in topics.items()
         if new and old != new
@@ -216,19 +218,23 @@ def require_package(argument, package, remedy):
 def rviz(given, cameras, remaps, sim_time, share, environment):
     """RViz with the layout, whose topics are turned to the node's and the cameras'."""
     require_package("rviz", "rviz2", "apt install ros-DISTRO-rviz2, or rviz:=false")
-    shown = [(f"/{a}/points", f"/{b}/points") for a, b in zip(LAYOUT_CAMERAS, cameras)]
-    replaced = dict(reversed(remaps))
-    shown = [(a, replaced.get(b, b)) for a, b in shown]
-    if namespace := given["namespace"].strip("/"):
-        outputs = ("predicted_points", "motion")
-        shown += [(f"/{NODE}/{name}", f"/{namespace}/{NODE}/{name}") for name in outputs]
+    namespace = given["namespace"].strip("/")
+
+    def full(name):
+        return name if name.startswith("/") else "/".join(["", *filter(None, [namespace, name])])
+
+    replaced = {full(old): full(new) for old, new in reversed(remaps)}
+    topics = {f"/{NODE}/{name}": full(f"{NODE}/{name}") for name in ("predicted_points", "motion")}
+    topics["/robot_description"] = full("robot_description")
+    topics |= {f"/{a}/points": full(f"{b}/points") for a, b in zip(LAYOUT_CAMERAS, cameras)}
+    shown = {name: replaced.get(topic, topic) for name, topic in topics.items()}
     fixed_frame = ["-f", given["world_frame"]] if given["world_frame"] else []
     return Node(
         package="rviz2",
         executable="rviz2",
         arguments=["-d", str(share / "config" / "forecloud.rviz"), *fixed_frame],
         parameters=[sim_time] if sim_time else [],
-        remappings=[pair for pair in shown + remaps if pair[0] != pair[1]],
+        remappings=[pair for pair in shown.items() if pair[0] != pair[1]],
         additional_env=environment,
     )
 

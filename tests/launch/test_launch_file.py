@@ -11,9 +11,13 @@ DEFAULTS = ROOT / "config" / "forecloud.yaml"
 PROFILE = str(ROOT / "config" / "fastdds_large_clouds.xml")
 
 
-def first_match(remaps, topic):
+def first_match(remaps, topic, namespace=""):
     """The name that rcl gives a topic: the first rule that names it decides."""
-    return next((new for old, new in remaps if old == topic), topic)
+
+    def full(name):
+        return name if name.startswith("/") else f"{namespace}/{name}"
+
+    return next((full(new) for old, new in remaps if full(old) == topic), topic)
 
 
 def test_arguments_are_declared_with_descriptions_and_are_empty_by_default(start):
@@ -87,7 +91,7 @@ def test_drivers_topic_names_are_those_of_its_page(start, driver):
     assert remaps
     assert len({old for old, _ in remaps}) == len(remaps)
     for old, new in remaps:
-        camera = next(name for name in ("/a/b/", "/c/") if old.startswith(name))
+        camera = next(name for name in ("a/b/", "c/") if old.startswith(name))
         assert new.startswith(camera)
         assert f"`{new.removeprefix(camera)}`" in page, new
 
@@ -116,6 +120,13 @@ def test_depth_that_is_not_registered(start, driver, depth):
     assert first_match(remaps, "/cam/depth/image_raw") == depth
     assert first_match(remaps, "/cam/depth/image_raw/compressedDepth") == f"{depth}/compressedDepth"
     assert all(old != new for old, new in remaps)
+
+
+def test_cameras_are_in_the_namespace_unless_their_names_begin_with_a_slash(start):
+    node = start.node(driver="orbbec", cameras="a,/b", namespace="robot1")
+    remaps = node["remappings"]
+    assert first_match(remaps, "/robot1/a/points", "/robot1") == "/robot1/a/depth_registered/points"
+    assert first_match(remaps, "/b/points", "/robot1") == "/b/depth_registered/points"
 
 
 def test_remaps_of_the_user_go_before_those_of_the_driver(start):
@@ -174,18 +185,26 @@ def test_bag_goes_before_clock_and_sets_sim_time(start, tmp_path):
         start(bag="/nowhere")
 
 
-def test_rviz_shows_the_cameras_that_are_given(start):
+def test_rviz_shows_the_topics_of_the_node_and_the_cameras(start):
     start.packages.add("rviz2")
     rviz = start(
-        rviz="true", cameras="camera/camera,other", driver="realsense", namespace="/robot1",
+        rviz="true",
+        cameras="camera/camera,/other",
+        driver="realsense",
+        namespace="/robot1",
         world_frame="base",
     )["rviz2"].named
     assert rviz["arguments"] == ["-d", str(ROOT / "config" / "forecloud.rviz"), "-f", "base"]
-    shown = dict(rviz["remappings"])
-    assert shown["/camera_left/points"] == "/camera/camera/depth/color/points"
-    assert shown["/camera_right/points"] == "/other/depth/color/points"
-    assert shown["/forecloud/predicted_points"] == "/robot1/forecloud/predicted_points"
-    assert shown["/forecloud/motion"] == "/robot1/forecloud/motion"
+    assert dict(rviz["remappings"]) == {
+        "/camera_left/points": "/robot1/camera/camera/depth/color/points",
+        "/camera_right/points": "/other/depth/color/points",
+        "/forecloud/predicted_points": "/robot1/forecloud/predicted_points",
+        "/forecloud/motion": "/robot1/forecloud/motion",
+        "/robot_description": "/robot1/robot_description",
+    }
+    given = {"cameras": "camera_left", "remap": "/robot_description:=/arm/urdf"}
+    rviz = start(rviz="true", **given)["rviz2"].named
+    assert rviz["remappings"] == [("/robot_description", "/arm/urdf")]
     plain = start(rviz="true")["rviz2"].named
     assert plain["remappings"] == [] and plain["arguments"][2:] == []
 

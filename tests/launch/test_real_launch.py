@@ -52,7 +52,7 @@ def test_overrides_and_remaps():
     words = node_words("cameras:=a/b", "driver:=realsense", "namespace:=robot1", "input:=points")
     assert words.count("--params-file") == 2
     assert "__ns:=/robot1" in words
-    assert "/a/b/depth/image_raw:=/a/b/aligned_depth_to_color/image_raw" in words
+    assert "a/b/depth/image_raw:=a/b/aligned_depth_to_color/image_raw" in words
 
 
 def test_a_wrong_argument_ends_it_with_the_cause():
