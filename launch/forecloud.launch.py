@@ -134,13 +134,6 @@ def parameters(given, cameras):
     inputs = names("input", given["input"])
     if wrong := [name for name in inputs if name not in INPUTS]:
         raise RuntimeError(f"`input` is one of {', '.join(INPUTS)}, not {', '.join(wrong)}")
-    if len(inputs) > 1 and len(inputs) != len(cameras):
-        raise RuntimeError(
-            f"`input` names {len(inputs)} inputs, `cameras` {len(cameras)} cameras. "
-            "Remedy: name one input for all cameras, or one for each"
-        )
-    if len(inputs) == 1:
-        inputs *= max(1, len(cameras))
     found = {"cameras": cameras, "camera_inputs": inputs, "world_frame": given["world_frame"]}
     if given["depth_registered"]:
         found["depth_registered"] = given["depth_registered"] == "true"

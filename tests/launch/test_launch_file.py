@@ -51,7 +51,7 @@ def test_arguments_go_before_the_parameter_file(start, tmp_path):
         mine,
         {
             "cameras": ["left", "right"],
-            "camera_inputs": ["points", "points"],
+            "camera_inputs": ["points"],
             "depth_registered": False,
             "model": str(model),
             "world_frame": "base_link",
@@ -71,17 +71,9 @@ def test_the_parameters_that_it_sets_are_the_nodes(start, tmp_path):
     assert node["parameters"][1].keys() <= known
 
 
-@pytest.mark.parametrize(
-    "given, inputs",
-    [
-        ({"cameras": "a,b", "input": "images,points"}, ["images", "points"]),
-        ({"cameras": "a,b,c", "input": "compressed"}, ["compressed"] * 3),
-        # The parameter file has the cameras: one input for all of them.
-        ({"input": "points"}, ["points"]),
-    ],
-)
-def test_one_input_is_for_all_cameras(start, given, inputs):
-    assert start.node(**given)["parameters"][1]["camera_inputs"] == inputs
+def test_inputs_are_one_for_all_cameras_or_one_for_each(start):
+    for given, inputs in [("points", ["points"]), ("images, points", ["images", "points"])]:
+        assert start.node(input=given)["parameters"][1] == {"camera_inputs": inputs}
 
 
 @pytest.mark.parametrize("driver", ["realsense", "orbbec", "azure_kinect", "zed"])
@@ -142,8 +134,7 @@ def test_remaps_of_the_user_go_before_those_of_the_driver(start):
     "given, message",
     [
         ({"input": "pictures"}, "`input` is one of images, compressed, points, not pictures"),
-        ({"cameras": "a,b,c", "input": "images,points"}, "names 2 inputs, `cameras` 3 cameras"),
-        ({"input": "images,points"}, "names 2 inputs, `cameras` 0 cameras"),
+        ({"input": "images,"}, "`input` has an empty name"),
         ({"cameras": "a,,b"}, "`cameras` has an empty name"),
         ({"driver": "zed"}, "`driver` needs `cameras`"),
         ({"remap": "/a=/b"}, "`remap` must be OLD:=NEW"),
