@@ -5,7 +5,7 @@
 use nalgebra::{Isometry3, Point3};
 
 use crate::Result;
-use crate::camera::{DepthImage, Pinhole, check_size};
+use crate::camera::{Camera, DepthImage, check_size};
 use crate::frames::{CameraFrame, Frame, View};
 use crate::message::{CameraInfo, Image};
 
@@ -40,7 +40,7 @@ pub enum Sight {
 /// The depth image of one camera.
 #[derive(Debug, Clone)]
 pub struct DepthSurface {
-    camera: Pinhole,
+    camera: Camera,
     camera_from_world: Isometry3<f64>,
     width: usize,
     /// Depths along the optical axis (m), row by row; NaN where nothing was measured.
@@ -100,7 +100,7 @@ impl DepthSurface {
         let size = [info.width, info.height];
         check_size("camera info", &info.header.frame_id, [width, height], size)?;
         Ok(Self {
-            camera: Pinhole::new(info)?,
+            camera: Camera::new(info)?,
             camera_from_world: frame.world_from_camera.inverse(),
             width: width as usize,
             depths_m: (0..height).flat_map(|v| image.row(v)).collect(),
