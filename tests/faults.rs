@@ -38,14 +38,16 @@ fn the_table_names_tests_that_are_there() {
     let mut n_rows = 0;
     for row in rows {
         let held_by = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        // Marked so only while it is true.
+        let is_to_come = held_by.starts_with("to come:");
         let names: Vec<&str> = held_by.split('`').skip(1).step_by(2).collect();
         assert!(!names.is_empty(), "held by nothing: {row}");
         for name in names {
             let (path, function) = name.split_once("::").unwrap_or((name, "main"));
-            let text = std::fs::read_to_string(root.join(path));
-            let text = text.unwrap_or_else(|error| panic!("{path}: {error}"));
-            let there = [format!("fn {function}("), format!("def {function}(")];
-            assert!(there.iter().any(|text_of| text.contains(text_of)), "{name} is not there");
+            let text = std::fs::read_to_string(root.join(path)).unwrap_or_default();
+            let heads = [format!("fn {function}("), format!("def {function}(")];
+            let is_there = heads.iter().any(|head| text.contains(head));
+            assert_eq!(is_there, !is_to_come, "{name}, in the row: {row}");
         }
         n_rows += 1;
     }
