@@ -143,7 +143,7 @@ fn published(args: &Args, model: &Model) -> Result<Option<Published>> {
 fn config(args: &Args, published: Option<&Published>) -> PredictorConfig {
     let first = published.and_then(Published::first);
     let default = PredictorConfig::default();
-    let horizon = first.map(|first| first.n_steps as usize);
+    let horizon = published.map(Published::n_steps);
     let n_particles = published.map(Published::n_particles);
     PredictorConfig {
         horizon: args.horizon.or(horizon).unwrap_or(default.horizon),
