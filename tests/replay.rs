@@ -3,7 +3,7 @@
 use forecloud::bag::Bag;
 use forecloud::config::PredictorConfig;
 use forecloud::eval::{Replay, Report};
-use forecloud::frames::FramesConfig;
+use forecloud::frames::{Frame, FramesConfig};
 use forecloud::model::{Layout, Model, ModelConfig, weights::initial_weights};
 use forecloud::predictor::{Prediction, Predictor};
 use forecloud::recording::Recording;
@@ -372,6 +372,37 @@ fn a_frame_that_was_only_recalled_is_as_good_a_history() {
     let expected = all[3].as_ref().expect("frame 2 is its history");
     assert_eq!(late.displacements, expected.displacements);
     assert_eq!(late.particles.positions, expected.particles.positions);
+}
+
+#[test]
+fn frames_of_other_cameras_are_no_history() {
+    let recording = Recording::open(&tiny_push(), FramesConfig::default()).unwrap();
+    let urdf = recording.robot_description().unwrap().unwrap();
+    let (mut n, mut frames) = (0, Vec::new());
+    let keep = |mut frame: Frame, _| -> forecloud::Result<()> {
+        // The second camera is missing from the third frame to the fifth.
+        if (2..5).contains(&n) {
+            frame.cameras.truncate(1);
+        }
+        n += 1;
+        frames.push(frame);
+        Ok(())
+    };
+    recording.play(keep).unwrap();
+    let predicted = |frames: &[Frame]| -> Vec<Option<Prediction>> {
+        let mut predictor = Predictor::new(model(), PredictorConfig::default()).unwrap();
+        predictor.set_robot(&urdf, "world").unwrap();
+        frames.iter().map(|frame| predictor.step(frame).unwrap().cloned()).collect()
+    };
+    let all = predicted(&frames);
+    let is_predicted: Vec<bool> = all.iter().map(Option::is_some).collect();
+    assert_eq!(is_predicted, [false, true, false, true, true, false]);
+    // What is predicted is what a predictor says that never saw the other camera.
+    let alone = predicted(&frames[2..5]);
+    for (a, b) in all[3..5].iter().flatten().zip(alone[1..].iter().flatten()) {
+        assert!(a.displacements == b.displacements && a.stamp == b.stamp);
+        assert!(a.particles.sources.iter().all(|source| source >> 24 == 0));
+    }
 }
 
 #[test]
