@@ -42,6 +42,10 @@ impl HindsightReport {
             })?,
             false => self.section(f, "all", "All points", step_secs)?,
         }
+        if has_regions && self.share_of("hidden") > 0.0 {
+            let share = percent(self.share_of("hidden"));
+            writeln!(f, "{share} % of the points are in none: hidden at one of the two times\n")?;
+        }
         writeln!(f, "{HOW_TO_READ}")
     }
 
