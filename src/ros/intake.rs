@@ -61,6 +61,9 @@ impl<'a> Intake<'a> {
             let cause = cause(&before, self.frames.counts(), topic);
             self.problems.warn(&cause, problem);
         }
+        if let Some(news) = self.frames.take_news() {
+            tracing::info!("{news}");
+        }
         if let Some(urdf) = self.frames.robot_description()
             && robot_before.as_ref() != Some(urdf)
         {
@@ -161,6 +164,7 @@ fn header_stamp(bytes: &[u8]) -> Option<Stamp> {
 /// Which kind of problem was counted: what warnings are throttled by.
 fn cause(before: &FrameCounts, after: &FrameCounts, topic: &str) -> String {
     let kinds = [
+        ("camera left out", before.cameras_left_out, after.cameras_left_out),
         ("no calibration", before.dropped_no_info, after.dropped_no_info),
         ("no transform", before.dropped_no_tf, after.dropped_no_tf),
         ("no joints", before.dropped_no_joints, after.dropped_no_joints),
