@@ -27,6 +27,7 @@ pub use messages::Messages;
 pub struct Bag {
     path: PathBuf,
     index: Index,
+    n_files: usize,
     sources: Sources,
 }
 
@@ -79,10 +80,17 @@ impl Bag {
         let mut index = Index::default();
         index.warnings = files.warnings;
         let mut failure = None;
-        let mut n_read = 0;
+        let (mut n_files, mut last) = (0, None);
         for file in &files.paths {
-            match Source::open(file).and_then(|mut source| source.scan(file, &mut index)) {
-                Ok(()) => n_read += 1,
+            let source = Source::open(file).and_then(|mut source| {
+                source.scan(file, &mut index)?;
+                Ok(source)
+            });
+            match source {
+                Ok(source) => {
+                    n_files += 1;
+                    last = Some((index.file(), source));
+                }
                 Err(error) if files.paths.len() == 1 => return Err(error),
                 Err(error) => {
                     index.warn(format!("{error}; its file is left out"));
@@ -90,7 +98,7 @@ impl Bag {
                 }
             }
         }
-        if let (Some(error), 0) = (failure, n_read) {
+        if let (Some(error), 0) = (failure, n_files) {
             return Err(error);
         }
         index.finish();
@@ -101,8 +109,8 @@ impl Bag {
                  rewrites it"
             ));
         }
-        let sources = Sources::new(index.n_files_at_once());
-        Ok(Self { path: path.to_owned(), index, sources })
+        let sources = Sources::new(index.n_files_at_once(), last);
+        Ok(Self { path: path.to_owned(), index, n_files, sources })
     }
 
     /// What was opened.
@@ -120,9 +128,9 @@ impl Bag {
         self.index.entries.len() as u64
     }
 
-    /// Number of files.
+    /// Number of files that could be read.
     pub fn n_files(&self) -> usize {
-        self.index.files.len()
+        self.n_files
     }
 
     /// rosbag2's names of its storage: `mcap`, `sqlite3`, or both.

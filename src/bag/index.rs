@@ -62,7 +62,7 @@ impl Index {
     }
 
     /// Number of the present file.
-    fn file(&self) -> u32 {
+    pub(super) fn file(&self) -> u32 {
         self.files.len().saturating_sub(1) as u32
     }
 

@@ -57,42 +57,76 @@ pub(super) fn scan(file: &mut File, path: &Path, index: &mut Index) -> Result<()
 
 impl Scan<'_> {
     fn file(&mut self, file: &mut File) -> Result<()> {
-        let io = |cause| Error::Io { path: self.path.to_owned(), cause };
-        let file_bytes = file.metadata().map_err(io)?.len();
+        let file_bytes = match file.metadata() {
+            Ok(metadata) => metadata.len(),
+            Err(cause) => return Err(Error::Io { path: self.path.to_owned(), cause }),
+        };
         let mut offset = mcap::MAGIC.len() as u64;
-        loop {
-            let left = file_bytes.saturating_sub(offset);
-            if left < HEAD_BYTES {
-                let path = self.path.display();
-                self.index.warn(format!("{path} is cut off: it has no end records"));
-                return Ok(());
-            }
-            let (opcode, body_bytes) = read_head(file, offset).map_err(io)?;
+        while offset.saturating_add(HEAD_BYTES) <= file_bytes {
+            let left = file_bytes - offset;
+            let (opcode, body_bytes) = match read_head(file, offset) {
+                Ok(head) => head,
+                Err(cause) => {
+                    self.stop(offset, &cause);
+                    return Ok(());
+                }
+            };
             let block_bytes = body_bytes.saturating_add(HEAD_BYTES);
             let n_bytes = block_bytes.min(left);
             match opcode {
-                op::DATA_END | op::FOOTER => return warn_if_cut(file, self.path, self.index),
+                op::DATA_END | op::FOOTER => {
+                    if !ends_with_magic(file).unwrap_or(false) {
+                        let path = self.path.display();
+                        self.index.warn(format!("{path} is cut off behind its messages"));
+                    }
+                    return Ok(());
+                }
                 op::HEADER | op::SCHEMA | op::CHANNEL | op::MESSAGE | op::CHUNK => {
-                    self.block(file, offset, n_bytes)?;
+                    match self.read_block(file, offset, n_bytes) {
+                        Ok(Some(bytes)) => self.block(&bytes, offset, n_bytes)?,
+                        Ok(None) => {}
+                        Err(cause) => {
+                            self.stop(offset, &cause);
+                            return Ok(());
+                        }
+                    }
                 }
                 _ => {}
             }
             offset = offset.saturating_add(block_bytes);
         }
+        let path = self.path.display();
+        self.index.warn(format!("{path} is cut off: it has no end records"));
+        Ok(())
     }
 
-    fn block(&mut self, file: &mut File, offset: u64, n_bytes: u64) -> Result<()> {
+    /// The file can't be read from `offset` on.
+    fn stop(&mut self, offset: u64, cause: &std::io::Error) {
         let path = self.path.display();
-        if n_bytes > MAX_RECORD_BYTES {
-            self.index.warn(format!("{path}: skipped {n_bytes} bytes at byte {offset}"));
-            return Ok(());
+        self.index.warn(format!("{path}: byte {offset}: {cause}; what follows is left out"));
+    }
+
+    /// The bytes of a record, if it is not too long.
+    fn read_block(
+        &mut self,
+        file: &mut File,
+        offset: u64,
+        n_bytes: u64,
+    ) -> std::io::Result<Option<Vec<u8>>> {
+        if n_bytes <= MAX_RECORD_BYTES {
+            return read_block(file, offset, n_bytes).map(Some);
         }
-        let bytes = read_block(file, offset, n_bytes)
-            .map_err(|cause| Error::Io { path: self.path.to_owned(), cause })?;
+        let path = self.path.display();
+        self.index.warn(format!("{path}: skipped {n_bytes} bytes at byte {offset}"));
+        Ok(None)
+    }
+
+    fn block(&mut self, bytes: &[u8], offset: u64, n_bytes: u64) -> Result<()> {
+        let path = self.path.display();
         self.index.start_block(Place::Bytes { offset, n_bytes });
         self.n_in_block = 0;
         let mut refusal = None;
-        let outcome = walk(&bytes, &mut |record| match record {
+        let outcome = walk(bytes, &mut |record| match record {
             Record::Header { profile } if profile.starts_with("ros1") => {
                 refusal = Some(format!(
                     "is a ROS 1 recording (profile '{profile}'): convert it with rosbags-convert"
@@ -110,7 +144,7 @@ impl Scan<'_> {
                 self.index.drop_block();
             }
         }
-        self.index.compressions.extend(compression(&bytes));
+        self.index.compressions.extend(compression(bytes));
         self.index.check_size(self.path)
     }
 
@@ -245,13 +279,9 @@ fn read_head(file: &mut File, offset: u64) -> std::io::Result<(u8, u64)> {
 }
 
 /// All messages were read; the end of the file tells whether its writer was stopped.
-fn warn_if_cut(file: &mut File, path: &Path, index: &mut Index) -> Result<()> {
-    let io = |cause| Error::Io { path: path.to_owned(), cause };
+fn ends_with_magic(file: &mut File) -> std::io::Result<bool> {
     let mut magic = [0; 8];
-    file.seek(SeekFrom::End(-8)).map_err(io)?;
-    file.read_exact(&mut magic).map_err(io)?;
-    if magic != mcap::MAGIC {
-        index.warn(format!("{} is cut off behind its messages", path.display()));
-    }
-    Ok(())
+    file.seek(SeekFrom::End(-8))?;
+    file.read_exact(&mut magic)?;
+    Ok(magic == mcap::MAGIC)
 }

@@ -142,9 +142,11 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// For files of which up to `n_at_once` overlap in time.
-    pub(super) fn new(n_at_once: usize) -> Self {
-        Self { open: Mutex::default(), capacity: n_at_once.clamp(*N_OPEN.start(), *N_OPEN.end()) }
+    /// For files of which up to `n_at_once` overlap in time; `last` is open already.
+    pub(super) fn new(n_at_once: usize, last: Option<(u32, Source)>) -> Self {
+        let open = last.map(|(number, source)| (number, Arc::new(Mutex::new(source))));
+        let capacity = n_at_once.clamp(*N_OPEN.start(), *N_OPEN.end());
+        Self { open: Mutex::new(open.into_iter().collect()), capacity }
     }
 
     /// File `number`, at `path`.

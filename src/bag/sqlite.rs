@@ -14,7 +14,6 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 pub(super) use extent::Extent;
@@ -143,7 +142,7 @@ fn uri(path: &Path, options: &str) -> Result<String> {
     let absolute =
         std::path::absolute(path).map_err(|cause| Error::Io { path: path.into(), cause })?;
     let mut uri = String::from("file://");
-    for &byte in absolute.as_os_str().as_bytes() {
+    for &byte in absolute.as_os_str().as_encoded_bytes() {
         match byte {
             b'/' | b'.' | b'_' | b'-' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => {
                 uri.push(char::from(byte));
