@@ -229,12 +229,46 @@ fn sizes_of_encodings() {
 fn cameras_that_cannot_be_used_are_refused() {
     assert_eq!(problem("camera_info", &camera_info(false, 0.0, [0; 6])).1, "k");
     assert_eq!(problem("camera_info", &camera_info(false, f64::NAN, [0; 6])).1, "k");
-    let binned = camera_info(false, 600.0, [2, 2, 0, 0, 0, 0]);
-    assert_eq!(problem("camera_info", &binned).1, "binning_x");
-    let cut = camera_info(false, 600.0, [1, 1, 10, 10, 100, 100]);
-    assert_eq!(problem("camera_info", &cut).1, "roi");
-    let whole = camera_info(false, 600.0, [1, 1, 0, 0, 480, 640]);
-    assert!(CameraInfo::decode(&whole).is_ok());
+    assert_eq!(
+        problem("camera_info", &camera_info(false, 600.0, [641, 1, 0, 0, 0, 0])).1,
+        "binning_x"
+    );
+    for roi in [[1, 0, 480, 640], [0, 1, 480, 640], [0, 0, 481, 640], [0, 0, 0, 640], [5, 5, 0, 0]]
+    {
+        let [x, y, height, width] = roi;
+        let bytes = camera_info(false, 600.0, [1, 1, x, y, height, width]);
+        assert_eq!(problem("camera_info", &bytes).1, "roi", "{roi:?}");
+    }
+    let huge = camera_info(false, 600.0, [1, 1, u32::MAX, 0, 480, 640]);
+    assert_eq!(problem("camera_info", &huge).1, "roi");
+    let mut sizeless = camera_info(false, 600.0, [0; 6]);
+    let height = sizeless.windows(4).position(|bytes| bytes == 480u32.to_le_bytes()).unwrap();
+    sizeless[height..height + 4].fill(0);
+    let (text, field) = problem("camera_info", &sizeless);
+    assert!(field == "width" && text.contains("640 x 0"), "{text}");
+}
+
+#[test]
+fn calibrations_are_of_the_published_image() {
+    let decode = |rest| CameraInfo::decode(&camera_info(false, 600.0, rest)).unwrap();
+    let whole = decode([0; 6]);
+    for rest in [[1, 1, 0, 0, 0, 0], [0, 1, 0, 0, 480, 640]] {
+        assert_eq!(decode(rest), whole);
+    }
+    let cut = decode([0, 0, 100, 30, 200, 301]);
+    assert_eq!((cut.width, cut.height), (301, 200));
+    assert_eq!(cut.k, [600.0, 0.0, 220.0, 0.0, 600.0, 210.0, 0.0, 0.0, 1.0]);
+    assert_eq!((cut.p[2], cut.p[6]), (-100.0, -30.0));
+    let binned = decode([2, 4, 100, 30, 200, 301]);
+    assert_eq!((binned.width, binned.height), (150, 50));
+    assert_eq!(binned.k, [300.0, 0.0, 110.0, 0.0, 150.0, 52.5, 0.0, 0.0, 1.0]);
+    // A point is seen at the same place of the sensor.
+    let at = |info: &CameraInfo| {
+        let undistorted = CameraInfo { d: Vec::new(), ..info.clone() };
+        crate::camera::Camera::new(&undistorted).unwrap().project([0.1, -0.2, 1.3]).unwrap()
+    };
+    let ([u, v], [u_cut, v_cut]) = (at(&whole), at(&binned));
+    assert!((u - (2.0 * u_cut + 100.0)).abs() < 1e-9 && (v - (4.0 * v_cut + 30.0)).abs() < 1e-9);
 }
 
 #[test]
