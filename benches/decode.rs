@@ -12,11 +12,10 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use encode::CdrWriter;
+use forecloud::bag::Bag;
 use forecloud::camera::{Camera, ColorImage, DepthImage, RayTable};
-use forecloud::frames::FramesConfig;
 use forecloud::graph::random::{draw, uniform};
 use forecloud::message::{CameraInfo, CompressedImage, Header, Image, PointCloud2};
-use forecloud::recording::Recording;
 
 /// Timed runs of each figure, after one that warms up.
 const RUNS: usize = 31;
@@ -226,14 +225,13 @@ fn image_message(image: &Image) -> Vec<u8> {
 
 /// Four depth images of 320 x 240, side by side.
 fn demo_depth(path: &Path) -> anyhow::Result<Image> {
-    let recording = Recording::open(path, FramesConfig::default())?;
     let mut quarters = Vec::new();
-    recording.play(|frame, _| -> forecloud::Result<()> {
-        if quarters.len() < 4 {
-            quarters.extend(frame.cameras.into_iter().map(|camera| camera.depth));
+    for message in Bag::open(path)?.messages() {
+        let message = message?;
+        if message.topic.ends_with("/depth/image_raw") && quarters.len() < 4 {
+            quarters.push(Image::decode(&message.data)?);
         }
-        Ok(())
-    })?;
+    }
     let quarters = quarters.get(..4).context("fewer than four depth images")?;
     let rows = |pair: &[Image]| -> Vec<u8> {
         (0..240)
