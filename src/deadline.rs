@@ -116,6 +116,12 @@ mod tests {
         (n_done, now - arrived)
     }
 
+    fn roll_out_often(pace: &mut Pace, times: std::ops::Range<u32>, before_ms: u64, step_ms: u64) {
+        for _ in times {
+            roll_out(pace, before_ms, step_ms);
+        }
+    }
+
     #[test]
     fn a_roll_out_is_as_long_as_there_is_time_and_no_shorter_than_stated() {
         let mut pace = Pace::new(DEADLINE);
@@ -134,14 +140,14 @@ mod tests {
         assert_eq!(pace.n_particles(), 1000);
         roll_out(&mut pace, 10, 80);
         assert_eq!(pace.n_particles(), 800);
-        (0..100).for_each(|_| drop(roll_out(&mut pace, 10, 80)));
+        roll_out_often(&mut pace, 0..100, 10, 80);
         assert_eq!(pace.n_particles(), 100, "no fewer than stated");
         // In time, but nothing to spare: no more, no fewer.
-        (0..100).for_each(|_| drop(roll_out(&mut pace, 30, 10)));
+        roll_out_often(&mut pace, 0..100, 30, 10);
         assert_eq!(pace.n_particles(), 100);
-        (0..20).for_each(|_| drop(roll_out(&mut pace, 10, 10)));
+        roll_out_often(&mut pace, 0..20, 10, 10);
         assert_eq!(pace.n_particles(), 110);
-        (0..2000).for_each(|_| drop(roll_out(&mut pace, 10, 10)));
+        roll_out_often(&mut pace, 0..2000, 10, 10);
         assert_eq!(pace.n_particles(), 1000);
     }
 
