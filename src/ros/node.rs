@@ -8,20 +8,27 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use futures::{FutureExt, Stream, StreamExt};
-use r2r::QosProfile;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::arguments::Arguments;
+use super::diagnostics::Monitor;
+use super::health::{About, Health};
 use super::intake::Intake;
 use super::mailbox::Mailbox;
 use super::parameters::{self, NodeConfig};
 use super::publish::Outputs;
+use super::qos::{self, Subscription, TopicWatch};
+use super::rosout;
 use super::worker::Worker;
-use crate::frames::{Frames, Topics};
+use crate::frames::Frames;
 use crate::model::Model;
 use crate::predictor::Predictor;
 
 /// Longest wait for a message: how soon a signal is seen.
 const SPIN: Duration = Duration::from_millis(20);
+
+/// Name of the node, unless it is remapped.
+const NAME: &str = "forecloud";
 
 type Messages = Box<dyn Stream<Item = Vec<u8>> + Unpin>;
 
@@ -30,6 +37,8 @@ type Messages = Box<dyn Stream<Item = Vec<u8>> + Unpin>;
 /// # Errors
 /// ROS arguments or parameters that are wrong, or a model that cannot be used.
 pub fn run() -> anyhow::Result<()> {
+    let arguments = Arguments::parse(std::env::args().skip(1));
+    let records = rosout::start_log(&arguments, NAME);
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // The second one ends the process at once, should the clean end hang.
@@ -39,18 +48,36 @@ pub fn run() -> anyhow::Result<()> {
     }
 
     let mut node = create_node()?;
-    let config: NodeConfig = parameters::configure(&given_parameters(&node))?;
+    let mut monitor = Monitor::new(&mut node, (!arguments.without_rosout).then_some(records))?;
+    let served = serve(&mut node, &mut monitor, &arguments, &stop);
+    match &served {
+        Ok(()) => monitor.publish_log(),
+        Err(error) => monitor.farewell(error),
+    }
+    served
+}
+
+/// Sets everything up, and works until `stop`.
+fn serve(
+    node: &mut r2r::Node,
+    monitor: &mut Monitor,
+    arguments: &Arguments,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let config: NodeConfig = parameters::configure(&given_parameters(node))?;
     let frames = config.frames()?;
     let predictor = create_predictor(&config)?;
-    let outputs = Outputs::new(&mut node, &predictor, &config.world_frame)?;
-    let mut subscriptions = subscribe(&mut node, &frames.topics)?;
+    let outputs = Outputs::new(node, &predictor, &config.world_frame, config.motion_min_m as f32)?;
+    let wanted = qos::subscriptions(&frames.topics);
+    let mut subscriptions = subscribe(node, &wanted)?;
     let name = node.fully_qualified_name()?;
-    tracing::info!("{name} waits for messages on {}", required(&frames.topics).join(", "));
+    tracing::info!("{name} waits for messages on {}", required(&wanted).join(", "));
 
+    let mut topics = TopicWatch::new(node, arguments, wanted)?;
+    let health = Arc::new(Health::new(about(&config, &predictor)?, topics.topics()));
     let mailbox = Mailbox::default();
-    let required = required(&frames.topics);
-    let mut intake = Intake::new(Frames::new(frames), required, &mailbox);
-    let worker = Worker::new(predictor, config.world_frame, outputs);
+    let mut intake = Intake::new(Frames::new(frames), &mailbox, &health);
+    let worker = Worker::new(predictor, config.world_frame, outputs, Arc::clone(&health));
     std::thread::scope(|scope| {
         // The scope waits for the worker also where this thread panics.
         let close = mailbox.close_on_drop();
@@ -66,7 +93,7 @@ pub fn run() -> anyhow::Result<()> {
                     intake.take(topic, &bytes);
                 }
             }
-            intake.watch_silence();
+            monitor.tick(node, &mut topics, &health);
         }
         drop(close);
         worker.join().map_err(|_| anyhow!("the predicting thread panicked: see above"))
@@ -86,7 +113,7 @@ fn create_node() -> anyhow::Result<r2r::Node> {
         let said = cause.downcast_ref::<String>().map_or("no reason given", String::as_str);
         anyhow!("ROS arguments or parameter file: {said}")
     })?;
-    r2r::Node::create(context.context("ROS context")?, "forecloud", "").context("ROS node")
+    r2r::Node::create(context.context("ROS context")?, NAME, "").context("ROS node")
 }
 
 /// Loads the model and starts the predictor's threads.
@@ -108,41 +135,34 @@ fn given_parameters(node: &r2r::Node) -> BTreeMap<String, r2r::ParameterValue> {
     parameters.iter().map(|(name, parameter)| (name.clone(), parameter.value.clone())).collect()
 }
 
+/// What the diagnostics say of the node's settings.
+fn about(config: &NodeConfig, predictor: &Predictor) -> anyhow::Result<About> {
+    let model = predictor.model();
+    Ok(About {
+        world_frame: config.world_frame.clone(),
+        model_file: config.model()?.display().to_string(),
+        model_hash: model.hash.clone(),
+        step_secs: model.config.step_secs,
+        takes_robot: model.config.n_kinematic > 0,
+    })
+}
+
 /// The topics without which there is no frame.
-fn required(topics: &Topics) -> Vec<String> {
-    let cameras = topics.cameras.iter();
-    let images = cameras.flat_map(|c| [c.color.clone(), c.depth.clone(), c.info.clone()]);
-    images.chain([topics.joint_states.clone()]).collect()
+fn required(subscriptions: &[Subscription]) -> Vec<&str> {
+    let required = subscriptions.iter().filter(|subscription| subscription.required);
+    required.map(|subscription| subscription.name.as_str()).collect()
 }
 
 /// Subscribes to the serialized messages of all topics, with the topic as the configuration has it.
-fn subscribe(node: &mut r2r::Node, topics: &Topics) -> anyhow::Result<Vec<(String, Messages)>> {
-    // Best effort also matches reliable publishers (the other way it does not), and a lost image or
-    // joint state is made up for by the next one. It loses large messages where the publisher has no
-    // shared memory segment for them: config/fastdds_large_clouds.xml gives it one.
-    let images = QosProfile::sensor_data();
-    let states = QosProfile::sensor_data().keep_last(100);
-    // Latched: what was sent before the node started.
-    let latched = QosProfile::default().keep_last(100).reliable().transient_local();
-
-    let mut wanted = Vec::new();
-    for camera in &topics.cameras {
-        wanted.push((&camera.color, "sensor_msgs/msg/Image", &images));
-        wanted.push((&camera.depth, "sensor_msgs/msg/Image", &images));
-        wanted.push((&camera.info, "sensor_msgs/msg/CameraInfo", &images));
-    }
-    wanted.push((&topics.joint_states, "sensor_msgs/msg/JointState", &states));
-    wanted.push((&topics.planned_joints, "trajectory_msgs/msg/JointTrajectory", &states));
-    wanted.push((&topics.tf, "tf2_msgs/msg/TFMessage", &states));
-    wanted.push((&topics.tf_static, "tf2_msgs/msg/TFMessage", &latched));
-    wanted.push((&topics.robot_description, "std_msgs/msg/String", &latched));
-    wanted
-        .into_iter()
-        .map(|(topic, message_type, qos)| {
-            let messages = node
-                .subscribe_raw(topic, message_type, qos.clone())
-                .map_err(|error| anyhow!("subscription to {topic} ({message_type}): {error}"))?;
-            Ok((topic.clone(), Box::new(messages) as Messages))
-        })
-        .collect()
+fn subscribe(
+    node: &mut r2r::Node,
+    wanted: &[Subscription],
+) -> anyhow::Result<Vec<(String, Messages)>> {
+    let subscribe = |Subscription { name, message_type, role, .. }: &Subscription| {
+        let messages = node
+            .subscribe_raw(name, message_type, qos::profile(*role))
+            .map_err(|error| anyhow!("subscription to {name} ({message_type}): {error}"))?;
+        Ok((name.clone(), Box::new(messages) as Messages))
+    };
+    wanted.iter().map(subscribe).collect()
 }
