@@ -10,7 +10,7 @@ pub(super) use inputs::is_losing;
 
 use std::time::Duration;
 
-use super::{Cause, Facts, Topic};
+use super::{Cause, Facts, Publisher, Topic};
 
 /// As in `diagnostic_msgs/msg/DiagnosticStatus`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,7 +85,7 @@ impl Facts {
             self.plan(now),
             self.time(now),
             self.messages(now),
-            self.publishers_status(now),
+            self.publishers_status(),
             self.transport(now),
             self.shared_memory(),
             self.workspace(now),
@@ -122,20 +122,33 @@ fn hindered(now: Duration, last_success: Option<Duration>) -> Level {
     }
 }
 
-/// Who publishes it and since when it is silent, in parentheses.
-fn silence(topic: &Topic, now: Duration) -> String {
-    let since = match topic.last {
+/// The topics, and in parentheses since when they are silent and who publishes them.
+fn silence(topics: &[&Topic], now: Duration) -> String {
+    let since = |topic: &Topic| match topic.last {
         None => "never".to_owned(),
         Some(last) => format!("for {} s", now.saturating_sub(last).as_secs()),
     };
-    match topic.publishers.as_deref() {
-        None => format!("{} ({since})", topic.name),
-        Some([]) => format!("{} ({since}: nobody publishes it)", topic.name),
-        Some(publishers) => {
-            let names: Vec<&str> = publishers.iter().map(|p| p.node.as_str()).collect();
-            format!("{} ({since}; published by {})", topic.name, names.join(", "))
-        }
+    let by = |topic: &Topic| match topic.publishers.as_deref() {
+        None => String::new(),
+        Some([]) => "; published by nobody".to_owned(),
+        Some(publishers) => format!("; published by {}", names(publishers)),
+    };
+    let mut texts: Vec<String> = Vec::new();
+    let mut topics = topics.iter().map(|topic| (topic, since(topic) + &by(topic))).peekable();
+    while let Some((topic, state)) = topics.next() {
+        // Of several in a row that are alike, the last one says it.
+        let alike = topics.peek().is_some_and(|(_, next)| *next == state);
+        texts.push(if alike { topic.name.clone() } else { format!("{} ({state})", topic.name) });
     }
+    texts.join(", ")
+}
+
+/// The nodes, each once.
+fn names(publishers: &[Publisher]) -> String {
+    let mut names: Vec<&str> = publishers.iter().map(|publisher| publisher.node.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() { "nobody".to_owned() } else { names.join(", ") }
 }
 
 /// What can be done about silent topics.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{GRACE, Level, Status, hindered, remedy_of_silence, silence};
+use super::{GRACE, Level, Status, hindered, names, remedy_of_silence, silence};
 use crate::ros::health::topic::Loss;
 use crate::ros::health::{Cause, Facts, Kind, Publisher, Topic};
 
@@ -57,12 +57,9 @@ impl Facts {
         let silent: Vec<&Topic> =
             topics.filter(|topic| topic.required && topic.is_silent(now)).collect();
         if !silent.is_empty() {
-            let names: Vec<String> = silent.iter().map(|topic| silence(topic, now)).collect();
+            let (which, remedy) = (silence(&silent, now), remedy_of_silence(&silent));
             let level = hindered(now, self.last_frame);
-            status.add(
-                level,
-                format!("no message on {}. {}", names.join(", "), remedy_of_silence(&silent)),
-            );
+            status.add(level, format!("no message on {which}. {remedy}"));
         }
         status
     }
@@ -119,13 +116,12 @@ impl Facts {
             status.add(unfit, format!("the newest one can't be used{after}: {refused}"));
         } else if in_use.is_none() && now > GRACE {
             let topics: Vec<&Topic> = self.of_kind(&[Kind::Robot]).collect();
-            let names: Vec<String> = topics.iter().map(|topic| silence(topic, now)).collect();
             status.add(
                 unfit,
                 format!(
                     "none has come on {}. Remedy: start robot_state_publisher, or publish the URDF \
                      reliably and transient local (latched)",
-                    names.join(", ")
+                    silence(&topics, now)
                 ),
             );
         }
@@ -147,15 +143,14 @@ impl Facts {
         let n_without = self.without_plan.sum(now);
         let unheard = || self.of_kind(&[Kind::Plan]).filter(|topic| topic.last.is_none());
         if n_without > 0 || now > GRACE && unheard().next().is_some() {
-            let names: Vec<String> =
-                self.of_kind(&[Kind::Plan]).map(|topic| silence(topic, now)).collect();
+            let topics: Vec<&Topic> = self.of_kind(&[Kind::Plan]).collect();
             status.add(
                 Level::Warn,
                 format!(
-                    "no plan on {}: {n_without} predictions of the last 5 s assume that the \
-                     joints keep their velocity. Remedy: publish what the robot is about to do \
-                     there (trajectory_msgs/msg/JointTrajectory), as it is sent to its controller",
-                    names.join(", ")
+                    "no plan on {}: predictions assume that the joints keep their velocity. \
+                     Remedy: publish what the robot is about to do there \
+                     (trajectory_msgs/msg/JointTrajectory), as it is sent to its controller",
+                    silence(&topics, now)
                 ),
             );
         }
@@ -214,38 +209,18 @@ impl Facts {
         status.or_ok(|| "all could be used".into())
     }
 
-    /// Types and QoS of the publishers, and topics that have none.
-    pub(super) fn publishers_status(&self, now: Duration) -> Status {
+    /// Types and QoS of the publishers.
+    pub(super) fn publishers_status(&self) -> Status {
         let mut status = Status::new("topics");
-        let nobody = |topic: &&Topic| topic.publishers.as_ref().is_some_and(Vec::is_empty);
-        let unpublished: Vec<&str> = self
-            .topics
-            .iter()
-            .filter(|topic| topic.required)
-            .filter(nobody)
-            .map(|topic| topic.name.as_str())
-            .collect();
         for topic in &self.topics {
-            let publishers = topic.publishers.iter().flatten();
-            for Publisher { node, mismatch } in publishers {
+            for Publisher { node, mismatch } in topic.publishers.iter().flatten() {
                 if let Some(mismatch) = mismatch {
                     status.add(Level::Warn, format!("{} of {node} {mismatch}", topic.name));
                 }
             }
             if let Some(publishers) = &topic.publishers {
-                let names: Vec<&str> = publishers.iter().map(|p| p.node.as_str()).collect();
-                let names = if names.is_empty() { "nobody".into() } else { names.join(", ") };
-                status.value(topic.name.as_str(), names);
+                status.value(topic.name.as_str(), names(publishers));
             }
-        }
-        if now > GRACE && !unpublished.is_empty() {
-            status.add(
-                Level::Warn,
-                format!(
-                    "nobody publishes {}. Remedy: start what publishes them, or remap the topics",
-                    unpublished.join(", ")
-                ),
-            );
         }
         status.or_ok(|| "types and QoS of all publishers fit".into())
     }
