@@ -18,9 +18,10 @@ const PERIOD: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(100);
 /// Time between two looks at shared memory.
 const MEMORY_LOOK: Duration = Duration::from_secs(5);
-/// Longest wait for a reader of why the node ends, and time for the message to leave.
+/// Longest wait for a reader of why the node ends, and time to reach it.
 const FAREWELL: Duration = Duration::from_secs(1);
-const LEAVE: Duration = Duration::from_millis(200);
+/// How often it is told meanwhile.
+const N_LAST_WORDS: u32 = 5;
 /// The statuses that are logged when they get worse; the others are made of what is logged already.
 const LOGGED: [&str; 8] = [
     "images",
@@ -42,8 +43,8 @@ pub struct Monitor {
     problems: Problems,
     looked: Option<Instant>,
     memory_looked: Option<Instant>,
-    /// What this took since the last message.
-    spent: Duration,
+    /// What this took, and since when.
+    spent: (Instant, Duration),
 }
 
 impl Monitor {
@@ -59,7 +60,7 @@ impl Monitor {
             problems: Problems::default(),
             looked: None,
             memory_looked: None,
-            spent: Duration::ZERO,
+            spent: (Instant::now(), Duration::ZERO),
         })
     }
 
@@ -73,7 +74,7 @@ impl Monitor {
             self.look_at_memory(start, health);
             self.report(start, health);
         }
-        self.spent += start.elapsed();
+        self.spent.1 += start.elapsed();
     }
 
     /// Publishes what was logged since the last time.
@@ -88,13 +89,19 @@ impl Monitor {
             self.diagnostics.has_subscriber()
                 || self.rosout.as_ref().is_some_and(Rosout::has_subscriber)
         };
-        while !heard() && start.elapsed() < FAREWELL {
+        while !heard() {
+            if start.elapsed() > FAREWELL {
+                return;
+            }
             std::thread::sleep(Duration::from_millis(10));
         }
         self.publish_log();
         self.rosout.iter().for_each(|rosout| rosout.last_word(&format!("{why:#}")));
-        if heard() && self.diagnostics.publisher.publish(&self.diagnostics.last_word(why)).is_ok() {
-            std::thread::sleep(LEAVE);
+        // A reader that is known here may not know this node yet, and nobody tells when it does.
+        for _ in 0..N_LAST_WORDS {
+            // An error is logged by r2r.
+            let _ = self.diagnostics.publisher.publish(&self.diagnostics.last_word(why));
+            std::thread::sleep(FAREWELL / N_LAST_WORDS);
         }
     }
 
@@ -110,21 +117,37 @@ impl Monitor {
 
     fn report(&mut self, now: Instant, health: &Health) {
         let statuses = health.report();
-        let worse = self.diagnostics.worse(&statuses);
-        for status in worse.filter(|status| LOGGED.contains(&status.name)) {
-            self.problems.warn(status.name, format!("{}: {}", status.name, status.message));
+        let changed = self.log_changes(&statuses);
+        let due = self.diagnostics.published.is_none_or(|published| now - published >= PERIOD);
+        if !changed && !due {
+            return;
         }
-        let since = self.diagnostics.published.map(|published| now - published);
-        if since.is_none_or(|since| since >= PERIOD) || self.diagnostics.changed(&statuses) {
-            if let Some(since) = since.filter(|since| *since >= PERIOD) {
-                let ms_per_sec = self.spent.as_secs_f64() * 1e3 / since.as_secs_f64();
-                self.spent = Duration::ZERO;
-                health.note(|facts, _| facts.monitor_ms_per_sec = ms_per_sec);
-            }
-            if let Err(error) = self.diagnostics.publish(&statuses, now) {
-                self.problems.warn("diagnostics", format!("/diagnostics: {error}"));
+        if let Err(error) = self.diagnostics.publish(&statuses, now) {
+            self.problems.warn("diagnostics", format!("/diagnostics: {error}"));
+        }
+        let (since, spent) = &mut self.spent;
+        let elapsed = now.saturating_duration_since(*since);
+        if elapsed >= PERIOD {
+            let ms_per_sec = spent.as_secs_f64() * 1e3 / elapsed.as_secs_f64();
+            (*since, *spent) = (now, Duration::ZERO);
+            health.note(|facts, _| facts.monitor_ms_per_sec = ms_per_sec);
+        }
+    }
+
+    /// Logs the statuses that got worse, and at level debug all changes; whether there were any.
+    fn log_changes(&mut self, statuses: &[Status]) -> bool {
+        let known = self.diagnostics.levels.iter().copied().chain(std::iter::repeat(Level::Ok));
+        let changes = statuses.iter().zip(known).filter(|(status, before)| status.level != *before);
+        let mut any = false;
+        for (Status { name, level, message, .. }, before) in changes {
+            any = true;
+            tracing::debug!("status '{name}' from {before:?} to {level:?}: {message}");
+            let worse = matches!(level, Level::Warn | Level::Error) && *level > before;
+            if worse && LOGGED.contains(name) {
+                self.problems.warn(name, format!("{name}: {message}"));
             }
         }
+        any
     }
 }
 
@@ -155,20 +178,6 @@ impl Diagnostics {
             levels: Vec::new(),
             published: None,
         })
-    }
-
-    fn changed(&self, statuses: &[Status]) -> bool {
-        !self.levels.iter().copied().eq(statuses.iter().map(|status| status.level))
-    }
-
-    /// The statuses whose level is worse than when they were published last.
-    fn worse<'a>(&self, statuses: &'a [Status]) -> impl Iterator<Item = &'a Status> {
-        let before = self.levels.iter().copied().chain(std::iter::repeat(Level::Ok));
-        let worse = |(status, before): &(&Status, Level)| {
-            matches!(status.level, Level::Warn | Level::Error) && status.level > *before
-        };
-        let pairs: Vec<_> = statuses.iter().zip(before).filter(worse).collect();
-        pairs.into_iter().map(|(status, _)| status)
     }
 
     fn publish(&mut self, statuses: &[Status], now: Instant) -> r2r::Result<()> {

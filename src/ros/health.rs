@@ -96,6 +96,8 @@ pub struct Facts {
     late: Recent,
     without_plan: Recent,
     busy: Recent,
+    /// Frames that gave no prediction as none lies one step back.
+    pub n_without_history: u64,
     n_particles: usize,
     latencies_ms: VecDeque<f32>,
     robot: Description,
@@ -144,6 +146,7 @@ impl Facts {
             late: Recent::default(),
             without_plan: Recent::default(),
             busy: Recent::default(),
+            n_without_history: 0,
             n_particles: 0,
             latencies_ms: VecDeque::with_capacity(N_LATENCIES),
             robot: Description::default(),

@@ -156,7 +156,7 @@ impl Conditions {
         } else if free < needed && self.n_segments < 1 + self.n_publishers {
             format!(
                 "of {} publishers of images and this node, {} have such a segment, and no other \
-                 one finds room: images go over UDP and get lost",
+                 one finds room: images may go over UDP and get lost",
                 self.n_publishers, self.n_segments
             )
         } else {

@@ -132,6 +132,7 @@ impl Worker {
             Ok(Some(prediction)) => prediction,
             Ok(None) => {
                 self.frames_without_history += 1;
+                self.health.note(|facts, _| facts.n_without_history += 1);
                 self.miss_history(parcel.frame.stamp);
                 return;
             }
@@ -169,9 +170,15 @@ impl Worker {
         let n_particles = prediction.particles.len();
         let planned = !parcel.frame.plan.is_empty();
         match self.outputs.publish(prediction, timing, parcel.arrived) {
-            Ok(latency_ms) => self.health.note(|facts, now| {
-                facts.predicted(now, latency_ms, n_particles, planned);
-            }),
+            Ok(latency_ms) => {
+                let stamp = parcel.frame.stamp;
+                tracing::debug!(
+                    "prediction of {stamp} s: {n_particles} particles, {latency_ms} ms"
+                );
+                self.health.note(|facts, now| {
+                    facts.predicted(now, latency_ms, n_particles, planned);
+                });
+            }
             Err(error) => {
                 self.trouble(
                     Cause::Publish,

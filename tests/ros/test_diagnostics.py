@@ -236,7 +236,7 @@ def test_images_that_get_lost(running, played):
         return message if n % 4 else None
 
     played.change = lossy
-    told = ["on /camera_left/color/image_raw were lost before the node", "publish reliably"]
+    told = ["lost before the node", "on /camera_left/color/image_raw", "fastdds_large_clouds.xml"]
     running.diagnostics.wait_for("transport", WARN + ERROR, *told)
     played.change = lambda message: message
 

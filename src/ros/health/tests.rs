@@ -241,9 +241,9 @@ fn images_lost_on_the_way_are_told() {
     };
     assert_status(&run(&|_| false), 4.9, "transport", Level::Ok, &[]);
     assert_status(&run(&|i| i == 7), 4.9, "transport", Level::Ok, &[]);
-    let told = ["5 of 50", "/cam/color/image_raw", "lost before the node"];
+    let told = ["5 of 50 on /cam/color/image_raw", "lost before the node"];
     assert_status(&run(&|i| i % 10 == 5), 4.9, "transport", Level::Warn, &told);
-    assert_status(&run(&|i| i % 25 != 0), 4.9, "transport", Level::Error, &["47 of 49"]);
+    assert_status(&run(&|i| i % 25 != 0), 4.9, "transport", Level::Error, &["47 of 49 on"]);
     assert_status(&run(&|i| i % 10 == 5), 20.0, "transport", Level::Ok, &[]);
     assert!(run(&|i| i % 10 == 5).images_at(at(4.9)).2);
 }

@@ -228,24 +228,26 @@ impl Facts {
     /// Messages that were sent and did not arrive.
     pub(super) fn transport(&self, now: Duration) -> Status {
         let mut status = Status::new("transport");
+        let (mut level, mut losing) = (Level::Ok, Vec::new());
         for topic in self.of_kind(&[Kind::Images]) {
             let loss = self.loss(now, topic);
             let n_sent = loss.lost + loss.came;
             status.value(topic.name.as_str(), format!("{} of {n_sent} lost", loss.lost));
-            if !is_losing(loss) {
-                continue;
+            if is_losing(loss) {
+                let most = loss.lost as f64 > ERROR_LOSS * n_sent as f64;
+                level = level.max(if most { Level::Error } else { Level::Warn });
+                losing.push(format!("{} of {n_sent} on {}", loss.lost, topic.name));
             }
-            let most = loss.lost as f64 > ERROR_LOSS * n_sent as f64;
-            let level = if most { Level::Error } else { Level::Warn };
+        }
+        if !losing.is_empty() {
             status.add(
                 level,
                 format!(
-                    "{} of {n_sent} messages of the last 5 s on {} were lost before the node, in \
-                     DDS or by their publisher (told by the gaps in their stamps and by their \
-                     camera_info). Remedy: start their publisher with the DDS profile \
-                     config/fastdds_large_clouds.xml, let it publish reliably, or send smaller \
-                     images",
-                    loss.lost, topic.name
+                    "messages of the last 5 s were lost before the node, in DDS or by their \
+                     publisher: {} (told by the gaps in their stamps and by their camera_info). \
+                     Remedy: start their publisher with the DDS profile \
+                     config/fastdds_large_clouds.xml, or let it send smaller or fewer images",
+                    losing.join(", ")
                 ),
             );
         }

@@ -53,9 +53,7 @@ impl Facts {
         }
         status.value("predictions", self.predictions.total());
         status.value("frames", self.frames.total());
-        status
-            .value("frames_without_history", self.troubles[Cause::History as usize].recent.total());
-        status.value("frames_rejected", self.troubles[Cause::Rejected as usize].recent.total());
+        status.value("frames_without_history", self.n_without_history);
         status.or_ok(|| match n {
             0 => "waiting for the first frame".into(),
             n => format!("{n} in the last 5 s"),
