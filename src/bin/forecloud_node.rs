@@ -3,11 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match forecloud::ros::run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    forecloud::ros::run()
 }

@@ -1,5 +1,6 @@
 //! The node's health on `/diagnostics` and in the log.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use r2r::diagnostic_msgs::msg::{DiagnosticArray, DiagnosticStatus, KeyValue};
@@ -18,21 +19,14 @@ const PERIOD: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(100);
 /// Time between two looks at shared memory.
 const MEMORY_LOOK: Duration = Duration::from_secs(5);
-/// Longest wait for a reader of why the node ends, and time to reach it.
-const FAREWELL: Duration = Duration::from_secs(1);
-/// How often it is told meanwhile.
+/// Longest wait for a reader of why the node ends: Fast DDS looks around again after 3 s.
+const FAREWELL: Duration = Duration::from_secs(4);
+/// How often, and how long one after the other, a reader is told.
 const N_LAST_WORDS: u32 = 5;
+const LAST_WORD: Duration = Duration::from_millis(200);
 /// The statuses that are logged when they get worse; the others are made of what is logged already.
-const LOGGED: [&str; 8] = [
-    "images",
-    "robot description",
-    "plan",
-    "topics",
-    "transport",
-    "shared memory",
-    "latency",
-    "load",
-];
+const LOGGED: [&str; 7] =
+    ["images", "robot description", "plan", "transport", "shared memory", "latency", "load"];
 
 /// What the spinning thread does besides taking messages: looks at the publishers and at shared
 /// memory, and publishes `/diagnostics` and `/rosout`.
@@ -82,26 +76,26 @@ impl Monitor {
         self.rosout.iter().for_each(Rosout::publish);
     }
 
-    /// Tells why the node ends (its caller logs it), and waits a moment for somebody to be there to read it.
-    pub fn farewell(&self, why: &anyhow::Error) {
+    /// Logs why the node ends, and waits a moment for somebody to be there to read it.
+    pub fn farewell(&self, why: &anyhow::Error, stop: &AtomicBool) {
+        tracing::error!("{why:#}");
         let start = Instant::now();
         let heard = || {
             self.diagnostics.has_subscriber()
                 || self.rosout.as_ref().is_some_and(Rosout::has_subscriber)
         };
         while !heard() {
-            if start.elapsed() > FAREWELL {
+            if start.elapsed() > FAREWELL || stop.load(Ordering::Relaxed) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
         self.publish_log();
-        self.rosout.iter().for_each(|rosout| rosout.last_word(&format!("{why:#}")));
         // A reader that is known here may not know this node yet, and nobody tells when it does.
         for _ in 0..N_LAST_WORDS {
             // An error is logged by r2r.
             let _ = self.diagnostics.publisher.publish(&self.diagnostics.last_word(why));
-            std::thread::sleep(FAREWELL / N_LAST_WORDS);
+            std::thread::sleep(LAST_WORD);
         }
     }
 

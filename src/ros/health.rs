@@ -221,11 +221,16 @@ impl Facts {
         self.absent_cameras.extend(names.map(str::to_owned));
     }
 
-    /// Who publishes a topic, by its place among them.
-    pub fn publishers(&mut self, topic: usize, publishers: Vec<Publisher>) {
-        if let Some(topic) = self.topics.get_mut(topic) {
-            topic.publishers = Some(publishers);
-        }
+    /// Who publishes a topic, by its place among them; returns those that don't fit and did not
+    /// publish it so before.
+    pub fn publishers(&mut self, topic: usize, publishers: Vec<Publisher>) -> Vec<Publisher> {
+        let Some(topic) = self.topics.get_mut(topic) else {
+            return Vec::new();
+        };
+        let before = topic.publishers.replace(publishers).unwrap_or_default();
+        let now = topic.publishers.iter().flatten();
+        let new = now.filter(|publisher| !before.contains(publisher));
+        new.filter(|publisher| publisher.mismatch.is_some()).cloned().collect()
     }
 
     /// What is wrong with the shared memory of the middleware, and its figures.

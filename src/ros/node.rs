@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::panic;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use super::mailbox::Mailbox;
 use super::parameters::{self, NodeConfig};
 use super::publish::Outputs;
 use super::qos::{self, Subscription, TopicWatch};
-use super::rosout;
+use super::rosout::{self, Records};
 use super::worker::Worker;
 use crate::frames::Frames;
 use crate::model::Model;
@@ -34,11 +35,31 @@ type Messages = Box<dyn Stream<Item = Vec<u8>> + Unpin>;
 
 /// Runs the node until SIGINT or SIGTERM.
 ///
-/// # Errors
-/// ROS arguments or parameters that are wrong, or a model that cannot be used.
-pub fn run() -> anyhow::Result<()> {
+/// Fails, and logs why, if ROS arguments or parameters are wrong or a model cannot be used.
+pub fn run() -> ExitCode {
     let arguments = Arguments::parse(std::env::args().skip(1));
     let records = rosout::start_log(&arguments, NAME);
+    let monitored = prepare(&arguments, records).map_err(|error| tracing::error!("{error:#}"));
+    let Ok((mut node, mut monitor, stop)) = monitored else {
+        return ExitCode::FAILURE;
+    };
+    match serve(&mut node, &mut monitor, &arguments, &stop) {
+        Ok(()) => {
+            monitor.publish_log();
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            monitor.farewell(&error, &stop);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Creates the node and what it reports with; what is returned last becomes true on a signal.
+fn prepare(
+    arguments: &Arguments,
+    records: Records,
+) -> anyhow::Result<(r2r::Node, Monitor, Arc<AtomicBool>)> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // The second one ends the process at once, should the clean end hang.
@@ -48,13 +69,8 @@ pub fn run() -> anyhow::Result<()> {
     }
 
     let mut node = create_node()?;
-    let mut monitor = Monitor::new(&mut node, (!arguments.without_rosout).then_some(records))?;
-    let served = serve(&mut node, &mut monitor, &arguments, &stop);
-    match &served {
-        Ok(()) => monitor.publish_log(),
-        Err(error) => monitor.farewell(error),
-    }
-    served
+    let monitor = Monitor::new(&mut node, (!arguments.without_rosout).then_some(records))?;
+    Ok((node, monitor, stop))
 }
 
 /// Sets everything up, and works until `stop`.

@@ -125,8 +125,12 @@ impl TopicWatch {
                 node: node_name(&publisher.node_namespace, &publisher.node_name),
                 mismatch: mismatch(subscription, &publisher.topic_type, &publisher.qos_profile),
             });
-            let publishers = publishers.collect();
-            health.note(|facts, _| facts.publishers(self.next, publishers));
+            let publishers: Vec<Publisher> = publishers.collect();
+            let new = health.note(|facts, _| facts.publishers(self.next, publishers));
+            for Publisher { node, mismatch } in new {
+                let mismatch = mismatch.unwrap_or_default();
+                tracing::warn!("{name} of {node} {mismatch}");
+            }
         }
         self.next = (self.next + 1) % self.subscriptions.len();
     }

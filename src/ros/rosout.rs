@@ -217,19 +217,6 @@ impl Rosout {
         PUBLISHING.set(false);
     }
 
-    /// Publishes why the node ends, which is logged later than anything can be published.
-    pub fn last_word(&self, text: &str) {
-        let record = Record {
-            time: SystemTime::now(),
-            level: rosout_level(Level::ERROR),
-            message: text.to_owned(),
-            file: file!().to_owned(),
-            function: module_path!().to_owned(),
-            line: line!(),
-        };
-        let _ = self.publisher.publish(&message(record, &self.logger));
-    }
-
     /// Whether somebody listens.
     pub fn has_subscriber(&self) -> bool {
         self.publisher.get_inter_process_subscription_count().is_ok_and(|n| n > 0)

@@ -135,6 +135,7 @@ def test_publishers_of_another_type_or_qos_are_told(ros, running):
         "publish it transient local",
     )  # fmt: skip
     diagnostics.wait_for("joints", ERROR, "never; published by /test", "topics")
+    running.node.wait_for_log("WARN /joint_states of /test is of type", "/robot_description of")
     ros.destroy_publisher(wrong_type)
     ros.destroy_publisher(volatile)
     diagnostics.wait_for("topics", OK)
@@ -258,9 +259,9 @@ def test_all_is_well_again(running, played):
 
 
 
-@pytest.mark.parametrize("told", ["none.safetensors"])
-def test_a_model_that_cannot_be_used_is_told_before_the_node_ends(ros, told):
+def test_a_model_that_cannot_be_used_is_told_before_the_node_ends(ros, tmp_path):
     diagnostics = Diagnostics(ros, "blind")
-    node = NodeProcess("-r", "__node:=blind", "-p", f"model:=/tmp/{told}")
-    diagnostics.wait_for("start", ERROR, told)
+    model = tmp_path / "none.safetensors"
+    node = NodeProcess("-r", "__node:=blind", "-p", f"model:={model}")
+    diagnostics.wait_for("start", ERROR, str(model))
     assert node.wait_for_end() == 1

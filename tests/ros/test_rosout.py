@@ -98,8 +98,7 @@ def test_rosout_can_be_switched_off(ros, start_node):
     rosout = Rosout(ros)
     node = start_node("-r", "__node:=mute", "--disable-rosout-logs")
     node.wait_for_log("images: no message")
-    names = [name for name, _ in ros.get_node_names_and_namespaces()]
-    assert "mute" in names
+    wait_for(lambda: "mute" in ros.get_node_names(), "the node to be known")
     infos = ros.get_publishers_info_by_topic("/rosout")
     assert "mute" not in [info.node_name for info in infos]
     assert not rosout.of("mute")

@@ -272,7 +272,10 @@ fn bad_messages_are_told_by_topic() {
 fn publishers_that_do_not_fit_and_topics_without_are_told() {
     let mut facts = facts();
     let mismatch = Some("is volatile. Remedy: publish it transient local".to_owned());
-    facts.publishers(4, vec![Publisher { node: "/rsp".into(), mismatch }]);
+    let unfit = vec![Publisher { node: "/rsp".into(), mismatch }];
+    // Told once as news.
+    assert_eq!(facts.publishers(4, unfit.clone()), unfit);
+    assert_eq!(facts.publishers(4, unfit), []);
     let told = ["/robot_description of /rsp is volatile"];
     assert_status(&facts, 0.5, "topics", Level::Warn, &told);
     facts.publishers(4, vec![Publisher { node: "/rsp".into(), mismatch: None }]);
