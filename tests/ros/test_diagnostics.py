@@ -129,15 +129,18 @@ def test_publishers_of_another_type_or_qos_are_told(ros, running):
         QoSProfile(depth=1, durability=DurabilityPolicy.VOLATILE),
     )
     diagnostics = running.diagnostics
-    diagnostics.wait_for(
-        "topics", WARN, "/joint_states of /test is of type std_msgs/msg/Int32",
-        "sensor_msgs/msg/JointState", "/robot_description of /test is volatile",
-        "publish it transient local",
-    )  # fmt: skip
-    diagnostics.wait_for("joints", ERROR, "never; published by /test", "topics")
-    running.node.wait_for_log("WARN /joint_states of /test is of type", "/robot_description of")
-    ros.destroy_publisher(wrong_type)
-    ros.destroy_publisher(volatile)
+    try:
+        diagnostics.wait_for(
+            "topics", WARN, "/joint_states of /test is of type std_msgs/msg/Int32",
+            "sensor_msgs/msg/JointState", "/robot_description of /test is volatile",
+            "publish it transient local",
+        )  # fmt: skip
+        diagnostics.wait_for("joints", ERROR, "never; published by /test", "topics")
+        log = ["WARN /joint_states of /test is of type", "WARN /robot_description of /test"]
+        running.node.wait_for_log(*log)
+    finally:
+        ros.destroy_publisher(wrong_type)
+        ros.destroy_publisher(volatile)
     diagnostics.wait_for("topics", OK)
 
 
