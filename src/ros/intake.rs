@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::health::{Cause, Health};
 use super::mailbox::{Mailbox, Parcel};
 use super::problems::Problems;
-use crate::frames::{Frame, FrameCounts, Frames};
+use crate::frames::{Frame, FrameCounts, Frames, Role};
 use crate::message::Stamp;
 
 /// Frames in the making.
@@ -22,9 +22,11 @@ pub struct Intake<'a> {
 impl<'a> Intake<'a> {
     /// Leaves frames in `mailbox`, and notes in `health` what comes and what is missing.
     pub fn new(frames: Frames, mailbox: &'a Mailbox<Frame>, health: &'a Health) -> Self {
-        let cameras = &frames.config().topics.cameras;
-        let arrivals =
-            Arrivals::of(cameras.iter().flat_map(|c| [c.color.clone(), c.depth.clone()]));
+        let specs = frames.config().topics.specs().into_iter();
+        let images = specs.filter(|spec| {
+            spec.role == Role::Images && spec.message_type != "sensor_msgs/msg/CameraInfo"
+        });
+        let arrivals = Arrivals::of(images.map(|spec| spec.name));
         Self {
             frames,
             arrivals,
@@ -47,6 +49,7 @@ impl<'a> Intake<'a> {
         let frame = self.frames.push_raw(topic, bytes);
         self.decode_time += arrived.elapsed();
 
+        self.health.note(|facts, _| facts.absent_cameras(self.frames.absent_cameras()));
         if let Some(problem) = self.frames.take_problem() {
             self.tell(&before, topic, &problem);
         }
@@ -65,8 +68,9 @@ impl<'a> Intake<'a> {
         let counts = *self.frames.counts();
         let now = Instant::now();
         // Not the message that completed the frame: that may be a joint state much later.
-        let images = frame.cameras.iter().flat_map(|camera| [&camera.color, &camera.depth]);
-        let arrived = self.arrivals.last(images.map(|image| image.header.stamp)).unwrap_or(now);
+        let cameras = frame.cameras.iter();
+        let images = cameras.flat_map(|camera| [Some(camera.stamp()), camera.color_stamp()]);
+        let arrived = self.arrivals.last(images.flatten()).unwrap_or(now);
         self.mailbox.put_frame(Parcel { frame, arrived, decode_ms, counts, n_replaced: 0 });
         self.health.note(|facts, now| facts.frame(now));
     }

@@ -18,10 +18,10 @@ use super::intake::Intake;
 use super::mailbox::Mailbox;
 use super::parameters::{self, NodeConfig};
 use super::publish::Outputs;
-use super::qos::{self, Subscription, TopicWatch};
+use super::qos::{self, TopicWatch};
 use super::rosout::{self, Records};
 use super::worker::Worker;
-use crate::frames::Frames;
+use crate::frames::{Frames, TopicSpec};
 use crate::model::Model;
 use crate::predictor::Predictor;
 
@@ -84,7 +84,7 @@ fn serve(
     let frames = config.frames()?;
     let predictor = create_predictor(&config)?;
     let outputs = Outputs::new(node, &predictor, &config.world_frame, config.motion_min_m as f32)?;
-    let wanted = qos::subscriptions(&frames.topics);
+    let wanted = frames.topics.specs();
     let mut subscriptions = subscribe(node, &wanted)?;
     let name = node.fully_qualified_name()?;
     tracing::info!("{name} waits for messages on {}", required(&wanted).join(", "));
@@ -164,17 +164,16 @@ fn about(config: &NodeConfig, predictor: &Predictor) -> anyhow::Result<About> {
 }
 
 /// The topics without which there is no frame.
-fn required(subscriptions: &[Subscription]) -> Vec<&str> {
-    let required = subscriptions.iter().filter(|subscription| subscription.required);
-    required.map(|subscription| subscription.name.as_str()).collect()
+fn required(topics: &[TopicSpec]) -> Vec<&str> {
+    topics.iter().filter(|topic| topic.required).map(|topic| topic.name.as_str()).collect()
 }
 
 /// Subscribes to the serialized messages of all topics, with the topic as the configuration has it.
 fn subscribe(
     node: &mut r2r::Node,
-    wanted: &[Subscription],
+    wanted: &[TopicSpec],
 ) -> anyhow::Result<Vec<(String, Messages)>> {
-    let subscribe = |Subscription { name, message_type, role, .. }: &Subscription| {
+    let subscribe = |TopicSpec { name, message_type, role, .. }: &TopicSpec| {
         let messages = node
             .subscribe_raw(name, message_type, qos::profile(*role))
             .map_err(|error| anyhow!("subscription to {name} ({message_type}): {error}"))?;

@@ -7,60 +7,10 @@ use r2r::qos::{DurabilityPolicy, ReliabilityPolicy};
 
 use super::arguments::Arguments;
 use super::health::{Health, Publisher, Topic};
-use crate::frames::Topics;
+use crate::frames::{Role, TopicSpec};
 
 /// Time between two looks at the publishers of one topic after another.
 const LOOK: Duration = Duration::from_millis(200);
-
-/// How the messages of a topic are used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// The newest counts.
-    Images,
-    /// All count.
-    States,
-    /// Sent once, and kept for those who come later.
-    Latched,
-}
-
-/// A topic that is subscribed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Subscription {
-    /// Name before remaps.
-    pub name: String,
-    /// Type of its messages.
-    pub message_type: &'static str,
-    /// How they are used.
-    pub role: Role,
-    /// Whether there is no frame without it.
-    pub required: bool,
-}
-
-/// All topics that the node subscribes.
-pub fn subscriptions(topics: &Topics) -> Vec<Subscription> {
-    let subscription = |name: &String, message_type, role, required| Subscription {
-        name: name.clone(),
-        message_type,
-        role,
-        required,
-    };
-    let mut all = Vec::new();
-    for camera in &topics.cameras {
-        all.push(subscription(&camera.color, "sensor_msgs/msg/Image", Role::Images, true));
-        all.push(subscription(&camera.depth, "sensor_msgs/msg/Image", Role::Images, true));
-        all.push(subscription(&camera.info, "sensor_msgs/msg/CameraInfo", Role::Images, true));
-    }
-    let tf = "tf2_msgs/msg/TFMessage";
-    let plan = "trajectory_msgs/msg/JointTrajectory";
-    all.extend([
-        subscription(&topics.joint_states, "sensor_msgs/msg/JointState", Role::States, true),
-        subscription(&topics.planned_joints, plan, Role::States, false),
-        subscription(&topics.tf, tf, Role::States, false),
-        subscription(&topics.tf_static, tf, Role::Latched, false),
-        subscription(&topics.robot_description, "std_msgs/msg/String", Role::Latched, false),
-    ]);
-    all
-}
 
 /// The QoS that a subscription asks for.
 pub fn profile(role: Role) -> QosProfile {
@@ -78,7 +28,8 @@ pub fn profile(role: Role) -> QosProfile {
 
 /// Looks at who publishes the subscribed topics, one topic at a time.
 pub struct TopicWatch {
-    subscriptions: Vec<(String, Subscription)>,
+    /// With the names that they have after remaps.
+    topics: Vec<(String, TopicSpec)>,
     next: usize,
     looked: Option<Instant>,
 }
@@ -91,23 +42,19 @@ impl TopicWatch {
     pub fn new(
         node: &r2r::Node,
         arguments: &Arguments,
-        subscriptions: Vec<Subscription>,
+        topics: Vec<TopicSpec>,
     ) -> r2r::Result<Self> {
         let (name, namespace) = (node.name()?, node.namespace()?);
-        let named = |subscription: Subscription| {
-            (arguments.topic(&subscription.name, &name, &namespace), subscription)
-        };
-        let subscriptions = subscriptions.into_iter().map(named).collect();
-        Ok(Self { subscriptions, next: 0, looked: None })
+        let named = |topic: TopicSpec| (arguments.topic(&topic.name, &name, &namespace), topic);
+        Ok(Self { topics: topics.into_iter().map(named).collect(), next: 0, looked: None })
     }
 
     /// The topics, for [`Health`].
     pub fn topics(&self) -> Vec<Topic> {
-        let topic = |(name, subscription): &(String, Subscription)| {
-            let Subscription { name: before, message_type, required, .. } = subscription;
-            Topic::new(before, name, message_type, *required)
+        let topic = |(name, spec): &(String, TopicSpec)| {
+            Topic::new(&spec.name, name, spec.message_type, spec.required)
         };
-        self.subscriptions.iter().map(topic).collect()
+        self.topics.iter().map(topic).collect()
     }
 
     /// Looks at the next topic, if it is time to.
@@ -116,14 +63,14 @@ impl TopicWatch {
             return;
         }
         self.looked = Some(Instant::now());
-        let Some((name, subscription)) = self.subscriptions.get(self.next) else {
+        let Some((name, spec)) = self.topics.get(self.next) else {
             return;
         };
         // An error is the middleware's; the next look comes soon.
         if let Ok(found) = node.get_publishers_info_by_topic(name, false) {
             let publishers = found.iter().map(|publisher| Publisher {
                 node: node_name(&publisher.node_namespace, &publisher.node_name),
-                mismatch: mismatch(subscription, &publisher.topic_type, &publisher.qos_profile),
+                mismatch: mismatch(spec, &publisher.topic_type, &publisher.qos_profile),
             });
             let publishers: Vec<Publisher> = publishers.collect();
             let new = health.note(|facts, _| facts.publishers(self.next, publishers));
@@ -132,7 +79,7 @@ impl TopicWatch {
                 tracing::warn!("{name} of {node} {mismatch}");
             }
         }
-        self.next = (self.next + 1) % self.subscriptions.len();
+        self.next = (self.next + 1) % self.topics.len();
     }
 }
 
@@ -144,7 +91,7 @@ fn node_name(namespace: &str, name: &str) -> String {
 }
 
 /// Why nothing of a publisher arrives, with the remedy; none if it does.
-fn mismatch(ours: &Subscription, their_type: &str, theirs: &QosProfile) -> Option<String> {
+fn mismatch(ours: &TopicSpec, their_type: &str, theirs: &QosProfile) -> Option<String> {
     if their_type != ours.message_type {
         return Some(format!(
             "is of type {their_type}, and the node reads {}: nothing arrives. Remedy: remap the \
@@ -184,9 +131,9 @@ fn mismatch(ours: &Subscription, their_type: &str, theirs: &QosProfile) -> Optio
 mod tests {
     use super::*;
 
-    fn of(role: Role) -> Subscription {
+    fn of(role: Role) -> TopicSpec {
         let name = "/topic".to_owned();
-        Subscription { name, message_type: "std_msgs/msg/String", role, required: true }
+        TopicSpec { name, message_type: "std_msgs/msg/String", role, required: true }
     }
 
     #[test]
@@ -212,14 +159,6 @@ mod tests {
         }
         let text = mismatch(&of(Role::Images), "std_msgs/msg/Int32", &default).unwrap();
         assert!(text.contains("std_msgs/msg/Int32") && text.contains("std_msgs/msg/String"));
-    }
-
-    #[test]
-    fn every_topic_of_the_configuration_is_subscribed() {
-        let topics = Topics::default();
-        let all = subscriptions(&topics);
-        assert_eq!(all.len(), 3 * topics.cameras.len() + 5);
-        assert!(all.iter().all(|subscription| topics.contains(&subscription.name)));
     }
 
     #[test]
