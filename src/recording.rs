@@ -64,9 +64,9 @@ struct BodiesJson {
     bodies: Vec<Body>,
 }
 
-/// The body-id images of one frame, one for each camera.
+/// The body-id images of one frame, by the cameras' numbers.
 #[derive(Debug, Clone)]
-pub struct BodyIds(Vec<Image>);
+pub struct BodyIds(Vec<Option<Image>>);
 
 /// A bag opened as a sequence of frames.
 pub struct Recording {
@@ -108,7 +108,7 @@ pub fn carry(
 impl BodyIds {
     /// Body at a pixel; `source` as in [`crate::cloud::Cloud::sources`].
     pub fn id(&self, source: u32) -> u16 {
-        let Some(image) = self.0.get((source >> 24) as usize) else { return 0 };
+        let Some(Some(image)) = self.0.get((source >> 24) as usize) else { return 0 };
         let (pixel, width) = (source & 0x00ff_ffff, image.width.max(1));
         let row = image.row(pixel / width).unwrap_or(&[]);
         let at = 2 * (pixel % width) as usize;
@@ -157,7 +157,7 @@ impl Recording {
     }
 
     /// Calls `f` with each frame in order, and with its body ids where the truth has them for all
-    /// cameras; returns what became of the messages.
+    /// cameras of the frame; returns what became of the messages.
     ///
     /// Messages that can't be read are counted and left out.
     ///
@@ -189,13 +189,13 @@ impl Recording {
             } else if let Some(frame) = frames.push_raw(&message.topic, &message.data) {
                 // A frame waits for the next: its body ids may lie behind it in the bag.
                 if let Some(frame) = complete.replace(frame) {
-                    let ids = ids.take(frame.stamp);
+                    let ids = ids.take(&frame);
                     f(frame, ids)?;
                 }
             }
         }
-        for frame in complete.into_iter().chain(frames.finish()) {
-            let ids = ids.take(frame.stamp);
+        while let Some(frame) = complete.take().or_else(|| frames.finish()) {
+            let ids = ids.take(&frame);
             f(frame, ids)?;
         }
         Ok((*frames.counts(), frames.take_problem()))
@@ -217,9 +217,13 @@ impl IdsByStamp {
         self.images.insert((camera, image.header.stamp), image);
     }
 
-    fn take(&mut self, stamp: Stamp) -> Option<BodyIds> {
-        let images = (0..self.n_cameras).map(|camera| self.images.remove(&(camera, stamp)));
-        images.collect::<Option<Vec<_>>>().map(BodyIds)
+    /// Those of the cameras of `frame`, if none is missing.
+    fn take(&mut self, frame: &Frame) -> Option<BodyIds> {
+        let mut images = vec![None; self.n_cameras];
+        for view in &frame.cameras {
+            images[view.camera] = Some(self.images.remove(&(view.camera, view.stamp()))?);
+        }
+        Some(BodyIds(images))
     }
 }
 

@@ -285,11 +285,11 @@ fn a_frame_that_was_only_recalled_is_as_good_a_history() {
     let all: Vec<_> = frames.iter().map(|frame| every.step(frame).unwrap().cloned()).collect();
     let mut busy = predictor();
     assert!(busy.step(&frames[0]).unwrap().is_none());
-    assert!(!busy.has_history(frames[3].stamp));
+    assert!(!busy.has_history(&frames[3]));
     // Frame 2 is passed over, and shown only when 3 needs it; the older 1 may come after it.
     busy.recall(&frames[2]).unwrap();
     busy.recall(&frames[1]).unwrap();
-    assert!(busy.has_history(frames[3].stamp));
+    assert!(busy.has_history(&frames[3]));
     let late = busy.step(&frames[3]).unwrap().expect("frame 2 is its history");
     let expected = all[3].as_ref().expect("frame 2 is its history");
     assert_eq!(late.displacements, expected.displacements);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::message::Header;
+use crate::message::{Header, Image};
 
 fn info(k: [f64; 9], d: &[f64]) -> CameraInfo {
     CameraInfo {
@@ -24,7 +24,7 @@ fn image(encoding: &str, is_bigendian: bool, [width, height]: [u32; 2], step: u3
 
 #[test]
 fn rays_by_hand_and_back() {
-    let camera = Pinhole::new(&info(K, &[0.0; 5])).unwrap();
+    let camera = Camera::new(&info(K, &[0.0; 5])).unwrap();
     assert_eq!(camera.ray([320.5, 240.0]), [0.0, 0.0, 1.0]);
     assert_eq!(camera.ray([420.5, 140.0]), [0.2, -0.25, 1.0]);
     assert_eq!(camera.project([0.2 * 3.0, -0.25 * 3.0, 3.0]), Some([420.5, 140.0]));
@@ -40,10 +40,8 @@ fn rays_by_hand_and_back() {
 
 #[test]
 fn distortion_and_broken_matrices_are_refused() {
-    let problem = |k, d: &[f64]| Pinhole::new(&info(k, d)).unwrap_err().to_string();
-    assert!(Pinhole::new(&info(K, &[])).is_ok());
-    let text = problem(K, &[0.1, 0.0, 0.0, 0.0, 0.0]);
-    assert!(text.contains("later version") && text.contains("optical"), "{text}");
+    let problem = |k, d: &[f64]| Camera::new(&info(k, d)).unwrap_err().to_string();
+    assert!(Camera::new(&info(K, &[])).is_ok());
     for (i, value) in [(0, 0.0), (4, -1.0), (2, f64::NAN), (1, 0.5), (0, f64::INFINITY)] {
         let mut k = K;
         k[i] = value;
@@ -95,12 +93,9 @@ fn what_is_not_measured_is_nan() {
 fn other_layouts_are_refused_with_what_is_read() {
     let text = DepthImage::new(&image("8UC1", false, [2, 2], 2)).unwrap_err().to_string();
     assert!(text.contains("8UC1") && text.contains("16UC1") && text.contains("32FC1"), "{text}");
-    let color = image("bgr8", false, [2, 2], 6);
-    let text = ColorImage::new(&color, [2, 2]).unwrap_err().to_string();
-    assert!(text.contains("bgr8") && text.contains("rgb8"), "{text}");
-    let color = image("rgb8", false, [2, 2], 6);
-    let text = ColorImage::new(&color, [4, 3]).unwrap_err().to_string();
-    assert!(text.contains("2 x 2") && text.contains("4 x 3"), "{text}");
+    let color = image("yuv422", false, [2, 2], 4);
+    let text = ColorImage::new(&color).unwrap_err().to_string();
+    assert!(text.contains("yuv422") && text.contains("rgb8"), "{text}");
     let mut short = image("16UC1", false, [2, 2], 4);
     short.data.pop();
     assert!(matches!(DepthImage::new(&short), Err(Error::Camera { .. })));

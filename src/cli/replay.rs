@@ -3,7 +3,6 @@
 use anyhow::{Context, Result, ensure};
 use forecloud::config::PredictorConfig;
 use forecloud::eval::{MostActive, Published, Replay, Report};
-use forecloud::frames::{CameraTopics, FramesConfig};
 use forecloud::model::Model;
 use forecloud::recording::Recording;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -11,6 +10,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::model_file;
+use super::topics::TopicArgs;
 
 /// Predict recordings and measure the errors against their truth.
 #[derive(clap::Args)]
@@ -22,7 +22,8 @@ truth (topics under /truth) give timings only.
 Examples:
   forecloud replay data/demo_tumble
   forecloud replay --json --horizon 10 push_* > errors.json
-  forecloud replay --predictions node.mcap data/demo_tumble")]
+  forecloud replay --predictions node.mcap data/demo_tumble
+  forecloud replay --cameras front --input points --remap /front/points:=/lidar/points my_bag")]
 pub struct Args {
     /// rosbag2 folders or .mcap files
     #[arg(required = true, value_name = "BAG")]
@@ -42,9 +43,6 @@ pub struct Args {
     /// Threads to predict on [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    /// Names of the cameras, the topics' first part
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    cameras: Option<Vec<String>>,
     /// Compare with the predictions that a node published (one BAG); fails if they differ
     #[arg(long, value_name = "FILE")]
     predictions: Option<PathBuf>,
@@ -54,6 +52,8 @@ pub struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    topics: TopicArgs,
 }
 
 /// Prints the report to stdout, progress and warnings to stderr.
@@ -80,10 +80,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn replay(args: &Args) -> Result<Report> {
     let (model, model_path) = model_file::load(args.model.as_deref())?;
-    let mut frames = FramesConfig::default();
-    if let Some(names) = &args.cameras {
-        frames.topics.cameras = names.iter().map(|name| CameraTopics::of(name)).collect();
-    }
+    let frames = args.topics.config()?;
     let published = published(args, &model)?;
     let config = config(args, published.as_ref());
     let step_secs = model.config.step_secs;
@@ -156,9 +153,9 @@ fn config(args: &Args, published: Option<&Published>) -> PredictorConfig {
 
 /// A bar over the frames; hidden where stderr is no terminal.
 fn progress(recording: &Recording, number: usize, n_bags: usize) -> ProgressBar {
-    let depth = recording.frames_config().topics.cameras.first().map(|camera| &camera.depth);
+    let timing = recording.frames_config().topics.cameras.first().map(|camera| camera.timing());
     let topics = recording.bag().topics().iter();
-    let n_frames = topics.filter(|topic| depth.is_some_and(|depth| *depth == *topic.name));
+    let n_frames = topics.filter(|topic| timing == Some(&*topic.name));
     let bar = ProgressBar::new(n_frames.map(|topic| topic.n_messages).sum());
     let template = "{msg} {wide_bar} {pos}/{len} frames, {eta} left";
     if let Ok(style) = ProgressStyle::with_template(template) {

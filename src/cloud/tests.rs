@@ -1,4 +1,5 @@
 use super::*;
+use crate::frames::ColorView;
 use crate::message::{CameraInfo, Header, Image};
 use nalgebra::{Point3, Translation3, UnitQuaternion};
 use std::sync::Arc;
@@ -37,6 +38,10 @@ fn numbered(camera: usize, frame: CameraFrame) -> CameraFrame {
     CameraFrame { camera, ..frame }
 }
 
+fn counts_of(n_pixels: usize, n_measured: usize, n_kept: usize) -> CloudCounts {
+    CloudCounts { n_pixels, n_measured, n_kept, n_uncolored: 0 }
+}
+
 fn pose() -> Isometry3<f64> {
     let rotation = UnitQuaternion::from_euler_angles(0.3, -1.1, 2.5);
     Isometry3::from_parts(Translation3::new(0.5, -0.7, 1.1), rotation)
@@ -47,7 +52,7 @@ fn points_by_hand_and_by_the_plain_transform() {
     let depths = std::array::from_fn(|i| if i == 5 { 0 } else { 1000 + 100 * i as u16 });
     let mut cloud = Cloud::default();
     let counts = cloud.from_cameras(&[camera(depths, Isometry3::identity())], &WIDE, None).unwrap();
-    assert_eq!(counts, CloudCounts { n_pixels: 12, n_measured: 11, n_kept: 11 });
+    assert_eq!(counts, counts_of(12, 11, 11));
     // Pixel (0, 0) at 1 m: (0 - 1.5) / 10, (0 - 1) / 20.
     assert_near(cloud.positions[0], [-0.15, -0.05, 1.0]);
     assert_near(cloud.positions[10], [1.5 / 10.0 * 2.1, 0.05 * 2.1, 2.1]);
@@ -77,7 +82,7 @@ fn only_the_workspace_is_kept() {
     let workspace = Workspace { min: [-0.06, -0.01, 0.9], max: [0.2, 0.01, 1.1] };
     let mut cloud = Cloud::default();
     let counts = cloud.from_cameras(&cameras, &workspace, None).unwrap();
-    assert_eq!(counts, CloudCounts { n_pixels: 12, n_measured: 12, n_kept: 3 });
+    assert_eq!(counts, counts_of(12, 12, 3));
     assert_eq!(cloud.sources, [5, 6, 7]);
     let above = Workspace { min: [-1.0, -1.0, 1.2], max: [1.0, 1.0, 2.0] };
     assert_eq!(cloud.from_cameras(&cameras, &above, None).unwrap().n_kept, 0);
@@ -89,7 +94,7 @@ fn nothing_measured_is_an_empty_cloud() {
     let mut cloud = Cloud::default();
     cloud.from_cameras(&[camera([900; 12], pose())], &WIDE, None).unwrap();
     let counts = cloud.from_cameras(&[camera([0; 12], pose())], &WIDE, None).unwrap();
-    assert_eq!(counts, CloudCounts { n_pixels: 12, n_measured: 0, n_kept: 0 });
+    assert_eq!(counts, counts_of(12, 0, 0));
     assert!(cloud.is_empty() && cloud.colors.is_empty() && cloud.sources.is_empty());
     assert_eq!(cloud.from_cameras(&[], &WIDE, None).unwrap(), CloudCounts::default());
 }
@@ -99,7 +104,7 @@ fn an_error_leaves_no_points() {
     let good = camera([900; 12], pose());
     let mut bad = good.clone();
     let View::Depth { color: Some(color), .. } = &mut bad.view else { unreachable!() };
-    color.image.encoding = "mono8".into();
+    color.image.encoding = "yuv422".into();
     let mut cloud = Cloud::default();
     let error = cloud.from_cameras(&[good.clone(), bad], &WIDE, None).unwrap_err();
     assert!(matches!(error, Error::Encoding { .. }));

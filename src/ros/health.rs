@@ -49,6 +49,8 @@ pub enum Cause {
     Calibration,
     /// Images whose sizes do not belong together, or that can't be read.
     Image,
+    /// A camera is left out of the frames.
+    LeftOut,
     /// Images without partners.
     Unpaired,
     /// Images that came after those of a later time.

@@ -53,6 +53,9 @@ impl<'a> Intake<'a> {
         if let Some(problem) = self.frames.take_problem() {
             self.tell(&before, topic, &problem);
         }
+        if let Some(news) = self.frames.take_news() {
+            tracing::info!("{news}");
+        }
         if let Some(urdf) = self.frames.robot_description()
             && robot_before.as_ref() != Some(urdf)
         {
@@ -79,9 +82,14 @@ impl<'a> Intake<'a> {
     fn tell(&mut self, before: &FrameCounts, topic: &str, problem: &str) {
         let after = self.frames.counts();
         let n_bad = after.bad_messages - before.bad_messages;
+        let mut counted = counted(before, after);
+        if counted.is_empty() && n_bad == 0 {
+            // More about a camera that is left out already.
+            counted.push((Cause::LeftOut, 0));
+        }
         // `Frames` keeps the last problem only; the others are told in general words.
         let mut problem = Some(problem);
-        for (cause, n) in counted(before, after) {
+        for (cause, n) in counted {
             let text = problem.take().unwrap_or_else(|| in_general(cause));
             self.health.note(|facts, now| facts.trouble(now, cause, n, text));
             self.problems.warn(&format!("{cause:?}"), text);
@@ -142,14 +150,18 @@ fn header_stamp(bytes: &[u8]) -> Option<Stamp> {
 
 /// What was counted between the two, and how often, the last first; bad messages aside.
 fn counted(before: &FrameCounts, after: &FrameCounts) -> Vec<(Cause, u64)> {
+    if after.time_jumps > before.time_jumps {
+        // Images that waited then are unpaired for that reason only.
+        return vec![(Cause::TimeJump, after.time_jumps - before.time_jumps)];
+    }
     let counts = [
         (Cause::Calibration, before.dropped_no_info, after.dropped_no_info),
         (Cause::Transform, before.dropped_no_tf, after.dropped_no_tf),
         (Cause::Joints, before.dropped_no_joints, after.dropped_no_joints),
         (Cause::Image, before.dropped_mismatched, after.dropped_mismatched),
+        (Cause::LeftOut, before.cameras_left_out, after.cameras_left_out),
         (Cause::Unpaired, before.dropped_unpaired, after.dropped_unpaired),
         (Cause::Late, before.dropped_late, after.dropped_late),
-        (Cause::TimeJump, before.time_jumps, after.time_jumps),
     ];
     let counts = counts.into_iter().filter(|(_, before, after)| after > before);
     counts.map(|(cause, before, after)| (cause, after - before)).collect()
@@ -158,8 +170,9 @@ fn counted(before: &FrameCounts, after: &FrameCounts) -> Vec<(Cause, u64)> {
 /// What a cause is, where another one's words are known only.
 fn in_general(cause: Cause) -> &'static str {
     match cause {
-        Cause::TimeJump => "the stamps went back: started anew",
+        Cause::LeftOut => "a camera is left out, as it sends nothing: check its driver",
         Cause::Unpaired => "images found no partners: check that all image topics publish",
+        Cause::Late => "images came after those of a later time: check the cameras' clocks",
         _ => "see the log",
     }
 }
@@ -200,6 +213,17 @@ mod tests {
         arrivals.note("/color", b"short", now);
         assert_eq!(arrivals.images.len(), MAX_ARRIVALS);
         assert_eq!(arrivals.last([Stamp::from_parts(901, 0)].into_iter()), Some(now));
+    }
+
+    #[test]
+    fn what_was_counted_is_told_apart() {
+        let before = FrameCounts { frames: 7, dropped_unpaired: 2, ..FrameCounts::default() };
+        let after = FrameCounts { dropped_unpaired: 5, dropped_no_tf: 1, ..before };
+        let both = [(Cause::Transform, 1), (Cause::Unpaired, 3)];
+        assert_eq!(counted(&before, &after), both);
+        let after = FrameCounts { time_jumps: 1, ..after };
+        assert_eq!(counted(&before, &after), [(Cause::TimeJump, 1)]);
+        assert_eq!(counted(&before, &before), []);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::cloud::Workspace;
 use crate::config::PredictorConfig;
-use crate::frames::{CameraTopics, FramesConfig, Topics};
+use crate::frames::{CameraInput, CameraTopics, FramesConfig, Topics};
 
 /// Parameters of the node; config/forecloud.yaml holds the same defaults with the same words.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,6 +25,15 @@ pub struct NodeConfig {
     /// Names of the cameras: `<name>/color/image_raw`, `<name>/depth/image_raw` and
     /// `<name>/color/camera_info` are subscribed (remap them where they differ).
     pub cameras: Vec<String>,
+    /// What the cameras send: `images`, `compressed` (image_transport's compressed and
+    /// compressedDepth) or `points` (`<name>/points`); one for all, or one for each.
+    pub camera_inputs: Vec<String>,
+    /// Whether each pixel of a depth image shows what the same pixel of the colour image does; if
+    /// not, `<name>/depth/camera_info` is subscribed too.
+    pub depth_registered: bool,
+    /// Seconds (of the other cameras' stamps) after which a silent camera is left out of the
+    /// frames; it is taken back when it sends again.
+    pub camera_timeout_secs: f64,
     /// Frame of the predictions, fixed to the ground, z up.
     pub world_frame: String,
     /// Steps to predict.
@@ -55,6 +64,9 @@ impl Default for NodeConfig {
         Self {
             model: String::new(),
             cameras: frames.topics.cameras.into_iter().map(|camera| camera.name).collect(),
+            camera_inputs: vec!["images".into()],
+            depth_registered: true,
+            camera_timeout_secs: frames.camera_timeout_secs,
             world_frame: frames.world_frame,
             horizon: predictor.horizon,
             n_particles: predictor.n_particles,
@@ -76,28 +88,23 @@ impl NodeConfig {
     /// # Errors
     /// Cameras that are none, too many, or named twice; times that make no sense.
     pub fn frames(&self) -> anyhow::Result<FramesConfig> {
-        let mut names = self.cameras.clone();
-        names.sort();
-        names.dedup();
-        if names.len() != self.cameras.len() || !(1..=255).contains(&names.len()) {
-            bail!("parameters: `cameras` must be 1 to 255 different names, not {:?}", self.cameras);
-        }
-        for (name, secs, allowed) in [
-            ("tolerance_secs", self.tolerance_secs, 0.0..=10.0),
-            ("time_jump_secs", self.time_jump_secs, 0.001..=3600.0),
-        ] {
-            if !allowed.contains(&secs) {
-                bail!("parameters: `{name}`: {secs} s is not in {allowed:?}");
-            }
-        }
-        let cameras = self.cameras.iter().map(|name| CameraTopics::of(name)).collect();
-        Ok(FramesConfig {
+        let n_cameras = self.cameras.len();
+        let inputs = CameraInput::of_cameras("camera_inputs", &self.camera_inputs, n_cameras)
+            .context("parameters")?;
+        let camera = |(name, input): (&String, CameraInput)| {
+            CameraTopics::new(name, input, self.depth_registered)
+        };
+        let cameras = self.cameras.iter().zip(inputs).map(camera).collect();
+        let config = FramesConfig {
             topics: Topics { cameras, ..Topics::default() },
             world_frame: self.world_frame.clone(),
             tolerance_secs: self.tolerance_secs,
             time_jump_secs: self.time_jump_secs,
+            camera_timeout_secs: self.camera_timeout_secs,
             ..FramesConfig::default()
-        })
+        };
+        config.validate().context("parameters")?;
+        Ok(config)
     }
 
     /// How the model is run.
@@ -356,10 +363,15 @@ mod tests {
         assert_eq!(with(|_| ()), "");
         assert_eq!(with(|c| (c.tolerance_secs, c.time_jump_secs) = (0.0, 0.001)), "");
         for (change, told) in [
-            ((|c| c.tolerance_secs = -0.1) as fn(&mut NodeConfig), "`tolerance_secs`: -0.1 s"),
-            (|c| c.tolerance_secs = f64::NAN, "`tolerance_secs`: NaN s is not in 0.0..=10.0"),
-            (|c| c.time_jump_secs = 0.0, "`time_jump_secs`: 0 s is not in 0.001..=3600.0"),
-            (|c| c.time_jump_secs = 1e9, "`time_jump_secs`"),
+            (
+                (|c| c.tolerance_secs = -0.1) as fn(&mut NodeConfig),
+                "parameters: tolerance_secs: -0.1 s",
+            ),
+            (|c| c.tolerance_secs = f64::NAN, "tolerance_secs: NaN s is not in 0.0..=10.0"),
+            (|c| c.time_jump_secs = 0.0, "time_jump_secs: 0 s is not in 0.001..=3600.0"),
+            (|c| c.time_jump_secs = 1e9, "time_jump_secs"),
+            (|c| c.camera_timeout_secs = 0.0, "camera_timeout_secs: 0 s is not in 0.05..=3600.0"),
+            (|c| c.camera_inputs = vec!["video".into()], "images, compressed or points"),
             (|c| c.history_tolerance_secs = 11.0, "parameters: history_tolerance_secs: 11 s"),
         ] {
             let text = with(change);

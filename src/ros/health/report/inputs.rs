@@ -71,9 +71,10 @@ impl Facts {
             status.add(
                 Level::Warn,
                 format!(
-                    "left out, as they send nothing: {}. Remedy: see the status 'images'; they \
-                     are taken back when they send again",
-                    self.absent_cameras.join(", ")
+                    "frames are made without {}: {}. Remedy: see the status 'images'; a camera \
+                     that sends again is taken back",
+                    self.absent_cameras.join(", "),
+                    self.troubles[Cause::LeftOut as usize].text
                 ),
             );
         }
