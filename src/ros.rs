@@ -5,12 +5,27 @@
 //! that holds the newest frame only, so that a slow machine predicts from new frames, never from a
 //! queue of old ones; each frame that a newer one replaced is counted in `~/timing`.
 
+mod arguments;
+mod diagnostics;
+mod health;
 mod intake;
 mod mailbox;
+mod markers;
 mod node;
+mod outside;
 mod parameters;
 mod problems;
 mod publish;
+mod qos;
+mod rosout;
+mod shm;
 mod worker;
 
 pub use node::run;
+
+/// A time of the system's clock as ROS has it.
+fn system_time(time: std::time::SystemTime) -> r2r::builtin_interfaces::msg::Time {
+    let since = time.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let sec = i32::try_from(since.as_secs()).unwrap_or(i32::MAX);
+    r2r::builtin_interfaces::msg::Time { sec, nanosec: since.subsec_nanos() }
+}

@@ -2,34 +2,64 @@
 
 use std::collections::BTreeMap;
 use std::panic;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use futures::{FutureExt, Stream, StreamExt};
-use r2r::QosProfile;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::arguments::Arguments;
+use super::diagnostics::Monitor;
+use super::health::{About, Health};
 use super::intake::Intake;
 use super::mailbox::Mailbox;
 use super::parameters::{self, NodeConfig};
 use super::publish::Outputs;
+use super::qos::{self, TopicWatch};
+use super::rosout::{self, Records};
 use super::worker::Worker;
-use crate::frames::{Frames, Role, TopicSpec, Topics};
+use crate::frames::{Frames, TopicSpec};
 use crate::model::Model;
 use crate::predictor::Predictor;
 
 /// Longest wait for a message: how soon a signal is seen.
 const SPIN: Duration = Duration::from_millis(20);
 
+/// Name of the node, unless it is remapped.
+const NAME: &str = "forecloud";
+
 type Messages = Box<dyn Stream<Item = Vec<u8>> + Unpin>;
 
 /// Runs the node until SIGINT or SIGTERM.
 ///
-/// # Errors
-/// ROS arguments or parameters that are wrong, or a model that cannot be used.
-pub fn run() -> anyhow::Result<()> {
+/// Fails, and logs why, if ROS arguments or parameters are wrong or a model cannot be used.
+pub fn run() -> ExitCode {
+    let arguments = Arguments::parse(std::env::args().skip(1));
+    let records = rosout::start_log(&arguments, NAME);
+    let monitored = prepare(&arguments, records).map_err(|error| tracing::error!("{error:#}"));
+    let Ok((mut node, mut monitor, stop)) = monitored else {
+        return ExitCode::FAILURE;
+    };
+    match serve(&mut node, &mut monitor, &arguments, &stop) {
+        Ok(()) => {
+            monitor.publish_log();
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            monitor.farewell(&error, &stop);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Creates the node and what it reports with; what is returned last becomes true on a signal.
+fn prepare(
+    arguments: &Arguments,
+    records: Records,
+) -> anyhow::Result<(r2r::Node, Monitor, Arc<AtomicBool>)> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // The second one ends the process at once, should the clean end hang.
@@ -39,18 +69,31 @@ pub fn run() -> anyhow::Result<()> {
     }
 
     let mut node = create_node()?;
-    let config: NodeConfig = parameters::configure(&given_parameters(&node))?;
+    let monitor = Monitor::new(&mut node, (!arguments.without_rosout).then_some(records))?;
+    Ok((node, monitor, stop))
+}
+
+/// Sets everything up, and works until `stop`.
+fn serve(
+    node: &mut r2r::Node,
+    monitor: &mut Monitor,
+    arguments: &Arguments,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let config: NodeConfig = parameters::configure(&given_parameters(node))?;
     let frames = config.frames()?;
     let predictor = create_predictor(&config)?;
-    let outputs = Outputs::new(&mut node, &predictor, &config.world_frame)?;
-    let mut subscriptions = subscribe(&mut node, &frames.topics)?;
+    let outputs = Outputs::new(node, &predictor, &config.world_frame, config.motion_min_m as f32)?;
+    let wanted = frames.topics.specs();
+    let mut subscriptions = subscribe(node, &wanted)?;
     let name = node.fully_qualified_name()?;
-    tracing::info!("{name} waits for messages on {}", required(&frames.topics).join(", "));
+    tracing::info!("{name} waits for messages on {}", required(&wanted).join(", "));
 
+    let mut topics = TopicWatch::new(node, arguments, wanted)?;
+    let health = Arc::new(Health::new(about(&config, &predictor)?, topics.topics()));
     let mailbox = Mailbox::default();
-    let required = required(&frames.topics);
-    let mut intake = Intake::new(Frames::new(frames), required, &mailbox);
-    let worker = Worker::new(predictor, config.world_frame, outputs);
+    let mut intake = Intake::new(Frames::new(frames), &mailbox, &health);
+    let worker = Worker::new(predictor, config.world_frame, outputs, Arc::clone(&health));
     std::thread::scope(|scope| {
         // The scope waits for the worker also where this thread panics.
         let close = mailbox.close_on_drop();
@@ -66,7 +109,7 @@ pub fn run() -> anyhow::Result<()> {
                     intake.take(topic, &bytes);
                 }
             }
-            intake.watch_silence();
+            monitor.tick(node, &mut topics, &health);
         }
         drop(close);
         worker.join().map_err(|_| anyhow!("the predicting thread panicked: see above"))
@@ -86,7 +129,7 @@ fn create_node() -> anyhow::Result<r2r::Node> {
         let said = cause.downcast_ref::<String>().map_or("no reason given", String::as_str);
         anyhow!("ROS arguments or parameter file: {said}")
     })?;
-    r2r::Node::create(context.context("ROS context")?, "forecloud", "").context("ROS node")
+    r2r::Node::create(context.context("ROS context")?, NAME, "").context("ROS node")
 }
 
 /// Loads the model and starts the predictor's threads.
@@ -108,29 +151,33 @@ fn given_parameters(node: &r2r::Node) -> BTreeMap<String, r2r::ParameterValue> {
     parameters.iter().map(|(name, parameter)| (name.clone(), parameter.value.clone())).collect()
 }
 
+/// What the diagnostics say of the node's settings.
+fn about(config: &NodeConfig, predictor: &Predictor) -> anyhow::Result<About> {
+    let model = predictor.model();
+    Ok(About {
+        world_frame: config.world_frame.clone(),
+        model_file: config.model()?.display().to_string(),
+        model_hash: model.hash.clone(),
+        step_secs: model.config.step_secs,
+        takes_robot: model.config.n_kinematic > 0,
+    })
+}
+
 /// The topics without which there is no frame.
-fn required(topics: &Topics) -> Vec<String> {
-    let specs = topics.specs().into_iter();
-    specs.filter(|spec| spec.required).map(|spec| spec.name).collect()
+fn required(topics: &[TopicSpec]) -> Vec<&str> {
+    topics.iter().filter(|topic| topic.required).map(|topic| topic.name.as_str()).collect()
 }
 
 /// Subscribes to the serialized messages of all topics, with the topic as the configuration has it.
-fn subscribe(node: &mut r2r::Node, topics: &Topics) -> anyhow::Result<Vec<(String, Messages)>> {
-    let subscribe = |TopicSpec { name, message_type, role, .. }| {
-        let qos = match role {
-            // Best effort also matches reliable publishers (the other way it does not), and a lost
-            // image or joint state is made up for by the next one. It loses large messages where
-            // the publisher has no shared memory segment for them:
-            // config/fastdds_large_clouds.xml gives it one.
-            Role::Images => QosProfile::sensor_data(),
-            Role::States => QosProfile::sensor_data().keep_last(100),
-            // What was sent before the node started.
-            Role::Latched => QosProfile::default().keep_last(100).reliable().transient_local(),
-        };
+fn subscribe(
+    node: &mut r2r::Node,
+    wanted: &[TopicSpec],
+) -> anyhow::Result<Vec<(String, Messages)>> {
+    let subscribe = |TopicSpec { name, message_type, role, .. }: &TopicSpec| {
         let messages = node
-            .subscribe_raw(&name, message_type, qos)
+            .subscribe_raw(name, message_type, qos::profile(*role))
             .map_err(|error| anyhow!("subscription to {name} ({message_type}): {error}"))?;
-        Ok((name, Box::new(messages) as Messages))
+        Ok((name.clone(), Box::new(messages) as Messages))
     };
-    topics.specs().into_iter().map(subscribe).collect()
+    wanted.iter().map(subscribe).collect()
 }

@@ -54,6 +54,8 @@ pub struct NodeConfig {
     pub history_tolerance_secs: f64,
     /// Seconds that a topic's stamps must go back to count as time being set back.
     pub time_jump_secs: f64,
+    /// Motion over all steps (m) from which on a particle gets an arrow in `~/motion`.
+    pub motion_min_m: f64,
 }
 
 impl Default for NodeConfig {
@@ -75,6 +77,7 @@ impl Default for NodeConfig {
             tolerance_secs: frames.tolerance_secs,
             history_tolerance_secs: predictor.history_tolerance_secs,
             time_jump_secs: frames.time_jump_secs,
+            motion_min_m: 0.01,
         }
     }
 }

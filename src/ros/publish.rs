@@ -5,12 +5,15 @@ use std::time::Instant;
 use r2r::forecloud::msg::{Prediction as PredictionMsg, Timing as TimingMsg};
 use r2r::sensor_msgs::msg::{PointCloud2, PointField};
 use r2r::std_msgs::msg::Header;
+use r2r::visualization_msgs::msg::MarkerArray;
 use r2r::{Publisher, QosProfile};
+
+use super::markers;
 
 use crate::message::Stamp;
 use crate::predictor::{Prediction, Predictor};
 
-/// The node's three outputs.
+/// The node's outputs.
 pub struct Outputs {
     world_frame: String,
     step_secs: f32,
@@ -18,6 +21,8 @@ pub struct Outputs {
     model_hash: String,
     prediction: Publisher<PredictionMsg>,
     points: Publisher<PointCloud2>,
+    motion: Publisher<MarkerArray>,
+    motion_min_m: f32,
     timing: Publisher<TimingMsg>,
 }
 
@@ -30,6 +35,7 @@ impl Outputs {
         node: &mut r2r::Node,
         predictor: &Predictor,
         world_frame: &str,
+        motion_min_m: f32,
     ) -> anyhow::Result<Self> {
         let qos = QosProfile::default().keep_last(10).reliable();
         let failed = |topic: &'static str| {
@@ -46,11 +52,14 @@ impl Outputs {
             points: node
                 .create_publisher("~/predicted_points", qos.clone())
                 .map_err(failed("~/predicted_points"))?,
+            motion: node.create_publisher("~/motion", qos.clone()).map_err(failed("~/motion"))?,
+            motion_min_m,
             timing: node.create_publisher("~/timing", qos).map_err(failed("~/timing"))?,
         })
     }
 
-    /// Publishes a prediction on `~/prediction` and `~/predicted_points`, then what it cost.
+    /// Publishes a prediction on `~/prediction`, `~/predicted_points` and `~/motion`, then what it
+    /// cost; returns its latency (ms).
     ///
     /// `timing` comes with all but its header and the times that end with publishing.
     pub fn publish(
@@ -58,7 +67,7 @@ impl Outputs {
         prediction: &Prediction,
         mut timing: TimingMsg,
         arrived: Instant,
-    ) -> r2r::Result<()> {
+    ) -> r2r::Result<f32> {
         let start = Instant::now();
         let header = header(prediction.stamp, &self.world_frame);
         let mut message = prediction_message(prediction, header.clone());
@@ -69,10 +78,20 @@ impl Outputs {
         if self.points.get_inter_process_subscription_count()? > 0 {
             self.points.publish(&points_message(prediction, header.clone()))?;
         }
+        if self.motion.get_inter_process_subscription_count()? > 0 {
+            let step_secs = f64::from(self.step_secs);
+            self.motion.publish(&markers::motion(
+                prediction,
+                &header,
+                self.motion_min_m,
+                step_secs,
+            ))?;
+        }
         timing.header = header;
         timing.publish_ms = start.elapsed().as_secs_f32() * 1e3;
         timing.latency_ms = arrived.elapsed().as_secs_f32() * 1e3;
-        self.timing.publish(&timing)
+        self.timing.publish(&timing)?;
+        Ok(timing.latency_ms)
     }
 }
 

@@ -1,15 +1,23 @@
 //! The predicting thread: takes the newest frame, predicts, publishes.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use r2r::forecloud::msg::Timing;
 
+use super::health::{Cause, Health};
 use super::mailbox::{MAX_PASSED, Mailbox, Parcel};
+use super::outside;
 use super::problems::Problems;
 use super::publish::Outputs;
+use crate::Error;
 use crate::frames::Frame;
 use crate::message::Stamp;
 use crate::predictor::Predictor;
+
+/// Time between two looks at where the points outside of the workspace are.
+const LOOK_OUTSIDE: Duration = Duration::from_secs(2);
 
 /// Predicts from each frame that lies in the mailbox until it is closed.
 pub struct Worker {
@@ -18,7 +26,10 @@ pub struct Worker {
     /// Frames that were not predicted from, oldest first.
     passed: VecDeque<Frame>,
     outputs: Outputs,
+    health: Arc<Health>,
     problems: Problems,
+    /// Where the points outside of the workspace are, and when that was.
+    outside: Option<(Instant, String)>,
     frames_used: u64,
     frames_without_history: u64,
     /// The first of the frames without history since the last prediction.
@@ -28,13 +39,20 @@ pub struct Worker {
 
 impl Worker {
     /// A worker with all counters at zero.
-    pub fn new(predictor: Predictor, world_frame: String, outputs: Outputs) -> Self {
+    pub fn new(
+        predictor: Predictor,
+        world_frame: String,
+        outputs: Outputs,
+        health: Arc<Health>,
+    ) -> Self {
         Self {
             predictor,
             world_frame,
             passed: VecDeque::new(),
             outputs,
+            health,
             problems: Problems::default(),
+            outside: None,
             frames_used: 0,
             frames_without_history: 0,
             without_history_since: None,
@@ -51,8 +69,10 @@ impl Worker {
             self.passed.extend(post.passed);
             self.passed.drain(..self.passed.len().saturating_sub(MAX_PASSED));
             if let Some(parcel) = post.frame {
+                self.health.note(|facts, now| facts.working(now, parcel.n_replaced));
                 self.recall_history(&parcel.frame);
                 self.step(parcel);
+                self.health.note(|facts, _| facts.rests());
             }
         }
     }
@@ -62,8 +82,10 @@ impl Worker {
             Ok(warnings) => {
                 tracing::info!("robot description received");
                 warnings.iter().for_each(|warning| tracing::warn!("robot_description: {warning}"));
+                self.health.note(|facts, _| facts.robot(Ok(warnings)));
             }
             Err(error) => {
+                self.health.note(|facts, _| facts.robot(Err(error.to_string())));
                 self.problems.warn("robot description", format!("robot_description: {error}"));
             }
         }
@@ -81,7 +103,7 @@ impl Worker {
         if nearest.stamp < frame.stamp
             && let Err(error) = self.predictor.recall(nearest)
         {
-            self.problems.warn("history", format!("history frame: {error}"));
+            self.trouble(Cause::Rejected, format!("history frame: {error}"));
         }
     }
 
@@ -92,8 +114,8 @@ impl Worker {
         let step_secs = self.predictor.model().config.step_secs;
         let tolerance_secs = self.predictor.config().history_tolerance_secs;
         if stamp.secs_since(since) > step_secs + tolerance_secs {
-            self.problems.warn(
-                "no history",
+            self.trouble(
+                Cause::History,
                 format!(
                     "no prediction: no frame lies {step_secs} s before the one of {stamp} s, \
                      within {tolerance_secs} s ({} frames without so far). Remedy: images must \
@@ -110,13 +132,13 @@ impl Worker {
             Ok(Some(prediction)) => prediction,
             Ok(None) => {
                 self.frames_without_history += 1;
+                self.health.note(|facts, _| facts.n_without_history += 1);
                 self.miss_history(parcel.frame.stamp);
                 return;
             }
             Err(error) => {
                 self.frames_rejected += 1;
-                let cause = format!("{:?}", std::mem::discriminant(&error));
-                self.problems.warn(&cause, format!("no prediction for this frame: {error}"));
+                self.reject(&error, &parcel.frame);
                 return;
             }
         };
@@ -145,8 +167,59 @@ impl Worker {
             bad_messages: counts.bad_messages,
             ..Timing::default()
         };
-        if let Err(error) = self.outputs.publish(prediction, timing, parcel.arrived) {
-            self.problems.warn("publish", format!("a prediction could not be published: {error}"));
+        let n_particles = prediction.particles.len();
+        let planned = !parcel.frame.plan.is_empty();
+        match self.outputs.publish(prediction, timing, parcel.arrived) {
+            Ok(latency_ms) => {
+                let stamp = parcel.frame.stamp;
+                tracing::debug!(
+                    "prediction of {stamp} s: {n_particles} particles, {latency_ms} ms"
+                );
+                self.health.note(|facts, now| {
+                    facts.predicted(now, latency_ms, n_particles, planned);
+                });
+            }
+            Err(error) => {
+                self.trouble(
+                    Cause::Publish,
+                    format!("a prediction could not be published: {error}"),
+                );
+            }
         }
+    }
+
+    /// Notes and logs why a frame gave no prediction.
+    fn reject(&mut self, error: &Error, frame: &Frame) {
+        let text = format!("no prediction for this frame: {error}");
+        let cause = match error {
+            // The status of the robot description says it.
+            Error::NoRobot => return self.problems.warn("no robot", text),
+            Error::TooFewPoints { .. } => Cause::Workspace,
+            Error::MissingJoints { .. } => Cause::Joints,
+            Error::Encoding { .. } | Error::ImageSize { .. } | Error::Camera { .. } => Cause::Image,
+            _ => Cause::Rejected,
+        };
+        let text = match cause {
+            Cause::Workspace => format!("{text}. {}", self.points_outside(frame)),
+            _ => text,
+        };
+        self.trouble(cause, text);
+    }
+
+    /// Where the points of `frame` are, or of one shortly before: it takes a while to tell.
+    fn points_outside(&mut self, frame: &Frame) -> &str {
+        let known = self.outside.take().filter(|(at, _)| at.elapsed() < LOOK_OUTSIDE);
+        let known = known.unwrap_or_else(|| {
+            let workspace = self.predictor.config().workspace;
+            let workspace = workspace.unwrap_or(self.predictor.model().config.workspace);
+            let text = outside::describe(&frame.cameras, &workspace, &self.world_frame);
+            (Instant::now(), text)
+        });
+        &self.outside.insert(known).1
+    }
+
+    fn trouble(&mut self, cause: Cause, text: String) {
+        self.health.note(|facts, now| facts.trouble(now, cause, 1, &text));
+        self.problems.warn(&format!("{cause:?}"), text);
     }
 }
