@@ -109,6 +109,32 @@ impl Frames {
         &self.config
     }
 
+    /// Takes other times (tolerances and the like) from now on; the topics stay as they are.
+    pub fn set_config(&mut self, config: FramesConfig) {
+        self.images.set_tolerance(config.tolerance_secs);
+        self.config = FramesConfig { topics: std::mem::take(&mut self.config.topics), ..config };
+    }
+
+    /// Forgets all that has a time; returns the number of images that waited for a frame, which
+    /// count as unpaired.
+    ///
+    /// Calibrations, fixed transforms and the robot's description are kept.
+    pub fn forget(&mut self) -> u64 {
+        let n_images = self.waiting.iter().map(|set| 2 * set.pairs.len() as u64).sum::<u64>();
+        self.forget_times();
+        self.newest.fill(None);
+        self.images.n_unpaired += n_images;
+        let before = std::mem::replace(&mut self.counts.dropped_unpaired, self.images.n_unpaired);
+        self.images.n_unpaired - before
+    }
+
+    /// As [`Frames::forget`], counted as a time jump with its cause.
+    pub fn time_jumped(&mut self, problem: String) {
+        self.forget();
+        self.counts.time_jumps += 1;
+        self.problem = Some(problem);
+    }
+
     /// Decodes a message and adds it; other topics than those of the settings change nothing.
     ///
     /// A message that cannot be decoded is counted, not returned as an error.

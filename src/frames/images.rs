@@ -28,10 +28,14 @@ impl ImagePairer {
     pub(super) fn new(n_cameras: usize, tolerance_secs: f64, max_pending: usize) -> Self {
         Self {
             queues: (0..2 * n_cameras).map(|_| VecDeque::new()).collect(),
-            tolerance_nanos: Stamp::from_secs(tolerance_secs).nanos().unsigned_abs(),
+            tolerance_nanos: nanos(tolerance_secs),
             max_pending: max_pending.max(1),
             n_unpaired: 0,
         }
+    }
+
+    pub(super) fn set_tolerance(&mut self, tolerance_secs: f64) {
+        self.tolerance_nanos = nanos(tolerance_secs);
     }
 
     /// Adds an image; the set that it completes, if any. `camera` must be one of the cameras.
@@ -86,4 +90,8 @@ impl ImagePairer {
         };
         self.queues.iter().map(nearest).collect()
     }
+}
+
+fn nanos(secs: f64) -> u64 {
+    Stamp::from_secs(secs).nanos().unsigned_abs()
 }

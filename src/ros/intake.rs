@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::mailbox::{Mailbox, Parcel};
 use super::problems::Problems;
-use crate::frames::{Frame, FrameCounts, Frames};
+use crate::frames::{Frame, FrameCounts, Frames, FramesConfig};
 use crate::message::Stamp;
 
 /// First time without a frame after which the silent topics are named; doubles each time.
@@ -62,7 +62,8 @@ impl<'a> Intake<'a> {
         if let Some(urdf) = self.frames.robot_description()
             && robot_before.as_ref() != Some(urdf)
         {
-            self.mailbox.put_robot(urdf.to_string());
+            let urdf = urdf.to_string();
+            self.mailbox.order(|orders| orders.robot = Some(urdf));
         }
         if let Some(frame) = frame {
             self.post(frame);
@@ -80,6 +81,28 @@ impl<'a> Intake<'a> {
         self.last_frame = now;
         self.silence = FIRST_SILENCE;
         self.heard.iter_mut().for_each(|(_, heard)| *heard = false);
+    }
+
+    /// Takes other tolerances; topics stay as they are.
+    pub fn set_config(&mut self, config: FramesConfig) {
+        self.frames.set_config(config);
+    }
+
+    /// Forgets all that has a time, and has the predicting thread do so too; returns the number of
+    /// images that waited.
+    pub fn reset(&mut self) -> u64 {
+        self.mailbox.reset();
+        self.frames.forget()
+    }
+
+    /// As [`Intake::reset`], for a clock that was set back.
+    pub fn time_jumped(&mut self, from: Stamp, to: Stamp) {
+        let problem = format!("/clock went back from {from} s to {to} s: started anew");
+        self.mailbox.reset();
+        self.frames.time_jumped(problem);
+        if let Some(problem) = self.frames.take_problem() {
+            self.problems.warn("time jump", problem);
+        }
     }
 
     /// Names the topics that keep frames from being made, after some time without any.
