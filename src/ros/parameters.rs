@@ -42,10 +42,10 @@ parameters! {
             in PredictorConfig::N_PARTICLES;
         /// Seed of the particles' draw.
         AnyTime seed: u64 = PredictorConfig::default().seed;
-        /// Lower corner of the box that is predicted (world frame, m): x, y, z. Empty takes the
-        /// model's. Another box forgets the frames so far.
+        /// Lower corner of the box that is predicted (world frame, m), such as [-0.5, -0.5, 0.0];
+        /// empty takes the model's. Another box forgets the frames so far.
         AnyTime workspace_min: Vec<f64> = Vec::new();
-        /// Upper corner, likewise.
+        /// Upper corner, such as [0.5, 0.5, 0.6], likewise.
         AnyTime workspace_max: Vec<f64> = Vec::new();
         /// Threads of the predictor; 0 takes one per CPU.
         AtStart threads: usize = 0, in 0..=MAX_THREADS;

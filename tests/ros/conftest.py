@@ -37,6 +37,12 @@ def wait_for(condition: Callable[[], object], what: str, timeout_secs: float = T
     return value
 
 
+def wait_for_future(future):
+    """What a service answered."""
+    wait_for(future.done, "an answer")
+    return future.result()
+
+
 class NodeProcess:
     """A running forecloud_node, started with the arguments that `ros2 launch` passes."""
 
@@ -87,9 +93,16 @@ class Received:
         self.topic = topic
         self._node = node
         qos = rclpy.qos.QoSProfile(depth=100)
+        self.on_message: Callable[[list], None] | None = None
+        """Called with all messages so far, by the thread that receives them."""
         self._subscription = node.create_subscription(
-            message_class(type_name), topic, self.messages.append, qos
+            message_class(type_name), topic, self._received, qos
         )
+
+    def _received(self, message) -> None:
+        self.messages.append(message)
+        if self.on_message:
+            self.on_message(self.messages)
 
     def wait_for(self, n: int):
         wait_for(lambda: len(self.messages) >= n, f"{n} messages on {self.topic}")

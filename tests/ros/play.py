@@ -8,7 +8,10 @@ node subscribes.
 from __future__ import annotations
 
 import argparse
+import itertools
+import struct
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -97,6 +100,58 @@ class Player:
     def close(self) -> None:
         for publisher in self.publishers.values():
             self.node.destroy_publisher(publisher)
+
+
+def shifted(message: Message, nanos: int) -> Message:
+    """The message with its header's stamp (where it has one) and its log time later."""
+    data = bytearray(message.data)
+    if hasattr(message_class(message.type_name), "header"):
+        sec, nanosec = struct.unpack_from("<iI", data, 4)
+        struct.pack_into("<iI", data, 4, *divmod(sec * 10**9 + nanosec + nanos, 10**9))
+    log_time_ns = message.log_time_ns + nanos
+    return Message(message.topic, message.type_name, log_time_ns, bytes(data))
+
+
+class Stream:
+    """Plays a recording over and over, in the background, with stamps that go on ascending."""
+
+    def __init__(self, player: Player, period_secs: float, rate: float = 1.0):
+        self.n_frames = 0
+        """Depth images of the first camera that were sent."""
+        self.plans: list[Message] = []
+        """Planned joints that were sent."""
+        self._player = player
+        self._period_ns = round(period_secs * 1e9)
+        self._rate = rate
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> Stream:
+        self._player.wait_for_subscriber()
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        messages = [
+            m
+            for m in self._player.messages
+            if m.topic not in LATCHED and m.topic in self._player.publishers
+        ]
+        start, first = time.monotonic(), messages[0].log_time_ns
+        for i in itertools.count():
+            for message in messages:
+                later = shifted(message, i * self._period_ns)
+                due = start + (later.log_time_ns - first) / 1e9 / self._rate
+                if self._stopped.wait(max(0.0, due - time.monotonic())):
+                    return
+                self._player.publishers[message.topic].publish(later.data)
+                self.n_frames += message.topic == "/camera_left/depth/image_raw"
+                if message.topic == "/planned_joints":
+                    self.plans.append(later)
 
 
 def main() -> None:

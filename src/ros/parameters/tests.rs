@@ -36,9 +36,7 @@ fn file() -> String {
         comment(&mut text, &words);
         let name = declared.name;
         text += &match defaults.get(name).unwrap() {
-            P::DoubleArray(values) if values.is_empty() => {
-                format!("    # {name}: [0.0, 0.0, 0.0]\n")
-            }
+            P::DoubleArray(values) => format!("    {name}: {values:?}\n"),
             P::String(value) if value.is_empty() => format!("    {name}: \"\"\n"),
             P::String(value) => format!("    {name}: {value}\n"),
             P::StringArray(values) => format!("    {name}: [{}]\n", values.join(", ")),
@@ -81,16 +79,15 @@ fn the_parameter_file_holds_every_parameter_with_its_default_and_description() {
     let parameters = yaml["/**"]["ros__parameters"].as_object().unwrap();
     for declared in NodeConfig::declarations() {
         let value = match NodeConfig::default().get(declared.name).unwrap() {
-            // ROS parameter files have no empty list: these stand there as a comment.
-            P::DoubleArray(_) => None,
-            P::String(value) => Some(value.into()),
-            P::StringArray(values) => Some(values.into()),
-            P::Bool(value) => Some(value.into()),
-            P::Integer(value) => Some(value.into()),
-            P::Double(value) => Some(value.into()),
+            P::DoubleArray(values) => serde_json::Value::from(values),
+            P::String(value) => value.into(),
+            P::StringArray(values) => values.into(),
+            P::Bool(value) => value.into(),
+            P::Integer(value) => value.into(),
+            P::Double(value) => value.into(),
             other => panic!("{other:?}"),
         };
-        assert_eq!(parameters.get(declared.name), value.as_ref(), "{}", declared.name);
+        assert_eq!(parameters[declared.name], value, "{}", declared.name);
     }
 }
 
