@@ -25,10 +25,13 @@ impl RosClock {
     /// # Errors
     /// `/clock` could not be subscribed.
     pub fn use_sim_time(&mut self, node: &mut r2r::Node, wanted: bool) -> Result<(), String> {
-        if wanted && !self.is_simulated {
+        if wanted == self.is_simulated {
+            return Ok(());
+        }
+        if wanted {
             let source = node.get_time_source();
             source.enable_sim_time(node).map_err(|e| format!("subscription to /clock: {e}"))?;
-        } else if !wanted && self.is_simulated {
+        } else {
             node.get_time_source().disable_sim_time();
         }
         self.is_simulated = wanted;

@@ -26,6 +26,8 @@ from ament_index_python.packages import get_package_prefix  # noqa: E402
 from recording import Message, message_class, read  # noqa: E402
 
 TIMEOUT_SECS = 60.0
+# Of the recording: 6 frames.
+PERIOD_SECS = 0.6
 
 
 def wait_for(condition: Callable[[], object], what: str, timeout_secs: float = TIMEOUT_SECS):
@@ -103,6 +105,9 @@ class Received:
         self.messages.append(message)
         if self.on_message:
             self.on_message(self.messages)
+
+    def close(self) -> None:
+        self._node.destroy_subscription(self._subscription)
 
     def wait_for(self, n: int):
         wait_for(lambda: len(self.messages) >= n, f"{n} messages on {self.topic}")

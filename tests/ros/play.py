@@ -22,8 +22,8 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
 from recording import Message, message_class, read
 
-# What robot_state_publisher and static_transform_publisher latch.
-LATCHED = {"/tf_static", "/robot_description"}
+# What robot_state_publisher and static_transform_publisher latch, in whatever namespace.
+LATCHED = ("/tf_static", "/robot_description")
 # How long no further topic must have found a subscriber for the others to be left out.
 SETTLED_SECS = 1.0
 
@@ -40,10 +40,11 @@ class Player:
         types = {m.topic: m.type_name for m in messages}
         images = {topic for topic, name in types.items() if name == "sensor_msgs/msg/Image"}
         # There must be a subscriber to one topic of each group.
-        self._groups = [{"/joint_states"}, images, LATCHED]
-        for topic in sorted(types, key=lambda topic: topic in LATCHED):
+        states = {topic for topic in types if topic.endswith("/joint_states")}
+        self._groups = [states, images, {topic for topic in types if topic.endswith(LATCHED)}]
+        for topic in sorted(types, key=lambda topic: topic.endswith(LATCHED)):
             qos = QoSProfile(depth=10)
-            if topic in LATCHED:
+            if topic.endswith(LATCHED):
                 qos.durability = DurabilityPolicy.TRANSIENT_LOCAL
             elif not reliable:
                 qos.reliability = ReliabilityPolicy.BEST_EFFORT
@@ -79,10 +80,11 @@ class Player:
         for topic in sorted(missing):
             self.left_out.append(topic)
             self.node.destroy_publisher(self.publishers.pop(topic))
+        latched = {topic for topic in self.publishers if topic.endswith(LATCHED)}
         for message in self.messages:
-            if message.topic in LATCHED & self.publishers.keys():
+            if message.topic in latched:
                 self.publishers[message.topic].publish(message.data)
-        for topic in LATCHED & self.publishers.keys():
+        for topic in latched:
             left = Duration(seconds=max(0.0, deadline - time.monotonic()))
             if not self.publishers[topic].wait_for_all_acked(left):
                 raise TimeoutError(f"{topic} was not received in {timeout_secs} s")
@@ -91,7 +93,7 @@ class Player:
         """Publishes each message at its log time from now on, `rate` times as fast."""
         start, first = time.monotonic(), self.messages[0].log_time_ns
         for message in self.messages:
-            if message.topic in LATCHED or message.topic not in self.publishers:
+            if message.topic.endswith(LATCHED) or message.topic not in self.publishers:
                 continue
             due = start + (message.log_time_ns - first) / 1e9 / rate
             time.sleep(max(0.0, due - time.monotonic()))
@@ -139,7 +141,7 @@ class Stream:
         messages = [
             m
             for m in self._player.messages
-            if m.topic not in LATCHED and m.topic in self._player.publishers
+            if not m.topic.endswith(LATCHED) and m.topic in self._player.publishers
         ]
         start, first = time.monotonic(), messages[0].log_time_ns
         for i in itertools.count():

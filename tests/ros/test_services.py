@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 import pytest
-from conftest import Received, wait_for, wait_for_future
+from conftest import PERIOD_SECS, Received, wait_for, wait_for_future
 from play import Player, Stream
 from raw_request import RawRequests
 from rcl_interfaces.srv import GetParameters, SetParameters
@@ -19,7 +19,6 @@ PREDICTION = "forecloud/msg/Prediction"
 TIMING = "forecloud/msg/Timing"
 # Few particles: what is tested does not depend on their number.
 SMALL = ("-p", "horizon:=3", "-p", "n_particles:=256")
-PERIOD_SECS = 0.6  # of tests/data/tiny_push: 6 frames
 
 
 class Caller:
