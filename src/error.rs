@@ -176,4 +176,10 @@ pub enum Error {
         "no robot description yet: publish the URDF on robot_description (robot_state_publisher does)"
     )]
     NoRobot,
+    /// Nothing was predicted yet, so there is nothing to start from.
+    #[error(
+        "no frame was predicted from yet: it takes two frames one step apart; check that the \
+         cameras and joint states publish"
+    )]
+    NoPrediction,
 }

@@ -12,6 +12,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::cloud::Workspace;
+use crate::plan::Horizon;
 use crate::{Error, Result};
 
 pub use cpu::{Engine, Gradients, Mode, StepGraph};
@@ -92,6 +93,11 @@ impl ModelConfig {
             half_side_m: (0..3).map(|axis| 0.5 * (max[axis] - min[axis])).fold(0.0, f32::max),
         };
         RolloutConfig { interlacer: self.interlacer(), frame, step_secs: self.step_secs as f32 }
+    }
+
+    /// When joint positions are wanted for `n_steps` steps, and how late the robot follows.
+    pub fn horizon(&self, n_steps: usize) -> Horizon {
+        Horizon { step_secs: self.step_secs, n_steps, lag_secs: self.plan_lag_secs }
     }
 
     /// Checks all values before anything is allocated for them.

@@ -3,47 +3,23 @@
 //! Time: the paper's t-1 is the frame at hand, t-2 the history frame one step back, and t the
 //! first step ahead (GRF masking, section 4.4 and appendix C.3).
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use crate::Result;
+use crate::candidates::Snapshot;
 use crate::config::PredictorConfig;
 use crate::frames::Frame;
-use crate::message::Stamp;
 use crate::model::{Mode, Model, Rollout, Scene};
 use crate::motion::MotionEstimator;
 use crate::observation::{Memory, Observer};
-use crate::particles::Particles;
+use crate::prediction::milliseconds_since;
+use crate::{Error, Result};
 
-/// Predicted motion of the particles of one frame, in the world frame.
-#[derive(Debug, Clone, Default)]
-pub struct Prediction {
-    /// Stamp of the frame.
-    pub stamp: Stamp,
-    /// Particles in the frame (m), `[n]`, and what was seen there.
-    pub particles: Particles,
-    /// Displacement of each particle in each step (m): `[horizon][n]`, from where the step before
-    /// left it.
-    pub displacements: Vec<Vec<[f32; 3]>>,
-    /// Stamp of the history frame, about one step back.
-    pub history_stamp: Stamp,
-    /// The history frame's cloud, as densely as it was kept (m).
-    pub history: Vec<[f32; 3]>,
-    /// What the prediction took.
-    pub timings: Timings,
-}
-
-/// Milliseconds of the stages of one prediction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
-pub struct Timings {
-    /// Clouds, sampling and the robot's particles.
-    pub particles_ms: f64,
-    /// Graph and model, all steps.
-    pub predict_ms: f64,
-}
+pub use crate::prediction::{Prediction, Timings};
 
 /// Predicts frame after frame; the same for node, tool and tests.
 pub struct Predictor {
-    model: Model,
+    model: Arc<Model>,
     config: PredictorConfig,
     observer: Observer,
     memory: Memory,
@@ -51,15 +27,18 @@ pub struct Predictor {
     scene: Scene,
     rollout: Rollout,
     prediction: Prediction,
+    /// Whether `scene` is what `prediction` started from.
+    is_predicted: bool,
 }
 
 impl Predictor {
     /// A predictor that runs `model`.
     ///
     /// # Errors
-    /// [`crate::Error::Config`] if a setting makes no sense.
-    pub fn new(model: Model, config: PredictorConfig) -> Result<Self> {
-        config.validate()?;
+    /// [`Error::Config`] if a setting makes no sense.
+    pub fn new(model: impl Into<Arc<Model>>, config: PredictorConfig) -> Result<Self> {
+        let model = model.into();
+        config.validate_for(&model.config)?;
         Ok(Self {
             observer: Observer::new(model.config, config),
             memory: Memory::new(model.config.step_secs, config.history_tolerance_secs),
@@ -67,6 +46,7 @@ impl Predictor {
             scene: Scene::default(),
             rollout: Rollout::new(model.config.rollout(), Mode::Inference),
             prediction: Prediction::default(),
+            is_predicted: false,
             model,
             config,
         })
@@ -80,14 +60,38 @@ impl Predictor {
         // A description that can't be used changes nothing.
         let warnings = self.observer.set_robot(urdf, world_frame)?;
         self.memory.clear();
+        self.is_predicted = false;
         Ok(warnings)
+    }
+
+    /// Takes new settings, from the next frame on; forgets the frames that they make unusable as
+    /// history, which only another workspace does.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if a setting makes no sense; nothing has changed then.
+    pub fn set_config(&mut self, config: PredictorConfig) -> Result<()> {
+        config.validate_for(&self.model.config)?;
+        let workspace = |config: &PredictorConfig| config.workspace_of(&self.model.config);
+        if workspace(&config) != workspace(&self.config) {
+            self.memory.clear();
+        }
+        self.memory.set_tolerance(config.history_tolerance_secs);
+        self.observer.set_config(config);
+        self.config = config;
+        Ok(())
+    }
+
+    /// Forgets all frames, as after a jump of the scene or of time; returns how many there were.
+    pub fn forget(&mut self) -> usize {
+        self.is_predicted = false;
+        self.memory.clear()
     }
 
     /// Predicts from `frame`; nothing while there is no history frame of the same cameras one step
     /// back.
     ///
     /// # Errors
-    /// [`crate::Error::NoRobot`] before [`Predictor::set_robot`], and what makes this frame
+    /// [`Error::NoRobot`] before [`Predictor::set_robot`], and what makes this frame
     /// unusable; the next one starts afresh.
     pub fn step(&mut self, frame: &Frame) -> Result<Option<&Prediction>> {
         let start = Instant::now();
@@ -103,6 +107,7 @@ impl Predictor {
             return Ok(None);
         };
         // Particles of t-2, motion since then, and the robot's particles at t-2, t-1, t, …
+        self.is_predicted = false;
         self.scene.set_particles(&now.particles, &history.particles, config.n_history);
         if config.n_motion > 0 {
             let clouds = [&history.cloud, &now.cloud];
@@ -121,6 +126,7 @@ impl Predictor {
 
         let prediction = &mut self.prediction;
         prediction.stamp = now.stamp;
+        prediction.seed = self.config.seed;
         prediction.particles.clone_from(&now.particles);
         prediction.displacements.resize_with(self.config.horizon, Vec::new);
         for (t, displacements) in prediction.displacements.iter_mut().enumerate() {
@@ -129,7 +135,25 @@ impl Predictor {
         }
         prediction.timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
         self.memory.remember(now);
+        self.is_predicted = true;
         Ok(Some(&self.prediction))
+    }
+
+    /// A copy of what the newest prediction started from, to roll out candidate plans from there.
+    ///
+    /// # Errors
+    /// [`Error::NoRobot`] or [`Error::NoPrediction`] if there is none.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        if !self.is_predicted {
+            return Err(self.observer.check_robot().err().unwrap_or(Error::NoPrediction));
+        }
+        Ok(Snapshot {
+            model: self.model.clone(),
+            robot: self.observer.robot().cloned(),
+            course: self.observer.course().clone(),
+            scene: self.scene.clone(),
+            prediction: self.prediction.without_displacements(),
+        })
     }
 
     /// Whether [`Predictor::step`] would find the history frame of `frame`.
@@ -159,8 +183,4 @@ impl Predictor {
     pub fn config(&self) -> &PredictorConfig {
         &self.config
     }
-}
-
-fn milliseconds_since(start: Instant) -> f64 {
-    start.elapsed().as_secs_f64() * 1e3
 }

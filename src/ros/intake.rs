@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::health::{Cause, Health};
 use super::mailbox::{Mailbox, Parcel};
 use super::problems::Problems;
-use crate::frames::{Frame, FrameCounts, Frames, Role};
+use crate::frames::{Frame, FrameCounts, Frames, FramesConfig, Role};
 use crate::message::Stamp;
 
 /// Frames in the making.
@@ -59,7 +59,8 @@ impl<'a> Intake<'a> {
         if let Some(urdf) = self.frames.robot_description()
             && robot_before.as_ref() != Some(urdf)
         {
-            self.mailbox.put_robot(urdf.to_string());
+            let urdf = urdf.to_string();
+            self.mailbox.order(|orders| orders.robot = Some(urdf));
         }
         if let Some(frame) = frame {
             self.post(frame);
@@ -76,6 +77,29 @@ impl<'a> Intake<'a> {
         let arrived = self.arrivals.last(images.flatten()).unwrap_or(now);
         self.mailbox.put_frame(Parcel { frame, arrived, decode_ms, counts, n_replaced: 0 });
         self.health.note(|facts, now| facts.frame(now));
+    }
+
+    /// Takes other tolerances; topics stay as they are.
+    pub fn set_config(&mut self, config: FramesConfig) {
+        self.frames.set_config(config);
+    }
+
+    /// Forgets all that has a time, and has the predicting thread do so too; returns the number of
+    /// images that waited.
+    pub fn reset(&mut self) -> u64 {
+        self.mailbox.reset();
+        self.frames.forget()
+    }
+
+    /// As [`Intake::reset`], for a clock that was set back.
+    pub fn time_jumped(&mut self, from: Stamp, to: Stamp) {
+        let problem = format!("/clock went back from {from} s to {to} s: started anew");
+        self.mailbox.reset();
+        self.frames.time_jumped(problem);
+        if let Some(problem) = self.frames.take_problem() {
+            self.health.note(|facts, now| facts.trouble(now, Cause::TimeJump, 1, &problem));
+            self.problems.warn("TimeJump", problem);
+        }
     }
 
     /// Notes and logs what was counted since `before`; `problem` is about the last of it.

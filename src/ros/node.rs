@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::panic;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -12,17 +12,21 @@ use futures::{FutureExt, Stream, StreamExt};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::arguments::Arguments;
+use super::clock::RosClock;
 use super::diagnostics::Monitor;
 use super::health::{About, Health};
 use super::intake::Intake;
-use super::mailbox::Mailbox;
+use super::mailbox::{Mailbox, Settings};
+use super::parameter_services::ParameterServices;
 use super::parameters::{self, NodeConfig};
-use super::publish::Outputs;
+use super::publish::{Origin, Outputs};
 use super::qos::{self, TopicWatch};
+use super::rollouts::{MAX_WAITING, Rollouts};
 use super::rosout::{self, Records};
+use super::services::Services;
 use super::worker::Worker;
-use crate::frames::{Frames, TopicSpec};
-use crate::model::Model;
+use crate::frames::{Frame, Frames, TopicSpec};
+use crate::model::{Model, ModelConfig};
 use crate::predictor::Predictor;
 
 /// Longest wait for a message: how soon a signal is seen.
@@ -80,10 +84,20 @@ fn serve(
     arguments: &Arguments,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
-    let config: NodeConfig = parameters::configure(&given_parameters(node))?;
-    let frames = config.frames()?;
+    let config = parameters::configure(&given_parameters(node))?;
+    let frames = config.frames(&node.namespace()?).context("parameters")?;
+    let mut clock = RosClock::of(node);
+    clock.use_sim_time(node, config.use_sim_time).map_err(anyhow::Error::msg)?;
     let predictor = create_predictor(&config)?;
-    let outputs = Outputs::new(node, &predictor, &config.world_frame, config.motion_min_m as f32)?;
+    let model = predictor.model().config;
+    let origin = Origin::new(predictor.model(), &config.world_frame);
+    let motion_min_m = config.motion_min_m as f32;
+    let outputs = Outputs::new(node, origin.clone(), motion_min_m)?;
+    let mailbox = Arc::new(Mailbox::default());
+    let rollouts = Rollouts::new(mailbox.clone(), origin, config.plan_threads)?;
+    let (jobs, waiting) = mpsc::sync_channel(MAX_WAITING);
+    let mut services = Services::new(node, jobs)?;
+    let mut parameters = ParameterServices::new(node, config.clone(), clock.now())?;
     let wanted = frames.topics.specs();
     let mut subscriptions = subscribe(node, &wanted)?;
     let name = node.fully_qualified_name()?;
@@ -91,9 +105,14 @@ fn serve(
 
     let mut topics = TopicWatch::new(node, arguments, wanted)?;
     let health = Arc::new(Health::new(about(&config, &predictor)?, topics.topics()));
-    let mailbox = Mailbox::default();
     let mut intake = Intake::new(Frames::new(frames), &mailbox, &health);
-    let worker = Worker::new(predictor, config.world_frame, outputs, Arc::clone(&health));
+    let idles = config.idle_without_subscribers;
+    let worker = Worker::new(predictor, config.world_frame, idles, outputs, Arc::clone(&health));
+    // Not waited for at the end: a long roll-out must not hold it up.
+    std::thread::Builder::new()
+        .name("plan".into())
+        .spawn(move || rollouts.run(waiting))
+        .context("thread of the candidate plans")?;
     std::thread::scope(|scope| {
         // The scope waits for the worker also where this thread panics.
         let close = mailbox.close_on_drop();
@@ -104,17 +123,46 @@ fn serve(
         while !stop.load(Ordering::Relaxed) && !worker.is_finished() {
             // A spin takes at most one message of each topic, so r2r's short queues never overflow.
             node.spin_once(SPIN);
+            if let Some((from, to)) = clock.jumped_back(parameters.config().time_jump_secs) {
+                intake.time_jumped(from, to);
+            }
             for (topic, messages) in &mut subscriptions {
                 while let Some(Some(bytes)) = messages.next().now_or_never() {
                     intake.take(topic, &bytes);
                 }
             }
+            services.serve(&mut intake, &mailbox, parameters.config().horizon);
+            parameters.serve(|changed| {
+                apply(changed, &model, node, &mut clock, &mut intake, &mailbox)?;
+                Ok(clock.now())
+            });
             monitor.tick(node, &mut topics, &health);
         }
         drop(close);
         worker.join().map_err(|_| anyhow!("the predicting thread panicked: see above"))
     })?;
     tracing::info!("{name} ends");
+    Ok(())
+}
+
+/// Puts changed parameters to use, from the next frame on; says why they can't be.
+fn apply(
+    config: &NodeConfig,
+    model: &ModelConfig,
+    node: &mut r2r::Node,
+    clock: &mut RosClock,
+    intake: &mut Intake,
+    mailbox: &Mailbox<Frame>,
+) -> Result<(), String> {
+    let told = |error: anyhow::Error| format!("{error:#}");
+    let predictor = config.predictor(model).map_err(told)?;
+    let namespace = node.namespace().map_err(|error| error.to_string())?;
+    let frames = config.frames(&namespace).map_err(told)?;
+    clock.use_sim_time(node, config.use_sim_time)?;
+    intake.set_config(frames);
+    let idle_without_subscribers = config.idle_without_subscribers;
+    mailbox
+        .order(|orders| orders.settings = Some(Settings { predictor, idle_without_subscribers }));
     Ok(())
 }
 
@@ -134,8 +182,9 @@ fn create_node() -> anyhow::Result<r2r::Node> {
 
 /// Loads the model and starts the predictor's threads.
 fn create_predictor(config: &NodeConfig) -> anyhow::Result<Predictor> {
-    let (path, settings) = (config.model()?, config.predictor()?);
+    let path = config.model()?;
     let model = Model::load(&path)?;
+    let settings = config.predictor(&model.config).context("parameters")?;
     tracing::info!("model {} ({})", path.display(), model.hash);
     let predictor = Predictor::new(model, settings).context("parameters")?;
     rayon::ThreadPoolBuilder::new()

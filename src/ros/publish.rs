@@ -11,14 +11,47 @@ use r2r::{Publisher, QosProfile};
 use super::markers;
 
 use crate::message::Stamp;
-use crate::predictor::{Prediction, Predictor};
+use crate::model::Model;
+use crate::predictor::Prediction;
+
+/// What is the same in all predictions of a node.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    world_frame: String,
+    step_secs: f32,
+    model_hash: String,
+}
+
+impl Origin {
+    /// Of what `model` predicts in `world_frame`.
+    pub fn new(model: &Model, world_frame: &str) -> Self {
+        Self {
+            world_frame: world_frame.to_owned(),
+            step_secs: model.config.step_secs as f32,
+            model_hash: model.hash.clone(),
+        }
+    }
+
+    /// A prediction as a message.
+    pub fn message(&self, prediction: &Prediction) -> PredictionMsg {
+        PredictionMsg {
+            header: self.header(prediction.stamp),
+            step_secs: self.step_secs,
+            model_hash: self.model_hash.clone(),
+            ..prediction_message(prediction)
+        }
+    }
+
+    fn header(&self, stamp: Stamp) -> Header {
+        let (sec, nanosec) = stamp.parts();
+        let stamp = r2r::builtin_interfaces::msg::Time { sec, nanosec };
+        Header { stamp, frame_id: self.world_frame.clone() }
+    }
+}
 
 /// The node's outputs.
 pub struct Outputs {
-    world_frame: String,
-    step_secs: f32,
-    seed: u64,
-    model_hash: String,
+    origin: Origin,
     prediction: Publisher<PredictionMsg>,
     points: Publisher<PointCloud2>,
     motion: Publisher<MarkerArray>,
@@ -31,21 +64,13 @@ impl Outputs {
     ///
     /// # Errors
     /// What rcl says, with the topic.
-    pub fn new(
-        node: &mut r2r::Node,
-        predictor: &Predictor,
-        world_frame: &str,
-        motion_min_m: f32,
-    ) -> anyhow::Result<Self> {
+    pub fn new(node: &mut r2r::Node, origin: Origin, motion_min_m: f32) -> anyhow::Result<Self> {
         let qos = QosProfile::default().keep_last(10).reliable();
         let failed = |topic: &'static str| {
             move |error: r2r::Error| anyhow::anyhow!("publisher of {topic}: {error}")
         };
         Ok(Self {
-            world_frame: world_frame.to_owned(),
-            step_secs: predictor.model().config.step_secs as f32,
-            seed: predictor.config().seed,
-            model_hash: predictor.model().hash.clone(),
+            origin,
             prediction: node
                 .create_publisher("~/prediction", qos.clone())
                 .map_err(failed("~/prediction"))?,
@@ -56,6 +81,17 @@ impl Outputs {
             motion_min_m,
             timing: node.create_publisher("~/timing", qos).map_err(failed("~/timing"))?,
         })
+    }
+
+    /// Whether somebody subscribes predictions.
+    pub fn are_heard(&self) -> bool {
+        let counts = [
+            self.prediction.get_inter_process_subscription_count(),
+            self.points.get_inter_process_subscription_count(),
+            self.motion.get_inter_process_subscription_count(),
+        ];
+        // Where rcl can't tell, rather one prediction too many.
+        counts.into_iter().any(|count| count.map_or(true, |n| n > 0))
     }
 
     /// Publishes a prediction on `~/prediction`, `~/predicted_points` and `~/motion`, then what it
@@ -69,12 +105,8 @@ impl Outputs {
         arrived: Instant,
     ) -> r2r::Result<f32> {
         let start = Instant::now();
-        let header = header(prediction.stamp, &self.world_frame);
-        let mut message = prediction_message(prediction, header.clone());
-        message.step_secs = self.step_secs;
-        message.seed = self.seed;
-        message.model_hash.clone_from(&self.model_hash);
-        self.prediction.publish(&message)?;
+        let header = self.origin.header(prediction.stamp);
+        self.prediction.publish(&self.origin.message(prediction))?;
         if self.points.get_inter_process_subscription_count()? > 0 {
             self.points.publish(&points_message(prediction, header.clone()))?;
         }
@@ -95,16 +127,10 @@ impl Outputs {
     }
 }
 
-fn header(stamp: Stamp, frame_id: &str) -> Header {
-    let (sec, nanosec) = stamp.parts();
-    let stamp = r2r::builtin_interfaces::msg::Time { sec, nanosec };
-    Header { stamp, frame_id: frame_id.to_owned() }
-}
-
-/// `forecloud/msg/Prediction` without what is the same in each: see msg/Prediction.msg.
-fn prediction_message(prediction: &Prediction, header: Header) -> PredictionMsg {
+/// `forecloud/msg/Prediction` (see msg/Prediction.msg) without what its origin tells.
+fn prediction_message(prediction: &Prediction) -> PredictionMsg {
     PredictionMsg {
-        header,
+        seed: prediction.seed,
         n_steps: prediction.displacements.len() as u32,
         n_particles: prediction.particles.positions.len() as u32,
         positions: prediction.particles.positions.as_flattened().to_vec(),
@@ -180,6 +206,7 @@ mod tests {
     fn prediction() -> Prediction {
         let mut prediction = Prediction {
             stamp: Stamp::from_parts(7, 8),
+            seed: 9,
             displacements: vec![vec![[0.5, 0.0, 0.0], [0.0; 3]], vec![[0.25, 0.0, -1.0], [0.0; 3]]],
             ..Prediction::default()
         };
@@ -191,8 +218,12 @@ mod tests {
 
     #[test]
     fn prediction_holds_steps_one_after_the_other() {
-        let message = prediction_message(&prediction(), header(Stamp::from_parts(7, 8), "world"));
+        let origin =
+            Origin { world_frame: "world".into(), step_secs: 0.1, model_hash: "abc".into() };
+        let message = origin.message(&prediction());
         assert_eq!((message.header.stamp.sec, message.header.stamp.nanosec), (7, 8));
+        assert_eq!((&message.header.frame_id[..], &message.model_hash[..]), ("world", "abc"));
+        assert_eq!((message.step_secs, message.seed), (0.1, 9));
         assert_eq!((message.n_steps, message.n_particles), (2, 2));
         assert_eq!(message.positions, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
         assert_eq!(message.displacements[6..9], [0.25, 0.0, -1.0]);

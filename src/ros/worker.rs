@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use r2r::forecloud::msg::Timing;
 
 use super::health::{Cause, Health};
-use super::mailbox::{MAX_PASSED, Mailbox, Parcel};
+use super::mailbox::{Answer, MAX_PASSED, Mailbox, Orders, Parcel, Wish};
 use super::outside;
 use super::problems::Problems;
 use super::publish::Outputs;
@@ -19,14 +19,24 @@ use crate::predictor::Predictor;
 /// Time between two looks at where the points outside of the workspace are.
 const LOOK_OUTSIDE: Duration = Duration::from_secs(2);
 
+/// How long predictions go on after somebody asked for a snapshot.
+const INTEREST: Duration = Duration::from_secs(5);
+
 /// Predicts from each frame that lies in the mailbox until it is closed.
 pub struct Worker {
     predictor: Predictor,
     world_frame: String,
+    idle_without_subscribers: bool,
+    paused: bool,
+    /// Whether the last frame was let pass: what was predicted before is of the past.
+    passing: bool,
     /// Frames that were not predicted from, oldest first.
     passed: VecDeque<Frame>,
     outputs: Outputs,
     health: Arc<Health>,
+    /// Wants a snapshot of the next prediction.
+    wish: Option<Wish>,
+    last_wish: Option<Instant>,
     problems: Problems,
     /// Where the points outside of the workspace are, and when that was.
     outside: Option<(Instant, String)>,
@@ -35,6 +45,8 @@ pub struct Worker {
     /// The first of the frames without history since the last prediction.
     without_history_since: Option<Stamp>,
     frames_rejected: u64,
+    frames_paused: u64,
+    frames_idle: u64,
 }
 
 impl Worker {
@@ -42,39 +54,129 @@ impl Worker {
     pub fn new(
         predictor: Predictor,
         world_frame: String,
+        idle_without_subscribers: bool,
         outputs: Outputs,
         health: Arc<Health>,
     ) -> Self {
         Self {
             predictor,
             world_frame,
+            idle_without_subscribers,
+            paused: false,
+            passing: false,
             passed: VecDeque::new(),
             outputs,
             health,
+            wish: None,
+            last_wish: None,
             problems: Problems::default(),
             outside: None,
             frames_used: 0,
             frames_without_history: 0,
             without_history_since: None,
             frames_rejected: 0,
+            frames_paused: 0,
+            frames_idle: 0,
         }
     }
 
     /// Works until `mailbox` is closed.
     pub fn run(mut self, mailbox: &Mailbox<Frame>) {
         while let Some(post) = mailbox.take() {
-            if let Some(urdf) = post.robot {
-                self.set_robot(&urdf);
-            }
+            self.follow(post.orders);
             self.passed.extend(post.passed);
-            self.passed.drain(..self.passed.len().saturating_sub(MAX_PASSED));
             if let Some(parcel) = post.frame {
-                self.health.note(|facts, now| facts.working(now, parcel.n_replaced));
-                self.recall_history(&parcel.frame);
-                self.step(parcel);
-                self.health.note(|facts, _| facts.rests());
+                self.take(parcel);
+            }
+            self.passed.drain(..self.passed.len().saturating_sub(MAX_PASSED));
+        }
+    }
+
+    /// Does what was ordered, between two frames.
+    fn follow(&mut self, orders: Orders) {
+        if orders.reset {
+            self.passed.clear();
+            self.predictor.forget();
+            self.without_history_since = None;
+        }
+        if let Some(settings) = orders.settings {
+            self.idle_without_subscribers = settings.idle_without_subscribers;
+            if let Err(error) = self.predictor.set_config(settings.predictor) {
+                self.problems.warn("settings", format!("parameters: {error}"));
             }
         }
+        if let Some(urdf) = orders.robot {
+            self.set_robot(&urdf);
+        }
+        if let Some(paused) = orders.paused {
+            self.paused = paused;
+        }
+        if let Some(wish) = orders.wish {
+            self.consider(wish);
+        }
+    }
+
+    /// Sends a snapshot, now or with the next prediction.
+    fn consider(&mut self, wish: Wish) {
+        if self.paused {
+            let problem = "predicting is paused: call ~/pause with data: false".to_owned();
+            // Nobody waits for it any more: then it needs no answer.
+            let _ = wish.send(Answer::Refused(problem));
+            return;
+        }
+        self.last_wish = Some(Instant::now());
+        match self.predictor.snapshot() {
+            Ok(snapshot) if !self.passing => {
+                let _ = wish.send(Answer::Snapshot(Box::new(snapshot)));
+            }
+            outcome => {
+                let reason =
+                    outcome.err().map_or_else(|| "no frame came".into(), |e| e.to_string());
+                let _ = wish.send(Answer::NotYet(reason));
+                self.wish = Some(wish);
+            }
+        }
+    }
+
+    /// Predicts from a frame, or lets it pass.
+    fn take(&mut self, parcel: Parcel<Frame>) {
+        // What came after this frame is of a time that was set back.
+        self.passed.retain(|passed| passed.stamp < parcel.frame.stamp);
+        let was_passing = self.passing;
+        self.passing = self.paused || !self.is_wanted();
+        if !self.passing {
+            self.health.note(|facts, now| facts.working(now, parcel.n_replaced));
+            self.recall_history(&parcel.frame);
+            let outcome = self.step(parcel);
+            self.health.note(|facts, _| facts.rests());
+            self.answer_wish(outcome);
+            return;
+        }
+        if !self.paused && !was_passing {
+            tracing::info!("nobody subscribes predictions: frames are only remembered");
+        }
+        *(if self.paused { &mut self.frames_paused } else { &mut self.frames_idle }) += 1;
+        self.passed.push_back(parcel.frame);
+    }
+
+    /// Sends a snapshot to whom waits for one, or why this frame gave none.
+    fn answer_wish(&mut self, outcome: Result<(), String>) {
+        let Some(wish) = self.wish.take() else { return };
+        match outcome.and_then(|()| self.predictor.snapshot().map_err(|e| e.to_string())) {
+            Ok(snapshot) => {
+                let _ = wish.send(Answer::Snapshot(Box::new(snapshot)));
+            }
+            // Where nobody waits any longer, the wish is over.
+            Err(reason) => self.wish = wish.send(Answer::NotYet(reason)).is_ok().then_some(wish),
+        }
+    }
+
+    fn is_wanted(&self) -> bool {
+        let asked = |at: Instant| at.elapsed() < INTEREST;
+        !self.idle_without_subscribers
+            || self.wish.is_some()
+            || self.last_wish.is_some_and(asked)
+            || self.outputs.are_heard()
     }
 
     fn set_robot(&mut self, urdf: &str) {
@@ -127,19 +229,19 @@ impl Worker {
         }
     }
 
-    fn step(&mut self, parcel: Parcel<Frame>) {
+    /// Predicts from a frame and publishes that; says why not.
+    fn step(&mut self, parcel: Parcel<Frame>) -> Result<(), String> {
         let prediction = match self.predictor.step(&parcel.frame) {
             Ok(Some(prediction)) => prediction,
             Ok(None) => {
                 self.frames_without_history += 1;
                 self.health.note(|facts, _| facts.n_without_history += 1);
                 self.miss_history(parcel.frame.stamp);
-                return;
+                return Err(Error::NoPrediction.to_string());
             }
             Err(error) => {
                 self.frames_rejected += 1;
-                self.reject(&error, &parcel.frame);
-                return;
+                return Err(self.reject(&error, &parcel.frame));
             }
         };
         self.frames_used += 1;
@@ -157,6 +259,8 @@ impl Worker {
             frames_dropped_busy: parcel.n_replaced,
             frames_without_history: self.frames_without_history,
             frames_rejected: self.frames_rejected,
+            frames_paused: self.frames_paused,
+            frames_idle: self.frames_idle,
             frames_dropped_incomplete: counts.dropped_no_info
                 + counts.dropped_no_tf
                 + counts.dropped_no_joints
@@ -186,14 +290,18 @@ impl Worker {
                 );
             }
         }
+        Ok(())
     }
 
-    /// Notes and logs why a frame gave no prediction.
-    fn reject(&mut self, error: &Error, frame: &Frame) {
+    /// Notes, logs and returns why a frame gave no prediction.
+    fn reject(&mut self, error: &Error, frame: &Frame) -> String {
         let text = format!("no prediction for this frame: {error}");
         let cause = match error {
             // The status of the robot description says it.
-            Error::NoRobot => return self.problems.warn("no robot", text),
+            Error::NoRobot => {
+                self.problems.warn("no robot", &text);
+                return text;
+            }
             Error::TooFewPoints { .. } => Cause::Workspace,
             Error::MissingJoints { .. } => Cause::Joints,
             Error::Encoding { .. } | Error::ImageSize { .. } | Error::Camera { .. } => Cause::Image,
@@ -203,7 +311,8 @@ impl Worker {
             Cause::Workspace => format!("{text}. {}", self.points_outside(frame)),
             _ => text,
         };
-        self.trouble(cause, text);
+        self.trouble(cause, text.clone());
+        text
     }
 
     /// Where the points of `frame` are, or of one shortly before: it takes a while to tell.

@@ -26,6 +26,8 @@ from ament_index_python.packages import get_package_prefix  # noqa: E402
 from recording import Message, message_class, read  # noqa: E402
 
 TIMEOUT_SECS = 60.0
+# Of the recording: 6 frames.
+PERIOD_SECS = 0.6
 
 
 def wait_for(condition: Callable[[], object], what: str, timeout_secs: float = TIMEOUT_SECS):
@@ -35,6 +37,12 @@ def wait_for(condition: Callable[[], object], what: str, timeout_secs: float = T
         assert time.monotonic() < deadline, f"waited {timeout_secs} s for {what}"
         time.sleep(0.02)
     return value
+
+
+def wait_for_future(future):
+    """What a service answered."""
+    wait_for(future.done, "an answer")
+    return future.result()
 
 
 class NodeProcess:
@@ -87,9 +95,19 @@ class Received:
         self.topic = topic
         self._node = node
         qos = rclpy.qos.QoSProfile(depth=100)
+        self.on_message: Callable[[list], None] | None = None
+        """Called with all messages so far, by the thread that receives them."""
         self._subscription = node.create_subscription(
-            message_class(type_name), topic, self.messages.append, qos
+            message_class(type_name), topic, self._received, qos
         )
+
+    def _received(self, message) -> None:
+        self.messages.append(message)
+        if self.on_message:
+            self.on_message(self.messages)
+
+    def close(self) -> None:
+        self._node.destroy_subscription(self._subscription)
 
     def wait_for(self, n: int):
         wait_for(lambda: len(self.messages) >= n, f"{n} messages on {self.topic}")
