@@ -3,6 +3,8 @@
 //! Simulated recordings hold on topics under `/truth` which body each pixel shows and where every
 //! body is; from these follows where every point truly goes, for as long as the recording lasts.
 
+mod proposal;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
@@ -10,9 +12,11 @@ use nalgebra::{Isometry3, Point3};
 use serde::Deserialize;
 
 use crate::bag::Bag;
-use crate::frames::{Frame, FrameCounts, Frames, FramesConfig};
+use crate::frames::{Frame, FrameCounts, Frames, FramesConfig, TopicSpec};
 use crate::message::{Image, PoseArray, Stamp, StringMessage};
 use crate::{Error, Result};
+
+pub use proposal::{Proposal, propose};
 
 const BODIES_TOPIC: &str = "/truth/bodies";
 const POSES_TOPIC: &str = "/truth/body_poses";
@@ -120,8 +124,8 @@ impl Recording {
     /// Opens a bag and reads what its truth says of the whole recording.
     ///
     /// # Errors
-    /// As [`Bag::open`]; [`Error::Bag`] if topics that frames need are missing (the message lists
-    /// those there are) or the truth can't be read.
+    /// As [`Bag::open`]; [`Error::MissingTopics`] if topics that frames need are missing;
+    /// [`Error::Bag`] if the truth can't be read.
     pub fn open(path: &Path, config: FramesConfig) -> Result<Self> {
         let bag = Bag::open(path)?;
         check_topics(&bag, &config)?;
@@ -228,16 +232,19 @@ impl IdsByStamp {
 }
 
 fn check_topics(bag: &Bag, config: &FramesConfig) -> Result<()> {
-    let has = |name: &str| bag.topics().iter().any(|topic| &*topic.name == name);
-    let needed = config.topics.specs().into_iter().filter(|spec| spec.required);
-    let missing: Vec<String> = needed.map(|spec| spec.name).filter(|name| !has(name)).collect();
+    let has =
+        |name: &str| bag.topics().iter().any(|topic| &*topic.name == name && topic.n_messages > 0);
+    let required = config.topics.specs().into_iter().filter(|spec| spec.required);
+    let missing: Vec<TopicSpec> = required.filter(|spec| !has(&spec.name)).collect();
     if missing.is_empty() {
         return Ok(());
     }
-    let there: Vec<&str> = bag.topics().iter().map(|topic| &*topic.name).collect();
-    let problem =
-        format!("topics {} are needed; the bag has {}", missing.join(", "), there.join(", "));
-    Err(Error::Bag { path: bag.path().to_owned(), problem })
+    let proposal = propose(bag.topics(), &config.topics);
+    Err(Error::MissingTopics {
+        path: bag.path().to_owned(),
+        problem: proposal::describe(&missing, bag.topics(), &proposal.notes),
+        arguments: proposal.arguments(),
+    })
 }
 
 fn read_truth(bag: &Bag) -> Result<Option<Truth>> {

@@ -62,8 +62,10 @@ class Running:
 @pytest.fixture(scope="module")
 def running(ros):
     diagnostics = Diagnostics(ros)
+    predictions = Received(ros, "/forecloud/prediction", "forecloud/msg/Prediction")
     node = NodeProcess()
     wait_for(diagnostics.statuses, "diagnostics")
+    predictions.wait_for_publisher()
     yield Running(node, diagnostics)
     node.stop()
     print(f"--- log of the node\n{node.log}")
