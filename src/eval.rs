@@ -24,6 +24,6 @@ pub use method::Method;
 pub use metrics::{Class, Mean, Scores, TrueMotion};
 pub use picture::MostActive;
 pub use published::Published;
-pub use replay::{Replay, Replayed};
 pub use region::Region;
+pub use replay::{Replay, Replayed};
 pub use report::Report;

@@ -56,9 +56,8 @@ mod tests {
         let nearest = Nearest::new(&points).unwrap();
         for i in 0..50 {
             let x = [u(i, 2), u(i, 3), 0.5 * u(i, 4)];
-            let distance = |p: &Vec3| {
-                (0..3).map(|axis| (p[axis] - x[axis]).powi(2)).sum::<f32>().sqrt()
-            };
+            let distance =
+                |p: &Vec3| (0..3).map(|axis| (p[axis] - x[axis]).powi(2)).sum::<f32>().sqrt();
             let least = points.iter().map(distance).fold(f32::INFINITY, f32::min);
             assert!((nearest.distance_m(&x).unwrap() - least).abs() < 1e-6);
             let mut within: Vec<usize> = nearest.within(&x, 0.2).collect();

@@ -5,10 +5,10 @@ use std::mem::{Discriminant, discriminant};
 use std::path::{Path, PathBuf};
 
 use crate::config::PredictorConfig;
-use crate::eval::published::{self, Published};
 use crate::eval::hindsight::{Findings, Group, Hindsight};
 use crate::eval::method::Method;
 use crate::eval::observed::Eye;
+use crate::eval::published::{self, Published};
 use crate::eval::{Scores, TrueMotion, baselines};
 use crate::frames::{Frame, FrameCounts, FramesConfig};
 use crate::message::Stamp;
@@ -154,7 +154,8 @@ impl Replay {
 
     fn hindsight(&self, urdf: Option<&str>) -> Hindsight {
         let (model, config) = (&self.model.config, &self.config);
-        let n_particles = if config.n_particles > 0 { config.n_particles } else { model.n_particles };
+        let n_particles =
+            if config.n_particles > 0 { config.n_particles } else { model.n_particles };
         let workspace = config.workspace.unwrap_or(model.workspace);
         let mut eye = Eye::new(workspace, n_particles, config.seed);
         if let Some(urdf) = urdf {

@@ -9,9 +9,9 @@ use serde::Serialize;
 use std::path::PathBuf;
 
 use crate::config::PredictorConfig;
+use crate::eval::method::Method;
 use crate::eval::metrics::Class;
 use crate::eval::published::Comparison;
-use crate::eval::method::Method;
 use crate::eval::replay::{BagResult, Replay};
 use crate::predictor::Timings;
 

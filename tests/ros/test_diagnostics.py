@@ -62,8 +62,10 @@ class Running:
 @pytest.fixture(scope="module")
 def running(ros):
     diagnostics = Diagnostics(ros)
+    predictions = Received(ros, "/forecloud/prediction", "forecloud/msg/Prediction")
     node = NodeProcess()
     wait_for(diagnostics.statuses, "diagnostics")
+    predictions.wait_for_publisher()
     yield Running(node, diagnostics)
     node.stop()
     print(f"--- log of the node\n{node.log}")
@@ -157,10 +159,10 @@ def test_predictions_without_a_plan(running, played):
 
 
 def moved_elsewhere(message):
-    """The image in a frame that no transform leads from."""
-    if "camera_right/depth/image" not in message.topic:
+    """What a camera sends, in a frame that no transform leads from."""
+    if not message.topic.startswith("/camera_right/"):
         return message
-    return edited(message, lambda image: setattr(image.header, "frame_id", "nowhere"))
+    return edited(message, lambda content: setattr(content.header, "frame_id", "nowhere"))
 
 
 def seen_far_away(message):
@@ -203,7 +205,8 @@ def test_no_joints(running, played):
 
 def test_unsynchronised_cameras(running, played):
     played.change = unsynchronised
-    running.diagnostics.wait_for("cameras", WARN + ERROR, "no partners within 0.02 s", "tolerance_secs")
+    told = ["no images within 0.02 s of each other", "raise tolerance_secs above 0.05"]
+    running.diagnostics.wait_for("cameras", WARN + ERROR, *told)
     played.change = lambda message: message
 
 
@@ -212,6 +215,10 @@ def test_a_silent_camera(running, played):
     told = ["/camera_right/color/image_raw", "published by /test)", "fastdds_large_clouds.xml"]
     status = running.diagnostics.wait_for("images", WARN + ERROR, *told)
     assert "/camera_left" not in status.message
+    told = ["frames are made without camera_right", "check its driver"]
+    running.diagnostics.wait_for("cameras", WARN, *told)
+    # Frames come without it.
+    running.diagnostics.wait_for("images", WARN, "/camera_right/color/image_raw")
     played.change = lambda message: message
 
 

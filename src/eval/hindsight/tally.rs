@@ -1,7 +1,7 @@
 //! Sums over points, apart for each step, method and region.
 
-use crate::eval::metrics::Mean;
 use crate::eval::method::Method;
+use crate::eval::metrics::Mean;
 use crate::eval::region::Region;
 use crate::eval::surface::Sight;
 

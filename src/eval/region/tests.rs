@@ -67,8 +67,7 @@ fn noise_of_the_sensor_moves_nothing() {
         let View::Depth { depth, .. } = &mut frame.cameras[0].view else { panic!() };
         // Of a stereo camera: 5 mm at 1.1 m.
         let (seed, sigma_base_m, sigma_quadratic) = (3, 0.0, 0.004);
-        let noise =
-            DepthNoise { seed, sigma_base_m, sigma_quadratic, missing_probability: 0.05 };
+        let noise = DepthNoise { seed, sigma_base_m, sigma_quadratic, missing_probability: 0.05 };
         for (i, bytes) in (0u32..).zip(depth.data.chunks_exact_mut(4)) {
             let depth_m = f32::from_le_bytes(bytes.try_into().unwrap());
             bytes.copy_from_slice(&noise.apply(depth_m, frame.stamp, i).to_le_bytes());

@@ -37,9 +37,10 @@ impl HindsightReport {
         let has_regions = self.of("all").any(|row| row.covered_share.iter().any(is_positive));
         writeln!(f, "Against what the cameras saw later, without truth\n")?;
         match has_regions {
-            true => known.into_iter().zip(titles).try_for_each(|(region, title)| {
-                self.section(f, region, title, step_secs)
-            })?,
+            true => known
+                .into_iter()
+                .zip(titles)
+                .try_for_each(|(region, title)| self.section(f, region, title, step_secs))?,
             false => self.section(f, "all", "All points", step_secs)?,
         }
         if has_regions && self.share_of("hidden") > 0.0 {

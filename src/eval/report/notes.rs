@@ -1,7 +1,7 @@
 //! What a report can't tell, and the remedy.
 
-use crate::eval::metrics::Class;
 use crate::eval::method::Method;
+use crate::eval::metrics::Class;
 use crate::eval::replay::Replay;
 
 impl Replay {

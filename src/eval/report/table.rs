@@ -3,8 +3,8 @@
 use std::fmt::{self, Display, Write};
 
 use super::{ErrorRow, Report};
-use crate::eval::metrics::Class;
 use crate::eval::method::Method;
+use crate::eval::metrics::Class;
 
 /// Columns of the task and of the method.
 const TASK_WIDTH: usize = 10;
@@ -126,8 +126,7 @@ impl Report {
     fn recordings(&self) -> String {
         let mut tasks = std::collections::BTreeMap::<&str, usize>::new();
         for bag in &self.bags {
-            *tasks.entry(bag.task.as_deref().unwrap_or("without truth")).or_default() +=
-                1;
+            *tasks.entry(bag.task.as_deref().unwrap_or("without truth")).or_default() += 1;
         }
         let tasks: Vec<String> = tasks.iter().map(|(task, n)| format!("{n} {task}")).collect();
         format!("{} ({})", self.bags.len(), tasks.join(", "))
