@@ -24,6 +24,7 @@ pub mod bag;
 pub mod camera;
 pub mod cloud;
 pub mod config;
+pub mod deadline;
 pub mod error;
 pub mod eval;
 pub mod frames;

@@ -16,6 +16,8 @@ mod joint_state;
 mod joint_trajectory;
 mod point_cloud2;
 mod prediction;
+#[cfg(test)]
+mod samples;
 mod stamp;
 mod string;
 #[cfg(test)]

@@ -45,8 +45,9 @@ impl Distortion {
             _ => Err("plumb_bob, rational_polynomial, equidistant and fisheye are supported"),
         }
         .map_err(|why| {
+            let shown = &d[..d.len().min(14)];
             format!(
-                "distortion '{name}' {d:?}: {why}; or rectify the images (image_proc) and use a \
+                "distortion '{name:.32}' {shown:?}: {why}; or rectify the images (image_proc) and use a \
                  camera info without distortion"
             )
         })?;

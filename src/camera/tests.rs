@@ -102,3 +102,57 @@ fn other_layouts_are_refused_with_what_is_read() {
     let narrow = image("32FC1", false, [2, 2], 7);
     assert!(matches!(DepthImage::new(&narrow), Err(Error::Camera { .. })));
 }
+
+#[test]
+fn colours_in_every_encoding() {
+    let pixels = [[1u8, 2, 3], [50, 100, 200], [255, 0, 7]];
+    let swap = |[r, g, b]: [u8; 3]| [b, g, r];
+    let grey = |[r, _, _]: [u8; 3]| [r; 3];
+    type Expected<'a> = (&'a str, fn([u8; 3]) -> Vec<u8>, &'a dyn Fn([u8; 3]) -> [u8; 3]);
+    let cases: [Expected; 10] = [
+        ("rgb8", |p| p.to_vec(), &|p| p),
+        ("bgr8", |p| p.to_vec(), &swap),
+        ("8UC3", |p| p.to_vec(), &swap),
+        ("rgba8", |[r, g, b]| vec![r, g, b, 99], &|p| p),
+        ("bgra8", |[r, g, b]| vec![r, g, b, 99], &swap),
+        ("8UC4", |[r, g, b]| vec![r, g, b, 99], &swap),
+        ("mono8", |[r, ..]| vec![r], &grey),
+        ("8UC1", |[r, ..]| vec![r], &grey),
+        ("mono16", |[r, g, _]| vec![g, r], &grey),
+        ("mono16", |[r, g, _]| vec![r, g], &grey),
+    ];
+    for (i, (encoding, write, read)) in cases.into_iter().enumerate() {
+        let mut image = image(encoding, i == 9, [3, 2], 13);
+        let bytes: Vec<u8> = pixels.into_iter().flat_map(write).collect();
+        image.data[13..13 + bytes.len()].copy_from_slice(&bytes);
+        let colors = ColorImage::new(&image).unwrap();
+        assert_eq!(colors.size(), [3, 2]);
+        let expected = pixels.map(read);
+        assert_eq!(colors.row(1).collect::<Vec<_>>(), expected, "{encoding}");
+        for (u, expected) in (0..).zip(expected) {
+            assert_eq!(colors.pixel([u, 1]), Some(expected), "{encoding}");
+        }
+        let beside = [[3, 1], [0, 2], [u32::MAX, 0], [0, u32::MAX], [4, 0]];
+        assert!(beside.iter().all(|&pixel| colors.pixel(pixel).is_none()), "{encoding}");
+        assert!(colors.row(2).next().is_none());
+        image.step = 2;
+        assert!(matches!(ColorImage::new(&image), Err(Error::Camera { .. })), "{encoding}");
+    }
+    for encoding in ["yuv422", "bayer_rggb8", "rgb16", "16UC1", "32FC1", "8UC2", ""] {
+        let text = ColorImage::new(&image(encoding, false, [2, 2], 16)).unwrap_err().to_string();
+        assert!(text.contains("bgra8") && text.contains("image_proc"), "{text}");
+    }
+}
+
+#[test]
+fn an_image_of_impossible_size_is_refused() {
+    let huge = Image {
+        width: u32::MAX,
+        height: u32::MAX,
+        step: u32::MAX,
+        ..image("rgb8", false, [1, 1], 3)
+    };
+    assert!(matches!(ColorImage::new(&huge), Err(Error::Camera { .. })));
+    let depth = Image { encoding: "32FC1".into(), ..huge };
+    assert!(matches!(DepthImage::new(&depth), Err(Error::Camera { .. })));
+}

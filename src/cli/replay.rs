@@ -12,16 +12,18 @@ use std::path::PathBuf;
 use super::model_file;
 use super::topics::{self, TopicArgs};
 
-/// Predict recordings and measure the errors against their truth.
+/// Predict recordings and measure how good that is: by their truth, or by what was seen later.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Errors are mean distances in mm between predicted and true positions after each step, over all
-points of all frames; of static points it is the motion predicted for them. Recordings without
-truth (topics under /truth) give timings only.
+points of all frames; of static points it is the motion predicted for them. Without truth (topics
+under /truth) predictions are held against what the cameras saw later: the share of points that they
+saw through (wrong), and the Chamfer distance; docs/evaluation.md tells how to read them.
 
 Examples:
   forecloud replay data/demo_tumble
   forecloud replay --json --horizon 10 push_* > errors.json
+  forecloud replay --no-truth data/demo_tumble
   forecloud replay --predictions node.mcap data/demo_tumble
   forecloud replay --cameras front --input points --remap /front/points:=/lidar/points my_bag")]
 pub struct Args {
@@ -46,6 +48,9 @@ pub struct Args {
     /// Compare with the predictions that a node published (one BAG); fails if they differ
     #[arg(long, value_name = "FILE")]
     predictions: Option<PathBuf>,
+    /// Ignore the truth: measure as where there is none
+    #[arg(long)]
+    no_truth: bool,
     /// Save a PNG of truth beside prediction, of the frame in which objects move most
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
@@ -64,10 +69,12 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let report = pool.build().context("cannot start threads")?.install(|| replay(args))?;
     let mut stdout = std::io::stdout().lock();
-    match args.json {
-        true => writeln!(stdout, "{}", serde_json::to_string_pretty(&report)?)?,
-        false => write!(stdout, "{report}")?,
-    }
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&report)? + "\n",
+        false => report.to_string(),
+    };
+    // Flushed by hand: what is left to the end of the program fails in silence.
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")?;
     let equal = report.published.as_ref().is_none_or(|published| published.is_equal());
     ensure!(equal, "the published predictions are not those of replay");
     ensure!(
@@ -85,19 +92,14 @@ fn replay(args: &Args) -> Result<Report> {
     let config = config(args, published.as_ref());
     let step_secs = model.config.step_secs;
     let mut most_active = MostActive::default();
-    let mut replay = Replay::new(model, config, frames, published);
+    let replay = Replay::new(model, config, frames, published);
+    let mut replay = replay.ignore_truth(args.no_truth);
     for (index, path) in args.bags.iter().enumerate() {
         let recording = Recording::open(path, replay.frames_config().clone())
             .map_err(|error| topics::with_command(error, "forecloud replay"))
             .with_context(|| format!("cannot replay {}", path.display()))?;
         for warning in recording.bag().warnings() {
             eprintln!("warning: {}: {warning}", path.display());
-        }
-        if recording.truth().is_none() {
-            eprintln!(
-                "warning: {} has no truth (topics under /truth): timings only, no errors",
-                path.display()
-            );
         }
         let bar = progress(&recording, index + 1, args.bags.len());
         replay
@@ -142,7 +144,7 @@ fn published(args: &Args, model: &Model) -> Result<Option<Published>> {
 fn config(args: &Args, published: Option<&Published>) -> PredictorConfig {
     let first = published.and_then(Published::first);
     let default = PredictorConfig::default();
-    let horizon = first.map(|first| first.n_steps as usize);
+    let horizon = published.map(Published::n_steps);
     let n_particles = published.map(Published::n_particles);
     PredictorConfig {
         horizon: args.horizon.or(horizon).unwrap_or(default.horizon),

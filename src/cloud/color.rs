@@ -10,6 +10,9 @@ use nalgebra::Isometry3;
 const SLACK_M: f32 = 0.02;
 const SLACK_SHARE: f32 = 0.02;
 
+/// Half of a depth pixel's width in the buffer, and some more.
+const OVERLAP: f64 = 0.6;
+
 /// What the colour camera sees nearest in each cell of its image, by the depth image: points
 /// behind it are hidden, and their pixel shows what hides them.
 #[derive(Debug, Clone, Default)]
@@ -39,20 +42,21 @@ impl DepthBuffer {
         self.nearest.clear();
         self.nearest.resize(width * height, f32::INFINITY);
         let per_cell = 1.0 / f64::from(self.cell);
+        // A pixel of the depth image hides what it covers, with some overlap for slanted surfaces.
+        let reach = (OVERLAP * camera.focal[0] / depth_focal * per_cell).min(2.0);
         for v in 0..depth.size()[1] {
             let row = rays.row(v);
             for (u, measured) in (0u32..).zip(depth.row(v)) {
                 let point = rays.point(&row, u, measured);
                 let Some(pixel) = camera.project(point.map(f64::from)) else { continue };
-                // Two cells along each axis: pixels of the depth image leave no gaps then.
-                let [x, y] = pixel.map(|p| (p + 0.5) * per_cell - 0.5);
-                if !(x > -1.0 && y > -1.0 && x < width as f64 && y < height as f64) {
-                    continue;
-                }
-                let [x, y] = [x, y].map(|p| (p + 1.0) as usize);
-                for y in y.saturating_sub(1)..(y + 1).min(height) {
-                    for cell in x.saturating_sub(1)..(x + 1).min(width) {
-                        let nearest = &mut self.nearest[y * width + cell];
+                let center = pixel.map(|p| (p + 0.5) * per_cell - 0.5);
+                // Cells whose centres are covered; conversions saturate beside the image.
+                let [columns, rows] = [(center[0], width), (center[1], height)].map(|(p, n)| {
+                    (p - reach).ceil() as usize..((p + reach + 1.0).floor() as usize).min(n)
+                });
+                for y in rows {
+                    for x in columns.clone() {
+                        let nearest = &mut self.nearest[y * width + x];
                         *nearest = nearest.min(point[2]);
                     }
                 }

@@ -1,8 +1,11 @@
 mod cameras;
+mod inputs;
+mod views;
 
 use super::*;
 use crate::message::{CameraInfo, Header, JointState, TrajectoryPoint, TransformStamped};
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
+use std::collections::HashMap;
 
 const PERIOD_NS: i64 = 100_000_000;
 const START_NS: i64 = 1_000_000_000_000;

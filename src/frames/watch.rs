@@ -153,8 +153,8 @@ impl Frames {
             ),
             (None, Some((ms, secs))) => format!(
                 "colour and depth of camera '{name}' found no partners within {tolerance_secs} s: \
-                 closest pair {ms} ms apart: raise tolerance_secs above {secs} or synchronise the \
-                 images"
+                 closest pair {ms} ms apart: {}",
+                remedy(secs, "images")
             ),
             (None, None) => format!(
                 "images of camera '{name}' found no partners within {tolerance_secs} s: check \
@@ -170,8 +170,8 @@ impl Frames {
         match self.closest(self.sets.losses.closest) {
             Some((ms, secs)) => format!(
                 "cameras '{a}' and '{b}' have no images within {tolerance_secs} s of each other: \
-                 closest pair {ms} ms apart: raise tolerance_secs above {secs} or synchronise the \
-                 cameras"
+                 closest pair {ms} ms apart: {}",
+                remedy(secs, "cameras")
             ),
             None => format!(
                 "images of camera '{a}' found none of camera '{b}' within {tolerance_secs} s: \
@@ -190,4 +190,12 @@ impl Frames {
 /// To a tenth of a millisecond.
 fn round_up_secs(nanos: u64) -> f64 {
     nanos.div_ceil(100_000) as f64 / 1e4
+}
+
+/// What to do about images that are `secs` apart.
+fn remedy(secs: f64, what: &str) -> String {
+    match secs {
+        ..=1.0 => format!("raise tolerance_secs above {secs} or synchronise the {what}"),
+        _ => "one of them is stamped by another clock, or not at all: see to its driver".into(),
+    }
 }
