@@ -16,7 +16,7 @@ use crate::frames::{Frame, FrameCounts, Frames, FramesConfig, TopicSpec};
 use crate::message::{Image, PoseArray, Stamp, StringMessage};
 use crate::{Error, Result};
 
-pub use proposal::{Proposal, propose};
+pub use proposal::{Proposal, propose, shell_word};
 
 const BODIES_TOPIC: &str = "/truth/bodies";
 const POSES_TOPIC: &str = "/truth/body_poses";

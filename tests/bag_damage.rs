@@ -51,8 +51,10 @@ fn recordings() -> [Vec<u8>; 4] {
     ]
 }
 
-/// The files of recordings, the first of which is to be damaged.
-static OTHERS: LazyLock<[Vec<(&str, Vec<u8>)>; 5]> = LazyLock::new(|| {
+/// Names and bytes of the files of a recording, the first of which is to be damaged.
+type Files = Vec<(&'static str, Vec<u8>)>;
+
+static OTHERS: LazyLock<[Files; 5]> = LazyLock::new(|| {
     let messages = messages(120);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db3");

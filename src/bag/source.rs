@@ -28,7 +28,7 @@ impl Format {
     /// By the first bytes.
     pub(super) fn of(head: &[u8]) -> Option<Self> {
         [
-            (&::mcap::MAGIC[..], Self::Mcap),
+            (::mcap::MAGIC, Self::Mcap),
             (sqlite::MAGIC, Self::Sqlite),
             (&unpack::MAGIC, Self::Zstd),
             (b"#ROSBAG V", Self::Ros1),

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::model_file;
-use super::topics::TopicArgs;
+use super::topics::{self, TopicArgs};
 
 /// Predict recordings and measure how good that is: by their truth, or by what was seen later.
 #[derive(clap::Args)]
@@ -96,6 +96,7 @@ fn replay(args: &Args) -> Result<Report> {
     let mut replay = replay.ignore_truth(args.no_truth);
     for (index, path) in args.bags.iter().enumerate() {
         let recording = Recording::open(path, replay.frames_config().clone())
+            .map_err(|error| topics::with_command(error, "forecloud replay"))
             .with_context(|| format!("cannot replay {}", path.display()))?;
         for warning in recording.bag().warnings() {
             eprintln!("warning: {}: {warning}", path.display());

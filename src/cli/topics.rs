@@ -1,7 +1,9 @@
 //! Which topics of a recording are read, as the commands' arguments say.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
+use forecloud::Error;
 use forecloud::frames::{CameraInput, CameraTopics, FramesConfig};
+use forecloud::recording::shell_word;
 
 /// Where frames come from; the same settings as the node's parameters and remappings.
 #[derive(clap::Args)]
@@ -28,6 +30,17 @@ pub struct TopicArgs {
     /// Seconds by which images of one frame, and a late joint state, may differ
     #[arg(long, value_name = "SECONDS", default_value_t = FramesConfig::default().tolerance_secs)]
     tolerance_secs: f64,
+}
+
+/// The error; where a recording lacks topics, with the command that may read it.
+pub fn with_command(error: Error, command: &str) -> anyhow::Error {
+    match error {
+        Error::MissingTopics { path, problem, arguments: Some(arguments) } => {
+            let word = shell_word(&path.display().to_string());
+            anyhow!("{}: {problem}\nTry:\n  {command} {word} {arguments}", path.display())
+        }
+        error => error.into(),
+    }
 }
 
 fn parse_remap(text: &str) -> Result<(String, String), String> {

@@ -14,6 +14,8 @@ use forecloud::train::trainer::{RunFiles, TrainConfig, Trainer, Validation};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::topics::TopicArgs;
+
 /// Train a model on simulated recordings.
 ///
 /// Recordings say themselves (in /truth/bodies) whether they are for training or for validation;
@@ -80,6 +82,8 @@ pub struct Args {
     /// Threads; all cores by default.
     #[arg(long)]
     threads: Option<usize>,
+    #[command(flatten)]
+    topics: TopicArgs,
 }
 
 /// Steps of the roll-outs that are validated.
@@ -208,8 +212,9 @@ fn load(args: &Args, model: ModelConfig) -> anyhow::Result<(Dataset, Dataset)> {
     let longest = args.curriculum.0.iter().map(|&(_, length)| length).max().unwrap_or(1);
     let config =
         DatasetConfig { max_horizon: longest.max(VALIDATION_STEPS), ..DatasetConfig::default() };
-    let mut train = Dataset::new(config, model);
-    let mut validation = Dataset::new(config, model);
+    let frames = args.topics.config()?;
+    let mut train = Dataset::new(config, model, frames.clone());
+    let mut validation = Dataset::new(config, model, frames);
     let bar = bar(paths.len() as u64, "reading {wide_bar} {pos}/{len} {msg}");
     for path in &paths {
         let full = args.max_recordings.is_some_and(|max| train.n_recordings() >= max);

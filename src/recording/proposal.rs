@@ -108,7 +108,7 @@ impl Proposal {
         let mut arguments = Vec::new();
         if let Some(first) = self.cameras.first() {
             let names: Vec<&str> = self.cameras.iter().map(|camera| &*camera.name).collect();
-            arguments.push(format!("--cameras {}", quote(&names.join(","))));
+            arguments.push(format!("--cameras {}", shell_word(&names.join(","))));
             let mut inputs: Vec<&str> = self.cameras.iter().map(|c| input_name(c.input)).collect();
             if self.cameras.iter().all(|camera| camera.input == first.input) {
                 inputs.truncate(1);
@@ -121,7 +121,7 @@ impl Proposal {
             }
         }
         for (from, to) in self.cameras.iter().flat_map(camera_remaps).chain(self.remaps.clone()) {
-            arguments.push(format!("--remap {}", quote(&format!("{from}:={to}"))));
+            arguments.push(format!("--remap {}", shell_word(&format!("{from}:={to}"))));
         }
         (!arguments.is_empty()).then(|| arguments.join(" "))
     }
@@ -225,8 +225,8 @@ fn camera_remaps(camera: &CameraTopics) -> Vec<(String, String)> {
     pairs.into_iter().map(|(from, to)| (from, to.clone())).collect()
 }
 
-/// As a shell takes it for one word.
-fn quote(word: &str) -> String {
+/// Quotes `word`, if need be, so that a shell takes it for one word and as it is.
+pub fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/_-.:=,".contains(c);
     match word.chars().all(is_plain) {
         true => word.into(),

@@ -77,6 +77,7 @@ struct Episode {
 pub struct Dataset {
     config: DatasetConfig,
     model: ModelConfig,
+    frames: FramesConfig,
     episodes: Vec<Episode>,
     windows: Vec<(u32, u32)>,
     active: Vec<u32>,
@@ -118,10 +119,10 @@ pub fn recordings_in(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 impl Dataset {
-    /// An empty data set.
-    pub fn new(config: DatasetConfig, model: ModelConfig) -> Self {
+    /// An empty data set, for recordings that `frames` are made of.
+    pub fn new(config: DatasetConfig, model: ModelConfig, frames: FramesConfig) -> Self {
         let (episodes, windows, active) = (Vec::new(), Vec::new(), Vec::new());
-        Self { config, model, episodes, windows, active }
+        Self { config, model, frames, episodes, windows, active }
     }
 
     /// Adds a recording if it has truth and its split is `split`; tells whether it was added.
@@ -129,7 +130,7 @@ impl Dataset {
     /// # Errors
     /// What makes the recording unusable.
     pub fn add(&mut self, path: &Path, split: &str) -> Result<bool> {
-        let recording = Recording::open(path, FramesConfig::default())?;
+        let recording = Recording::open(path, self.frames.clone())?;
         if recording.truth().is_none_or(|truth| truth.split != split) {
             return Ok(false);
         }
