@@ -1,7 +1,7 @@
 //! Predicted motion as arrows, for RViz and Foxglove.
 
 use r2r::builtin_interfaces::msg::Duration;
-use r2r::geometry_msgs::msg::{Point, Vector3};
+use r2r::geometry_msgs::msg::{Point, Pose, Quaternion, Vector3};
 use r2r::std_msgs::msg::{ColorRGBA, Header};
 use r2r::visualization_msgs::msg::{Marker, MarkerArray};
 
@@ -49,20 +49,24 @@ fn moving(prediction: &Prediction, min_m: f32) -> Vec<([f32; 3], [f32; 3])> {
 
 fn arrow(id: i32, ends: [[f32; 3]; 2], header: &Header, min_m: f32, lifetime: Duration) -> Marker {
     let length_m = distance(ends[0], ends[1]);
-    let mut marker = Marker::default();
-    marker.header = header.clone();
-    marker.ns = "motion".into();
-    marker.id = id;
-    marker.type_ = Marker::ARROW as i32;
-    marker.action = Marker::ADD as i32;
-    marker.pose.orientation.w = 1.0;
     let [x, y] = DIAMETERS_M;
-    marker.scale = Vector3 { x, y, z: HEAD * f64::from(length_m) };
-    marker.color = color(length_m, min_m);
-    marker.lifetime = lifetime;
-    marker.points =
-        ends.map(|[x, y, z]| Point { x: f64::from(x), y: f64::from(y), z: f64::from(z) }).to_vec();
-    marker
+    let point = |[x, y, z]: [f32; 3]| Point { x: f64::from(x), y: f64::from(y), z: f64::from(z) };
+    Marker {
+        header: header.clone(),
+        ns: "motion".into(),
+        id,
+        type_: Marker::ARROW as i32,
+        action: Marker::ADD as i32,
+        scale: Vector3 { x, y, z: HEAD * f64::from(length_m) },
+        color: color(length_m, min_m),
+        lifetime,
+        points: ends.map(point).to_vec(),
+        pose: Pose {
+            orientation: Quaternion { w: 1.0, ..Quaternion::default() },
+            ..Pose::default()
+        },
+        ..Marker::default()
+    }
 }
 
 /// From blue (`min_m`) over green to red (ten times that, and more).

@@ -111,7 +111,7 @@ impl Outputs {
             self.points.publish(&points_message(prediction, header.clone()))?;
         }
         if self.motion.get_inter_process_subscription_count()? > 0 {
-            let step_secs = f64::from(self.step_secs);
+            let step_secs = f64::from(self.origin.step_secs);
             self.motion.publish(&markers::motion(
                 prediction,
                 &header,
