@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::panic;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -18,9 +19,9 @@ use super::parameter_services::ParameterServices;
 use super::parameters::{self, NodeConfig};
 use super::publish::{Origin, Outputs};
 use super::rollouts::{MAX_WAITING, Rollouts};
-use super::services::Services;
+use super::services::{Job, Services};
 use super::worker::Worker;
-use crate::frames::{Frame, Frames, Topics};
+use crate::frames::{Frame, Frames, FramesConfig, Topics};
 use crate::model::{Model, ModelConfig};
 use crate::predictor::Predictor;
 
@@ -34,36 +35,20 @@ type Messages = Box<dyn Stream<Item = Vec<u8>> + Unpin>;
 /// # Errors
 /// ROS arguments or parameters that are wrong, or a model that cannot be used.
 pub fn run() -> anyhow::Result<()> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // The second one ends the process at once, should the clean end hang.
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .context("signal handlers")?;
-    }
-
+    let stop = watch_signals()?;
     let mut node = create_node()?;
     let config = parameters::configure(&given_parameters(&node))?;
-    let frames = config.frames(&node.namespace()?).context("parameters")?;
-    let mut clock = RosClock::of(&node);
-    clock.use_sim_time(&mut node, config.use_sim_time).map_err(anyhow::Error::msg)?;
     let predictor = create_predictor(&config)?;
-    let model = predictor.model().config;
     let origin = Origin::new(predictor.model(), &config.world_frame);
     let outputs = Outputs::new(&mut node, origin.clone())?;
     let mailbox = Arc::new(Mailbox::default());
     let rollouts = Rollouts::new(mailbox.clone(), origin, config.plan_threads)?;
     let (jobs, waiting) = mpsc::sync_channel(MAX_WAITING);
-    let mut services = Services::new(&mut node, jobs)?;
-    let mut parameters = ParameterServices::new(&mut node, config.clone(), clock.now())?;
-    let mut subscriptions = subscribe(&mut node, &frames.topics)?;
-    let name = node.fully_qualified_name()?;
-    tracing::info!("{name} waits for messages on {}", required(&frames.topics).join(", "));
-
-    let required = required(&frames.topics);
-    let mut intake = Intake::new(Frames::new(frames), required, &mailbox);
+    let model = predictor.model().config;
     let idles = config.idle_without_subscribers;
-    let worker = Worker::new(predictor, config.world_frame, idles, outputs);
+    let worker = Worker::new(predictor, config.world_frame.clone(), idles, outputs);
+    let mut spinner = Spinner::new(node, config, model, jobs, &mailbox)?;
+
     // Not waited for at the end: a long roll-out must not hold it up.
     std::thread::Builder::new()
         .name("plan".into())
@@ -77,49 +62,95 @@ pub fn run() -> anyhow::Result<()> {
             .spawn_scoped(scope, || worker.run(&mailbox))
             .context("predicting thread")?;
         while !stop.load(Ordering::Relaxed) && !worker.is_finished() {
-            // A spin takes at most one message of each topic, so r2r's short queues never overflow.
-            node.spin_once(SPIN);
-            if let Some((from, to)) = clock.jumped_back(parameters.config().time_jump_secs) {
-                intake.time_jumped(from, to);
-            }
-            for (topic, messages) in &mut subscriptions {
-                while let Some(Some(bytes)) = messages.next().now_or_never() {
-                    intake.take(topic, &bytes);
-                }
-            }
-            services.serve(&mut intake, &mailbox, parameters.config().horizon);
-            parameters.serve(|changed| {
-                apply(changed, &model, &mut node, &mut clock, &mut intake, &mailbox)?;
-                Ok(clock.now())
-            });
-            intake.watch_silence();
+            spinner.spin_once();
         }
         drop(close);
         worker.join().map_err(|_| anyhow!("the predicting thread panicked: see above"))
     })?;
-    tracing::info!("{name} ends");
+    tracing::info!("{} ends", spinner.node.fully_qualified_name()?);
     Ok(())
 }
 
-/// Puts changed parameters to use, from the next frame on; says why they can't be.
-fn apply(
+/// What becomes true with the first SIGINT or SIGTERM.
+fn watch_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // The second one ends the process at once, should the clean end hang.
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .context("signal handlers")?;
+    }
+    Ok(stop)
+}
+
+/// All that the spinning thread works with.
+struct Spinner<'a> {
+    node: r2r::Node,
+    clock: RosClock,
+    model: ModelConfig,
+    subscriptions: Vec<(String, Messages)>,
+    intake: Intake<'a>,
+    services: Services,
+    parameters: ParameterServices,
+    mailbox: &'a Mailbox<Frame>,
+}
+
+impl<'a> Spinner<'a> {
+    /// Subscribes all topics and offers all services; `jobs` leads to the thread that rolls out.
+    fn new(
+        mut node: r2r::Node,
+        config: NodeConfig,
+        model: ModelConfig,
+        jobs: SyncSender<Job>,
+        mailbox: &'a Mailbox<Frame>,
+    ) -> anyhow::Result<Self> {
+        let frames = config.frames(&node.namespace()?).context("parameters")?;
+        let mut clock = RosClock::of(&node);
+        clock.use_sim_time(&mut node, config.use_sim_time).map_err(anyhow::Error::msg)?;
+        let services = Services::new(&mut node, jobs)?;
+        let parameters = ParameterServices::new(&mut node, config, clock.now())?;
+        let subscriptions = subscribe(&mut node, &frames.topics)?;
+        let (name, required) = (node.fully_qualified_name()?, required(&frames.topics));
+        tracing::info!("{name} waits for messages on {}", required.join(", "));
+        let intake = Intake::new(Frames::new(frames), required, mailbox);
+        Ok(Self { node, clock, model, subscriptions, intake, services, parameters, mailbox })
+    }
+
+    /// Takes the messages and requests that have come, or waits a moment for one.
+    fn spin_once(&mut self) {
+        // A spin takes at most one message of each topic, so r2r's short queues never overflow.
+        self.node.spin_once(SPIN);
+        let Self { node, clock, model, intake, parameters, mailbox, .. } = self;
+        if let Some((from, to)) = clock.jumped_back(parameters.config().time_jump_secs) {
+            intake.time_jumped(from, to);
+        }
+        for (topic, messages) in &mut self.subscriptions {
+            while let Some(Some(bytes)) = messages.next().now_or_never() {
+                intake.take(topic, &bytes);
+            }
+        }
+        self.services.serve(intake, mailbox, parameters.config().horizon);
+        parameters.serve(|changed| {
+            let (frames, settings) = read(changed, model, node).map_err(|e| format!("{e:#}"))?;
+            clock.use_sim_time(node, changed.use_sim_time)?;
+            intake.set_config(frames);
+            mailbox.order(|orders| orders.settings = Some(settings));
+            Ok(clock.now())
+        });
+        intake.watch_silence();
+    }
+}
+
+/// What changed parameters mean to the two threads.
+fn read(
     config: &NodeConfig,
     model: &ModelConfig,
-    node: &mut r2r::Node,
-    clock: &mut RosClock,
-    intake: &mut Intake,
-    mailbox: &Mailbox<Frame>,
-) -> Result<(), String> {
-    let told = |error: anyhow::Error| format!("{error:#}");
-    let predictor = config.predictor(model).map_err(told)?;
-    let namespace = node.namespace().map_err(|error| error.to_string())?;
-    let frames = config.frames(&namespace).map_err(told)?;
-    clock.use_sim_time(node, config.use_sim_time)?;
-    intake.set_config(frames);
+    node: &r2r::Node,
+) -> anyhow::Result<(FramesConfig, Settings)> {
+    let predictor = config.predictor(model)?;
     let idle_without_subscribers = config.idle_without_subscribers;
-    mailbox
-        .order(|orders| orders.settings = Some(Settings { predictor, idle_without_subscribers }));
-    Ok(())
+    let frames = config.frames(&node.namespace()?)?;
+    Ok((frames, Settings { predictor, idle_without_subscribers }))
 }
 
 /// Creates the node from the process's ROS arguments.
