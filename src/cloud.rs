@@ -1,16 +1,23 @@
 //! The coloured point cloud of all cameras, in the world frame.
 
-use crate::camera::{ColorImage, DepthImage, Pinhole, check_size};
+mod color;
+mod depth;
+mod optics;
+mod points;
+
 use crate::error::{Error, Result};
-use crate::frames::CameraFrame;
+use crate::frames::{CameraFrame, View};
 use crate::graph::random::{draw, normal_pair, uniform};
+pub use crate::message::MAX_PIXELS;
 use crate::message::Stamp;
 use nalgebra::Isometry3;
+pub(crate) use optics::Optics;
 
 /// Cameras of one cloud at most: a source keeps the camera in 8 bits.
 pub const MAX_CAMERAS: usize = 1 << 8;
-/// Pixels of one camera at most: a source keeps the pixel in 24 bits.
-pub const MAX_PIXELS: u64 = 1 << 24;
+
+/// Colour of points whose colour is not known.
+pub const GREY: [u8; 3] = [128; 3];
 
 /// Box in the world frame outside of which points are dropped; metres.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -83,23 +90,46 @@ impl DepthNoise {
 /// What became of the pixels of a cloud.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct CloudCounts {
-    /// Pixels of all cameras.
+    /// Pixels of all cameras, and points of their clouds.
     pub n_pixels: usize,
-    /// Pixels with a valid depth.
+    /// Pixels with a valid depth, and points that were measured.
     pub n_measured: usize,
     /// Points in the workspace: the points of the cloud.
     pub n_kept: usize,
+    /// Of these: grey ones, because the colour camera does not see them or there is none.
+    pub n_uncolored: usize,
 }
 
 /// Points in the world frame; the three vectors are equally long.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Cloud {
     /// x, y, z of each point, metres.
     pub positions: Vec<[f32; 3]>,
     /// Red, green, blue of each point.
     pub colors: Vec<[u8; 3]>,
-    /// Where each point was seen: camera << 24 | pixel (row * width + column); unique.
+    /// Where each point was seen: camera << 24 | pixel (row * width + column), or index in the
+    /// camera's cloud; unique.
     pub sources: Vec<u32>,
+    /// No part of the value.
+    pub(crate) optics: Optics,
+}
+
+impl PartialEq for Cloud {
+    fn eq(&self, other: &Self) -> bool {
+        self.positions == other.positions
+            && self.colors == other.colors
+            && self.sources == other.sources
+    }
+}
+
+/// What the points of one cloud have in common.
+struct Scan<'a> {
+    /// The camera's number in the points' sources.
+    camera: usize,
+    world_from_camera: &'a Isometry3<f64>,
+    workspace: &'a Workspace,
+    noise: Option<&'a DepthNoise>,
+    stamp: Stamp,
 }
 
 impl Cloud {
@@ -122,12 +152,16 @@ impl Cloud {
 
     /// Replaces the cloud by what `cameras` see in `workspace`, camera by camera, row by row.
     ///
-    /// A frame without a valid depth gives a cloud without points, which the counts tell.
+    /// Depth that is not registered is coloured with what the colour camera sees at each point;
+    /// points outside its image, or more than 2 cm and 2 % of their distance behind what it sees
+    /// there, are [`GREY`]. `noise` moves points along their ray from the origin of the camera's
+    /// (or the cloud's) frame. A frame without a valid depth gives a cloud without points, which
+    /// the counts tell. No allocation once the vectors have grown, while calibrations stay.
     ///
     /// # Errors
     /// [`Error::Encoding`], [`Error::ImageSize`] or [`Error::Camera`] if an image can't be read, a
-    /// camera has distortion, there are more than [`MAX_CAMERAS`], or one has more than
-    /// [`MAX_PIXELS`]. The cloud then has no points.
+    /// camera's distortion is of an unknown model, its number is not below [`MAX_CAMERAS`], or it
+    /// has more than [`MAX_PIXELS`]. The cloud then has no points.
     pub fn from_cameras(
         &mut self,
         cameras: &[CameraFrame],
@@ -136,103 +170,49 @@ impl Cloud {
     ) -> Result<CloudCounts> {
         self.clear();
         let mut counts = CloudCounts::default();
-        for (i, camera) in cameras.iter().enumerate() {
-            if let Err(error) = self.add(i, camera, workspace, noise, &mut counts) {
-                self.clear();
-                return Err(error);
+        // Taken out, so that it can be used beside the points.
+        let mut optics = std::mem::take(&mut self.optics);
+        let added = cameras.iter().try_for_each(|camera| {
+            let world_from_camera = &camera.world_from_camera;
+            let (camera, view, stamp) = (camera.camera, &camera.view, camera.stamp());
+            let scan = Scan { camera, world_from_camera, workspace, noise, stamp };
+            match view {
+                View::Points(points) => self.add_points(points, &scan, &mut counts),
+                View::Depth { depth, info, color } => {
+                    let color = color.as_ref();
+                    self.add_depth((depth, info, color), &scan, &mut optics, &mut counts)
+                }
             }
+        });
+        self.optics = optics;
+        if added.is_err() {
+            self.clear();
         }
         counts.n_kept = self.len();
-        Ok(counts)
+        added.map(|()| counts)
     }
 
-    fn add(
-        &mut self,
-        index: usize,
-        camera: &CameraFrame,
-        workspace: &Workspace,
-        noise: Option<&DepthNoise>,
-        counts: &mut CloudCounts,
-    ) -> Result<()> {
-        let depth = DepthImage::new(&camera.depth)?;
-        let [width, height] = depth.size();
-        let color = ColorImage::new(&camera.color, [width, height])?;
-        let info = &camera.info;
-        check_size(
-            "camera info",
-            &info.header.frame_id,
-            [width, height],
-            [info.width, info.height],
-        )?;
-        check_source(index, camera)?;
-        let rays = WorldRays::new(&Pinhole::new(info)?, &camera.world_from_camera);
-        let stamp = camera.depth.header.stamp;
-        counts.n_pixels += width as usize * height as usize;
-        for v in 0..height {
-            let first_source = ((index as u32) << 24) | (v * width);
-            let row_ray = rays.row(v);
-            for (u, (measured, rgb)) in (0u32..).zip(depth.row(v).zip(color.row(v))) {
-                if measured.is_nan() {
-                    continue;
-                }
-                let source = first_source + u;
-                let depth_m = noise.map_or(measured, |noise| noise.apply(measured, stamp, source));
-                counts.n_measured += usize::from(depth_m > 0.0);
-                let position = rays.point(&row_ray, u, depth_m);
-                if depth_m > 0.0 && workspace.contains(position) {
-                    self.positions.push(position);
-                    self.colors.push(rgb);
-                    self.sources.push(source);
-                }
-            }
-        }
-        Ok(())
+    fn push(&mut self, position: [f32; 3], color: [u8; 3], source: u32) {
+        self.positions.push(position);
+        self.colors.push(color);
+        self.sources.push(source);
     }
 }
 
-fn check_source(index: usize, camera: &CameraFrame) -> Result<()> {
-    let n_pixels = u64::from(camera.depth.width) * u64::from(camera.depth.height);
-    let problem = if index >= MAX_CAMERAS {
-        format!("camera {index} of a cloud: at most {MAX_CAMERAS} are supported")
-    } else if n_pixels > MAX_PIXELS {
-        format!("an image of {n_pixels} pixels: at most {MAX_PIXELS} are supported")
-    } else {
-        return Ok(());
-    };
-    Err(Error::Camera { frame_id: camera.depth.header.frame_id.clone(), problem })
-}
-
-/// Rays of the pixels of a camera turned into the world frame: `point = origin + depth * ray`,
-/// `ray = first + u * per_column + v * per_row`.
-struct WorldRays {
-    origin: [f32; 3],
-    first: [f64; 3],
-    per_column: [f32; 3],
-    per_row: [f64; 3],
-}
-
-impl WorldRays {
-    fn new(camera: &Pinhole, world_from_camera: &Isometry3<f64>) -> Self {
-        let rotation = world_from_camera.rotation.to_rotation_matrix();
-        let column = |i: usize| rotation.matrix().column(i).into_owned();
-        let first = rotation * nalgebra::Vector3::from(camera.ray([0.0, 0.0]));
-        Self {
-            origin: world_from_camera.translation.vector.cast::<f32>().into(),
-            first: first.into(),
-            per_column: (column(0) / camera.focal[0]).cast::<f32>().into(),
-            per_row: (column(1) / camera.focal[1]).into(),
-        }
-    }
-
-    /// Ray of column 0 of row `v`.
-    fn row(&self, v: u32) -> [f32; 3] {
-        std::array::from_fn(|i| (self.first[i] + f64::from(v) * self.per_row[i]) as f32)
-    }
-
-    #[inline]
-    fn point(&self, row_ray: &[f32; 3], u: u32, depth_m: f32) -> [f32; 3] {
-        let u = u as f32;
-        std::array::from_fn(|i| self.origin[i] + depth_m * (row_ray[i] + u * self.per_column[i]))
+impl Scan<'_> {
+    /// Source of pixel or point 0.
+    ///
+    /// # Errors
+    /// [`Error::Camera`] if the sources have no room for the camera or its `n_pixels`.
+    fn first_source(&self, n_pixels: u64, frame_id: &str) -> Result<u32> {
+        let problem = if self.camera >= MAX_CAMERAS {
+            format!("camera {} of a cloud: at most {MAX_CAMERAS} are supported", self.camera)
+        } else if n_pixels > MAX_PIXELS {
+            format!("{n_pixels} pixels: at most {MAX_PIXELS} are supported")
+        } else {
+            return Ok((self.camera as u32) << 24);
+        };
+        Err(Error::Camera { frame_id: frame_id.to_owned(), problem })
     }
 }
 

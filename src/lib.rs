@@ -25,6 +25,7 @@ pub mod camera;
 pub mod candidates;
 pub mod cloud;
 pub mod config;
+pub mod deadline;
 pub mod error;
 pub mod eval;
 pub mod frames;

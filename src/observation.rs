@@ -21,6 +21,8 @@ const MAX_OBSERVATIONS: usize = 16;
 pub struct Observation {
     /// Stamp of the frame.
     pub stamp: Stamp,
+    /// Numbers of the cameras that saw it, ascending.
+    pub cameras: Vec<usize>,
     /// Scene particles.
     pub particles: Particles,
     /// A denser sample, to estimate motion from.
@@ -135,6 +137,8 @@ impl Observer {
     /// images or joints unusable.
     pub fn observe(&mut self, frame: &Frame, out: &mut Observation) -> Result<()> {
         out.stamp = frame.stamp;
+        out.cameras.clear();
+        out.cameras.extend(frame.camera_numbers());
         let workspace = self.config.workspace_of(&self.model);
         self.cloud.from_cameras(&frame.cameras, &workspace, None)?;
         let n = match self.config.n_particles {
@@ -238,10 +242,21 @@ impl Memory {
         self.observations.iter().any(|known| known.stamp == stamp)
     }
 
-    /// The observation that lies nearest to one step before `now`, within the tolerance.
-    pub fn one_step_back(&self, now: Stamp) -> Option<&Observation> {
+    /// The observation by the same `cameras` that lies nearest to one step before `now`, within the
+    /// tolerance.
+    ///
+    /// Where a camera falls out or comes back, surfaces that only it sees vanish or appear, and
+    /// those that it shares get sparser or denser: differences that would be taken for motion. So
+    /// there is no history across such a change: the next prediction comes one step later.
+    pub fn one_step_back(
+        &self,
+        now: Stamp,
+        cameras: impl Iterator<Item = usize> + Clone,
+    ) -> Option<&Observation> {
         let wanted = now.plus_secs(-self.step_secs);
-        let nearest = self.observations.iter().min_by_key(|o| o.stamp.abs_diff(wanted))?;
+        let alike = |o: &&Observation| o.cameras.iter().copied().eq(cameras.clone());
+        let alike = self.observations.iter().filter(alike);
+        let nearest = alike.min_by_key(|o| o.stamp.abs_diff(wanted))?;
         let tolerance = Stamp::from_secs(self.tolerance_secs).nanos().unsigned_abs();
         (nearest.stamp.abs_diff(wanted) <= tolerance).then_some(nearest)
     }

@@ -88,7 +88,8 @@ impl Predictor {
         self.memory.clear()
     }
 
-    /// Predicts from `frame`; nothing while there is no history frame one step back.
+    /// Predicts from `frame`; nothing while there is no history frame of the same cameras one step
+    /// back.
     ///
     /// # Errors
     /// [`Error::NoRobot`] before [`Predictor::set_robot`], and what makes this frame
@@ -101,7 +102,8 @@ impl Predictor {
         // Images → cloud in the world frame → particles at t-1; the robot's at its joints.
         let mut now = self.memory.take_spare();
         self.observer.observe(frame, &mut now)?;
-        let Some(history) = self.memory.one_step_back(now.stamp) else {
+        let Some(history) = self.memory.one_step_back(now.stamp, now.cameras.iter().copied())
+        else {
             self.memory.remember(now);
             return Ok(None);
         };
@@ -155,9 +157,9 @@ impl Predictor {
         })
     }
 
-    /// Whether [`Predictor::step`] would find the history frame of a frame of `stamp`.
-    pub fn has_history(&self, stamp: Stamp) -> bool {
-        self.memory.one_step_back(stamp).is_some()
+    /// Whether [`Predictor::step`] would find the history frame of `frame`.
+    pub fn has_history(&self, frame: &Frame) -> bool {
+        self.memory.one_step_back(frame.stamp, frame.camera_numbers()).is_some()
     }
 
     /// Takes a frame that is not predicted from, so that later ones find their history.

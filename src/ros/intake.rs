@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::mailbox::{Mailbox, Parcel};
 use super::problems::Problems;
-use crate::frames::{Frame, FrameCounts, Frames, FramesConfig};
+use crate::frames::{Frame, FrameCounts, Frames, FramesConfig, Role};
 use crate::message::Stamp;
 
 /// First time without a frame after which the silent topics are named; doubles each time.
@@ -27,9 +27,11 @@ pub struct Intake<'a> {
 impl<'a> Intake<'a> {
     /// `required`: the topics without which there is no frame.
     pub fn new(frames: Frames, required: Vec<String>, mailbox: &'a Mailbox<Frame>) -> Self {
-        let cameras = &frames.config().topics.cameras;
-        let arrivals =
-            Arrivals::of(cameras.iter().flat_map(|c| [c.color.clone(), c.depth.clone()]));
+        let specs = frames.config().topics.specs().into_iter();
+        let images = specs.filter(|spec| {
+            spec.role == Role::Images && spec.message_type != "sensor_msgs/msg/CameraInfo"
+        });
+        let arrivals = Arrivals::of(images.map(|spec| spec.name));
         Self {
             frames,
             arrivals,
@@ -59,6 +61,9 @@ impl<'a> Intake<'a> {
             let cause = cause(&before, self.frames.counts(), topic);
             self.problems.warn(&cause, problem);
         }
+        if let Some(news) = self.frames.take_news() {
+            tracing::info!("{news}");
+        }
         if let Some(urdf) = self.frames.robot_description()
             && robot_before.as_ref() != Some(urdf)
         {
@@ -75,8 +80,9 @@ impl<'a> Intake<'a> {
         let counts = *self.frames.counts();
         let now = Instant::now();
         // Not the message that completed the frame: that may be a joint state much later.
-        let images = frame.cameras.iter().flat_map(|camera| [&camera.color, &camera.depth]);
-        let arrived = self.arrivals.last(images.map(|image| image.header.stamp)).unwrap_or(now);
+        let cameras = frame.cameras.iter();
+        let images = cameras.flat_map(|camera| [Some(camera.stamp()), camera.color_stamp()]);
+        let arrived = self.arrivals.last(images.flatten()).unwrap_or(now);
         self.mailbox.put_frame(Parcel { frame, arrived, decode_ms, counts, n_replaced: 0 });
         self.last_frame = now;
         self.silence = FIRST_SILENCE;
@@ -181,6 +187,7 @@ fn header_stamp(bytes: &[u8]) -> Option<Stamp> {
 /// Which kind of problem was counted: what warnings are throttled by.
 fn cause(before: &FrameCounts, after: &FrameCounts, topic: &str) -> String {
     let kinds = [
+        ("camera left out", before.cameras_left_out, after.cameras_left_out),
         ("no calibration", before.dropped_no_info, after.dropped_no_info),
         ("no transform", before.dropped_no_tf, after.dropped_no_tf),
         ("no joints", before.dropped_no_joints, after.dropped_no_joints),

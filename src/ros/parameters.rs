@@ -13,7 +13,7 @@ use r2r::ParameterValue;
 
 use crate::cloud::Workspace;
 use crate::config::PredictorConfig;
-use crate::frames::{CameraTopics, FramesConfig, Topics};
+use crate::frames::{CameraInput, CameraTopics, FramesConfig, Topics};
 use crate::model::ModelConfig;
 use declare::{Value, parameters, put};
 
@@ -33,6 +33,16 @@ parameters! {
         /// `<name>/color/camera_info` are subscribed, in the node's namespace unless the name
         /// begins with a slash (remap them where they differ).
         AtStart cameras: Vec<String> = default_cameras();
+        /// What the cameras send: `images`, `compressed` (image_transport's compressed and
+        /// compressedDepth) or `points` (`<name>/points`); one for all, or one for each.
+        AtStart camera_inputs: Vec<String> = vec!["images".into()];
+        /// Whether each pixel of a depth image shows what the same pixel of the colour image does;
+        /// if not, `<name>/depth/camera_info` is subscribed too.
+        AtStart depth_registered: bool = true;
+        /// Seconds (of the other cameras' stamps) after which a silent camera is left out of the
+        /// frames; it is taken back when it sends again.
+        AnyTime camera_timeout_secs: f64 = FramesConfig::default().camera_timeout_secs,
+            in FramesConfig::CAMERA_TIMEOUT_SECS;
         /// Frame of the predictions, fixed to the ground, z up.
         AtStart world_frame: String = FramesConfig::default().world_frame;
         /// Steps to predict.
@@ -53,13 +63,15 @@ parameters! {
         /// predictor.
         AtStart plan_threads: usize = 1, in 1..=MAX_THREADS;
         /// Seconds by which the images of one frame, and a late joint state, may differ.
-        AnyTime tolerance_secs: f64 = FramesConfig::default().tolerance_secs, in 0.0..=10.0;
+        AnyTime tolerance_secs: f64 = FramesConfig::default().tolerance_secs,
+            in FramesConfig::TOLERANCE_SECS;
         /// Seconds by which the history frame may miss one step back.
         AnyTime history_tolerance_secs: f64 = PredictorConfig::default().history_tolerance_secs,
             in PredictorConfig::HISTORY_TOLERANCE_SECS;
         /// Seconds that a topic's stamps, or `/clock`, must go back to count as time being set
         /// back.
-        AnyTime time_jump_secs: f64 = FramesConfig::default().time_jump_secs, in 0.001..=3600.0;
+        AnyTime time_jump_secs: f64 = FramesConfig::default().time_jump_secs,
+            in FramesConfig::TIME_JUMP_SECS;
         /// Whether nothing is computed while nobody subscribes predictions or asks for them.
         AnyTime idle_without_subscribers: bool = true;
         /// Whether ROS time comes from `/clock`. Predictions go by the stamps of the messages
@@ -79,39 +91,40 @@ impl NodeConfig {
     /// How messages become frames, for a node in `namespace` (`/` is none).
     ///
     /// # Errors
-    /// Cameras that are none, too many, or named twice.
+    /// Inputs that are none, and as [`FramesConfig::validate`].
     pub fn frames(&self, namespace: &str) -> anyhow::Result<FramesConfig> {
-        let mut names = self.cameras.clone();
-        names.sort();
-        names.dedup();
-        if names.len() != self.cameras.len() || !(1..=255).contains(&names.len()) {
-            bail!("`cameras` must be 1 to 255 different names, not {:?}", self.cameras);
-        }
+        let n_cameras = self.cameras.len();
+        let inputs = CameraInput::of_cameras("camera_inputs", &self.camera_inputs, n_cameras)?;
         let full = |name: &str| {
             if name.starts_with('/') {
                 return name.to_owned();
             }
             format!("{}/{name}", namespace.trim_end_matches('/'))
         };
-        let camera = |name: &String| {
-            let of = CameraTopics::of(full(name).trim_start_matches('/'));
-            CameraTopics { name: name.clone(), ..of }
+        let camera = |(name, input): (&String, CameraInput)| {
+            let path = full(name);
+            let topics =
+                CameraTopics::new(path.trim_start_matches('/'), input, self.depth_registered);
+            CameraTopics { name: name.clone(), ..topics }
         };
         // Transforms are the same for all robots of a system, and so are their topics.
         let topics = Topics {
-            cameras: self.cameras.iter().map(camera).collect(),
+            cameras: self.cameras.iter().zip(inputs).map(camera).collect(),
             joint_states: full("joint_states"),
             planned_joints: full("planned_joints"),
             robot_description: full("robot_description"),
             ..Topics::default()
         };
-        Ok(FramesConfig {
+        let config = FramesConfig {
             topics,
             world_frame: self.world_frame.clone(),
             tolerance_secs: self.tolerance_secs,
             time_jump_secs: self.time_jump_secs,
+            camera_timeout_secs: self.camera_timeout_secs,
             ..FramesConfig::default()
-        })
+        };
+        config.validate()?;
+        Ok(config)
     }
 
     /// How `model` is run.

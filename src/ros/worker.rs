@@ -179,7 +179,7 @@ impl Worker {
 
     /// Shows the predictor the passed frame that lies one step back, where it knows none there.
     fn recall_history(&mut self, frame: &Frame) {
-        if self.predictor.has_history(frame.stamp) {
+        if self.predictor.has_history(frame) {
             return;
         }
         let wanted = frame.stamp.plus_secs(-self.predictor.model().config.step_secs);
