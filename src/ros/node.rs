@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::panic;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -23,9 +24,9 @@ use super::publish::{Origin, Outputs};
 use super::qos::{self, TopicWatch};
 use super::rollouts::{MAX_WAITING, Rollouts};
 use super::rosout::{self, Records};
-use super::services::Services;
+use super::services::{Job, Services};
 use super::worker::Worker;
-use crate::frames::{Frame, Frames, TopicSpec};
+use crate::frames::{Frame, Frames, FramesConfig, TopicSpec};
 use crate::model::{Model, ModelConfig};
 use crate::predictor::Predictor;
 
@@ -64,6 +65,14 @@ fn prepare(
     arguments: &Arguments,
     records: Records,
 ) -> anyhow::Result<(r2r::Node, Monitor, Arc<AtomicBool>)> {
+    let stop = watch_signals()?;
+    let mut node = create_node()?;
+    let monitor = Monitor::new(&mut node, (!arguments.without_rosout).then_some(records))?;
+    Ok((node, monitor, stop))
+}
+
+/// What becomes true with the first SIGINT or SIGTERM.
+fn watch_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // The second one ends the process at once, should the clean end hang.
@@ -71,10 +80,7 @@ fn prepare(
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
             .context("signal handlers")?;
     }
-
-    let mut node = create_node()?;
-    let monitor = Monitor::new(&mut node, (!arguments.without_rosout).then_some(records))?;
-    Ok((node, monitor, stop))
+    Ok(stop)
 }
 
 /// Sets everything up, and works until `stop`.
@@ -86,28 +92,19 @@ fn serve(
 ) -> anyhow::Result<()> {
     let config = parameters::configure(&given_parameters(node))?;
     let frames = config.frames(&node.namespace()?).context("parameters")?;
-    let mut clock = RosClock::of(node);
-    clock.use_sim_time(node, config.use_sim_time).map_err(anyhow::Error::msg)?;
     let predictor = create_predictor(&config)?;
     let model = predictor.model().config;
     let origin = Origin::new(predictor.model(), &config.world_frame);
-    let motion_min_m = config.motion_min_m as f32;
-    let outputs = Outputs::new(node, origin.clone(), motion_min_m)?;
+    let outputs = Outputs::new(node, origin.clone(), config.motion_min_m as f32)?;
     let mailbox = Arc::new(Mailbox::default());
     let rollouts = Rollouts::new(mailbox.clone(), origin, config.plan_threads)?;
     let (jobs, waiting) = mpsc::sync_channel(MAX_WAITING);
-    let mut services = Services::new(node, jobs)?;
-    let mut parameters = ParameterServices::new(node, config.clone(), clock.now())?;
-    let wanted = frames.topics.specs();
-    let mut subscriptions = subscribe(node, &wanted)?;
-    let name = node.fully_qualified_name()?;
-    tracing::info!("{name} waits for messages on {}", required(&wanted).join(", "));
-
-    let mut topics = TopicWatch::new(node, arguments, wanted)?;
+    let topics = TopicWatch::new(node, arguments, frames.topics.specs())?;
     let health = Arc::new(Health::new(about(&config, &predictor)?, topics.topics()));
-    let mut intake = Intake::new(Frames::new(frames), &mailbox, &health);
-    let idles = config.idle_without_subscribers;
-    let worker = Worker::new(predictor, config.world_frame, idles, outputs, Arc::clone(&health));
+    let worker = Worker::new(predictor, &config, outputs, Arc::clone(&health));
+    let links = Links { monitor, topics, health: &health, mailbox: &mailbox };
+    let mut spinner = Spinner::new(node, config, frames, model, jobs, links)?;
+
     // Not waited for at the end: a long roll-out must not hold it up.
     std::thread::Builder::new()
         .name("plan".into())
@@ -121,49 +118,92 @@ fn serve(
             .spawn_scoped(scope, || worker.run(&mailbox))
             .context("predicting thread")?;
         while !stop.load(Ordering::Relaxed) && !worker.is_finished() {
-            // A spin takes at most one message of each topic, so r2r's short queues never overflow.
-            node.spin_once(SPIN);
-            if let Some((from, to)) = clock.jumped_back(parameters.config().time_jump_secs) {
-                intake.time_jumped(from, to);
-            }
-            for (topic, messages) in &mut subscriptions {
-                while let Some(Some(bytes)) = messages.next().now_or_never() {
-                    intake.take(topic, &bytes);
-                }
-            }
-            services.serve(&mut intake, &mailbox, parameters.config().horizon);
-            parameters.serve(|changed| {
-                apply(changed, &model, node, &mut clock, &mut intake, &mailbox)?;
-                Ok(clock.now())
-            });
-            monitor.tick(node, &mut topics, &health);
+            spinner.spin_once();
         }
         drop(close);
         worker.join().map_err(|_| anyhow!("the predicting thread panicked: see above"))
     })?;
-    tracing::info!("{name} ends");
+    tracing::info!("{} ends", spinner.node.fully_qualified_name()?);
     Ok(())
 }
 
-/// Puts changed parameters to use, from the next frame on; says why they can't be.
-fn apply(
+/// What the spinning thread shares with others.
+struct Links<'a> {
+    monitor: &'a mut Monitor,
+    topics: TopicWatch,
+    health: &'a Health,
+    mailbox: &'a Mailbox<Frame>,
+}
+
+/// All that the spinning thread works with.
+struct Spinner<'a> {
+    node: &'a mut r2r::Node,
+    clock: RosClock,
+    model: ModelConfig,
+    subscriptions: Vec<(String, Messages)>,
+    intake: Intake<'a>,
+    services: Services,
+    parameters: ParameterServices,
+    links: Links<'a>,
+}
+
+impl<'a> Spinner<'a> {
+    /// Subscribes all topics and offers all services; `jobs` leads to the thread that rolls out.
+    fn new(
+        node: &'a mut r2r::Node,
+        config: NodeConfig,
+        frames: FramesConfig,
+        model: ModelConfig,
+        jobs: SyncSender<Job>,
+        links: Links<'a>,
+    ) -> anyhow::Result<Self> {
+        let mut clock = RosClock::of(node);
+        clock.use_sim_time(node, config.use_sim_time).map_err(anyhow::Error::msg)?;
+        let services = Services::new(node, jobs)?;
+        let parameters = ParameterServices::new(node, config, clock.now())?;
+        let wanted = frames.topics.specs();
+        let subscriptions = subscribe(node, &wanted)?;
+        let (name, required) = (node.fully_qualified_name()?, required(&wanted));
+        tracing::info!("{name} waits for messages on {}", required.join(", "));
+        let intake = Intake::new(Frames::new(frames), links.mailbox, links.health);
+        Ok(Self { node, clock, model, subscriptions, intake, services, parameters, links })
+    }
+
+    /// Takes the messages and requests that have come, or waits a moment for one.
+    fn spin_once(&mut self) {
+        // A spin takes at most one message of each topic, so r2r's short queues never overflow.
+        self.node.spin_once(SPIN);
+        let Self { node, clock, model, intake, parameters, links, .. } = self;
+        if let Some((from, to)) = clock.jumped_back(parameters.config().time_jump_secs) {
+            intake.time_jumped(from, to);
+        }
+        for (topic, messages) in &mut self.subscriptions {
+            while let Some(Some(bytes)) = messages.next().now_or_never() {
+                intake.take(topic, &bytes);
+            }
+        }
+        self.services.serve(intake, links.mailbox, parameters.config().horizon);
+        parameters.serve(|changed| {
+            let (frames, settings) = read(changed, model, node).map_err(|e| format!("{e:#}"))?;
+            clock.use_sim_time(node, changed.use_sim_time)?;
+            intake.set_config(frames);
+            links.mailbox.order(|orders| orders.settings = Some(settings));
+            Ok(clock.now())
+        });
+        links.monitor.tick(node, &mut links.topics, links.health);
+    }
+}
+
+/// What changed parameters mean to the two threads.
+fn read(
     config: &NodeConfig,
     model: &ModelConfig,
-    node: &mut r2r::Node,
-    clock: &mut RosClock,
-    intake: &mut Intake,
-    mailbox: &Mailbox<Frame>,
-) -> Result<(), String> {
-    let told = |error: anyhow::Error| format!("{error:#}");
-    let predictor = config.predictor(model).map_err(told)?;
-    let namespace = node.namespace().map_err(|error| error.to_string())?;
-    let frames = config.frames(&namespace).map_err(told)?;
-    clock.use_sim_time(node, config.use_sim_time)?;
-    intake.set_config(frames);
+    node: &r2r::Node,
+) -> anyhow::Result<(FramesConfig, Settings)> {
+    let predictor = config.predictor(model)?;
     let idle_without_subscribers = config.idle_without_subscribers;
-    mailbox
-        .order(|orders| orders.settings = Some(Settings { predictor, idle_without_subscribers }));
-    Ok(())
+    let frames = config.frames(&node.namespace()?)?;
+    Ok((frames, Settings { predictor, idle_without_subscribers }))
 }
 
 /// Creates the node from the process's ROS arguments.

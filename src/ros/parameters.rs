@@ -42,7 +42,7 @@ parameters! {
         /// Seconds (of the other cameras' stamps) after which a silent camera is left out of the
         /// frames; it is taken back when it sends again.
         AnyTime camera_timeout_secs: f64 = FramesConfig::default().camera_timeout_secs,
-            in 0.05..=3600.0;
+            in FramesConfig::CAMERA_TIMEOUT_SECS;
         /// Frame of the predictions, fixed to the ground, z up.
         AtStart world_frame: String = FramesConfig::default().world_frame;
         /// Steps to predict.
@@ -63,13 +63,15 @@ parameters! {
         /// predictor.
         AtStart plan_threads: usize = 1, in 1..=MAX_THREADS;
         /// Seconds by which the images of one frame, and a late joint state, may differ.
-        AnyTime tolerance_secs: f64 = FramesConfig::default().tolerance_secs, in 0.0..=10.0;
+        AnyTime tolerance_secs: f64 = FramesConfig::default().tolerance_secs,
+            in FramesConfig::TOLERANCE_SECS;
         /// Seconds by which the history frame may miss one step back.
         AnyTime history_tolerance_secs: f64 = PredictorConfig::default().history_tolerance_secs,
             in PredictorConfig::HISTORY_TOLERANCE_SECS;
         /// Seconds that a topic's stamps, or `/clock`, must go back to count as time being set
         /// back.
-        AnyTime time_jump_secs: f64 = FramesConfig::default().time_jump_secs, in 0.001..=3600.0;
+        AnyTime time_jump_secs: f64 = FramesConfig::default().time_jump_secs,
+            in FramesConfig::TIME_JUMP_SECS;
         /// Motion over all steps (m) from which on a particle gets an arrow in `~/motion`.
         AtStart motion_min_m: f64 = 0.01, in 0.0..=10.0;
         /// Whether nothing is computed while nobody subscribes predictions or asks for them.
@@ -91,7 +93,7 @@ impl NodeConfig {
     /// How messages become frames, for a node in `namespace` (`/` is none).
     ///
     /// # Errors
-    /// Cameras that are none, too many, or named twice.
+    /// Inputs that are none, and as [`FramesConfig::validate`].
     pub fn frames(&self, namespace: &str) -> anyhow::Result<FramesConfig> {
         let n_cameras = self.cameras.len();
         let inputs = CameraInput::of_cameras("camera_inputs", &self.camera_inputs, n_cameras)?;

@@ -9,6 +9,7 @@ use r2r::forecloud::msg::Timing;
 use super::health::{Cause, Health};
 use super::mailbox::{Answer, MAX_PASSED, Mailbox, Orders, Parcel, Wish};
 use super::outside;
+use super::parameters::NodeConfig;
 use super::problems::Problems;
 use super::publish::Outputs;
 use crate::Error;
@@ -53,15 +54,14 @@ impl Worker {
     /// A worker with all counters at zero.
     pub fn new(
         predictor: Predictor,
-        world_frame: String,
-        idle_without_subscribers: bool,
+        config: &NodeConfig,
         outputs: Outputs,
         health: Arc<Health>,
     ) -> Self {
         Self {
             predictor,
-            world_frame,
-            idle_without_subscribers,
+            world_frame: config.world_frame.clone(),
+            idle_without_subscribers: config.idle_without_subscribers,
             paused: false,
             passing: false,
             passed: VecDeque::new(),

@@ -175,7 +175,7 @@ def blinded(message: Message) -> Message:
     [
         ("horizn: 3", ["`horizn` is unknown", "Known parameters"]),
         ("horizon: three", ["`horizon` must be a whole number", "'three'"]),
-        ("cameras: [a, a]", ["`cameras` must be 1 to 255 different names"]),
+        ("cameras: [a, a]", ["parameters: cameras: must be 1 to 255 different names"]),
         ("workspace_min: [1.0, 2.0]", ["`workspace_min` must be three numbers"]),
         ("horizon: [1, 2]", ["`horizon` must be a whole number"]),
         ("tolerance_secs: -0.1", ["`tolerance_secs` must be a number from 0 to 10, but is the number -0.1"]),

@@ -170,6 +170,7 @@ fn what_is_read_at_the_start_only_is_refused_while_running() {
             P::String(_) => P::String("other".into()),
             P::StringArray(_) => P::StringArray(vec!["other".into()]),
             P::Integer(value) => P::Integer(value + 1),
+            P::Bool(value) => P::Bool(!value),
             value => panic!("{}: {value:?}", declared.name),
         };
         let told = change(&config, &[(declared.name, other)]).unwrap_err();
@@ -224,11 +225,13 @@ fn each_corner_of_the_workspace_stands_alone() {
 #[test]
 fn topics_lie_in_the_namespace_but_transforms_do_not() {
     let cameras = vec!["camera".to_owned(), "/shared/camera".to_owned()];
-    let config = NodeConfig { cameras, ..NodeConfig::default() };
+    let camera_inputs = vec!["points".to_owned(), "compressed".to_owned()];
+    let config = NodeConfig { cameras, camera_inputs, ..NodeConfig::default() };
     let topics = config.frames("/left").unwrap().topics;
     assert_eq!(topics.cameras[0].color, "/left/camera/color/image_raw");
+    assert_eq!(topics.cameras[0].points, "/left/camera/points");
     assert_eq!(topics.cameras[0].name, "camera");
-    assert_eq!(topics.cameras[1].depth, "/shared/camera/depth/image_raw");
+    assert_eq!(topics.cameras[1].depth, "/shared/camera/depth/image_raw/compressedDepth");
     assert_eq!(topics.joint_states, "/left/joint_states");
     assert_eq!(topics.planned_joints, "/left/planned_joints");
     assert_eq!(topics.robot_description, "/left/robot_description");
@@ -240,7 +243,11 @@ fn topics_lie_in_the_namespace_but_transforms_do_not() {
 fn cameras_that_are_none_or_twice_are_refused() {
     for cameras in [vec![], vec!["a".to_owned(), "a".to_owned()]] {
         let config = NodeConfig { cameras, ..NodeConfig::default() };
-        assert!(config.frames("/").unwrap_err().to_string().contains("`cameras`"));
+        let told = config.frames("/").unwrap_err().to_string();
+        assert!(told.starts_with("cameras: must be 1 to 255"), "{told}");
     }
+    let config = NodeConfig { camera_inputs: vec!["video".into()], ..NodeConfig::default() };
+    let told = config.frames("/").unwrap_err().to_string();
+    assert!(told.contains("images, compressed or points"), "{told}");
     assert!(configure(&BTreeMap::new()).is_ok());
 }
