@@ -9,6 +9,7 @@ mod frame;
 mod images;
 mod joints;
 mod sets;
+mod shots;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -16,15 +17,14 @@ mod topics;
 mod views;
 mod watch;
 
-use crate::error::{Error, Result};
-use crate::message::{Image, JointTrajectory, Stamp, TfMessage};
+use crate::error::Result;
+use crate::message::{JointTrajectory, Stamp, TfMessage};
 use crate::tf::TransformBuffer;
 use images::{ImagePairer, Shot};
 use joints::JointHistory;
 use sets::{SetPairer, ShotSet};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use stream::Stamped;
 use views::{Calibration, ViewParts};
 use watch::Watch;
 
@@ -244,79 +244,6 @@ impl Frames {
             self.count_losses(0);
         }
         frame
-    }
-
-    fn push_image(&mut self, camera: usize, is_depth: bool, image: Image) -> Result<()> {
-        self.note_image(camera, usize::from(is_depth), image.header.stamp)?;
-        let stamp = image.header.stamp;
-        if !self.pairers[camera].push(is_depth, image) {
-            let CameraTopics { color, depth, .. } = &self.config.topics.cameras[camera];
-            let topic = if is_depth { depth } else { color };
-            self.came_twice(&format!("an image on {topic}"), stamp);
-        }
-        self.pair_images(camera, false);
-        self.collect(camera, false);
-        Ok(())
-    }
-
-    fn pair_images(&mut self, camera: usize, finished: bool) {
-        while let Some(shot) = self.pairers[camera].next(finished) {
-            self.push_shot(camera, shot);
-        }
-    }
-
-    fn push_shot(&mut self, camera: usize, shot: Shot) {
-        let stamp = shot.stamp();
-        self.watch.note_shot(camera, stamp, self.newest_image());
-        if !self.sets.push(camera, shot) {
-            let name = &self.config.topics.cameras[camera].name;
-            self.came_twice(&format!("what camera '{name}' saw"), stamp);
-        }
-    }
-
-    fn came_twice(&mut self, what: &str, stamp: Stamp) {
-        self.bad_message(format!(
-            "{what} of {stamp} s came twice: does a second node publish it, or the driver give \
-             images the same stamp?"
-        ));
-    }
-
-    /// Takes the sets that are complete, and counts what was lost.
-    fn collect(&mut self, camera: usize, finished: bool) {
-        while let Some(set) = self.sets.next(finished) {
-            match self.last_frame.max(self.waiting.back().map(|set| set.stamp)) {
-                Some(last) if set.stamp <= last => {
-                    self.counts.dropped_late += 1;
-                    let stamp = set.stamp;
-                    self.problem =
-                        Some(format!("images of {stamp} s came after those of {last} s"));
-                }
-                _ => self.waiting.push_back(set),
-            }
-        }
-        self.count_losses(camera);
-        self.watch_cameras();
-    }
-
-    /// Notes the stamp of an image (or cloud) before it is added.
-    fn note_image(&mut self, camera: usize, stream: usize, stamp: Stamp) -> Result<()> {
-        self.check_camera(camera)?;
-        let newest = self.newest_image();
-        self.watch_time(2 * camera + stream, "images", stamp);
-        self.watch.note_image(stamp, newest, self.timeout);
-        Ok(())
-    }
-
-    fn check_camera(&self, camera: usize) -> Result<()> {
-        let expected = self.config.topics.cameras.len();
-        if camera < expected {
-            return Ok(());
-        }
-        Err(Error::Shape {
-            what: "camera index (below the number of cameras)",
-            expected,
-            got: camera,
-        })
     }
 
     fn push_tf(&mut self, message: &TfMessage, is_static: bool) {

@@ -43,11 +43,6 @@ impl Watch {
 }
 
 impl Frames {
-    /// Newest stamp of an image of any camera.
-    pub(super) fn newest_image(&self) -> Option<Stamp> {
-        self.newest[..self.newest.len() - 1].iter().flatten().max().copied()
-    }
-
     /// Tells of cameras that fell silent, and of those that are back.
     pub(super) fn watch_cameras(&mut self) {
         let (Some(newest), Some(start)) = (self.newest_image(), self.watch.start) else { return };
@@ -63,7 +58,9 @@ impl Frames {
                 true if last.is_some_and(|last| !is_long(last)) => {
                     self.watch.absent[camera] = false;
                     let name = &self.config.topics.cameras[camera].name;
-                    self.news = Some(format!("camera '{name}' sends again and is taken back"));
+                    let news = format!("camera '{name}' sends again and is taken back");
+                    let before = self.news.take().map(|before| before + "; ");
+                    self.news = Some(before.unwrap_or_default() + &news);
                 }
                 true if !self.watch.told_slow[camera]
                     && self.sets.slow_period(camera).is_some() =>
@@ -104,7 +101,7 @@ impl Frames {
             format!("it sends every {period_secs} s: set camera_timeout_secs to {enough_secs}")
         } else if !silent.is_empty() {
             format!(
-                "nothing came on {} for {timeout_secs} s (camera_timeout_secs): check its driver, \
+                "nothing readable came on {} for {timeout_secs} s (camera_timeout_secs): check its driver, \
                  and the name with `ros2 topic list`",
                 silent.join(" and ")
             )

@@ -146,7 +146,7 @@ fn frames_go_on_without_a_silent_camera_and_take_it_back() {
             let name = ["camera_left", "camera_right"][silent];
             match frames.take_problem() {
                 Some(problem) if problem.contains("is left out, frames go on without it") => {
-                    assert!(problem.contains(&format!("nothing came on /{name}/color")));
+                    assert!(problem.contains(&format!("nothing readable came on /{name}/color")));
                     assert!(frames.absent_cameras().eq([name]));
                     n_left += 1;
                 }
@@ -211,7 +211,7 @@ fn a_camera_without_colour_images_gives_nothing_and_is_told() {
     }
     assert!(made.len() >= 48 && made.iter().all(|frame| frame.camera_numbers().eq([0])));
     let left_out = left_out.expect("a problem");
-    assert!(left_out.contains("nothing came on /camera_right/color/image_raw for 1 s"));
+    assert!(left_out.contains("nothing readable came on /camera_right/color/image_raw for 1 s"));
 }
 
 #[test]
