@@ -1,10 +1,12 @@
 //! Settings of a prediction; `Default` is the only source of values.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::cloud::Workspace;
+use crate::deadline::Deadline;
 use crate::model::ModelConfig;
 use crate::{Error, Result};
 
@@ -22,11 +24,27 @@ pub struct PredictorConfig {
     pub workspace: Option<Workspace>,
     /// Seconds by which the history frame may miss one step back.
     pub history_tolerance_secs: f64,
+    /// Seconds from the arrival of a frame's last image within which its prediction is to end; 0
+    /// for no deadline.
+    pub deadline_secs: f64,
+    /// Steps that a roll-out keeps however late it is.
+    pub min_horizon: usize,
+    /// Scene particles that a prediction keeps however late it is.
+    pub min_particles: usize,
 }
 
 impl Default for PredictorConfig {
     fn default() -> Self {
-        Self { horizon: 5, n_particles: 0, seed: 0, workspace: None, history_tolerance_secs: 0.025 }
+        Self {
+            horizon: 5,
+            n_particles: 0,
+            seed: 0,
+            workspace: None,
+            history_tolerance_secs: 0.025,
+            deadline_secs: 0.0,
+            min_horizon: 1,
+            min_particles: 1024,
+        }
     }
 }
 
@@ -38,6 +56,9 @@ impl PredictorConfig {
     /// What `history_tolerance_secs` may be.
     pub const HISTORY_TOLERANCE_SECS: RangeInclusive<f64> = 0.0..=10.0;
 
+    /// What `deadline_secs` may be.
+    pub const DEADLINE_SECS: RangeInclusive<f64> = 0.0..=10.0;
+
     /// Checks all values.
     ///
     /// # Errors
@@ -47,6 +68,9 @@ impl PredictorConfig {
         check("n_particles", self.n_particles, Self::N_PARTICLES, "")?;
         let tolerance_secs = self.history_tolerance_secs;
         check("history_tolerance_secs", tolerance_secs, Self::HISTORY_TOLERANCE_SECS, " s")?;
+        check("deadline_secs", self.deadline_secs, Self::DEADLINE_SECS, " s")?;
+        check("min_horizon", self.min_horizon, Self::HORIZON, " steps")?;
+        check("min_particles", self.min_particles, Self::N_PARTICLES, "")?;
         self.workspace.map_or(Ok(()), |workspace| workspace.validate())
     }
 
@@ -62,6 +86,17 @@ impl PredictorConfig {
             return Err(Error::Config { key: "n_particles".into(), problem });
         }
         Ok(())
+    }
+
+    /// When predictions of `model` must end, and what may be given up for that.
+    pub fn deadline(&self, model: &ModelConfig) -> Deadline {
+        let most = if self.n_particles == 0 { model.n_particles } else { self.n_particles };
+        let least = self.min_particles.max(model.k + 1).min(most);
+        Deadline {
+            time: Duration::from_secs_f64(self.deadline_secs.max(0.0)),
+            steps: [self.min_horizon.min(self.horizon), self.horizon],
+            particles: [least, most],
+        }
     }
 
     /// Box of the particles (world frame, m).

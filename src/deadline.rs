@@ -1,6 +1,5 @@
 //! Predictions that end in time: a shorter roll-out first, then fewer particles.
 
-use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 /// Predictions in a row that even the shortest roll-out could not end in time, before particles
@@ -54,6 +53,11 @@ impl Pace {
         self.n_particles
     }
 
+    /// Whether particles are given up.
+    pub fn is_slowed(&self) -> bool {
+        self.n_particles < self.deadline.particles[1]
+    }
+
     /// Starts to roll out the prediction of a frame that `arrived` then.
     pub fn start(&self, arrived: Instant, now: Instant) -> Run {
         let Deadline { time, steps, .. } = self.deadline;
@@ -88,9 +92,6 @@ impl Run {
         n_done < self.steps[0] || self.end.is_none_or(|end| now + self.longest <= end)
     }
 }
-
-/// What a deadline may be, seconds.
-pub const DEADLINE_SECS: RangeInclusive<f64> = 0.0..=10.0;
 
 #[cfg(test)]
 mod tests {

@@ -130,21 +130,17 @@ impl Observer {
         &self.course
     }
 
-    /// Frame → cloud in the world frame → sampled particles, and the robot's, into `out`.
+    /// Frame → cloud in the world frame → `n` sampled particles, and the robot's, into `out`.
     ///
     /// # Errors
     /// [`Error::NoRobot`] before [`Observer::set_robot`], [`Error::TooFewPoints`], and what makes
     /// images or joints unusable.
-    pub fn observe(&mut self, frame: &Frame, out: &mut Observation) -> Result<()> {
+    pub fn observe(&mut self, frame: &Frame, n: usize, out: &mut Observation) -> Result<()> {
         out.stamp = frame.stamp;
         out.cameras.clear();
         out.cameras.extend(frame.camera_numbers());
         let workspace = self.config.workspace_of(&self.model);
         self.cloud.from_cameras(&frame.cameras, &workspace, None)?;
-        let n = match self.config.n_particles {
-            0 => self.model.n_particles,
-            n => n,
-        };
         // One draw: the particles are part of the denser sample.
         for (sample, n) in [(&mut out.particles, n), (&mut out.cloud, self.model.n_motion)] {
             let (seed, stamp_ns) = (self.config.seed, frame.stamp.nanos());

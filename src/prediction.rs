@@ -21,6 +21,8 @@ pub struct Prediction {
     pub history_stamp: Stamp,
     /// The history frame's cloud, as densely as it was kept (m).
     pub history: Vec<[f32; 3]>,
+    /// Whether it has fewer steps or particles than the settings ask for, to end in time.
+    pub is_cut: bool,
     /// What the prediction took.
     pub timings: Timings,
 }
@@ -35,6 +37,7 @@ impl Prediction {
             displacements: Vec::new(),
             history_stamp: self.history_stamp,
             history: self.history.clone(),
+            is_cut: self.is_cut,
             timings: Timings::default(),
         }
     }

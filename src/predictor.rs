@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use crate::candidates::Snapshot;
 use crate::config::PredictorConfig;
+use crate::deadline::Pace;
 use crate::frames::Frame;
 use crate::model::{Mode, Model, Rollout, Scene};
 use crate::motion::MotionEstimator;
@@ -29,6 +30,7 @@ pub struct Predictor {
     prediction: Prediction,
     /// Whether `scene` is what `prediction` started from.
     is_predicted: bool,
+    pace: Pace,
 }
 
 impl Predictor {
@@ -47,6 +49,7 @@ impl Predictor {
             rollout: Rollout::new(model.config.rollout(), Mode::Inference),
             prediction: Prediction::default(),
             is_predicted: false,
+            pace: Pace::new(config.deadline(&model.config)),
             model,
             config,
         })
@@ -77,6 +80,7 @@ impl Predictor {
         }
         self.memory.set_tolerance(config.history_tolerance_secs);
         self.observer.set_config(config);
+        self.pace = Pace::new(config.deadline(&self.model.config));
         self.config = config;
         Ok(())
     }
@@ -94,13 +98,22 @@ impl Predictor {
     /// [`Error::NoRobot`] before [`Predictor::set_robot`], and what makes this frame
     /// unusable; the next one starts afresh.
     pub fn step(&mut self, frame: &Frame) -> Result<Option<&Prediction>> {
+        self.step_in_time(frame, Instant::now())
+    }
+
+    /// As [`Predictor::step`], for a frame whose last image `arrived` then: shorter, and of fewer
+    /// particles, where the deadline of the settings asks for it.
+    ///
+    /// # Errors
+    /// As [`Predictor::step`].
+    pub fn step_in_time(&mut self, frame: &Frame, arrived: Instant) -> Result<Option<&Prediction>> {
         let start = Instant::now();
         let config = &self.model.config;
         self.memory.follow(frame.stamp);
 
         // Images → cloud in the world frame → particles at t-1; the robot's at its joints.
         let mut now = self.memory.take_spare();
-        self.observer.observe(frame, &mut now)?;
+        self.observer.observe(frame, self.pace.n_particles(), &mut now)?;
         let Some(history) = self.memory.one_step_back(now.stamp, now.cameras.iter().copied())
         else {
             self.memory.remember(now);
@@ -122,13 +135,18 @@ impl Predictor {
         // Each step: tokens → k-NN graph → walks and loads (Algorithm 2, enumerated) → Interlacer
         // (Eq. 28 in its local layers) → Δx; then again from where the particles went.
         let start = Instant::now();
-        self.rollout.run(&self.model.weights, &self.scene, self.config.horizon)?;
+        let mut run = self.pace.start(arrived, start);
+        let (weights, scene) = (&self.model.weights, &self.scene);
+        let goes_on = |n_done| run.goes_on(n_done, Instant::now());
+        self.rollout.run_while(weights, scene, self.config.horizon, goes_on)?;
+        self.pace.end(&run, self.rollout.n_steps(), Instant::now());
 
         let prediction = &mut self.prediction;
         prediction.stamp = now.stamp;
+        prediction.is_cut = self.rollout.n_steps() < self.config.horizon || self.pace.is_slowed();
         prediction.seed = self.config.seed;
         prediction.particles.clone_from(&now.particles);
-        prediction.displacements.resize_with(self.config.horizon, Vec::new);
+        prediction.displacements.resize_with(self.rollout.n_steps(), Vec::new);
         for (t, displacements) in prediction.displacements.iter_mut().enumerate() {
             displacements.clear();
             displacements.extend_from_slice(self.rollout.displacements(t));
@@ -168,7 +186,7 @@ impl Predictor {
     pub fn recall(&mut self, frame: &Frame) -> Result<()> {
         if !self.memory.knows(frame.stamp) {
             let mut observation = self.memory.take_spare();
-            self.observer.observe(frame, &mut observation)?;
+            self.observer.observe(frame, self.pace.n_particles(), &mut observation)?;
             self.memory.remember(observation);
         }
         Ok(())

@@ -96,6 +96,10 @@ pub struct Facts {
     last_prediction: Option<Duration>,
     working_since: Option<Duration>,
     late: Recent,
+    cut: Recent,
+    n_steps_cut: usize,
+    /// Why no predictions are made although frames come.
+    pub resting: Option<&'static str>,
     without_plan: Recent,
     busy: Recent,
     /// Frames that gave no prediction as none lies one step back.
@@ -146,6 +150,9 @@ impl Facts {
             last_prediction: None,
             working_since: None,
             late: Recent::default(),
+            cut: Recent::default(),
+            n_steps_cut: 0,
+            resting: None,
             without_plan: Recent::default(),
             busy: Recent::default(),
             n_without_history: 0,
@@ -210,6 +217,12 @@ impl Facts {
             self.latencies_ms.pop_front();
         }
         self.latencies_ms.push_back(latency_ms);
+    }
+
+    /// The prediction was cut to so many steps, or to fewer particles, for the deadline; or not.
+    pub fn cut(&mut self, now: Duration, n_steps: Option<usize>) {
+        self.cut.add(now, u64::from(n_steps.is_some()));
+        self.n_steps_cut = n_steps.unwrap_or(self.n_steps_cut);
     }
 
     /// A robot description came.

@@ -68,6 +68,17 @@ parameters! {
         /// Seconds by which the history frame may miss one step back.
         AnyTime history_tolerance_secs: f64 = PredictorConfig::default().history_tolerance_secs,
             in PredictorConfig::HISTORY_TOLERANCE_SECS;
+        /// Seconds from the arrival of a frame's last image within which its prediction is to end,
+        /// such as 0.1; 0 for no deadline. Roll-outs are cut short for it, and where the shortest
+        /// ones are late too, particles are given up until there is time again.
+        AnyTime deadline_secs: f64 = PredictorConfig::default().deadline_secs,
+            in PredictorConfig::DEADLINE_SECS;
+        /// Steps that a roll-out keeps however late it is.
+        AnyTime min_horizon: usize = PredictorConfig::default().min_horizon,
+            in PredictorConfig::HORIZON;
+        /// Particles that a prediction keeps however late it is.
+        AnyTime min_particles: usize = PredictorConfig::default().min_particles,
+            in PredictorConfig::N_PARTICLES;
         /// Seconds that a topic's stamps, or `/clock`, must go back to count as time being set
         /// back.
         AnyTime time_jump_secs: f64 = FramesConfig::default().time_jump_secs,
@@ -143,6 +154,9 @@ impl NodeConfig {
             seed: self.seed,
             workspace: (!is_models).then_some(Workspace { min, max }),
             history_tolerance_secs: self.history_tolerance_secs,
+            deadline_secs: self.deadline_secs,
+            min_horizon: self.min_horizon,
+            min_particles: self.min_particles,
         };
         config.validate_for(model)?;
         Ok(config)

@@ -48,6 +48,7 @@ pub struct Worker {
     frames_rejected: u64,
     frames_paused: u64,
     frames_idle: u64,
+    predictions_cut: u64,
 }
 
 impl Worker {
@@ -77,6 +78,7 @@ impl Worker {
             frames_rejected: 0,
             frames_paused: 0,
             frames_idle: 0,
+            predictions_cut: 0,
         }
     }
 
@@ -145,7 +147,10 @@ impl Worker {
         let was_passing = self.passing;
         self.passing = self.paused || !self.is_wanted();
         if !self.passing {
-            self.health.note(|facts, now| facts.working(now, parcel.n_replaced));
+            self.health.note(|facts, now| {
+                facts.resting = None;
+                facts.working(now, parcel.n_replaced);
+            });
             self.recall_history(&parcel.frame);
             let outcome = self.step(parcel);
             self.health.note(|facts, _| facts.rests());
@@ -155,6 +160,11 @@ impl Worker {
         if !self.paused && !was_passing {
             tracing::info!("nobody subscribes predictions: frames are only remembered");
         }
+        let why = match self.paused {
+            true => "predicting is paused: ~/pause with data: false goes on",
+            false => "nobody subscribes predictions (idle_without_subscribers)",
+        };
+        self.health.note(|facts, _| facts.resting = Some(why));
         *(if self.paused { &mut self.frames_paused } else { &mut self.frames_idle }) += 1;
         self.passed.push_back(parcel.frame);
     }
@@ -231,7 +241,7 @@ impl Worker {
 
     /// Predicts from a frame and publishes that; says why not.
     fn step(&mut self, parcel: Parcel<Frame>) -> Result<(), String> {
-        let prediction = match self.predictor.step(&parcel.frame) {
+        let prediction = match self.predictor.step_in_time(&parcel.frame, parcel.arrived) {
             Ok(Some(prediction)) => prediction,
             Ok(None) => {
                 self.frames_without_history += 1;
@@ -249,6 +259,9 @@ impl Worker {
         if self.frames_used == 1 {
             tracing::info!("predicting");
         }
+        let n_steps = prediction.displacements.len();
+        let is_cut = prediction.is_cut;
+        self.predictions_cut += u64::from(is_cut);
         let counts = parcel.counts;
         let timing = Timing {
             decode_ms: parcel.decode_ms,
@@ -268,6 +281,7 @@ impl Worker {
                 + counts.dropped_late,
             images_dropped_unpaired: counts.dropped_unpaired,
             time_jumps: counts.time_jumps,
+            predictions_cut: self.predictions_cut,
             bad_messages: counts.bad_messages,
             ..Timing::default()
         };
@@ -281,6 +295,7 @@ impl Worker {
                 );
                 self.health.note(|facts, now| {
                     facts.predicted(now, latency_ms, n_particles, planned);
+                    facts.cut(now, is_cut.then_some(n_steps));
                 });
             }
             Err(error) => {

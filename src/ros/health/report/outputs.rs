@@ -45,7 +45,9 @@ impl Facts {
             );
         }
         let n = self.predictions.sum(now);
-        if n == 0 && now > GRACE && status.level == Level::Ok {
+        if let (0, Some(why)) = (n, self.resting) {
+            status.add(Level::Ok, why);
+        } else if n == 0 && now > GRACE && status.level == Level::Ok {
             let since = self.last_prediction.map_or("none yet".to_owned(), |last| {
                 format!("none for {} s", now.saturating_sub(last).as_secs())
             });
@@ -74,9 +76,24 @@ impl Facts {
                      horizon, give the node more CPUs (threads)"
                 ),
             );
+        } else if let (0, Some(why)) = (n, self.resting) {
+            status.add(Level::Ok, why);
         } else if n == 0 {
             status.add(Level::Stale, "no prediction in the last 5 s to take it of");
         }
+        let n_cut = self.cut.sum(now);
+        if n_cut > 0 {
+            status.add(
+                Level::Warn,
+                format!(
+                    "{n_cut} of {n} predictions of the last 5 s were cut for deadline_secs, the \
+                     last to {} steps of {} particles. Remedy: lower n_particles or horizon, give \
+                     the node more CPUs (threads), or allow more time",
+                    self.n_steps_cut, self.n_particles
+                ),
+            );
+        }
+        status.value("predictions_cut", self.cut.total());
         let mut latencies: Vec<f32> = self.latencies_ms.iter().copied().collect();
         latencies.sort_by(f32::total_cmp);
         let (p50, p99) = (percentile(&latencies, 0.5), percentile(&latencies, 0.99));
