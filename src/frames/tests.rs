@@ -3,6 +3,7 @@ mod inputs;
 mod views;
 
 use super::*;
+use crate::message::Image;
 use crate::message::{CameraInfo, Header, JointState, TrajectoryPoint, TransformStamped};
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 use std::collections::HashMap;
