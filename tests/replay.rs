@@ -252,7 +252,7 @@ fn missing_models_and_topics_are_named_with_the_remedy() {
     refuse(&[&bag, "--model", &model_file, "--cameras", "nose"], "/nose/depth/image_raw");
     refuse(&[&bag, "--model", &model_file, "--horizon", "0"], "horizon");
     refuse(&[&bag, "--model", &model_file, "--predictions", &bag], "no predictions");
-    refuse(&[&bag, "--model", &model_file, "--particles", "2"], "2 points");
+    refuse(&[&bag, "--model", &model_file, "--particles", "2"], "2 are too few for a graph of 3");
 }
 
 /// `forecloud/msg/Prediction` as CDR, little endian.
