@@ -4,6 +4,10 @@
 pub mod knn;
 pub mod loads;
 pub mod random;
+pub mod series;
+pub mod walks;
+pub mod weighted;
 
 pub use knn::KnnGraph;
 pub use loads::Loads;
+pub use weighted::{EdgeWeights, WeightedGraph};
