@@ -2,8 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::walks::{WalkConfig, WalkSampler, WalkSeed};
 use super::WeightedGraph;
+use super::walks::{WalkConfig, WalkSampler, WalkSeed};
 
 /// f with Σ_p f_p f_{k-p} = α_k, f_0 > 0: then (Σ f_t W^t)² = Σ α_t W^t (GRF masking, lemma 3.1;
 /// Reid et al. 2024b, Eq. 6).
