@@ -2,15 +2,18 @@
 
 use crate::camera::{ColorImage, DepthImage, Pinhole, check_size};
 use crate::error::{Error, Result};
-use crate::frames::CameraFrame;
+use crate::frames::{CameraFrame, ColorView, View};
 use crate::graph::random::{draw, normal_pair, uniform};
-use crate::message::Stamp;
+use crate::message::{CameraInfo, Image, PointCloud2, Stamp};
 use nalgebra::Isometry3;
 
 /// Cameras of one cloud at most: a source keeps the camera in 8 bits.
 pub const MAX_CAMERAS: usize = 1 << 8;
 /// Pixels of one camera at most: a source keeps the pixel in 24 bits.
 pub const MAX_PIXELS: u64 = 1 << 24;
+
+/// Colour of points whose colour is not known.
+pub const GREY: [u8; 3] = [128; 3];
 
 /// Box in the world frame outside of which points are dropped; metres.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -136,8 +139,15 @@ impl Cloud {
     ) -> Result<CloudCounts> {
         self.clear();
         let mut counts = CloudCounts::default();
-        for (i, camera) in cameras.iter().enumerate() {
-            if let Err(error) = self.add(i, camera, workspace, noise, &mut counts) {
+        for camera in cameras {
+            let added = match &camera.view {
+                View::Depth { depth, info, color } => {
+                    let images = (depth, info.as_ref(), color.as_ref());
+                    self.add_depth(camera, images, workspace, noise, &mut counts)
+                }
+                View::Points(cloud) => self.add_points(camera, cloud, workspace, &mut counts),
+            };
+            if let Err(error) = added {
                 self.clear();
                 return Err(error);
             }
@@ -146,32 +156,39 @@ impl Cloud {
         Ok(counts)
     }
 
-    fn add(
+    fn add_depth(
         &mut self,
-        index: usize,
         camera: &CameraFrame,
+        (depth_image, info, color): (&Image, &CameraInfo, Option<&ColorView>),
         workspace: &Workspace,
         noise: Option<&DepthNoise>,
         counts: &mut CloudCounts,
     ) -> Result<()> {
-        let depth = DepthImage::new(&camera.depth)?;
+        let depth = DepthImage::new(depth_image)?;
         let [width, height] = depth.size();
-        let color = ColorImage::new(&camera.color, [width, height])?;
-        let info = &camera.info;
+        if color.is_some_and(|color| color.color_from_depth.is_some()) {
+            let problem = "depth that is not registered is not read yet".to_owned();
+            return Err(Error::Camera { frame_id: info.header.frame_id.clone(), problem });
+        }
+        let color =
+            color.map(|color| ColorImage::new(&color.image, [width, height])).transpose()?;
         check_size(
             "camera info",
             &info.header.frame_id,
             [width, height],
             [info.width, info.height],
         )?;
-        check_source(index, camera)?;
+        let n_pixels = u64::from(width) * u64::from(height);
+        check_source(camera.camera, n_pixels, &depth_image.header.frame_id)?;
         let rays = WorldRays::new(&Pinhole::new(info)?, &camera.world_from_camera);
-        let stamp = camera.depth.header.stamp;
-        counts.n_pixels += width as usize * height as usize;
+        let stamp = depth_image.header.stamp;
+        counts.n_pixels += n_pixels as usize;
         for v in 0..height {
-            let first_source = ((index as u32) << 24) | (v * width);
+            let first_source = ((camera.camera as u32) << 24) | (v * width);
             let row_ray = rays.row(v);
-            for (u, (measured, rgb)) in (0u32..).zip(depth.row(v).zip(color.row(v))) {
+            let mut colors = color.map(|color| color.row(v));
+            for (u, measured) in (0u32..).zip(depth.row(v)) {
+                let rgb = colors.as_mut().map_or(GREY, |row| row.next().unwrap_or(GREY));
                 if measured.is_nan() {
                     continue;
                 }
@@ -188,18 +205,41 @@ impl Cloud {
         }
         Ok(())
     }
+
+    fn add_points(
+        &mut self,
+        camera: &CameraFrame,
+        cloud: &PointCloud2,
+        workspace: &Workspace,
+        counts: &mut CloudCounts,
+    ) -> Result<()> {
+        let n_pixels = u64::from(cloud.width) * u64::from(cloud.height);
+        check_source(camera.camera, n_pixels, &cloud.header.frame_id)?;
+        counts.n_pixels += n_pixels as usize;
+        let first_source = (camera.camera as u32) << 24;
+        let world_from_camera = camera.world_from_camera.cast::<f32>();
+        cloud.for_each(|index, point, rgb| {
+            counts.n_measured += 1;
+            let position = (world_from_camera * nalgebra::Point3::from(point)).coords.into();
+            if workspace.contains(position) {
+                self.positions.push(position);
+                self.colors.push(if cloud.has_color() { rgb } else { GREY });
+                self.sources.push(first_source | index);
+            }
+        });
+        Ok(())
+    }
 }
 
-fn check_source(index: usize, camera: &CameraFrame) -> Result<()> {
-    let n_pixels = u64::from(camera.depth.width) * u64::from(camera.depth.height);
-    let problem = if index >= MAX_CAMERAS {
-        format!("camera {index} of a cloud: at most {MAX_CAMERAS} are supported")
+fn check_source(camera: usize, n_pixels: u64, frame_id: &str) -> Result<()> {
+    let problem = if camera >= MAX_CAMERAS {
+        format!("camera {camera} of a cloud: at most {MAX_CAMERAS} are supported")
     } else if n_pixels > MAX_PIXELS {
         format!("an image of {n_pixels} pixels: at most {MAX_PIXELS} are supported")
     } else {
         return Ok(());
     };
-    Err(Error::Camera { frame_id: camera.depth.header.frame_id.clone(), problem })
+    Err(Error::Camera { frame_id: frame_id.to_owned(), problem })
 }
 
 /// Rays of the pixels of a camera turned into the world frame: `point = origin + depth * ray`,

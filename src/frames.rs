@@ -11,7 +11,7 @@ mod tests;
 mod topics;
 
 use crate::error::{Error, Result};
-use crate::message::{CameraInfo, Image, JointTrajectory, Stamp, TfMessage};
+use crate::message::{CameraInfo, Image, JointTrajectory, PointCloud2, Stamp, TfMessage};
 use crate::tf::TransformBuffer;
 use images::{ImagePairer, ImageSet, Pair};
 use joints::JointHistory;
@@ -19,9 +19,9 @@ use nalgebra::Isometry3;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-pub use frame::{CameraFrame, Frame, FrameCounts, FramesConfig};
+pub use frame::{CameraFrame, ColorView, Frame, FrameCounts, FramesConfig, View};
 pub use joints::Joints;
-pub use topics::{CameraTopics, Input, Topics};
+pub use topics::{CameraInput, CameraTopics, Input, Role, TopicSpec, Topics};
 
 /// Plans that a frame carries.
 const MAX_PLANS: usize = 8;
@@ -104,6 +104,11 @@ impl Frames {
         self.robot_description.as_ref()
     }
 
+    /// Names of the cameras that are left out at present.
+    pub fn absent_cameras(&self) -> impl Iterator<Item = &str> {
+        std::iter::empty()
+    }
+
     /// The settings.
     pub fn config(&self) -> &FramesConfig {
         &self.config
@@ -131,7 +136,9 @@ impl Frames {
         match input {
             Input::Color { camera, image } => self.push_image(camera, false, image)?,
             Input::Depth { camera, image } => self.push_image(camera, true, image)?,
-            Input::Info { camera, info } => {
+            Input::Points { camera, cloud } => self.push_points(camera, &cloud)?,
+            Input::DepthInfo { camera, .. } => self.check_camera(camera)?,
+            Input::ColorInfo { camera, info } => {
                 self.check_camera(camera)?;
                 self.infos[camera] = Some(info);
             }
@@ -174,6 +181,12 @@ impl Frames {
                 self.config.tolerance_secs
             ));
         }
+        Ok(())
+    }
+
+    fn push_points(&mut self, camera: usize, _cloud: &PointCloud2) -> Result<()> {
+        self.check_camera(camera)?;
+        self.bad_message("point clouds are not made into frames yet".into());
         Ok(())
     }
 
@@ -283,7 +296,7 @@ impl Frames {
 
     /// The calibration of a camera, of the same size as its images.
     fn info_of(&self, camera: usize, pair: &Pair) -> std::result::Result<Arc<CameraInfo>, Missing> {
-        let CameraTopics { name, info: topic, .. } = &self.config.topics.cameras[camera];
+        let CameraTopics { name, color_info: topic, .. } = &self.config.topics.cameras[camera];
         let info = self.infos[camera].as_ref().ok_or_else(|| {
             Missing::Info(format!("no calibration of '{name}' has come: publish {topic}"))
         })?;
@@ -300,13 +313,12 @@ impl Frames {
     }
 
     fn frame(&mut self, set: ImageSet, parts: Parts) -> Frame {
-        let joined = set.pairs.into_iter().zip(parts.cameras);
+        let joined = set.pairs.into_iter().zip(parts.cameras).enumerate();
         let cameras = joined
-            .map(|(Pair { color, depth }, (info, world_from_camera))| CameraFrame {
-                color,
-                depth,
-                info,
-                world_from_camera,
+            .map(|(camera, (Pair { color, depth }, (info, world_from_camera)))| {
+                let color = ColorView { image: color, info: info.clone(), color_from_depth: None };
+                let view = View::Depth { depth, info, color: Some(color) };
+                CameraFrame { camera, view, world_from_camera }
             })
             .collect();
         self.counts.frames += 1;

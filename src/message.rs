@@ -6,6 +6,7 @@
 
 mod camera_info;
 mod cdr;
+mod compressed_image;
 #[cfg(test)]
 pub(crate) mod encode;
 mod geometry;
@@ -13,6 +14,7 @@ mod header;
 mod image;
 mod joint_state;
 mod joint_trajectory;
+mod point_cloud2;
 mod prediction;
 mod stamp;
 mod string;
@@ -20,11 +22,13 @@ mod string;
 mod tests;
 
 pub use camera_info::CameraInfo;
+pub use compressed_image::CompressedImage;
 pub use geometry::{PoseArray, TfMessage, TransformStamped};
 pub use header::Header;
 pub use image::Image;
 pub use joint_state::JointState;
 pub use joint_trajectory::{JointTrajectory, TrajectoryPoint};
+pub use point_cloud2::PointCloud2;
 pub use prediction::Prediction;
 pub use stamp::Stamp;
 pub use string::StringMessage;

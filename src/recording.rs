@@ -225,13 +225,8 @@ impl IdsByStamp {
 
 fn check_topics(bag: &Bag, config: &FramesConfig) -> Result<()> {
     let has = |name: &str| bag.topics().iter().any(|topic| &*topic.name == name);
-    let cameras = config.topics.cameras.iter();
-    let needed = cameras.flat_map(|camera| [&camera.color, &camera.depth, &camera.info]);
-    let missing: Vec<&str> = needed
-        .chain([&config.topics.joint_states])
-        .map(String::as_str)
-        .filter(|name| !has(name))
-        .collect();
+    let needed = config.topics.specs().into_iter().filter(|spec| spec.required);
+    let missing: Vec<String> = needed.map(|spec| spec.name).filter(|name| !has(name)).collect();
     if missing.is_empty() {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! A recording of the simulator, from its bytes to frames.
 
 use forecloud::bag::Bag;
-use forecloud::frames::{FrameCounts, Frames, FramesConfig};
+use forecloud::frames::{FrameCounts, Frames, FramesConfig, View};
 use forecloud::message::{Image, PoseArray, Stamp, StringMessage};
 use std::path::Path;
 
@@ -41,7 +41,10 @@ fn every_image_becomes_part_of_a_frame() {
         assert!(!frame.joints.names.is_empty());
         assert_eq!(frame.plan.last().expect("a plan").header.stamp, frame.stamp);
         for camera in &frame.cameras {
-            assert_eq!((&*camera.color.encoding, &*camera.depth.encoding), ("rgb8", "16UC1"));
+            let View::Depth { depth, color: Some(color), .. } = &camera.view else {
+                panic!("depth and colour: {camera:?}")
+            };
+            assert_eq!((&*color.image.encoding, &*depth.encoding), ("rgb8", "16UC1"));
             assert!(camera.world_from_camera.translation.vector.norm() > 0.1);
         }
     }

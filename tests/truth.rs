@@ -4,7 +4,7 @@
 use forecloud::bag::Bag;
 use forecloud::camera::{DepthImage, Pinhole};
 use forecloud::cloud::{Cloud, Workspace};
-use forecloud::frames::{CameraFrame, Frame, Frames, FramesConfig};
+use forecloud::frames::{CameraFrame, Frame, Frames, FramesConfig, View};
 use forecloud::message::{Image, PoseArray, Stamp};
 use nalgebra::{Isometry3, Point3};
 use std::collections::HashMap;
@@ -48,9 +48,10 @@ fn id(image: &Image, pixel: usize) -> usize {
 /// Depth error (m) at the nearest pixel of the next image, if that shows the same body.
 fn depth_error(camera: &CameraFrame, ids: &Image, body: usize, world: Point3<f64>) -> Option<f64> {
     let local = camera.world_from_camera.inverse() * world;
-    let pixel = Pinhole::new(&camera.info).unwrap().project(local.coords.into())?;
+    let View::Depth { depth, info, .. } = &camera.view else { panic!("a depth image") };
+    let pixel = Pinhole::new(info).unwrap().project(local.coords.into())?;
     let [u, v] = pixel.map(f64::round);
-    let depth = DepthImage::new(&camera.depth).unwrap();
+    let depth = DepthImage::new(depth).unwrap();
     let [width, height] = depth.size().map(f64::from);
     if u < 0.0 || v < 0.0 || u >= width || v >= height || id(ids, (v * width + u) as usize) != body
     {

@@ -24,12 +24,17 @@ fn camera(depths_mm: [u16; 12], world_from_camera: Isometry3<f64>) -> CameraFram
         r: [0.0; 9],
         p: [0.0; 12],
     };
-    CameraFrame {
-        color: image("rgb8", 12, rgb),
-        depth: image("16UC1", 8, depths_mm.iter().flat_map(|mm| mm.to_le_bytes()).collect()),
-        info: Arc::new(info),
-        world_from_camera,
-    }
+    let info = Arc::new(info);
+    let color =
+        ColorView { image: image("rgb8", 12, rgb), info: info.clone(), color_from_depth: None };
+    let depth = image("16UC1", 8, depths_mm.iter().flat_map(|mm| mm.to_le_bytes()).collect());
+    let view = View::Depth { depth, info, color: Some(color) };
+    CameraFrame { camera: 0, view, world_from_camera }
+}
+
+/// The same as camera number `camera`.
+fn numbered(camera: usize, frame: CameraFrame) -> CameraFrame {
+    CameraFrame { camera, ..frame }
 }
 
 fn pose() -> Isometry3<f64> {
@@ -50,7 +55,7 @@ fn points_by_hand_and_by_the_plain_transform() {
     assert_eq!(cloud.colors[5], [6, 12, 255]);
 
     let local = cloud.positions.clone();
-    let cameras = [camera(depths, Isometry3::identity()), camera(depths, pose())];
+    let cameras = [camera(depths, Isometry3::identity()), numbered(1, camera(depths, pose()))];
     cloud.from_cameras(&cameras, &WIDE, None).unwrap();
     assert_eq!(cloud.len(), 22);
     assert_eq!(cloud.sources[11..13], [1 << 24, 1 << 24 | 1]);
@@ -93,16 +98,18 @@ fn nothing_measured_is_an_empty_cloud() {
 fn an_error_leaves_no_points() {
     let good = camera([900; 12], pose());
     let mut bad = good.clone();
-    bad.color.encoding = "mono8".into();
+    let View::Depth { color: Some(color), .. } = &mut bad.view else { unreachable!() };
+    color.image.encoding = "mono8".into();
     let mut cloud = Cloud::default();
     let error = cloud.from_cameras(&[good.clone(), bad], &WIDE, None).unwrap_err();
     assert!(matches!(error, Error::Encoding { .. }));
     assert!(cloud.is_empty());
     let mut other = good.clone();
-    Arc::make_mut(&mut other.info).width = 5;
+    let View::Depth { info, .. } = &mut other.view else { unreachable!() };
+    Arc::make_mut(info).width = 5;
     let error = cloud.from_cameras(&[other], &WIDE, None).unwrap_err();
     assert!(matches!(error, Error::ImageSize { got: [5, 3], .. }));
-    let error = cloud.from_cameras(&vec![good; 257], &WIDE, None).unwrap_err();
+    let error = cloud.from_cameras(&[numbered(256, good)], &WIDE, None).unwrap_err();
     assert!(error.to_string().contains("camera 256"), "{error}");
 }
 

@@ -2,7 +2,7 @@
 
 use super::joints::Joints;
 use super::topics::Topics;
-use crate::message::{CameraInfo, Image, JointTrajectory, Stamp};
+use crate::message::{CameraInfo, Image, JointTrajectory, PointCloud2, Stamp};
 use nalgebra::Isometry3;
 use std::sync::Arc;
 
@@ -20,27 +20,75 @@ pub struct FramesConfig {
     pub max_pending: usize,
     /// Seconds that a topic's stamps must go back to count as time being set back.
     pub time_jump_secs: f64,
+    /// Seconds (of the other cameras' stamps) after which a silent camera is left out of the
+    /// frames; it is taken back when it sends again.
+    pub camera_timeout_secs: f64,
 }
 
 /// What one camera saw.
 #[derive(Debug, Clone)]
 pub struct CameraFrame {
-    /// The colour image.
-    pub color: Image,
-    /// The depth image, as large as the colour image and registered to it.
-    pub depth: Image,
-    /// Calibration of both.
-    pub info: Arc<CameraInfo>,
-    /// Maps points of the optical frame into the world frame; metres.
+    /// Which one: index into [`Topics::cameras`].
+    pub camera: usize,
+    /// Its images, or its cloud.
+    pub view: View,
+    /// Maps points of the depth image's optical frame, or of the cloud's frame, into the world
+    /// frame; metres.
     pub world_from_camera: Isometry3<f64>,
+}
+
+/// What a camera sends.
+#[derive(Debug, Clone)]
+pub enum View {
+    /// A depth image and what it is coloured with.
+    Depth {
+        /// The depth image.
+        depth: Image,
+        /// Calibration of the depth image.
+        info: Arc<CameraInfo>,
+        /// None: the points are grey.
+        color: Option<ColorView>,
+    },
+    /// A point cloud.
+    Points(PointCloud2),
+}
+
+/// The colour image that a depth image is coloured with.
+#[derive(Debug, Clone)]
+pub struct ColorView {
+    /// The colour image.
+    pub image: Image,
+    /// Calibration of the colour image.
+    pub info: Arc<CameraInfo>,
+    /// Maps points of the depth image's optical frame into the colour image's; metres. None: depth
+    /// is registered to this image, pixel by pixel.
+    pub color_from_depth: Option<Isometry3<f64>>,
+}
+
+impl CameraFrame {
+    /// Stamp of the depth image or of the cloud.
+    pub fn stamp(&self) -> Stamp {
+        match &self.view {
+            View::Depth { depth, .. } => depth.header.stamp,
+            View::Points(cloud) => cloud.header.stamp,
+        }
+    }
+
+    /// Stamp of the colour image, if there is one.
+    pub fn color_stamp(&self) -> Option<Stamp> {
+        match &self.view {
+            View::Depth { color, .. } => color.as_ref().map(|color| color.image.header.stamp),
+            View::Points(_) => None,
+        }
+    }
 }
 
 /// All that is known of one time.
 #[derive(Debug, Clone)]
 pub struct Frame {
-    /// Stamp of the first camera's depth image.
+    /// Stamp of the depth image (or cloud) of the first camera that is there.
     pub stamp: Stamp,
-    /// One per camera of [`Topics::cameras`].
+    /// The cameras of [`Topics::cameras`] that are there, in that order.
     pub cameras: Vec<CameraFrame>,
     /// Measured joints at the stamp.
     pub joints: Joints,
@@ -69,6 +117,8 @@ pub struct FrameCounts {
     pub time_jumps: u64,
     /// Messages that could not be decoded or used.
     pub bad_messages: u64,
+    /// Of the frames: those in which a camera is missing that was silent for too long.
+    pub frames_without_camera: u64,
 }
 
 impl FrameCounts {
@@ -92,6 +142,7 @@ impl Default for FramesConfig {
             tolerance_secs: 0.02,
             max_pending: 8,
             time_jump_secs: 1.0,
+            camera_timeout_secs: 1.0,
         }
     }
 }

@@ -44,7 +44,7 @@ fn info(camera: usize, width: u32) -> Input {
         r: [0.0; 9],
         p: [0.0; 12],
     };
-    Input::Info { camera, info: Arc::new(info) }
+    Input::ColorInfo { camera, info: Arc::new(info) }
 }
 
 fn joint(name: &str, nanos: i64, position: f64) -> Input {

@@ -1,28 +1,74 @@
 //! Which topics carry what.
 
 use crate::error::Result;
-use crate::message::{CameraInfo, Image, JointState, JointTrajectory, StringMessage, TfMessage};
+use crate::message::{CameraInfo, CompressedImage, Image, JointState, JointTrajectory};
+use crate::message::{PointCloud2, StringMessage, TfMessage};
 use std::sync::Arc;
 
-/// Topics of one RGB-D camera; its depth is registered to its colour image.
+/// What a camera's driver publishes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CameraInput {
+    /// Colour and depth images.
+    #[default]
+    Images,
+    /// Colour and depth images, compressed.
+    Compressed,
+    /// Point clouds.
+    Points,
+}
+
+/// Topics of one RGB-D camera; only those of its input are subscribed.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CameraTopics {
     /// Name of the camera in reports.
     pub name: String,
-    /// `sensor_msgs/msg/Image`, colour.
+    /// Which of the topics below it sends.
+    pub input: CameraInput,
+    /// Whether each pixel of the depth image shows what the same pixel of the colour image does.
+    pub depth_registered: bool,
+    /// Colour: `sensor_msgs/msg/Image`, or `sensor_msgs/msg/CompressedImage`.
     pub color: String,
-    /// `sensor_msgs/msg/Image`, depth.
+    /// Depth, likewise.
     pub depth: String,
-    /// `sensor_msgs/msg/CameraInfo` of both.
-    pub info: String,
+    /// `sensor_msgs/msg/CameraInfo` of the colour image, and of depth that is registered to it.
+    pub color_info: String,
+    /// `sensor_msgs/msg/CameraInfo` of depth that is not registered.
+    pub depth_info: String,
+    /// `sensor_msgs/msg/PointCloud2`.
+    pub points: String,
+}
+
+/// How a topic is subscribed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Large and frequent: the next one makes up for a lost one.
+    Images,
+    /// Small and frequent.
+    States,
+    /// Sent once, also before the subscription.
+    Latched,
+}
+
+/// One topic that frames are made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicSpec {
+    /// Name of the topic.
+    pub name: String,
+    /// ROS name of its message type.
+    pub message_type: &'static str,
+    /// How it is subscribed.
+    pub role: Role,
+    /// Whether there is no frame without it.
+    pub required: bool,
 }
 
 /// Topics that frames are made of.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Topics {
-    /// The cameras; the first one's depth image sets the stamp of a frame.
+    /// The cameras; the first one's depth image (or cloud) sets the stamp of a frame.
     pub cameras: Vec<CameraTopics>,
     /// `sensor_msgs/msg/JointState`, measured.
     pub joint_states: String,
@@ -53,8 +99,22 @@ pub enum Input {
         /// The image.
         image: Image,
     },
-    /// Calibration of a camera.
-    Info {
+    /// Point cloud of a camera.
+    Points {
+        /// Index into [`Topics::cameras`].
+        camera: usize,
+        /// The cloud.
+        cloud: PointCloud2,
+    },
+    /// Calibration of a camera's colour image, and of depth that is registered to it.
+    ColorInfo {
+        /// Index into [`Topics::cameras`].
+        camera: usize,
+        /// The calibration.
+        info: Arc<CameraInfo>,
+    },
+    /// Calibration of a camera's depth image that is not registered.
+    DepthInfo {
         /// Index into [`Topics::cameras`].
         camera: usize,
         /// The calibration.
@@ -73,14 +133,67 @@ pub enum Input {
 }
 
 impl CameraTopics {
-    /// The topics that a driver in the namespace `name` publishes.
+    /// The images that a driver in the namespace `name` publishes, depth registered to colour.
     pub fn of(name: &str) -> Self {
+        Self::new(name, CameraInput::Images, true)
+    }
+
+    /// The topics that a driver in the namespace `name` publishes.
+    pub fn new(name: &str, input: CameraInput, depth_registered: bool) -> Self {
+        let [color, depth] = match input {
+            CameraInput::Compressed => ["/compressed", "/compressedDepth"],
+            CameraInput::Images | CameraInput::Points => ["", ""],
+        };
         Self {
             name: name.into(),
-            color: format!("/{name}/color/image_raw"),
-            depth: format!("/{name}/depth/image_raw"),
-            info: format!("/{name}/color/camera_info"),
+            input,
+            depth_registered,
+            color: format!("/{name}/color/image_raw{color}"),
+            depth: format!("/{name}/depth/image_raw{depth}"),
+            color_info: format!("/{name}/color/camera_info"),
+            depth_info: format!("/{name}/depth/camera_info"),
+            points: format!("/{name}/points"),
         }
+    }
+
+    /// The topics that this camera sends, with their message types; the first ones are images.
+    fn sends(&self) -> Vec<(&str, &'static str)> {
+        const INFO: &str = "sensor_msgs/msg/CameraInfo";
+        let image = match self.input {
+            CameraInput::Images => "sensor_msgs/msg/Image",
+            CameraInput::Compressed => "sensor_msgs/msg/CompressedImage",
+            CameraInput::Points => return vec![(&self.points, "sensor_msgs/msg/PointCloud2")],
+        };
+        let mut topics: Vec<(&str, &str)> =
+            vec![(&self.color, image), (&self.depth, image), (&self.color_info, INFO)];
+        if !self.depth_registered {
+            topics.push((&self.depth_info, INFO));
+        }
+        topics
+    }
+
+    /// Decodes a message of this camera, number `camera`.
+    fn decode(&self, camera: usize, topic: &str, data: &[u8]) -> Option<Result<Input>> {
+        if !self.sends().iter().any(|(name, _)| *name == topic) {
+            return None;
+        }
+        if self.input == CameraInput::Points {
+            return Some(PointCloud2::decode(data).map(|cloud| Input::Points { camera, cloud }));
+        }
+        let image = |data| match self.input {
+            CameraInput::Compressed => CompressedImage::decode(data),
+            _ => Image::decode(data),
+        };
+        let info = |data| CameraInfo::decode(data).map(Arc::new);
+        Some(if topic == self.color {
+            image(data).map(|image| Input::Color { camera, image })
+        } else if topic == self.depth {
+            image(data).map(|image| Input::Depth { camera, image })
+        } else if topic == self.color_info {
+            info(data).map(|info| Input::ColorInfo { camera, info })
+        } else {
+            info(data).map(|info| Input::DepthInfo { camera, info })
+        })
     }
 }
 
@@ -98,19 +211,47 @@ impl Default for Topics {
 }
 
 impl Topics {
+    /// Every topic that frames are made of.
+    pub fn specs(&self) -> Vec<TopicSpec> {
+        let spec = |name: &str, message_type, role, required| TopicSpec {
+            name: name.to_owned(),
+            message_type,
+            role,
+            required,
+        };
+        let cameras = self.cameras.iter().flat_map(CameraTopics::sends);
+        let mut specs: Vec<_> =
+            cameras.map(|(name, kind)| spec(name, kind, Role::Images, true)).collect();
+        let plan = "trajectory_msgs/msg/JointTrajectory";
+        let states = Role::States;
+        specs.push(spec(&self.joint_states, "sensor_msgs/msg/JointState", states, true));
+        specs.push(spec(&self.planned_joints, plan, states, false));
+        specs.push(spec(&self.tf, "tf2_msgs/msg/TFMessage", states, false));
+        specs.push(spec(&self.tf_static, "tf2_msgs/msg/TFMessage", Role::Latched, false));
+        specs.push(spec(&self.robot_description, "std_msgs/msg/String", Role::Latched, false));
+        specs
+    }
+
+    /// Reads `to` wherever a topic is named `from`, with or without the leading slash.
+    pub fn remap(&mut self, from: &str, to: &str) {
+        let plain = |name: &str| name.trim_start_matches('/').to_owned();
+        let (from, to) = (plain(from), format!("/{}", plain(to)));
+        let cameras = self.cameras.iter_mut().flat_map(|camera| {
+            let CameraTopics { color, depth, color_info, depth_info, points, .. } = camera;
+            [color, depth, color_info, depth_info, points]
+        });
+        let Self { joint_states, planned_joints, tf, tf_static, robot_description, .. } = self;
+        let others = [joint_states, planned_joints, tf, tf_static, robot_description];
+        for name in cameras.chain(others).filter(|name| plain(name) == from) {
+            name.clone_from(&to);
+        }
+    }
+
     /// Decodes a serialized message of `topic`; `None` if the topic is none of these.
     pub fn decode(&self, topic: &str, data: &[u8]) -> Option<Result<Input>> {
-        for (camera, topics) in self.cameras.iter().enumerate() {
-            if topic == topics.color {
-                return Some(Image::decode(data).map(|image| Input::Color { camera, image }));
-            }
-            if topic == topics.depth {
-                return Some(Image::decode(data).map(|image| Input::Depth { camera, image }));
-            }
-            if topic == topics.info {
-                let info = CameraInfo::decode(data).map(Arc::new);
-                return Some(info.map(|info| Input::Info { camera, info }));
-            }
+        let mut cameras = self.cameras.iter().enumerate();
+        if let Some(input) = cameras.find_map(|(i, camera)| camera.decode(i, topic, data)) {
+            return Some(input);
         }
         if topic == self.joint_states {
             Some(JointState::decode(data).map(Input::JointState))
@@ -129,11 +270,6 @@ impl Topics {
 
     /// Whether `topic` is one of these: the filter to read a recording with.
     pub fn contains(&self, topic: &str) -> bool {
-        let camera = |c: &CameraTopics| topic == c.color || topic == c.depth || topic == c.info;
-        self.cameras.iter().any(camera)
-            || [&self.joint_states, &self.planned_joints, &self.tf, &self.tf_static]
-                .into_iter()
-                .chain([&self.robot_description])
-                .any(|other| other == topic)
+        self.specs().iter().any(|spec| spec.name == topic)
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::mailbox::{Mailbox, Parcel};
 use super::problems::Problems;
-use crate::frames::{Frame, FrameCounts, Frames};
+use crate::frames::{Frame, FrameCounts, Frames, Role};
 use crate::message::Stamp;
 
 /// First time without a frame after which the silent topics are named; doubles each time.
@@ -27,9 +27,11 @@ pub struct Intake<'a> {
 impl<'a> Intake<'a> {
     /// `required`: the topics without which there is no frame.
     pub fn new(frames: Frames, required: Vec<String>, mailbox: &'a Mailbox<Frame>) -> Self {
-        let cameras = &frames.config().topics.cameras;
-        let arrivals =
-            Arrivals::of(cameras.iter().flat_map(|c| [c.color.clone(), c.depth.clone()]));
+        let specs = frames.config().topics.specs().into_iter();
+        let images = specs.filter(|spec| {
+            spec.role == Role::Images && spec.message_type != "sensor_msgs/msg/CameraInfo"
+        });
+        let arrivals = Arrivals::of(images.map(|spec| spec.name));
         Self {
             frames,
             arrivals,
@@ -74,8 +76,9 @@ impl<'a> Intake<'a> {
         let counts = *self.frames.counts();
         let now = Instant::now();
         // Not the message that completed the frame: that may be a joint state much later.
-        let images = frame.cameras.iter().flat_map(|camera| [&camera.color, &camera.depth]);
-        let arrived = self.arrivals.last(images.map(|image| image.header.stamp)).unwrap_or(now);
+        let cameras = frame.cameras.iter();
+        let images = cameras.flat_map(|camera| [Some(camera.stamp()), camera.color_stamp()]);
+        let arrived = self.arrivals.last(images.flatten()).unwrap_or(now);
         self.mailbox.put_frame(Parcel { frame, arrived, decode_ms, counts, n_replaced: 0 });
         self.last_frame = now;
         self.silence = FIRST_SILENCE;

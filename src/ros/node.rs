@@ -16,7 +16,7 @@ use super::mailbox::Mailbox;
 use super::parameters::{self, NodeConfig};
 use super::publish::Outputs;
 use super::worker::Worker;
-use crate::frames::{Frames, Topics};
+use crate::frames::{Frames, Role, TopicSpec, Topics};
 use crate::model::Model;
 use crate::predictor::Predictor;
 
@@ -110,39 +110,27 @@ fn given_parameters(node: &r2r::Node) -> BTreeMap<String, r2r::ParameterValue> {
 
 /// The topics without which there is no frame.
 fn required(topics: &Topics) -> Vec<String> {
-    let cameras = topics.cameras.iter();
-    let images = cameras.flat_map(|c| [c.color.clone(), c.depth.clone(), c.info.clone()]);
-    images.chain([topics.joint_states.clone()]).collect()
+    let specs = topics.specs().into_iter();
+    specs.filter(|spec| spec.required).map(|spec| spec.name).collect()
 }
 
 /// Subscribes to the serialized messages of all topics, with the topic as the configuration has it.
 fn subscribe(node: &mut r2r::Node, topics: &Topics) -> anyhow::Result<Vec<(String, Messages)>> {
-    // Best effort also matches reliable publishers (the other way it does not), and a lost image or
-    // joint state is made up for by the next one. It loses large messages where the publisher has no
-    // shared memory segment for them: config/fastdds_large_clouds.xml gives it one.
-    let images = QosProfile::sensor_data();
-    let states = QosProfile::sensor_data().keep_last(100);
-    // Latched: what was sent before the node started.
-    let latched = QosProfile::default().keep_last(100).reliable().transient_local();
-
-    let mut wanted = Vec::new();
-    for camera in &topics.cameras {
-        wanted.push((&camera.color, "sensor_msgs/msg/Image", &images));
-        wanted.push((&camera.depth, "sensor_msgs/msg/Image", &images));
-        wanted.push((&camera.info, "sensor_msgs/msg/CameraInfo", &images));
-    }
-    wanted.push((&topics.joint_states, "sensor_msgs/msg/JointState", &states));
-    wanted.push((&topics.planned_joints, "trajectory_msgs/msg/JointTrajectory", &states));
-    wanted.push((&topics.tf, "tf2_msgs/msg/TFMessage", &states));
-    wanted.push((&topics.tf_static, "tf2_msgs/msg/TFMessage", &latched));
-    wanted.push((&topics.robot_description, "std_msgs/msg/String", &latched));
-    wanted
-        .into_iter()
-        .map(|(topic, message_type, qos)| {
-            let messages = node
-                .subscribe_raw(topic, message_type, qos.clone())
-                .map_err(|error| anyhow!("subscription to {topic} ({message_type}): {error}"))?;
-            Ok((topic.clone(), Box::new(messages) as Messages))
-        })
-        .collect()
+    let subscribe = |TopicSpec { name, message_type, role, .. }| {
+        let qos = match role {
+            // Best effort also matches reliable publishers (the other way it does not), and a lost
+            // image or joint state is made up for by the next one. It loses large messages where
+            // the publisher has no shared memory segment for them:
+            // config/fastdds_large_clouds.xml gives it one.
+            Role::Images => QosProfile::sensor_data(),
+            Role::States => QosProfile::sensor_data().keep_last(100),
+            // What was sent before the node started.
+            Role::Latched => QosProfile::default().keep_last(100).reliable().transient_local(),
+        };
+        let messages = node
+            .subscribe_raw(&name, message_type, qos)
+            .map_err(|error| anyhow!("subscription to {name} ({message_type}): {error}"))?;
+        Ok((name, Box::new(messages) as Messages))
+    };
+    topics.specs().into_iter().map(subscribe).collect()
 }

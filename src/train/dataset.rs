@@ -344,16 +344,20 @@ impl Reader {
         self.robot.place(&joints, &mut kinematic)?;
         let kinematic_ahead = self.ahead(frame, &joints)?;
         let particles = &self.particles;
-        let center = |c: &crate::frames::CameraFrame| {
-            c.world_from_camera.translation.vector.cast::<f32>().into()
-        };
+        // By the camera's number, as the sources of the points have it.
+        let mut camera_centers = Vec::new();
+        for view in &frame.cameras {
+            camera_centers.resize(view.camera + 1, [0.0; 3]);
+            let center = view.world_from_camera.translation.vector.cast::<f32>();
+            camera_centers[view.camera] = center.into();
+        }
         self.samples.push(Sample {
             stamp: frame.stamp,
             positions: particles.positions.clone(),
             colors: particles.colors.iter().map(|c| c.map(|c| (c * 255.0) as u8)).collect(),
             cameras: particles.sources.iter().map(|source| (source >> 24) as u8).collect(),
             bodies: particles.sources.iter().map(|&source| body(source)).collect(),
-            camera_centers: frame.cameras.iter().map(center).collect(),
+            camera_centers,
             poses,
             kinematic,
             kinematic_ahead,
