@@ -3,6 +3,7 @@
 
 pub mod knn;
 pub mod loads;
+pub mod mask;
 pub mod random;
 pub mod series;
 pub mod walks;
@@ -10,4 +11,5 @@ pub mod weighted;
 
 pub use knn::KnnGraph;
 pub use loads::Loads;
+pub use mask::{MaskConfig, StepGraph};
 pub use weighted::{EdgeWeights, WeightedGraph};

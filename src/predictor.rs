@@ -8,6 +8,7 @@ use std::time::Instant;
 use crate::Result;
 use crate::config::PredictorConfig;
 use crate::frames::Frame;
+use crate::graph::walks::WalkSeed;
 use crate::message::Stamp;
 use crate::model::{Mode, Model, Rollout, Scene};
 use crate::motion::MotionEstimator;
@@ -106,6 +107,7 @@ impl Predictor {
             let clouds = [&history.cloud, &now.cloud];
             self.scene.set_motion(&mut self.motion, &now.particles, clouds);
         }
+        self.scene.walk_seed = WalkSeed { seed: self.config.seed, stamp_ns: now.stamp.nanos() };
         self.observer.forecast(history, &now, frame, &mut self.scene.kinematic)?;
         let seen = if config.n_motion > 0 { &history.cloud } else { &history.particles };
         self.prediction.history.clone_from(&seen.positions);

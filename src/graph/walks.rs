@@ -121,12 +121,19 @@ pub struct WalkSampler {
 }
 
 /// What the draws of one set of walks are counted by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WalkSeed {
     /// Seed.
     pub seed: u64,
     /// Stamp of the frame, ns.
     pub stamp_ns: i64,
+}
+
+impl WalkSeed {
+    /// Of step `t` of a roll-out.
+    pub fn step(self, t: usize) -> Self {
+        Self { seed: self.seed ^ (t as u64) << 32, ..self }
+    }
 }
 
 impl WalkSampler {
