@@ -1,39 +1,248 @@
-"""Starts the Forecloud node: ros2 launch forecloud forecloud.launch.py params:=my.yaml."""
+"""Starts the Forecloud node: ros2 launch forecloud forecloud.launch.py cameras:=camera.
 
+Arguments that are left empty leave to the parameter file what it says. docs/cameras.md has a line
+for each family of cameras.
+"""
+
+import os
 from pathlib import Path
 
-from ament_index_python.packages import get_package_share_directory
+from ament_index_python.packages import (
+    PackageNotFoundError,
+    get_package_prefix,
+    get_package_share_directory,
+)
 from launch import LaunchDescription
-from launch.actions import DeclareLaunchArgument, SetEnvironmentVariable
-from launch.substitutions import LaunchConfiguration
+from launch.actions import DeclareLaunchArgument, ExecuteProcess, OpaqueFunction, Shutdown
 from launch_ros.actions import Node
+
+NODE = "forecloud"
+INPUTS = ("images", "compressed", "points")
+LOG_LEVELS = ("", "error", "warn", "info", "debug", "trace")
+# Fast DDS reads the first one up to version 2 (Humble, Jazzy), the second one from version 3 on.
+PROFILE_VARIABLES = ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
+# Cameras whose clouds the RViz layout shows.
+LAYOUT_CAMERAS = ("camera_left", "camera_right")
+
+# Where drivers publish what the node looks for below the camera's name; a topic that is not named
+# here has the same name on both sides.
+DRIVERS = {
+    "realsense": {
+        "depth/image_raw": "aligned_depth_to_color/image_raw",
+        "points": "depth/color/points",
+    },
+    "orbbec": {"points": "depth_registered/points"},
+    "azure_kinect": {
+        "color/image_raw": "rgb/image_raw",
+        "color/camera_info": "rgb/camera_info",
+        "depth/image_raw": "depth_to_rgb/image_raw",
+        "points": "points2",
+    },
+    "zed": {
+        "color/image_raw": "rgb/color/rect/image",
+        "color/camera_info": "rgb/color/rect/camera_info",
+        "depth/image_raw": "depth/depth_registered",
+        "points": "point_cloud/cloud_registered",
+    },
+}
+# The depth image as the depth sensor took it, for depth_registered:=false.
+UNREGISTERED_DEPTH = {
+    "realsense": "depth/image_rect_raw",
+    "azure_kinect": "depth/image_raw",
+}
+COMPRESSED = {"color/image_raw": "compressed", "depth/image_raw": "compressedDepth"}
+
+ARGUMENTS = {
+    "params": "YAML file of the node's parameters; empty: the defaults, config/forecloud.yaml",
+    "cameras": "Names of the cameras, separated by commas: what stands before /color/image_raw in "
+    "their topics (camera, camera/camera, zed/zed_node, ...)",
+    "input": "What the cameras send: images (raw), compressed (JPEG or PNG, and compressedDepth), "
+    "points (PointCloud2); one for all cameras, or one for each, separated by commas",
+    "depth_registered": "Whether depth images are registered to the colour images: true or false",
+    "driver": "Driver of the cameras, whose topic names are taken: " + ", ".join(DRIVERS) + "; "
+    "empty: the node's own names. Needs `cameras`",
+    "remap": "Remaps of topics, separated by spaces; they go before those of `driver`: "
+    'remap:="/camera/color/image_raw:=/rgb/image /joint_states:=/arm/joint_states"',
+    "model": "Model file; empty: the parameter file's, or the one that comes with the package",
+    "world_frame": "Frame of the predictions, fixed to the ground, z up",
+    "namespace": "Namespace of the node: of what it publishes, and of what it subscribes but for "
+    "/tf and /tf_static; a camera's name that begins with a slash stays as it is",
+    "rviz": "Whether to start rviz2 with config/forecloud.rviz: true or false",
+    "bag": "Bag to play with `ros2 bag play --clock`; the node's use_sim_time is true then",
+    "bag_args": 'More arguments for `ros2 bag play`: bag_args:="--rate 0.5 --loop"',
+    "dds_profile": "Fast DDS profile for large messages; empty: that of this shell's "
+    "FASTRTPS_DEFAULT_PROFILES_FILE, or else config/fastdds_large_clouds.xml; none: none. The "
+    "camera drivers need it too: it counts where a message is sent",
+    "log_level": "The node's log: error, warn, info, debug or trace; empty: RUST_LOG, or else info",
+}
 
 
 def generate_launch_description():
+    choices = {
+        "depth_registered": ["", "true", "false"],
+        "driver": ["", *DRIVERS],
+        "rviz": ["true", "false"],
+        "log_level": list(LOG_LEVELS),
+    }
+    declared = [
+        DeclareLaunchArgument(
+            name,
+            default_value="false" if name == "rviz" else "",
+            description=description,
+            choices=choices.get(name),
+        )
+        for name, description in ARGUMENTS.items()
+    ]
+    return LaunchDescription([*declared, OpaqueFunction(function=start)])
+
+
+def start(context):
+    """The processes to start, with the arguments as the user gave them."""
+    given = {name: context.launch_configurations[name].strip() for name in ARGUMENTS}
     share = Path(get_package_share_directory("forecloud"))
-    return LaunchDescription(
-        [
-            DeclareLaunchArgument(
-                "params",
-                default_value=str(share / "config" / "forecloud.yaml"),
-                description="YAML file of the node's parameters",
-            ),
-            DeclareLaunchArgument("namespace", default_value="", description="Namespace of the node"),
-            DeclareLaunchArgument(
-                "dds_profile",
-                default_value=str(share / "config" / "fastdds_large_clouds.xml"),
-                description="Fast DDS profile; the camera drivers need it too",
-            ),
-            SetEnvironmentVariable(
-                "FASTRTPS_DEFAULT_PROFILES_FILE", LaunchConfiguration("dds_profile")
-            ),
-            Node(
-                package="forecloud",
-                executable="forecloud_node",
-                name="forecloud",
-                namespace=LaunchConfiguration("namespace"),
-                parameters=[LaunchConfiguration("params")],
-                output="screen",
-            ),
-        ]
+    environment = profile(given["dds_profile"], share)
+    cameras = names("cameras", given["cameras"])
+    remaps = pairs(given["remap"]) + driver_remaps(given, cameras)
+    sim_time = {"use_sim_time": True} if given["bag"] else {}
+
+    node = Node(
+        package="forecloud",
+        executable="forecloud_node",
+        name=NODE,
+        namespace=given["namespace"],
+        parameters=[
+            existing_file("params", given["params"] or share / "config" / "forecloud.yaml"),
+            *([overrides] if (overrides := parameters(given, cameras) | sim_time) else []),
+        ],
+        remappings=remaps,
+        additional_env=environment | ({"RUST_LOG": given["log_level"]} if given["log_level"] else {}),
+        output="screen",
+        on_exit=Shutdown(reason="the node has ended"),
+    )
+    actions = [node]
+    if given["rviz"] == "true":
+        actions.append(rviz(given, cameras, remaps, sim_time, share, environment))
+    if given["bag"]:
+        actions.append(play(given["bag"], given["bag_args"], environment))
+    elif given["bag_args"]:
+        raise RuntimeError("`bag_args` is given, but no `bag`")
+    return actions
+
+
+def parameters(given, cameras):
+    """The parameters that the arguments set, which go before those of the parameter file."""
+    inputs = names("input", given["input"])
+    if wrong := [name for name in inputs if name not in INPUTS]:
+        raise RuntimeError(f"`input` is one of {', '.join(INPUTS)}, not {', '.join(wrong)}")
+    found = {"cameras": cameras, "camera_inputs": inputs, "world_frame": given["world_frame"]}
+    if given["depth_registered"]:
+        found["depth_registered"] = given["depth_registered"] == "true"
+    if given["model"]:
+        found["model"] = str(existing_file("model", given["model"]))
+    return {name: value for name, value in found.items() if value not in ("", [])}
+
+
+def names(argument, text):
+    """The names in a list with commas."""
+    found = [name.strip() for name in text.split(",")] if text else []
+    if "" in found:
+        raise RuntimeError(f"`{argument}` has an empty name: '{text}'")
+    return found
+
+
+def pairs(text):
+    """(old, new) of each remap in `text`."""
+    found = [tuple(remap.split(":=")) for remap in text.split()]
+    for remap in found:
+        if len(remap) != 2 or "" in remap:
+            raise RuntimeError(f"`remap` must be OLD:=NEW, with spaces between, not '{':='.join(remap)}'")
+    return found
+
+
+def driver_remaps(given, cameras):
+    """(old, new) of each topic of the cameras, raw and compressed, that the driver names otherwise."""
+    driver = given["driver"]
+    if not driver:
+        return []
+    if not cameras:
+        raise RuntimeError("`driver` needs `cameras`: the names that its topics are below")
+    topics = dict(DRIVERS[driver])
+    if given["depth_registered"] == "false":
+        topics["depth/image_raw"] = UNREGISTERED_DEPTH.get(driver, topics.get("depth/image_raw"))
+    for topic, transport in COMPRESSED.items():
+        if topics.get(topic):
+            topics[f"{topic}/{transport}"] = f"{topics[topic]}/{transport}"
+    # Relative names, as the node's: in its namespace unless the camera's name begins with a slash.
+    return [
+        (f"{camera}/{old}", f"{camera}/{new}")
+        for camera in cameras
+        for old, new in topics.items()
+        if new and old != new
+    ]
+
+
+def existing_file(argument, path):
+    """`path`, with ~ replaced, or an error that names the argument."""
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise RuntimeError(f"`{argument}`: there is no file {path}")
+    return path
+
+
+def profile(wanted, share):
+    """The environment in which Fast DDS sends and takes large messages."""
+    if wanted == "none" or (not wanted and any(map(os.environ.get, PROFILE_VARIABLES))):
+        return {}
+    path = existing_file("dds_profile", wanted or share / "config" / "fastdds_large_clouds.xml")
+    return {name: str(path.absolute()) for name in PROFILE_VARIABLES}
+
+
+def require_package(argument, package, remedy):
+    try:
+        get_package_prefix(package)
+    except PackageNotFoundError:
+        distro = os.environ.get("ROS_DISTRO", "DISTRO")
+        remedy = remedy.replace("DISTRO", distro)
+        raise RuntimeError(
+            f"`{argument}` needs the package {package}, which is not found. Remedy: {remedy}"
+        ) from None
+
+
+def rviz(given, cameras, remaps, sim_time, share, environment):
+    """RViz with the layout, whose topics are turned to the node's and the cameras'."""
+    require_package("rviz", "rviz2", "apt install ros-DISTRO-rviz2, or rviz:=false")
+    namespace = given["namespace"].strip("/")
+
+    def full(name):
+        return name if name.startswith("/") else "/".join(["", *filter(None, [namespace, name])])
+
+    replaced = {full(old): full(new) for old, new in reversed(remaps)}
+    topics = {f"/{NODE}/{name}": full(f"{NODE}/{name}") for name in ("predicted_points", "motion")}
+    topics["/robot_description"] = full("robot_description")
+    topics |= {f"/{a}/points": full(f"{b}/points") for a, b in zip(LAYOUT_CAMERAS, cameras)}
+    shown = {name: replaced.get(topic, topic) for name, topic in topics.items()}
+    fixed_frame = ["-f", given["world_frame"]] if given["world_frame"] else []
+    return Node(
+        package="rviz2",
+        executable="rviz2",
+        arguments=["-d", str(share / "config" / "forecloud.rviz"), *fixed_frame],
+        parameters=[sim_time] if sim_time else [],
+        remappings=[pair for pair in shown.items() if pair[0] != pair[1]],
+        additional_env=environment,
+    )
+
+
+def play(bag, more, environment):
+    """`ros2 bag play`. The bag goes before --clock, which would take it for a frequency."""
+    require_package(
+        "bag", "ros2bag", "apt install ros-DISTRO-ros2bag ros-DISTRO-rosbag2-storage-mcap, or play "
+        "the bag elsewhere: ros2 bag play BAG --clock"
+    )
+    path = Path(bag).expanduser()
+    if not path.exists():
+        raise RuntimeError(f"`bag`: there is no {path}")
+    return ExecuteProcess(
+        cmd=["ros2", "bag", "play", str(path), "--clock", *more.split()],
+        additional_env=environment,
+        output="screen",
     )

@@ -1,28 +1,34 @@
 //! rosbag2 recordings: their topics, and their messages in the order of their log times.
 //!
 //! Opening reads all files once and keeps an index of 24 bytes a message; the messages
-//! themselves are read again when they are asked for, chunk by chunk, so memory stays bounded.
+//! themselves are read again when they are asked for, so memory stays bounded. Files compressed
+//! as a whole are unpacked into temporary ones (in TMPDIR) that have no names, a few at a time.
 
 mod index;
 mod mcap;
+mod messages;
 mod metadata;
 mod record;
+mod source;
+mod sqlite;
+mod temporary;
+mod unpack;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::message::Stamp;
-use index::{Entry, Index};
-use std::collections::VecDeque;
-use std::fs::File;
+use index::Index;
+use source::{Source, Sources};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Unpacked chunks that are held at a time; chunks overlap a little in time.
-const N_CACHED_BLOCKS: usize = 4;
+pub use messages::Messages;
 
 /// An opened recording.
 pub struct Bag {
     path: PathBuf,
     index: Index,
+    n_files: usize,
+    sources: Sources,
 }
 
 /// A topic of a recording.
@@ -60,39 +66,51 @@ impl TopicInfo {
 }
 
 impl Bag {
-    /// Opens a rosbag2 folder or a single `.mcap` file.
+    /// Opens a rosbag2 folder, or one of its files: MCAP or SQLite, also compressed with zstd.
     ///
-    /// Damage is no error as long as a file can be read up to it: see [`Bag::warnings`].
+    /// What a file is, its first bytes tell. Damage is no error as long as a file can be read up
+    /// to it: see [`Bag::warnings`].
     ///
     /// # Errors
-    /// [`Error::Io`] if a file can't be read; [`Error::Bag`] if it is no MCAP recording of ROS 2.
+    /// [`crate::Error::Io`] if a file can't be read; [`crate::Error::Bag`] if it is no recording of
+    /// ROS 2.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let files = metadata::files(path)?;
         let mut index = Index::default();
         index.warnings = files.warnings;
         let mut failure = None;
+        let (mut n_files, mut last) = (0, None);
         for file in &files.paths {
-            if let Err(error) = mcap::scan(file, &mut index) {
-                if files.paths.len() > 1 {
-                    index.warn(format!("{error}; its file is left out"));
+            let source = Source::open(file).and_then(|mut source| {
+                source.scan(file, &mut index)?;
+                Ok(source)
+            });
+            match source {
+                Ok(source) => {
+                    n_files += 1;
+                    last = Some((index.file(), source));
                 }
-                failure = Some(error);
+                Err(error) if files.paths.len() == 1 => return Err(error),
+                Err(error) => {
+                    index.warn(format!("{error}; its file is left out"));
+                    failure = Some(error);
+                }
             }
         }
-        if let (Some(error), true) = (failure, index.entries.is_empty()) {
+        if let (Some(error), 0) = (failure, n_files) {
             return Err(error);
         }
         index.finish();
         let (promised, got) = (files.message_count, index.entries.len() as u64);
-        if promised.is_some_and(|promised| promised != got) {
-            let promised = promised.unwrap_or_default();
+        if let Some(promised) = promised.filter(|&promised| promised != got) {
             index.warn(format!(
                 "metadata.yaml counts {promised} messages, {got} were read: `ros2 bag reindex` \
                  rewrites it"
             ));
         }
-        Ok(Self { path: path.to_owned(), index })
+        let sources = Sources::new(index.n_files_at_once(), last);
+        Ok(Self { path: path.to_owned(), index, n_files, sources })
     }
 
     /// What was opened.
@@ -108,6 +126,21 @@ impl Bag {
     /// Number of messages.
     pub fn n_messages(&self) -> u64 {
         self.index.entries.len() as u64
+    }
+
+    /// Number of files that could be read.
+    pub fn n_files(&self) -> usize {
+        self.n_files
+    }
+
+    /// rosbag2's names of its storage: `mcap`, `sqlite3`, or both.
+    pub fn storage(&self) -> impl Iterator<Item = &'static str> {
+        self.index.storages.iter().copied()
+    }
+
+    /// How it is compressed, `zstd by chunk` for instance; nothing if it is not.
+    pub fn compression(&self) -> impl Iterator<Item = &'static str> {
+        self.index.compressions.iter().copied()
     }
 
     /// What was wrong with the files and could be read around; one line each.
@@ -140,84 +173,6 @@ impl Bag {
     /// Chunks that hold none of them are not read.
     pub fn messages_where(&self, wanted: impl Fn(&str) -> bool) -> Messages<'_> {
         let wanted = self.index.topics.iter().map(|topic| wanted(&topic.name)).collect();
-        Messages { index: &self.index, next: 0, wanted, file: None, blocks: VecDeque::new() }
-    }
-}
-
-/// Messages of a [`Bag`]; after an error the next message follows.
-pub struct Messages<'a> {
-    index: &'a Index,
-    next: usize,
-    /// By topic.
-    wanted: Vec<bool>,
-    file: Option<(u32, File)>,
-    /// Numbers of blocks with the data of their messages, the newest last.
-    blocks: VecDeque<(u32, Vec<Vec<u8>>)>,
-}
-
-impl Iterator for Messages<'_> {
-    type Item = Result<RawMessage>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let entry = *self.index.entries.get(self.next)?;
-            self.next += 1;
-            if self.wanted[entry.topic as usize] {
-                return Some(self.read(entry));
-            }
-        }
-    }
-}
-
-impl Messages<'_> {
-    fn read(&mut self, entry: Entry) -> Result<RawMessage> {
-        if !self.blocks.iter().any(|(block, _)| *block == entry.block) {
-            let messages = self.read_block(entry.block)?;
-            if self.blocks.len() == N_CACHED_BLOCKS {
-                self.blocks.pop_front();
-            }
-            self.blocks.push_back((entry.block, messages));
-        }
-        let block = self.blocks.iter_mut().find(|(block, _)| *block == entry.block);
-        let data = block.and_then(|(_, messages)| messages.get_mut(entry.ordinal as usize));
-        match data.map(std::mem::take) {
-            // Each message is asked for once, so it can be taken out.
-            Some(data) => Ok(RawMessage {
-                topic: self.index.topics[entry.topic as usize].name.clone(),
-                log_time_ns: entry.log_time_ns,
-                data,
-            }),
-            None => Err(Error::Bag {
-                path: self.path(entry.block).to_owned(),
-                problem: "was changed while it was read".into(),
-            }),
-        }
-    }
-
-    fn path(&self, block: u32) -> &Path {
-        &self.index.files[self.index.blocks[block as usize].file as usize]
-    }
-
-    fn read_block(&mut self, number: u32) -> Result<Vec<Vec<u8>>> {
-        let block = self.index.blocks[number as usize];
-        let path = self.path(number).to_owned();
-        let io = |cause| Error::Io { path, cause };
-        let mut file = match self.file.take() {
-            Some((open, file)) if open == block.file => file,
-            _ => match File::open(self.path(number)) {
-                Ok(file) => file,
-                Err(source) => return Err(io(source)),
-            },
-        };
-        let bytes = mcap::read_block(&mut file, &block).map_err(io)?;
-        self.file = Some((block.file, file));
-        let mut messages = Vec::new();
-        // Damage was reported on opening: what lies before it is what the index knows.
-        let _ = mcap::walk(&bytes, &mut |record| {
-            if let record::Record::Message { data, .. } = record {
-                messages.push(data.to_vec());
-            }
-        });
-        Ok(messages)
+        Messages::new(&self.index, &self.sources, wanted)
     }
 }

@@ -3,6 +3,7 @@
 mod info;
 mod model_file;
 mod replay;
+mod topics;
 mod train;
 
 /// Predicts how the point cloud that a robot sees will move.

@@ -1,16 +1,20 @@
 //! The coloured point cloud of all cameras, in the world frame.
 
-use crate::camera::{ColorImage, DepthImage, Pinhole, check_size};
+mod color;
+mod depth;
+mod optics;
+mod points;
+
 use crate::error::{Error, Result};
-use crate::frames::{CameraFrame, ColorView, View};
+use crate::frames::{CameraFrame, View};
 use crate::graph::random::{draw, normal_pair, uniform};
-use crate::message::{CameraInfo, Image, PointCloud2, Stamp};
+pub use crate::message::MAX_PIXELS;
+use crate::message::Stamp;
 use nalgebra::Isometry3;
+pub(crate) use optics::Optics;
 
 /// Cameras of one cloud at most: a source keeps the camera in 8 bits.
 pub const MAX_CAMERAS: usize = 1 << 8;
-/// Pixels of one camera at most: a source keeps the pixel in 24 bits.
-pub const MAX_PIXELS: u64 = 1 << 24;
 
 /// Colour of points whose colour is not known.
 pub const GREY: [u8; 3] = [128; 3];
@@ -86,23 +90,46 @@ impl DepthNoise {
 /// What became of the pixels of a cloud.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct CloudCounts {
-    /// Pixels of all cameras.
+    /// Pixels of all cameras, and points of their clouds.
     pub n_pixels: usize,
-    /// Pixels with a valid depth.
+    /// Pixels with a valid depth, and points that were measured.
     pub n_measured: usize,
     /// Points in the workspace: the points of the cloud.
     pub n_kept: usize,
+    /// Of these: grey ones, because the colour camera does not see them or there is none.
+    pub n_uncolored: usize,
 }
 
 /// Points in the world frame; the three vectors are equally long.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Cloud {
     /// x, y, z of each point, metres.
     pub positions: Vec<[f32; 3]>,
     /// Red, green, blue of each point.
     pub colors: Vec<[u8; 3]>,
-    /// Where each point was seen: camera << 24 | pixel (row * width + column); unique.
+    /// Where each point was seen: camera << 24 | pixel (row * width + column), or index in the
+    /// camera's cloud; unique.
     pub sources: Vec<u32>,
+    /// No part of the value.
+    pub(crate) optics: Optics,
+}
+
+impl PartialEq for Cloud {
+    fn eq(&self, other: &Self) -> bool {
+        self.positions == other.positions
+            && self.colors == other.colors
+            && self.sources == other.sources
+    }
+}
+
+/// What the points of one cloud have in common.
+struct Scan<'a> {
+    /// The camera's number in the points' sources.
+    camera: usize,
+    world_from_camera: &'a Isometry3<f64>,
+    workspace: &'a Workspace,
+    noise: Option<&'a DepthNoise>,
+    stamp: Stamp,
 }
 
 impl Cloud {
@@ -125,12 +152,16 @@ impl Cloud {
 
     /// Replaces the cloud by what `cameras` see in `workspace`, camera by camera, row by row.
     ///
-    /// A frame without a valid depth gives a cloud without points, which the counts tell.
+    /// Depth that is not registered is coloured with what the colour camera sees at each point;
+    /// points outside its image, or more than 2 cm and 2 % of their distance behind what it sees
+    /// there, are [`GREY`]. `noise` moves points along their ray from the origin of the camera's
+    /// (or the cloud's) frame. A frame without a valid depth gives a cloud without points, which
+    /// the counts tell. No allocation once the vectors have grown, while calibrations stay.
     ///
     /// # Errors
     /// [`Error::Encoding`], [`Error::ImageSize`] or [`Error::Camera`] if an image can't be read, a
-    /// camera has distortion, there are more than [`MAX_CAMERAS`], or one has more than
-    /// [`MAX_PIXELS`]. The cloud then has no points.
+    /// camera's distortion is of an unknown model, its number is not below [`MAX_CAMERAS`], or it
+    /// has more than [`MAX_PIXELS`]. The cloud then has no points.
     pub fn from_cameras(
         &mut self,
         cameras: &[CameraFrame],
@@ -139,140 +170,49 @@ impl Cloud {
     ) -> Result<CloudCounts> {
         self.clear();
         let mut counts = CloudCounts::default();
-        for camera in cameras {
-            let added = match &camera.view {
+        // Taken out, so that it can be used beside the points.
+        let mut optics = std::mem::take(&mut self.optics);
+        let added = cameras.iter().try_for_each(|camera| {
+            let world_from_camera = &camera.world_from_camera;
+            let (camera, view, stamp) = (camera.camera, &camera.view, camera.stamp());
+            let scan = Scan { camera, world_from_camera, workspace, noise, stamp };
+            match view {
+                View::Points(points) => self.add_points(points, &scan, &mut counts),
                 View::Depth { depth, info, color } => {
-                    let images = (depth, info.as_ref(), color.as_ref());
-                    self.add_depth(camera, images, workspace, noise, &mut counts)
+                    let color = color.as_ref();
+                    self.add_depth((depth, info, color), &scan, &mut optics, &mut counts)
                 }
-                View::Points(cloud) => self.add_points(camera, cloud, workspace, &mut counts),
-            };
-            if let Err(error) = added {
-                self.clear();
-                return Err(error);
-            }
-        }
-        counts.n_kept = self.len();
-        Ok(counts)
-    }
-
-    fn add_depth(
-        &mut self,
-        camera: &CameraFrame,
-        (depth_image, info, color): (&Image, &CameraInfo, Option<&ColorView>),
-        workspace: &Workspace,
-        noise: Option<&DepthNoise>,
-        counts: &mut CloudCounts,
-    ) -> Result<()> {
-        let depth = DepthImage::new(depth_image)?;
-        let [width, height] = depth.size();
-        if color.is_some_and(|color| color.color_from_depth.is_some()) {
-            let problem = "depth that is not registered is not read yet".to_owned();
-            return Err(Error::Camera { frame_id: info.header.frame_id.clone(), problem });
-        }
-        let color =
-            color.map(|color| ColorImage::new(&color.image, [width, height])).transpose()?;
-        check_size(
-            "camera info",
-            &info.header.frame_id,
-            [width, height],
-            [info.width, info.height],
-        )?;
-        let n_pixels = u64::from(width) * u64::from(height);
-        check_source(camera.camera, n_pixels, &depth_image.header.frame_id)?;
-        let rays = WorldRays::new(&Pinhole::new(info)?, &camera.world_from_camera);
-        let stamp = depth_image.header.stamp;
-        counts.n_pixels += n_pixels as usize;
-        for v in 0..height {
-            let first_source = ((camera.camera as u32) << 24) | (v * width);
-            let row_ray = rays.row(v);
-            let mut colors = color.map(|color| color.row(v));
-            for (u, measured) in (0u32..).zip(depth.row(v)) {
-                let rgb = colors.as_mut().map_or(GREY, |row| row.next().unwrap_or(GREY));
-                if measured.is_nan() {
-                    continue;
-                }
-                let source = first_source + u;
-                let depth_m = noise.map_or(measured, |noise| noise.apply(measured, stamp, source));
-                counts.n_measured += usize::from(depth_m > 0.0);
-                let position = rays.point(&row_ray, u, depth_m);
-                if depth_m > 0.0 && workspace.contains(position) {
-                    self.positions.push(position);
-                    self.colors.push(rgb);
-                    self.sources.push(source);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn add_points(
-        &mut self,
-        camera: &CameraFrame,
-        cloud: &PointCloud2,
-        workspace: &Workspace,
-        counts: &mut CloudCounts,
-    ) -> Result<()> {
-        let n_pixels = u64::from(cloud.width) * u64::from(cloud.height);
-        check_source(camera.camera, n_pixels, &cloud.header.frame_id)?;
-        counts.n_pixels += n_pixels as usize;
-        let first_source = (camera.camera as u32) << 24;
-        let world_from_camera = camera.world_from_camera.cast::<f32>();
-        cloud.for_each(|index, point, rgb| {
-            counts.n_measured += 1;
-            let position = (world_from_camera * nalgebra::Point3::from(point)).coords.into();
-            if workspace.contains(position) {
-                self.positions.push(position);
-                self.colors.push(if cloud.has_color() { rgb } else { GREY });
-                self.sources.push(first_source | index);
             }
         });
-        Ok(())
-    }
-}
-
-fn check_source(camera: usize, n_pixels: u64, frame_id: &str) -> Result<()> {
-    let problem = if camera >= MAX_CAMERAS {
-        format!("camera {camera} of a cloud: at most {MAX_CAMERAS} are supported")
-    } else if n_pixels > MAX_PIXELS {
-        format!("an image of {n_pixels} pixels: at most {MAX_PIXELS} are supported")
-    } else {
-        return Ok(());
-    };
-    Err(Error::Camera { frame_id: frame_id.to_owned(), problem })
-}
-
-/// Rays of the pixels of a camera turned into the world frame: `point = origin + depth * ray`,
-/// `ray = first + u * per_column + v * per_row`.
-struct WorldRays {
-    origin: [f32; 3],
-    first: [f64; 3],
-    per_column: [f32; 3],
-    per_row: [f64; 3],
-}
-
-impl WorldRays {
-    fn new(camera: &Pinhole, world_from_camera: &Isometry3<f64>) -> Self {
-        let rotation = world_from_camera.rotation.to_rotation_matrix();
-        let column = |i: usize| rotation.matrix().column(i).into_owned();
-        let first = rotation * nalgebra::Vector3::from(camera.ray([0.0, 0.0]));
-        Self {
-            origin: world_from_camera.translation.vector.cast::<f32>().into(),
-            first: first.into(),
-            per_column: (column(0) / camera.focal[0]).cast::<f32>().into(),
-            per_row: (column(1) / camera.focal[1]).into(),
+        self.optics = optics;
+        if added.is_err() {
+            self.clear();
         }
+        counts.n_kept = self.len();
+        added.map(|()| counts)
     }
 
-    /// Ray of column 0 of row `v`.
-    fn row(&self, v: u32) -> [f32; 3] {
-        std::array::from_fn(|i| (self.first[i] + f64::from(v) * self.per_row[i]) as f32)
+    fn push(&mut self, position: [f32; 3], color: [u8; 3], source: u32) {
+        self.positions.push(position);
+        self.colors.push(color);
+        self.sources.push(source);
     }
+}
 
-    #[inline]
-    fn point(&self, row_ray: &[f32; 3], u: u32, depth_m: f32) -> [f32; 3] {
-        let u = u as f32;
-        std::array::from_fn(|i| self.origin[i] + depth_m * (row_ray[i] + u * self.per_column[i]))
+impl Scan<'_> {
+    /// Source of pixel or point 0.
+    ///
+    /// # Errors
+    /// [`Error::Camera`] if the sources have no room for the camera or its `n_pixels`.
+    fn first_source(&self, n_pixels: u64, frame_id: &str) -> Result<u32> {
+        let problem = if self.camera >= MAX_CAMERAS {
+            format!("camera {} of a cloud: at most {MAX_CAMERAS} are supported", self.camera)
+        } else if n_pixels > MAX_PIXELS {
+            format!("{n_pixels} pixels: at most {MAX_PIXELS} are supported")
+        } else {
+            return Ok((self.camera as u32) << 24);
+        };
+        Err(Error::Camera { frame_id: frame_id.to_owned(), problem })
     }
 }
 

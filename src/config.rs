@@ -1,8 +1,13 @@
 //! Settings of a prediction; `Default` is the only source of values.
 
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::cloud::Workspace;
+use crate::deadline::Deadline;
+use crate::model::ModelConfig;
 use crate::{Error, Result};
 
 /// How the predictor runs a model.
@@ -19,31 +24,120 @@ pub struct PredictorConfig {
     pub workspace: Option<Workspace>,
     /// Seconds by which the history frame may miss one step back.
     pub history_tolerance_secs: f64,
+    /// Seconds from the arrival of a frame's last image within which its prediction is to end; 0
+    /// for no deadline.
+    pub deadline_secs: f64,
+    /// Steps that a roll-out keeps however late it is.
+    pub min_horizon: usize,
+    /// Scene particles that a prediction keeps however late it is.
+    pub min_particles: usize,
 }
 
 impl Default for PredictorConfig {
     fn default() -> Self {
-        Self { horizon: 5, n_particles: 0, seed: 0, workspace: None, history_tolerance_secs: 0.025 }
+        Self {
+            horizon: 5,
+            n_particles: 0,
+            seed: 0,
+            workspace: None,
+            history_tolerance_secs: 0.025,
+            deadline_secs: 0.0,
+            min_horizon: 1,
+            min_particles: 1024,
+        }
     }
 }
 
 impl PredictorConfig {
+    /// What `horizon` may be.
+    pub const HORIZON: RangeInclusive<usize> = 1..=100;
+    /// What `n_particles` may be; besides, a model needs more than its neighbours.
+    pub const N_PARTICLES: RangeInclusive<usize> = 0..=1 << 20;
+    /// What `history_tolerance_secs` may be.
+    pub const HISTORY_TOLERANCE_SECS: RangeInclusive<f64> = 0.0..=10.0;
+
+    /// What `deadline_secs` may be.
+    pub const DEADLINE_SECS: RangeInclusive<f64> = 0.0..=10.0;
+
     /// Checks all values.
     ///
     /// # Errors
     /// [`Error::Config`] names the value and what is allowed.
     pub fn validate(&self) -> Result<()> {
-        let wrong = |key: &str, problem| Err(Error::Config { key: key.into(), problem });
-        if !(1..=100).contains(&self.horizon) {
-            return wrong("horizon", format!("{} steps are not in 1..=100", self.horizon));
-        }
-        if self.n_particles > 1 << 20 {
-            return wrong("n_particles", format!("{} are more than {}", self.n_particles, 1 << 20));
-        }
-        if !(0.0..=10.0).contains(&self.history_tolerance_secs) {
-            let problem = format!("{} s is not in 0..=10", self.history_tolerance_secs);
-            return wrong("history_tolerance_secs", problem);
-        }
+        check("horizon", self.horizon, Self::HORIZON, " steps")?;
+        check("n_particles", self.n_particles, Self::N_PARTICLES, "")?;
+        let tolerance_secs = self.history_tolerance_secs;
+        check("history_tolerance_secs", tolerance_secs, Self::HISTORY_TOLERANCE_SECS, " s")?;
+        check("deadline_secs", self.deadline_secs, Self::DEADLINE_SECS, " s")?;
+        check("min_horizon", self.min_horizon, Self::HORIZON, " steps")?;
+        check("min_particles", self.min_particles, Self::N_PARTICLES, "")?;
         self.workspace.map_or(Ok(()), |workspace| workspace.validate())
+    }
+
+    /// Checks all values, also for what `model` needs.
+    ///
+    /// # Errors
+    /// As [`PredictorConfig::validate`].
+    pub fn validate_for(&self, model: &ModelConfig) -> Result<()> {
+        self.validate()?;
+        if (1..=model.k).contains(&self.n_particles) {
+            let (n, k) = (self.n_particles, model.k);
+            let problem = format!("{n} are too few for a graph of {k} neighbours: more, or 0");
+            return Err(Error::Config { key: "n_particles".into(), problem });
+        }
+        Ok(())
+    }
+
+    /// When predictions of `model` must end, and what may be given up for that.
+    pub fn deadline(&self, model: &ModelConfig) -> Deadline {
+        let most = if self.n_particles == 0 { model.n_particles } else { self.n_particles };
+        let least = self.min_particles.max(model.k + 1).min(most);
+        Deadline {
+            time: Duration::from_secs_f64(self.deadline_secs.max(0.0)),
+            steps: [self.min_horizon.min(self.horizon), self.horizon],
+            particles: [least, most],
+        }
+    }
+
+    /// Box of the particles (world frame, m).
+    pub fn workspace_of(&self, model: &ModelConfig) -> Workspace {
+        self.workspace.unwrap_or(model.workspace)
+    }
+}
+
+fn check<T: PartialOrd + std::fmt::Display>(
+    key: &str,
+    value: T,
+    allowed: RangeInclusive<T>,
+    unit: &str,
+) -> Result<()> {
+    if allowed.contains(&value) {
+        return Ok(());
+    }
+    let problem = format!("{value}{unit} is not in {}..={}", allowed.start(), allowed.end());
+    Err(Error::Config { key: key.into(), problem })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_is_named_with_what_is_allowed() {
+        let model = ModelConfig::default();
+        let told = |change: fn(&mut PredictorConfig)| {
+            let mut config = PredictorConfig::default();
+            change(&mut config);
+            config.validate_for(&model).err().map_or_else(String::new, |error| error.to_string())
+        };
+        assert_eq!(told(|_| ()), "");
+        assert_eq!(told(|c| c.horizon = 0), "horizon: 0 steps is not in 1..=100");
+        assert_eq!(told(|c| c.n_particles = 1 << 21), "n_particles: 2097152 is not in 0..=1048576");
+        assert!(told(|c| c.n_particles = 3).contains("3 neighbours"));
+        assert_eq!(told(|c| c.n_particles = 4), "");
+        let tolerance = told(|c| c.history_tolerance_secs = f64::NAN);
+        assert_eq!(tolerance, "history_tolerance_secs: NaN s is not in 0..=10");
+        let flat = told(|c| c.workspace = Some(Workspace { min: [0.0; 3], max: [1.0, 0.0, 1.0] }));
+        assert!(flat.starts_with("workspace: "), "{flat}");
     }
 }

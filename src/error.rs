@@ -85,6 +85,20 @@ pub enum Error {
         /// What is wrong, and the remedy where there is one.
         problem: String,
     },
+    /// Topics that frames need and a recording lacks.
+    #[error(
+        "{path}: {problem}{}{}",
+        if .arguments.is_some() { "\nThese arguments may be right:\n  " } else { "" },
+        .arguments.as_deref().unwrap_or_default()
+    )]
+    MissingTopics {
+        /// The recording.
+        path: PathBuf,
+        /// What it lacks, and what it has.
+        problem: String,
+        /// Arguments of the tool by which topics that it has may serve.
+        arguments: Option<String>,
+    },
     /// No chain of transforms joins two coordinate frames at the wanted time.
     #[error("no transform from '{source_frame}' to '{target_frame}': {problem}")]
     Transform {
@@ -162,4 +176,10 @@ pub enum Error {
         "no robot description yet: publish the URDF on robot_description (robot_state_publisher does)"
     )]
     NoRobot,
+    /// Nothing was predicted yet, so there is nothing to start from.
+    #[error(
+        "no frame was predicted from yet: it takes two frames one step apart; check that the \
+         cameras and joint states publish"
+    )]
+    NoPrediction,
 }

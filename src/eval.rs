@@ -1,17 +1,29 @@
 //! How good predictions are: replay of recordings, errors against the truth, simple baselines.
 //!
 //! Errors are distances in mm between the predicted and the true position of each particle after
-//! each step of the roll-out, summed over all frames, apart for each [`Class`] of points.
+//! each step of the roll-out, summed over all frames, apart for each [`Class`] of points. Where no
+//! truth is known, [`hindsight`] holds predictions against what the cameras saw later.
 
 pub mod baselines;
+pub mod hindsight;
+pub mod method;
 pub mod metrics;
+pub mod nearest;
+pub mod observed;
 pub mod picture;
 pub mod published;
+pub mod region;
 pub mod replay;
 pub mod report;
+#[cfg(test)]
+mod scene;
+pub mod surface;
 
+pub use hindsight::Hindsight;
+pub use method::Method;
 pub use metrics::{Class, Mean, Scores, TrueMotion};
 pub use picture::MostActive;
 pub use published::Published;
+pub use region::Region;
 pub use replay::{Replay, Replayed};
 pub use report::Report;

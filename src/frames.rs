@@ -1,23 +1,32 @@
 //! Messages into frames: images, joints and camera poses of one time, from a bag or from DDS.
 //!
-//! Pairing goes by header stamps: which frames come out does not depend on the order in which
-//! the messages of different topics arrive, as long as they come within one frame of each other.
+//! Colour and depth of a camera make a shot, shots of all cameras make a frame; a camera that
+//! fell silent is left out. Pairing goes by header stamps: which frames come out does not depend
+//! on the order in which the messages of different topics arrive, as long as they come within one
+//! frame of each other.
 
 mod frame;
 mod images;
 mod joints;
+mod sets;
+mod shots;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod topics;
+mod views;
+mod watch;
 
-use crate::error::{Error, Result};
-use crate::message::{CameraInfo, Image, JointTrajectory, PointCloud2, Stamp, TfMessage};
+use crate::error::Result;
+use crate::message::{JointTrajectory, Stamp, TfMessage};
 use crate::tf::TransformBuffer;
-use images::{ImagePairer, ImageSet, Pair};
+use images::{ImagePairer, Shot};
 use joints::JointHistory;
-use nalgebra::Isometry3;
+use sets::{SetPairer, ShotSet};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use views::{Calibration, ViewParts};
+use watch::Watch;
 
 pub use frame::{CameraFrame, ColorView, Frame, FrameCounts, FramesConfig, View};
 pub use joints::Joints;
@@ -33,26 +42,36 @@ const PLAN_LEAD_SECS: f64 = 0.05;
 /// Pairs messages into frames; all buffers are bounded.
 pub struct Frames {
     config: FramesConfig,
-    images: ImagePairer,
-    infos: Vec<Option<Arc<CameraInfo>>>,
+    /// Nanoseconds of the settings' tolerance and of the cameras' timeout.
+    tolerance: u64,
+    timeout: u64,
+    /// One per camera.
+    pairers: Vec<ImagePairer>,
+    sets: SetPairer,
+    watch: Watch,
+    infos: Vec<Calibration>,
     joints: JointHistory,
     /// In the order of arrival.
     plans: VecDeque<Arc<JointTrajectory>>,
     tf: TransformBuffer,
     robot_description: Option<Arc<str>>,
     /// Images that are complete and wait for joints, calibration or poses.
-    waiting: VecDeque<ImageSet>,
-    /// Newest stamp of each source: colour and depth of each camera, and the joint states.
+    waiting: VecDeque<ShotSet>,
+    /// Newest stamp of each source: colour and depth (or cloud) of each camera, and the joint
+    /// states.
     newest: Vec<Option<Stamp>>,
     last_frame: Option<Stamp>,
     counts: FrameCounts,
+    /// Part of the counts: what the sets lost.
+    n_unpaired_shots: u64,
     problem: Option<String>,
+    news: Option<String>,
 }
 
 /// What a frame needs besides its images.
 struct Parts {
-    /// Calibration and `world_from_camera` of each camera.
-    cameras: Vec<(Arc<CameraInfo>, Isometry3<f64>)>,
+    /// One per camera of the frame.
+    views: Vec<ViewParts>,
     joints: Joints,
 }
 
@@ -61,16 +80,23 @@ enum Missing {
     Info(String),
     Tf(String),
     Joints(String),
-    Size(String),
+    Match(String),
 }
 
 impl Frames {
     /// Without any message yet.
     pub fn new(config: FramesConfig) -> Self {
-        let n_cameras = config.topics.cameras.len();
+        let (n_cameras, max_pending) = (config.topics.cameras.len(), config.max_pending);
+        let tolerance = nanos(config.tolerance_secs);
+        let timeout = nanos(config.camera_timeout_secs);
+        let pairer = |_| ImagePairer::new(tolerance, max_pending);
         Self {
-            images: ImagePairer::new(n_cameras, config.tolerance_secs, config.max_pending),
-            infos: vec![None; n_cameras],
+            tolerance,
+            timeout,
+            pairers: (0..n_cameras).map(pairer).collect(),
+            sets: SetPairer::new(n_cameras, tolerance, timeout, max_pending),
+            watch: Watch::new(n_cameras),
+            infos: vec![Calibration::default(); n_cameras],
             joints: JointHistory::default(),
             plans: VecDeque::new(),
             tf: TransformBuffer::new(),
@@ -79,7 +105,9 @@ impl Frames {
             newest: vec![None; 2 * n_cameras + 1],
             last_frame: None,
             counts: FrameCounts::default(),
+            n_unpaired_shots: 0,
             problem: None,
+            news: None,
             config,
         }
     }
@@ -104,14 +132,48 @@ impl Frames {
         self.robot_description.as_ref()
     }
 
+    /// What is worth telling and no problem: a camera that is back. Once.
+    pub fn take_news(&mut self) -> Option<String> {
+        self.news.take()
+    }
+
     /// Names of the cameras that are left out at present.
     pub fn absent_cameras(&self) -> impl Iterator<Item = &str> {
-        std::iter::empty()
+        let cameras = self.config.topics.cameras.iter().zip(&self.watch.absent);
+        cameras.filter(|(_, absent)| **absent).map(|(camera, _)| camera.name.as_str())
     }
 
     /// The settings.
     pub fn config(&self) -> &FramesConfig {
         &self.config
+    }
+
+    /// Takes other times (tolerances and the like) from now on; the topics stay as they are.
+    pub fn set_config(&mut self, config: FramesConfig) {
+        self.config = FramesConfig { topics: std::mem::take(&mut self.config.topics), ..config };
+        self.tolerance = nanos(self.config.tolerance_secs);
+        self.timeout = nanos(self.config.camera_timeout_secs);
+        let (tolerance, timeout) = (self.tolerance, self.timeout);
+        self.pairers.iter_mut().for_each(|pairer| pairer.set_tolerance(tolerance));
+        self.sets.set_times(tolerance, timeout);
+    }
+
+    /// Forgets all that has a time; returns the number of images that waited for a frame, which
+    /// count as unpaired.
+    ///
+    /// Calibrations, fixed transforms and the robot's description are kept.
+    pub fn forget(&mut self) -> u64 {
+        let before = self.n_unpaired();
+        self.forget_times();
+        self.newest.fill(None);
+        self.n_unpaired() - before
+    }
+
+    /// As [`Frames::forget`], counted as a time jump with its cause.
+    pub fn time_jumped(&mut self, problem: String) {
+        self.forget();
+        self.counts.time_jumps += 1;
+        self.problem = Some(problem);
     }
 
     /// Decodes a message and adds it; other topics than those of the settings change nothing.
@@ -136,11 +198,18 @@ impl Frames {
         match input {
             Input::Color { camera, image } => self.push_image(camera, false, image)?,
             Input::Depth { camera, image } => self.push_image(camera, true, image)?,
-            Input::Points { camera, cloud } => self.push_points(camera, &cloud)?,
-            Input::DepthInfo { camera, .. } => self.check_camera(camera)?,
+            Input::Points { camera, cloud } => {
+                self.note_image(camera, 1, cloud.header.stamp)?;
+                self.push_shot(camera, Shot::Points(cloud));
+                self.collect(camera, false);
+            }
             Input::ColorInfo { camera, info } => {
                 self.check_camera(camera)?;
-                self.infos[camera] = Some(info);
+                views::keep(&mut self.infos[camera].color, info);
+            }
+            Input::DepthInfo { camera, info } => {
+                self.check_camera(camera)?;
+                views::keep(&mut self.infos[camera].depth, info);
             }
             Input::JointState(state) => {
                 self.watch_time(self.newest.len() - 1, "joint states", state.header.stamp);
@@ -154,52 +223,27 @@ impl Frames {
         Ok(self.next_frame(1))
     }
 
-    /// The frame that still waits at the end of a recording, if what came is enough for it.
+    /// A frame that still waits at the end of a recording, if what came is enough for it; call it
+    /// until there is none.
+    ///
+    /// Images that are left then count as unpaired if there was no frame at all.
     pub fn finish(&mut self) -> Option<Frame> {
-        self.next_frame(0)
-    }
-
-    fn push_image(&mut self, camera: usize, is_depth: bool, image: Image) -> Result<()> {
-        self.check_camera(camera)?;
-        self.watch_time(2 * camera + usize::from(is_depth), "images", image.header.stamp);
-        if let Some(set) = self.images.push(camera, is_depth, image) {
-            match self.last_frame.max(self.waiting.back().map(|set| set.stamp)) {
-                Some(last) if set.stamp <= last => {
-                    self.counts.dropped_late += 1;
-                    let stamp = set.stamp;
-                    self.problem =
-                        Some(format!("images of {stamp} s came after those of {last} s"));
-                }
-                _ => self.waiting.push_back(set),
+        for camera in 0..self.pairers.len() {
+            self.pair_images(camera, true);
+        }
+        for camera in 0..self.pairers.len() {
+            self.collect(camera, true);
+        }
+        let frame = self.next_frame(0);
+        if frame.is_none() && self.counts.frames == 0 {
+            for camera in 0..self.pairers.len() {
+                self.pairers[camera].give_up();
+                self.count_losses(camera);
             }
+            self.sets.give_up();
+            self.count_losses(0);
         }
-        if self.images.n_unpaired > self.counts.dropped_unpaired {
-            self.counts.dropped_unpaired = self.images.n_unpaired;
-            self.problem = Some(format!(
-                "images found no partners within {} s: check that all image topics publish, and \
-                 that the cameras are synchronised; or raise tolerance_secs",
-                self.config.tolerance_secs
-            ));
-        }
-        Ok(())
-    }
-
-    fn push_points(&mut self, camera: usize, _cloud: &PointCloud2) -> Result<()> {
-        self.check_camera(camera)?;
-        self.bad_message("point clouds are not made into frames yet".into());
-        Ok(())
-    }
-
-    fn check_camera(&self, camera: usize) -> Result<()> {
-        let expected = self.config.topics.cameras.len();
-        if camera < expected {
-            return Ok(());
-        }
-        Err(Error::Shape {
-            what: "camera index (below the number of cameras)",
-            expected,
-            got: camera,
-        })
+        frame
     }
 
     fn push_tf(&mut self, message: &TfMessage, is_static: bool) {
@@ -250,11 +294,18 @@ impl Frames {
     /// Of the new time, at most a plan and moving transforms can have come before this; the
     /// sources that `watch_time` watches can't.
     fn forget_times(&mut self) {
-        self.images.clear();
+        self.pairers.iter_mut().for_each(ImagePairer::clear);
+        self.sets.clear();
+        self.watch.forget_times();
         self.joints = JointHistory::default();
         self.tf.forget_moving();
         self.plans.clear();
-        self.waiting.clear();
+        for set in self.waiting.drain(..) {
+            self.sets.losses.unpaired += set.n_images();
+        }
+        // No problem of its own.
+        self.counts.dropped_unpaired = self.n_unpaired();
+        self.n_unpaired_shots = self.sets.losses.unpaired;
         self.last_frame = None;
     }
 
@@ -265,7 +316,7 @@ impl Frames {
             let slack_secs = if overdue { self.config.tolerance_secs } else { 0.0 };
             match self.parts(&set, slack_secs) {
                 Ok(parts) => return Some(self.frame(set, parts)),
-                Err(missing) if overdue || matches!(missing, Missing::Size(_)) => {
+                Err(missing) if overdue || matches!(missing, Missing::Match(_)) => {
                     self.drop_frame(set.stamp, missing);
                 }
                 Err(_) => {
@@ -278,50 +329,23 @@ impl Frames {
     }
 
     /// What belongs to the images, if all of it has come.
-    fn parts(&self, set: &ImageSet, slack_secs: f64) -> std::result::Result<Parts, Missing> {
-        let mut cameras = Vec::with_capacity(set.pairs.len());
-        for (i, pair) in set.pairs.iter().enumerate() {
-            let info = self.info_of(i, pair)?;
-            let frame = [&pair.depth.header.frame_id, &info.header.frame_id];
-            let frame = frame.into_iter().find(|id| !id.is_empty()).map_or("", String::as_str);
-            let pose = self.tf.lookup(&self.config.world_frame, frame, set.stamp);
-            cameras.push((info, pose.map_err(|error| Missing::Tf(error.to_string()))?));
-        }
+    fn parts(&self, set: &ShotSet, slack_secs: f64) -> std::result::Result<Parts, Missing> {
+        let shots = set.shots.iter().map(|(camera, shot)| self.view_parts(*camera, shot));
+        let views = shots.collect::<std::result::Result<Vec<_>, Missing>>()?;
         let joints = self.joints.at(set.stamp, slack_secs).map_err(|problem| {
             let topic = &self.config.topics.joint_states;
             Missing::Joints(format!("{problem}: check that {topic} is published"))
         })?;
-        Ok(Parts { cameras, joints })
+        Ok(Parts { views, joints })
     }
 
-    /// The calibration of a camera, of the same size as its images.
-    fn info_of(&self, camera: usize, pair: &Pair) -> std::result::Result<Arc<CameraInfo>, Missing> {
-        let CameraTopics { name, color_info: topic, .. } = &self.config.topics.cameras[camera];
-        let info = self.infos[camera].as_ref().ok_or_else(|| {
-            Missing::Info(format!("no calibration of '{name}' has come: publish {topic}"))
-        })?;
-        let (cw, ch) = (pair.color.width, pair.color.height);
-        let (dw, dh) = (pair.depth.width, pair.depth.height);
-        let (iw, ih) = (info.width, info.height);
-        if (cw, ch) == (dw, dh) && (cw, ch) == (iw, ih) {
-            return Ok(info.clone());
-        }
-        Err(Missing::Size(format!(
-            "'{name}' has colour of {cw} x {ch}, depth of {dw} x {dh} and calibration of {iw} x \
-             {ih} pixels: publish depth that is registered to the colour image"
-        )))
-    }
-
-    fn frame(&mut self, set: ImageSet, parts: Parts) -> Frame {
-        let joined = set.pairs.into_iter().zip(parts.cameras).enumerate();
-        let cameras = joined
-            .map(|(camera, (Pair { color, depth }, (info, world_from_camera)))| {
-                let color = ColorView { image: color, info: info.clone(), color_from_depth: None };
-                let view = View::Depth { depth, info, color: Some(color) };
-                CameraFrame { camera, view, world_from_camera }
-            })
-            .collect();
+    fn frame(&mut self, set: ShotSet, parts: Parts) -> Frame {
+        let views = set.shots.into_iter().zip(parts.views);
+        let join = |((camera, shot), view): (_, ViewParts)| view.join(camera, shot);
+        let cameras: Vec<_> = views.filter_map(join).collect();
         self.counts.frames += 1;
+        let is_whole = cameras.len() == self.config.topics.cameras.len();
+        self.counts.frames_without_camera += u64::from(!is_whole);
         self.last_frame = Some(set.stamp);
         let plan = self.plans_until(set.stamp);
         Frame { stamp: set.stamp, cameras, joints: parts.joints, plan }
@@ -340,9 +364,13 @@ impl Frames {
             Missing::Info(problem) => (&mut self.counts.dropped_no_info, problem),
             Missing::Tf(problem) => (&mut self.counts.dropped_no_tf, problem),
             Missing::Joints(problem) => (&mut self.counts.dropped_no_joints, problem),
-            Missing::Size(problem) => (&mut self.counts.dropped_mismatched, problem),
+            Missing::Match(problem) => (&mut self.counts.dropped_mismatched, problem),
         };
         *count += 1;
         self.problem = Some(format!("dropped the frame of {stamp} s: {problem}"));
     }
+}
+
+fn nanos(secs: f64) -> u64 {
+    Stamp::from_secs(secs).nanos().unsigned_abs()
 }

@@ -22,8 +22,10 @@
 
 pub mod bag;
 pub mod camera;
+pub mod candidates;
 pub mod cloud;
 pub mod config;
+pub mod deadline;
 pub mod error;
 pub mod eval;
 pub mod frames;
@@ -36,6 +38,7 @@ pub mod observation;
 pub mod ops;
 pub mod particles;
 pub mod plan;
+pub mod prediction;
 pub mod predictor;
 pub mod recording;
 #[cfg(feature = "ros")]

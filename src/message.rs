@@ -16,6 +16,8 @@ mod joint_state;
 mod joint_trajectory;
 mod point_cloud2;
 mod prediction;
+#[cfg(test)]
+mod samples;
 mod stamp;
 mod string;
 #[cfg(test)]
@@ -25,7 +27,7 @@ pub use camera_info::CameraInfo;
 pub use compressed_image::CompressedImage;
 pub use geometry::{PoseArray, TfMessage, TransformStamped};
 pub use header::Header;
-pub use image::Image;
+pub use image::{Image, MAX_PIXELS};
 pub use joint_state::JointState;
 pub use joint_trajectory::{JointTrajectory, TrajectoryPoint};
 pub use point_cloud2::PointCloud2;

@@ -13,10 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::cloud::Workspace;
 use crate::graph::MaskConfig;
+use crate::plan::Horizon;
 use crate::{Error, Result};
 
-pub use cpu::{Engine, Gradients, Mode};
 pub use crate::graph::StepGraph;
+pub use cpu::{Engine, Gradients, Mode};
 pub use interlacer::{InterlacerConfig, Layout, Span};
 pub use rollout::{Rollout, RolloutConfig, Scene};
 
@@ -100,6 +101,11 @@ impl ModelConfig {
         };
         let (interlacer, mask) = (self.interlacer(), self.mask);
         RolloutConfig { interlacer, mask, frame, step_secs: self.step_secs as f32 }
+    }
+
+    /// When joint positions are wanted for `n_steps` steps, and how late the robot follows.
+    pub fn horizon(&self, n_steps: usize) -> Horizon {
+        Horizon { step_secs: self.step_secs, n_steps, lag_secs: self.plan_lag_secs }
     }
 
     /// Checks all values before anything is allocated for them.
@@ -246,11 +252,11 @@ mod tests {
         // Sizes are held to the file's before anything is allocated for them.
         refuse(&text("\\\"n_blocks\\\":1", "\\\"n_blocks\\\":9"), "asks for");
         refuse(&text("\\\"n_hops\\\":3", "\\\"n_hops\\\":8"), "walks a token");
-        refuse(&text("head.bias", "tail.bias"), "head.bias is missing");
-        let mut nan = bytes.clone();
-        let end = nan.len();
-        nan[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
-        refuse(&nan, "NaN");
+        refuse(&text("head.bias", "tail.bias"), "tail.bias is none of its configuration");
+        let mut damaged = bytes.clone();
+        let end = damaged.len();
+        damaged[end - 1] ^= 1;
+        refuse(&damaged, "damaged since it was written");
         assert!(matches!(Model::load(&folder.path().join("none")), Err(Error::Io { .. })));
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::cloud::{Cloud, Workspace};
+use crate::cloud::Cloud;
 use crate::config::PredictorConfig;
 use crate::frames::Frame;
 use crate::kinematics::{JointOrder, Robot};
-use crate::message::Stamp;
+use crate::message::{JointTrajectory, Stamp};
 use crate::model::ModelConfig;
 use crate::particles::Particles;
 use crate::plan::{self, Horizon};
@@ -21,6 +21,8 @@ const MAX_OBSERVATIONS: usize = 16;
 pub struct Observation {
     /// Stamp of the frame.
     pub stamp: Stamp,
+    /// Numbers of the cameras that saw it, ascending.
+    pub cameras: Vec<usize>,
     /// Scene particles.
     pub particles: Particles,
     /// A denser sample, to estimate motion from.
@@ -31,15 +33,50 @@ pub struct Observation {
     joints: Vec<f64>,
 }
 
+/// What is known at one frame of where the robot will go.
+#[derive(Debug, Default, Clone)]
+pub struct Course {
+    /// Stamp of the frame.
+    pub stamp: Stamp,
+    /// Measured joints (rad or m), in the robot's order.
+    pub joints: Vec<f64>,
+    /// Their velocities over the last step (rad/s or m/s).
+    pub joint_velocities: Vec<f64>,
+    /// The plans that the frame carries.
+    pub plan: Vec<Arc<JointTrajectory>>,
+}
+
+impl Course {
+    /// Kinematic particles at each step ahead, where `plan` leads `robot`: `rows` `[n_steps]`;
+    /// `joints_ahead` is scratch.
+    ///
+    /// # Errors
+    /// As [`plan::forecast`] and [`Robot::place`].
+    pub fn place_ahead(
+        &self,
+        plan: &[Arc<JointTrajectory>],
+        robot: &mut Robot,
+        horizon: &Horizon,
+        joints_ahead: &mut Vec<f64>,
+        rows: &mut [Vec<[f32; 3]>],
+    ) -> Result<()> {
+        let (names, velocities) = (robot.joint_names(), Some(&self.joint_velocities[..]));
+        plan::forecast(&self.joints, names, velocities, plan, self.stamp, horizon, joints_ahead)?;
+        let ahead = joints_ahead.chunks_exact(self.joints.len().max(1));
+        ahead.zip(rows).try_for_each(|(joints, row)| robot.place(joints, row))
+    }
+}
+
 /// Makes observations of frames.
 pub struct Observer {
     model: ModelConfig,
     config: PredictorConfig,
-    workspace: Workspace,
     cloud: Cloud,
     robot: Option<Robot>,
+    /// The robot as it came, for snapshots to share.
+    shared_robot: Option<Arc<Robot>>,
     order: Option<(Arc<[String]>, JointOrder)>,
-    joint_velocities: Vec<f64>,
+    course: Course,
     joints_ahead: Vec<f64>,
 }
 
@@ -47,15 +84,20 @@ impl Observer {
     /// An observer for a model and its settings.
     pub fn new(model: ModelConfig, config: PredictorConfig) -> Self {
         Self {
-            workspace: config.workspace.unwrap_or(model.workspace),
             model,
             config,
             cloud: Cloud::default(),
             robot: None,
+            shared_robot: None,
             order: None,
-            joint_velocities: Vec::new(),
+            course: Course::default(),
             joints_ahead: Vec::new(),
         }
+    }
+
+    /// Takes new settings, from the next frame on.
+    pub fn set_config(&mut self, config: PredictorConfig) {
+        self.config = config;
     }
 
     /// Takes the robot's description; its warnings are worth logging.
@@ -65,25 +107,44 @@ impl Observer {
     pub fn set_robot(&mut self, urdf: &str, world_frame: &str) -> Result<&[String]> {
         let robot = Robot::from_urdf(urdf, self.model.n_kinematic, world_frame)?;
         self.order = None;
+        self.shared_robot = Some(Arc::new(robot.clone()));
         Ok(&self.robot.insert(robot).warnings)
     }
 
-    /// Frame → cloud in the world frame → sampled particles, and the robot's, into `out`.
+    /// The robot, once its description has come.
+    pub fn robot(&self) -> Option<&Arc<Robot>> {
+        self.shared_robot.as_ref()
+    }
+
+    /// Checks that the robot is known where the model needs it.
+    ///
+    /// # Errors
+    /// [`Error::NoRobot`].
+    pub fn check_robot(&self) -> Result<()> {
+        let missing = self.model.n_kinematic > 0 && self.robot.is_none();
+        if missing { Err(Error::NoRobot) } else { Ok(()) }
+    }
+
+    /// Where the robot will go, as known at the last frame that was forecast.
+    pub fn course(&self) -> &Course {
+        &self.course
+    }
+
+    /// Frame → cloud in the world frame → `n` sampled particles, and the robot's, into `out`.
     ///
     /// # Errors
     /// [`Error::NoRobot`] before [`Observer::set_robot`], [`Error::TooFewPoints`], and what makes
     /// images or joints unusable.
-    pub fn observe(&mut self, frame: &Frame, out: &mut Observation) -> Result<()> {
+    pub fn observe(&mut self, frame: &Frame, n: usize, out: &mut Observation) -> Result<()> {
         out.stamp = frame.stamp;
-        self.cloud.from_cameras(&frame.cameras, &self.workspace, None)?;
-        let n = match self.config.n_particles {
-            0 => self.model.n_particles,
-            n => n,
-        };
+        out.cameras.clear();
+        out.cameras.extend(frame.camera_numbers());
+        let workspace = self.config.workspace_of(&self.model);
+        self.cloud.from_cameras(&frame.cameras, &workspace, None)?;
         // One draw: the particles are part of the denser sample.
         for (sample, n) in [(&mut out.particles, n), (&mut out.cloud, self.model.n_motion)] {
             let (seed, stamp_ns) = (self.config.seed, frame.stamp.nanos());
-            sample.sample(&self.cloud, n, seed, stamp_ns, &self.workspace);
+            sample.sample(&self.cloud, n, seed, stamp_ns, &workspace);
         }
         let (needed, got) = (self.model.k + 1, out.particles.len());
         if got < needed {
@@ -121,24 +182,21 @@ impl Observer {
         let Some(robot) = self.robot.as_mut().filter(|_| self.model.n_kinematic > 0) else {
             return Ok(());
         };
+        let course = &mut self.course;
+        course.stamp = now.stamp;
+        course.joints.clone_from(&now.joints);
+        course.plan.clone_from(&frame.plan);
         let elapsed_secs = now.stamp.secs_since(history.stamp);
-        plan::velocities(&now.joints, &history.joints, elapsed_secs, &mut self.joint_velocities)?;
-        let horizon = Horizon {
-            step_secs: self.model.step_secs,
-            n_steps: self.config.horizon,
-            lag_secs: self.model.plan_lag_secs,
-        };
-        plan::forecast(
-            &now.joints,
-            robot.joint_names(),
-            Some(&self.joint_velocities),
+        let velocities = &mut course.joint_velocities;
+        plan::velocities(&now.joints, &history.joints, elapsed_secs, velocities)?;
+        let horizon = self.model.horizon(self.config.horizon);
+        self.course.place_ahead(
             &frame.plan,
-            now.stamp,
+            robot,
             &horizon,
             &mut self.joints_ahead,
-        )?;
-        let ahead = self.joints_ahead.chunks_exact(now.joints.len().max(1));
-        ahead.zip(&mut rows[2..]).try_for_each(|(joints, row)| robot.place(joints, row))
+            &mut rows[2..],
+        )
     }
 }
 
@@ -158,9 +216,14 @@ impl Memory {
         Self { observations, spare, step_secs, tolerance_secs }
     }
 
-    /// Forgets all.
-    pub fn clear(&mut self) {
-        self.observations.clear();
+    /// Forgets all; returns how many observations there were.
+    pub fn clear(&mut self) -> usize {
+        self.observations.drain(..).count()
+    }
+
+    /// Finds observations within another tolerance from now on.
+    pub fn set_tolerance(&mut self, tolerance_secs: f64) {
+        self.tolerance_secs = tolerance_secs;
     }
 
     /// Forgets all if `now` is not behind the newest observation: time was set back.
@@ -175,10 +238,21 @@ impl Memory {
         self.observations.iter().any(|known| known.stamp == stamp)
     }
 
-    /// The observation that lies nearest to one step before `now`, within the tolerance.
-    pub fn one_step_back(&self, now: Stamp) -> Option<&Observation> {
+    /// The observation by the same `cameras` that lies nearest to one step before `now`, within the
+    /// tolerance.
+    ///
+    /// Where a camera falls out or comes back, surfaces that only it sees vanish or appear, and
+    /// those that it shares get sparser or denser: differences that would be taken for motion. So
+    /// there is no history across such a change: the next prediction comes one step later.
+    pub fn one_step_back(
+        &self,
+        now: Stamp,
+        cameras: impl Iterator<Item = usize> + Clone,
+    ) -> Option<&Observation> {
         let wanted = now.plus_secs(-self.step_secs);
-        let nearest = self.observations.iter().min_by_key(|o| o.stamp.abs_diff(wanted))?;
+        let alike = |o: &&Observation| o.cameras.iter().copied().eq(cameras.clone());
+        let alike = self.observations.iter().filter(alike);
+        let nearest = alike.min_by_key(|o| o.stamp.abs_diff(wanted))?;
         let tolerance = Stamp::from_secs(self.tolerance_secs).nanos().unsigned_abs();
         (nearest.stamp.abs_diff(wanted) <= tolerance).then_some(nearest)
     }

@@ -9,7 +9,7 @@ const KEY_STREAM: u64 = 0;
 const MORTON_BITS: u32 = 10;
 
 /// Sampled points in Morton order, world frame; the three vectors are equally long.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Particles {
     /// x, y, z of each particle, metres.
     pub positions: Vec<[f32; 3]>,
@@ -26,6 +26,21 @@ struct Candidate {
     key: u64,
     source: u32,
     index: u32,
+}
+
+impl Clone for Particles {
+    fn clone(&self) -> Self {
+        let mut copy = Self::default();
+        copy.clone_from(self);
+        copy
+    }
+
+    /// Without the scratch; allocates only where the vectors are too short.
+    fn clone_from(&mut self, other: &Self) {
+        self.positions.clone_from(&other.positions);
+        self.colors.clone_from(&other.colors);
+        self.sources.clone_from(&other.sources);
+    }
 }
 
 impl Particles {

@@ -1,8 +1,12 @@
 //! What the robot is about to do: joint positions ahead, from its planned trajectories.
 
+mod candidate;
+
 use crate::error::{Error, Result};
 use crate::message::{JointTrajectory, Stamp};
 use std::sync::Arc;
+
+pub use candidate::with_candidate;
 
 /// When a forecast is wanted, and how late the robot follows its commands.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -3,48 +3,25 @@
 //! Time: the paper's t-1 is the frame at hand, t-2 the history frame one step back, and t the
 //! first step ahead (GRF masking, section 4.4 and appendix C.3).
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use crate::Result;
+use crate::candidates::Snapshot;
 use crate::config::PredictorConfig;
+use crate::deadline::Pace;
 use crate::frames::Frame;
 use crate::graph::walks::WalkSeed;
-use crate::message::Stamp;
 use crate::model::{Mode, Model, Rollout, Scene};
 use crate::motion::MotionEstimator;
 use crate::observation::{Memory, Observer};
-use crate::particles::Particles;
+use crate::prediction::milliseconds_since;
+use crate::{Error, Result};
 
-/// Predicted motion of the particles of one frame, in the world frame.
-#[derive(Debug, Clone, Default)]
-pub struct Prediction {
-    /// Stamp of the frame.
-    pub stamp: Stamp,
-    /// Particles in the frame (m), `[n]`, and what was seen there.
-    pub particles: Particles,
-    /// Displacement of each particle in each step (m): `[horizon][n]`, from where the step before
-    /// left it.
-    pub displacements: Vec<Vec<[f32; 3]>>,
-    /// Stamp of the history frame, about one step back.
-    pub history_stamp: Stamp,
-    /// The history frame's cloud, as densely as it was kept (m).
-    pub history: Vec<[f32; 3]>,
-    /// What the prediction took.
-    pub timings: Timings,
-}
-
-/// Milliseconds of the stages of one prediction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
-pub struct Timings {
-    /// Clouds, sampling and the robot's particles.
-    pub particles_ms: f64,
-    /// Graph and model, all steps.
-    pub predict_ms: f64,
-}
+pub use crate::prediction::{Prediction, Timings};
 
 /// Predicts frame after frame; the same for node, tool and tests.
 pub struct Predictor {
-    model: Model,
+    model: Arc<Model>,
     config: PredictorConfig,
     observer: Observer,
     memory: Memory,
@@ -52,15 +29,19 @@ pub struct Predictor {
     scene: Scene,
     rollout: Rollout,
     prediction: Prediction,
+    /// Whether `scene` is what `prediction` started from.
+    is_predicted: bool,
+    pace: Pace,
 }
 
 impl Predictor {
     /// A predictor that runs `model`.
     ///
     /// # Errors
-    /// [`crate::Error::Config`] if a setting makes no sense.
-    pub fn new(model: Model, config: PredictorConfig) -> Result<Self> {
-        config.validate()?;
+    /// [`Error::Config`] if a setting makes no sense.
+    pub fn new(model: impl Into<Arc<Model>>, config: PredictorConfig) -> Result<Self> {
+        let model = model.into();
+        config.validate_for(&model.config)?;
         Ok(Self {
             observer: Observer::new(model.config, config),
             memory: Memory::new(model.config.step_secs, config.history_tolerance_secs),
@@ -68,6 +49,8 @@ impl Predictor {
             scene: Scene::default(),
             rollout: Rollout::new(model.config.rollout(), Mode::Inference),
             prediction: Prediction::default(),
+            is_predicted: false,
+            pace: Pace::new(config.deadline(&model.config)),
             model,
             config,
         })
@@ -81,27 +64,64 @@ impl Predictor {
         // A description that can't be used changes nothing.
         let warnings = self.observer.set_robot(urdf, world_frame)?;
         self.memory.clear();
+        self.is_predicted = false;
         Ok(warnings)
     }
 
-    /// Predicts from `frame`; nothing while there is no history frame one step back.
+    /// Takes new settings, from the next frame on; forgets the frames that they make unusable as
+    /// history, which only another workspace does.
     ///
     /// # Errors
-    /// [`crate::Error::NoRobot`] before [`Predictor::set_robot`], and what makes this frame
+    /// [`Error::Config`] if a setting makes no sense; nothing has changed then.
+    pub fn set_config(&mut self, config: PredictorConfig) -> Result<()> {
+        config.validate_for(&self.model.config)?;
+        let workspace = |config: &PredictorConfig| config.workspace_of(&self.model.config);
+        if workspace(&config) != workspace(&self.config) {
+            self.memory.clear();
+        }
+        self.memory.set_tolerance(config.history_tolerance_secs);
+        self.observer.set_config(config);
+        self.pace = Pace::new(config.deadline(&self.model.config));
+        self.config = config;
+        Ok(())
+    }
+
+    /// Forgets all frames, as after a jump of the scene or of time; returns how many there were.
+    pub fn forget(&mut self) -> usize {
+        self.is_predicted = false;
+        self.memory.clear()
+    }
+
+    /// Predicts from `frame`; nothing while there is no history frame of the same cameras one step
+    /// back.
+    ///
+    /// # Errors
+    /// [`Error::NoRobot`] before [`Predictor::set_robot`], and what makes this frame
     /// unusable; the next one starts afresh.
     pub fn step(&mut self, frame: &Frame) -> Result<Option<&Prediction>> {
+        self.step_in_time(frame, Instant::now())
+    }
+
+    /// As [`Predictor::step`], for a frame whose last image `arrived` then: shorter, and of fewer
+    /// particles, where the deadline of the settings asks for it.
+    ///
+    /// # Errors
+    /// As [`Predictor::step`].
+    pub fn step_in_time(&mut self, frame: &Frame, arrived: Instant) -> Result<Option<&Prediction>> {
         let start = Instant::now();
         let config = &self.model.config;
         self.memory.follow(frame.stamp);
 
         // Images → cloud in the world frame → particles at t-1; the robot's at its joints.
         let mut now = self.memory.take_spare();
-        self.observer.observe(frame, &mut now)?;
-        let Some(history) = self.memory.one_step_back(now.stamp) else {
+        self.observer.observe(frame, self.pace.n_particles(), &mut now)?;
+        let Some(history) = self.memory.one_step_back(now.stamp, now.cameras.iter().copied())
+        else {
             self.memory.remember(now);
             return Ok(None);
         };
         // Particles of t-2, motion since then, and the robot's particles at t-2, t-1, t, …
+        self.is_predicted = false;
         self.scene.set_particles(&now.particles, &history.particles, config.n_history);
         if config.n_motion > 0 {
             let clouds = [&history.cloud, &now.cloud];
@@ -117,24 +137,48 @@ impl Predictor {
         // Each step: tokens → k-NN graph → walks and loads (Algorithm 2, enumerated) → Interlacer
         // (Eq. 28 in its local layers) → Δx; then again from where the particles went.
         let start = Instant::now();
-        self.rollout.run(&self.model.weights, &self.scene, self.config.horizon)?;
+        let mut run = self.pace.start(arrived, start);
+        let (weights, scene) = (&self.model.weights, &self.scene);
+        let goes_on = |n_done| run.goes_on(n_done, Instant::now());
+        self.rollout.run_while(weights, scene, self.config.horizon, goes_on)?;
+        self.pace.end(&run, self.rollout.n_steps(), Instant::now());
 
         let prediction = &mut self.prediction;
         prediction.stamp = now.stamp;
+        prediction.is_cut = self.rollout.n_steps() < self.config.horizon || self.pace.is_slowed();
+        prediction.seed = self.config.seed;
         prediction.particles.clone_from(&now.particles);
-        prediction.displacements.resize_with(self.config.horizon, Vec::new);
+        prediction.displacements.resize_with(self.rollout.n_steps(), Vec::new);
         for (t, displacements) in prediction.displacements.iter_mut().enumerate() {
             displacements.clear();
             displacements.extend_from_slice(self.rollout.displacements(t));
         }
         prediction.timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
         self.memory.remember(now);
+        self.is_predicted = true;
         Ok(Some(&self.prediction))
     }
 
-    /// Whether [`Predictor::step`] would find the history frame of a frame of `stamp`.
-    pub fn has_history(&self, stamp: Stamp) -> bool {
-        self.memory.one_step_back(stamp).is_some()
+    /// A copy of what the newest prediction started from, to roll out candidate plans from there.
+    ///
+    /// # Errors
+    /// [`Error::NoRobot`] or [`Error::NoPrediction`] if there is none.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        if !self.is_predicted {
+            return Err(self.observer.check_robot().err().unwrap_or(Error::NoPrediction));
+        }
+        Ok(Snapshot {
+            model: self.model.clone(),
+            robot: self.observer.robot().cloned(),
+            course: self.observer.course().clone(),
+            scene: self.scene.clone(),
+            prediction: self.prediction.without_displacements(),
+        })
+    }
+
+    /// Whether [`Predictor::step`] would find the history frame of `frame`.
+    pub fn has_history(&self, frame: &Frame) -> bool {
+        self.memory.one_step_back(frame.stamp, frame.camera_numbers()).is_some()
     }
 
     /// Takes a frame that is not predicted from, so that later ones find their history.
@@ -144,7 +188,7 @@ impl Predictor {
     pub fn recall(&mut self, frame: &Frame) -> Result<()> {
         if !self.memory.knows(frame.stamp) {
             let mut observation = self.memory.take_spare();
-            self.observer.observe(frame, &mut observation)?;
+            self.observer.observe(frame, self.pace.n_particles(), &mut observation)?;
             self.memory.remember(observation);
         }
         Ok(())
@@ -159,8 +203,4 @@ impl Predictor {
     pub fn config(&self) -> &PredictorConfig {
         &self.config
     }
-}
-
-fn milliseconds_since(start: Instant) -> f64 {
-    start.elapsed().as_secs_f64() * 1e3
 }

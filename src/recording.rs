@@ -3,6 +3,8 @@
 //! Simulated recordings hold on topics under `/truth` which body each pixel shows and where every
 //! body is; from these follows where every point truly goes, for as long as the recording lasts.
 
+mod proposal;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
@@ -10,9 +12,11 @@ use nalgebra::{Isometry3, Point3};
 use serde::Deserialize;
 
 use crate::bag::Bag;
-use crate::frames::{Frame, FrameCounts, Frames, FramesConfig};
+use crate::frames::{Frame, FrameCounts, Frames, FramesConfig, TopicSpec};
 use crate::message::{Image, PoseArray, Stamp, StringMessage};
 use crate::{Error, Result};
+
+pub use proposal::{Proposal, propose, shell_word};
 
 const BODIES_TOPIC: &str = "/truth/bodies";
 const POSES_TOPIC: &str = "/truth/body_poses";
@@ -64,9 +68,9 @@ struct BodiesJson {
     bodies: Vec<Body>,
 }
 
-/// The body-id images of one frame, one for each camera.
+/// The body-id images of one frame, by the cameras' numbers.
 #[derive(Debug, Clone)]
-pub struct BodyIds(Vec<Image>);
+pub struct BodyIds(Vec<Option<Image>>);
 
 /// A bag opened as a sequence of frames.
 pub struct Recording {
@@ -108,7 +112,7 @@ pub fn carry(
 impl BodyIds {
     /// Body at a pixel; `source` as in [`crate::cloud::Cloud::sources`].
     pub fn id(&self, source: u32) -> u16 {
-        let Some(image) = self.0.get((source >> 24) as usize) else { return 0 };
+        let Some(Some(image)) = self.0.get((source >> 24) as usize) else { return 0 };
         let (pixel, width) = (source & 0x00ff_ffff, image.width.max(1));
         let row = image.row(pixel / width).unwrap_or(&[]);
         let at = 2 * (pixel % width) as usize;
@@ -120,8 +124,8 @@ impl Recording {
     /// Opens a bag and reads what its truth says of the whole recording.
     ///
     /// # Errors
-    /// As [`Bag::open`]; [`Error::Bag`] if topics that frames need are missing (the message lists
-    /// those there are) or the truth can't be read.
+    /// As [`Bag::open`]; [`Error::MissingTopics`] if topics that frames need are missing;
+    /// [`Error::Bag`] if the truth can't be read.
     pub fn open(path: &Path, config: FramesConfig) -> Result<Self> {
         let bag = Bag::open(path)?;
         check_topics(&bag, &config)?;
@@ -157,7 +161,7 @@ impl Recording {
     }
 
     /// Calls `f` with each frame in order, and with its body ids where the truth has them for all
-    /// cameras; returns what became of the messages.
+    /// cameras of the frame; returns what became of the messages.
     ///
     /// Messages that can't be read are counted and left out.
     ///
@@ -189,13 +193,13 @@ impl Recording {
             } else if let Some(frame) = frames.push_raw(&message.topic, &message.data) {
                 // A frame waits for the next: its body ids may lie behind it in the bag.
                 if let Some(frame) = complete.replace(frame) {
-                    let ids = ids.take(frame.stamp);
+                    let ids = ids.take(&frame);
                     f(frame, ids)?;
                 }
             }
         }
-        for frame in complete.into_iter().chain(frames.finish()) {
-            let ids = ids.take(frame.stamp);
+        while let Some(frame) = complete.take().or_else(|| frames.finish()) {
+            let ids = ids.take(&frame);
             f(frame, ids)?;
         }
         Ok((*frames.counts(), frames.take_problem()))
@@ -217,23 +221,30 @@ impl IdsByStamp {
         self.images.insert((camera, image.header.stamp), image);
     }
 
-    fn take(&mut self, stamp: Stamp) -> Option<BodyIds> {
-        let images = (0..self.n_cameras).map(|camera| self.images.remove(&(camera, stamp)));
-        images.collect::<Option<Vec<_>>>().map(BodyIds)
+    /// Those of the cameras of `frame`, if none is missing.
+    fn take(&mut self, frame: &Frame) -> Option<BodyIds> {
+        let mut images = vec![None; self.n_cameras];
+        for view in &frame.cameras {
+            images[view.camera] = Some(self.images.remove(&(view.camera, view.stamp()))?);
+        }
+        Some(BodyIds(images))
     }
 }
 
 fn check_topics(bag: &Bag, config: &FramesConfig) -> Result<()> {
-    let has = |name: &str| bag.topics().iter().any(|topic| &*topic.name == name);
-    let needed = config.topics.specs().into_iter().filter(|spec| spec.required);
-    let missing: Vec<String> = needed.map(|spec| spec.name).filter(|name| !has(name)).collect();
+    let has =
+        |name: &str| bag.topics().iter().any(|topic| &*topic.name == name && topic.n_messages > 0);
+    let required = config.topics.specs().into_iter().filter(|spec| spec.required);
+    let missing: Vec<TopicSpec> = required.filter(|spec| !has(&spec.name)).collect();
     if missing.is_empty() {
         return Ok(());
     }
-    let there: Vec<&str> = bag.topics().iter().map(|topic| &*topic.name).collect();
-    let problem =
-        format!("topics {} are needed; the bag has {}", missing.join(", "), there.join(", "));
-    Err(Error::Bag { path: bag.path().to_owned(), problem })
+    let proposal = propose(bag.topics(), &config.topics);
+    Err(Error::MissingTopics {
+        path: bag.path().to_owned(),
+        problem: proposal::describe(&missing, bag.topics(), &proposal.notes),
+        arguments: proposal.arguments(),
+    })
 }
 
 fn read_truth(bag: &Bag) -> Result<Option<Truth>> {

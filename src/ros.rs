@@ -1,16 +1,37 @@
 //! The ROS 2 node: subscribes, calls the [`Predictor`](crate::predictor::Predictor), publishes.
 //!
-//! Two threads. One spins: it takes every message as soon as it is there, decodes it and pairs it
-//! into frames. The other predicts and publishes. Between them lies a [mailbox](mailbox::Mailbox)
-//! that holds the newest frame only, so that a slow machine predicts from new frames, never from a
-//! queue of old ones; each frame that a newer one replaced is counted in `~/timing`.
+//! Three threads. One spins: it takes every message as soon as it is there, decodes it and pairs it
+//! into frames, and answers services. One predicts and publishes. Between them lies a
+//! [mailbox](mailbox::Mailbox) that holds the newest frame only, so that a slow machine predicts
+//! from new frames, never from a queue of old ones; each frame that a newer one replaced is counted
+//! in `~/timing`. The third rolls out [candidate plans](rollouts::Rollouts) when asked to.
 
+mod arguments;
+mod clock;
+mod diagnostics;
+mod health;
 mod intake;
 mod mailbox;
+mod markers;
 mod node;
+mod outside;
+mod parameter_services;
 mod parameters;
 mod problems;
 mod publish;
+mod qos;
+mod rollouts;
+mod rosout;
+mod service;
+mod services;
+mod shm;
 mod worker;
 
 pub use node::run;
+
+/// A time of the system's clock as ROS has it.
+fn system_time(time: std::time::SystemTime) -> r2r::builtin_interfaces::msg::Time {
+    let since = time.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let sec = i32::try_from(since.as_secs()).unwrap_or(i32::MAX);
+    r2r::builtin_interfaces::msg::Time { sec, nanosec: since.subsec_nanos() }
+}

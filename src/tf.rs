@@ -79,8 +79,8 @@ impl TransformBuffer {
             target_frame: target.to_owned(),
             problem,
         };
-        let up_from_source = self.ancestors(source).map_err(error)?;
-        let up_from_target = self.ancestors(target).map_err(error)?;
+        let up_from_source = self.ancestors(source, stamp).map_err(error)?;
+        let up_from_target = self.ancestors(target, stamp).map_err(error)?;
         let common = up_from_source.iter().find(|frame| up_from_target.contains(frame));
         let common = *common.ok_or_else(|| error(self.advice(target, source)))?;
         let common_from_source = self.climb(&up_from_source, common, stamp).map_err(error)?;
@@ -94,10 +94,30 @@ impl TransformBuffer {
     }
 
     /// The frame itself, its parent, and so on up to the root.
-    fn ancestors<'a>(&'a self, frame: &'a str) -> std::result::Result<Vec<&'a str>, String> {
+    ///
+    /// Where that is a loop, moving transforms that fell silent no longer count: who published
+    /// them may be gone.
+    fn ancestors<'a>(
+        &'a self,
+        frame: &'a str,
+        stamp: Stamp,
+    ) -> std::result::Result<Vec<&'a str>, String> {
+        let is_fresh = |link: &Link| {
+            let newest = link.samples.back().filter(|_| !link.is_static);
+            newest.is_none_or(|(newest, _)| stamp.secs_since(*newest) <= HISTORY_SECS)
+        };
+        self.ancestors_where(frame, |_| true)
+            .or_else(|a_loop| self.ancestors_where(frame, is_fresh).map_err(|_| a_loop))
+    }
+
+    fn ancestors_where<'a>(
+        &'a self,
+        frame: &'a str,
+        counts: impl Fn(&Link) -> bool,
+    ) -> std::result::Result<Vec<&'a str>, String> {
         let mut frames = vec![frame];
         let mut last = frame;
-        while let Some(link) = self.links.get(last) {
+        while let Some(link) = self.links.get(last).filter(|link| counts(link)) {
             last = &link.parent;
             if frames.contains(&last) {
                 return Err(format!("'{last}' is its own ancestor: two nodes publish a loop"));
@@ -265,6 +285,18 @@ mod tests {
         let text = tree.lookup("world", "right", at(1.5)).unwrap_err().to_string();
         assert!(text.contains("loop"), "{text}");
         assert!(tree.insert(&link("a", "/a", 0.0, 0.0, 0.0), false).is_err());
+    }
+
+    #[test]
+    fn a_loop_ends_when_who_published_it_falls_silent() {
+        let mut tree = tree();
+        tree.insert(&link("left", "world", 2.0, 0.0, 0.0), false).unwrap();
+        for (secs, has_loop) in [(2.0, true), (12.0, true), (12.1, false)] {
+            tree.insert(&link("world", "base", secs, 3.0, 0.0), false).unwrap();
+            let found = tree.lookup("world", "left", at(secs));
+            let is_loop = found.as_ref().is_err_and(|error| error.to_string().contains("loop"));
+            assert_eq!((is_loop, found.is_ok()), (has_loop, !has_loop), "at {secs} s");
+        }
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! Recordings written here, then cut and flipped: prefix or error, never a panic.
 
+mod written;
+
 use forecloud::bag::Bag;
 use mcap::records::MessageHeader;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use rand::{Rng, SeedableRng};
+use std::collections::{BTreeMap, HashMap};
 use std::io::Cursor;
 use std::path::Path;
 use std::sync::LazyLock;
+use written::{Message, large_messages, messages, sqlite_bytes, zstd_each, zstd_file};
 
 const N: u64 = 60;
 
@@ -46,6 +50,26 @@ fn recordings() -> [Vec<u8>; 4] {
         recording(Some(mcap::Compression::Lz4), true),
     ]
 }
+
+/// Names and bytes of the files of a recording, the first of which is to be damaged.
+type Files = Vec<(&'static str, Vec<u8>)>;
+
+static OTHERS: LazyLock<[Files; 5]> = LazyLock::new(|| {
+    let messages = messages(120);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db3");
+    let writer = written::sqlite(&path, &messages[..60], 5, "PRAGMA journal_mode = WAL");
+    writer.pragma_query(None, "wal_checkpoint", |_| Ok(())).unwrap();
+    written::add(&writer, &messages[60..]);
+    let log = std::fs::read(folder.path().join("a.db3-wal")).unwrap();
+    [
+        vec![("a.db3", sqlite_bytes(&messages, 5))],
+        vec![("a.db3", sqlite_bytes(&zstd_each(&messages), 3))],
+        vec![("a.db3.zstd", zstd_file(&sqlite_bytes(&messages, 6)))],
+        vec![("a.mcap.zstd", zstd_file(&written::mcap(&messages, None)))],
+        vec![("a.db3-wal", log), ("a.db3", std::fs::read(path).unwrap())],
+    ]
+});
 
 fn write(folder: &Path, bytes: &[u8]) -> std::path::PathBuf {
     let path = folder.join("a.mcap");
@@ -139,6 +163,125 @@ fn metadata_lists_the_files_to_read() {
     assert_eq!((bag.n_messages(), bag.warnings().len()), (2 * N, 1));
 }
 
+/// Bytes from the start at all of which a file is cut.
+const ALL_CUTS: usize = 64 << 10;
+/// Of these, each 31st has all its messages read; no page or chunk is a multiple of it.
+const READ_STRIDE: usize = 31;
+const N_RANDOM_CUTS: usize = 1_000;
+
+/// Cuts `bytes`, the recording of `messages`, at every `stride`th byte of the first 64 KiB and at
+/// 1,000 random places: what is read is true, and no cut gives less than a shorter one.
+fn cut_everywhere(bytes: &[u8], messages: &[Message], stride: usize) {
+    assert!(bytes.len() > ALL_CUTS + 4_096, "{} bytes are too few", bytes.len());
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(11);
+    let mut cuts: Vec<usize> = (0..ALL_CUTS).step_by(stride).collect();
+    cuts.extend((0..N_RANDOM_CUTS).map(|_| rng.random_range(0..bytes.len())));
+    cuts.push(bytes.len() - 1);
+    cuts.sort_unstable();
+    let truth: HashMap<i64, &Message> = messages.iter().map(|m| (m.1, m)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    std::fs::write(&path, bytes).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let mut least = messages.len();
+    for &cut in cuts.iter().rev() {
+        file.set_len(cut as u64).unwrap();
+        let n = match Bag::open(&path) {
+            Ok(bag) => {
+                assert!(!bag.warnings().is_empty(), "cut at {cut}: no warning");
+                // Opening has read all but the data; reading these at every cut takes minutes.
+                let n_read = if cut % READ_STRIDE == 0 || cut > ALL_CUTS { usize::MAX } else { 1 };
+                for message in bag.messages().take(n_read) {
+                    let message = message.unwrap_or_else(|e| panic!("cut at {cut}: {e}"));
+                    let (topic, _, data) = truth[&message.log_time_ns];
+                    assert!(message.topic == (*topic).into() && message.data == *data);
+                }
+                bag.n_messages() as usize
+            }
+            Err(error) => {
+                assert!(error.to_string().starts_with(path.to_str().unwrap()), "{error}");
+                0
+            }
+        };
+        let is_most = cut > bytes.len() / 4 * 3;
+        assert!(!is_most || n > messages.len() / 2, "{n} messages of {cut} bytes");
+        assert!(n <= least, "{n} messages of {cut} bytes, {least} of more");
+        least = n;
+    }
+    assert_eq!(least, 0);
+}
+
+#[test]
+fn every_cut_of_mcap() {
+    let messages = large_messages(90);
+    cut_everywhere(&written::mcap(&messages, None), &messages, 1);
+}
+
+#[test]
+fn every_cut_of_mcap_with_zstd() {
+    let messages = large_messages(165);
+    let bytes = written::mcap(&messages, Some(mcap::Compression::Zstd));
+    cut_everywhere(&bytes, &messages, 1);
+}
+
+#[test]
+fn every_cut_of_sqlite() {
+    let messages = large_messages(60);
+    cut_everywhere(&sqlite_bytes(&messages, 5), &messages, 1);
+}
+
+// Of these two, opening adds nothing to that of SQLite and of zstd but the time it takes.
+
+#[test]
+fn many_cuts_of_sqlite_with_zstd_by_message() {
+    let messages = large_messages(105);
+    cut_everywhere(&sqlite_bytes(&zstd_each(&messages), 5), &messages, 7);
+}
+
+#[test]
+fn many_cuts_of_sqlite_with_zstd_by_file() {
+    let messages = large_messages(165);
+    cut_everywhere(&zstd_file(&sqlite_bytes(&messages, 5)), &messages, 7);
+}
+
+/// Where `what` first is in `bytes`.
+fn find(bytes: &[u8], what: &[u8]) -> usize {
+    bytes.windows(what.len()).position(|window| window == what).expect("there")
+}
+
+#[test]
+fn claims_of_size_take_no_memory() {
+    let chunk = |compression: mcap::Compression, name: &str| {
+        let mut bytes = written::mcap(&messages(20), Some(compression));
+        // Before the name: its length, the chunk's checksum and size unpacked.
+        let at = find(&bytes, name.as_bytes()) - 4 - 4 - 8;
+        bytes[at..at + 8].copy_from_slice(&(500u64 << 20).to_le_bytes());
+        bytes
+    };
+    let mut record = recording(None, false);
+    let at = find(&record, &[3; 20]) - 22 - 8;
+    record[at..at + 8].copy_from_slice(&(1u64 << 60).to_le_bytes());
+    // A frame that wants a window of 1.9 GB, with a block of one byte 128 Ki times.
+    let window = [0x28, 0xB5, 0x2F, 0xFD, 0x00, 0xAF, 0x03, 0x00, 0x10, b'S'];
+    let folder = tempfile::tempdir().unwrap();
+    for (name, bytes) in [
+        ("zstd.mcap", chunk(mcap::Compression::Zstd, "zstd")),
+        ("lz4.mcap", chunk(mcap::Compression::Lz4, "lz4")),
+        ("record.mcap", record),
+        ("window.db3.zstd", window.to_vec()),
+    ] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let info = "ulimit -v 200000 && exec \"$0\" info \"$1\"";
+        let tool = env!("CARGO_BIN_EXE_forecloud");
+        let mut command = std::process::Command::new("sh");
+        let output = command.args(["-c", info, tool]).arg(&path).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{name}: {text}");
+        assert!(text.contains(name), "{name}: no word of it: {text}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 600,
@@ -159,5 +302,33 @@ proptest! {
             bytes[at] = value;
         }
         drain(&write(folder.path(), &bytes));
+    }
+
+    /// In the heads of pages, where the structure is, half of the time.
+    #[test]
+    fn flipped_bytes_of_other_storages_never_panic(
+        which in 0usize..OTHERS.len(),
+        flips in prop::collection::vec(
+            (any::<prop::sample::Index>(), any::<bool>(), any::<u8>()),
+            1..5,
+        ),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut files = OTHERS[which].clone();
+        let (_, bytes) = &mut files[0];
+        for (index, in_head, value) in flips {
+            let at = index.index(bytes.len());
+            let at = if in_head { at - at % 4096 + at % 4096 % 120 } else { at };
+            bytes[at] = value;
+        }
+        for (name, bytes) in &files {
+            std::fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        let Ok(bag) = Bag::open(folder.path()) else { return Ok(()) };
+        // Where SQLite has not read the data on opening, damage shows when they are read.
+        let read: Vec<_> = bag.messages().collect();
+        assert_eq!(read.len() as u64, bag.n_messages());
+        let times: Vec<i64> = read.iter().flatten().map(|message| message.log_time_ns).collect();
+        assert!(times.is_sorted());
     }
 }

@@ -1,5 +1,7 @@
 //! `forecloud info` as a user runs it.
 
+mod written;
+
 use std::process::{Command, Output};
 
 fn info(arguments: &[&str]) -> Output {
@@ -50,6 +52,23 @@ fn json_is_an_array_of_recordings() {
     assert_eq!(json.as_array().unwrap().len(), 2);
     assert_eq!(json[1]["topics"][0]["rate_hz"], 2.0);
     assert_eq!(json[1]["start_ns"], 5_000_000_000u64);
+}
+
+#[test]
+fn storage_and_compression_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display().to_string();
+    let messages = written::messages(20);
+    for (part, name) in messages.chunks(10).zip(["a.db3.zstd", "b.db3.zstd"]) {
+        let bytes = written::zstd_file(&written::sqlite_bytes(part, 5));
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    let text = String::from_utf8(info(&[&path]).stdout).unwrap();
+    assert!(text.contains("\n  sqlite3 in 2 files, zstd by file\n"), "{text}");
+    let json: serde_json::Value = serde_json::from_slice(&info(&["--json", &path]).stdout).unwrap();
+    assert_eq!(json[0]["storage"], serde_json::json!(["sqlite3"]));
+    assert_eq!(json[0]["compression"], serde_json::json!(["zstd by file"]));
+    assert_eq!((&json[0]["n_files"], &json[0]["n_messages"]), (&2.into(), &20.into()));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use forecloud::bag::Bag;
 use forecloud::config::PredictorConfig;
 use forecloud::eval::{Replay, Report};
-use forecloud::frames::FramesConfig;
+use forecloud::frames::{Frame, FramesConfig};
 use forecloud::model::{Layout, Model, ModelConfig, weights::initial_weights};
 use forecloud::predictor::{Prediction, Predictor};
 use forecloud::recording::Recording;
@@ -153,16 +153,88 @@ fn without_truth(folder: &Path) -> String {
     path.display().to_string()
 }
 
+/// Values of a row of `hindsight`, after each step.
+fn seen_later(report: &Value, method: &str, region: &str, key: &str) -> Vec<f64> {
+    let is_it = |row: &&Value| row["method"] == method && row["region"] == region;
+    let rows = report["hindsight"]["rows"].as_array().unwrap();
+    let row = rows.iter().find(is_it).unwrap_or_else(|| panic!("no row {method}, {region}"));
+    row[key].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
+}
+
 #[test]
-fn without_truth_there_are_timings_and_a_clear_word() {
+fn without_truth_predictions_are_held_against_what_was_seen_later() {
     let folder = tempfile::tempdir().unwrap();
     let (bag, model_file) = (without_truth(folder.path()), saved_model(folder.path()));
-    let output = replay(&[&bag, "--model", &model_file]);
-    let warning = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success() && warning.contains("timings only"), "{warning}");
+    let output = replay(&[&bag, "--model", &model_file, "--horizon", "3"]);
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("5 predicted, 0 held against the truth"), "{text}");
-    assert!(text.contains("ms a step") && !text.contains("nothing moves"), "{text}");
+    for part in [
+        "5 predicted, 0 held against the truth, 4 against what was seen later",
+        "4, 3, 2 predictions, after each step shown; steps not seen: 6 behind the recording's end",
+        "Moving regions, ",
+        "covered   front   agree unknown",
+        "constant velocity, estimated",
+        "the observation itself",
+        "'unknown': behind a surface",
+        "no true velocity",
+        "ms a step",
+    ] {
+        assert!(text.contains(part), "{part} is missing:\n{text}");
+    }
+    assert!(!text.contains("constant velocity, true"), "{text}");
+    assert_eq!(output.stderr, b"");
+}
+
+#[test]
+fn the_truth_is_ignored_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bag, model_file) = (tiny_push().display().to_string(), saved_model(folder.path()));
+    let bare = without_truth(folder.path());
+    let run = |bag: &str, more: &[&str]| json(&[&[bag, "--model", &model_file], more].concat());
+    let ignored = run(&bag, &["--no-truth"]);
+    assert_eq!(ignored["hindsight"], run(&bare, &[])["hindsight"]);
+    assert_eq!(ignored["hindsight"], run(&bare, &["--threads", "1"])["hindsight"]);
+    assert_eq!((&ignored["n_in_hindsight"], &ignored["n_evaluated"]), (&4.into(), &0.into()));
+    assert!(ignored["errors"].as_array().unwrap().is_empty());
+    let truth = run(&bag, &[]);
+    assert_eq!((&truth["hindsight"], &truth["n_in_hindsight"]), (&Value::Null, &0.into()));
+    // Both, where some recordings have truth.
+    let both = json(&[&bag, &bare, "--model", &model_file]);
+    assert_eq!((&both["errors"], &both["hindsight"]), (&truth["errors"], &ignored["hindsight"]));
+}
+
+#[test]
+fn the_shipped_model_is_better_than_nothing_moves_in_hindsight_too() {
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/small.safetensors");
+    let (bag, model_file) = (tiny_push().display().to_string(), shipped.display().to_string());
+    let report = json(&[&bag, "--model", &model_file, "--no-truth", "--horizon", "3"]);
+    for region in ["moving", "robot"] {
+        for key in ["violation_mm", "chamfer_mm"] {
+            let of = |method| seen_later(&report, method, region, key);
+            let (model, still, best) = (of("model"), of("nothing_moves"), of("observed"));
+            for step in 0..3 {
+                let values = [best[step], model[step], still[step]];
+                assert!(values.is_sorted(), "{region} {key} {step}: {values:?}");
+            }
+        }
+    }
+    assert!(seen_later(&report, "model", "static", "agree_share").iter().all(|&s| s > 0.95));
+    assert!(seen_later(&report, "model", "all", "covered_share").iter().all(|&s| s > 0.95));
+}
+
+#[test]
+fn a_horizon_beyond_the_recording_is_said_with_the_longest_that_fits() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bag, model_file) = (tiny_push().display().to_string(), saved_model(folder.path()));
+    let arguments = [&bag, "--model", &model_file, "--horizon"];
+    let reach = "the recordings reach 0.4 s beyond predicted frames, not 0.9 s";
+    for more in [&["9", "--no-truth"][..], &["9"]] {
+        let notes = json(&[&arguments, more].concat())["notes"].to_string();
+        assert!(notes.contains(reach) && notes.contains("--horizon 4"), "{notes}");
+    }
+    let text = String::from_utf8(replay(&[&arguments[..], &["9"]].concat()).stdout).unwrap();
+    assert!(text.contains(reach), "{text}");
+    let fits = json(&[&arguments[..], &["4", "--no-truth"]].concat());
+    assert!(!fits["notes"].to_string().contains("--horizon"), "{}", fits["notes"]);
 }
 
 #[test]
@@ -257,6 +329,12 @@ fn published_predictions_are_compared_bit_for_bit() {
     assert!(text.contains("4 of 5 frames predicted by the node; bit for bit equal: yes"), "{text}");
     assert!(text.contains("0.3 s\n"), "the horizon is the published one: {text}");
 
+    // The node's predictions of four frames, in hindsight too: of these, three are seen later.
+    let node = recorded(folder.path(), &predictions, &hash);
+    let report = json(&[&bag, "--model", &model_file, "--predictions", &node, "--no-truth"]);
+    assert_eq!(seen_later(&report, "node", "all", "n_points"), [768.0, 512.0, 256.0]);
+    assert_eq!(seen_later(&report, "model", "all", "n_points"), [1024.0, 768.0, 512.0]);
+
     let (success, text) = run(&predictions, "0123");
     assert!(!success && text.contains("the node ran model 0123"), "{text}");
 
@@ -285,15 +363,46 @@ fn a_frame_that_was_only_recalled_is_as_good_a_history() {
     let all: Vec<_> = frames.iter().map(|frame| every.step(frame).unwrap().cloned()).collect();
     let mut busy = predictor();
     assert!(busy.step(&frames[0]).unwrap().is_none());
-    assert!(!busy.has_history(frames[3].stamp));
+    assert!(!busy.has_history(&frames[3]));
     // Frame 2 is passed over, and shown only when 3 needs it; the older 1 may come after it.
     busy.recall(&frames[2]).unwrap();
     busy.recall(&frames[1]).unwrap();
-    assert!(busy.has_history(frames[3].stamp));
+    assert!(busy.has_history(&frames[3]));
     let late = busy.step(&frames[3]).unwrap().expect("frame 2 is its history");
     let expected = all[3].as_ref().expect("frame 2 is its history");
     assert_eq!(late.displacements, expected.displacements);
     assert_eq!(late.particles.positions, expected.particles.positions);
+}
+
+#[test]
+fn frames_of_other_cameras_are_no_history() {
+    let recording = Recording::open(&tiny_push(), FramesConfig::default()).unwrap();
+    let urdf = recording.robot_description().unwrap().unwrap();
+    let (mut n, mut frames) = (0, Vec::new());
+    let keep = |mut frame: Frame, _| -> forecloud::Result<()> {
+        // The second camera is missing from the third frame to the fifth.
+        if (2..5).contains(&n) {
+            frame.cameras.truncate(1);
+        }
+        n += 1;
+        frames.push(frame);
+        Ok(())
+    };
+    recording.play(keep).unwrap();
+    let predicted = |frames: &[Frame]| -> Vec<Option<Prediction>> {
+        let mut predictor = Predictor::new(model(), PredictorConfig::default()).unwrap();
+        predictor.set_robot(&urdf, "world").unwrap();
+        frames.iter().map(|frame| predictor.step(frame).unwrap().cloned()).collect()
+    };
+    let all = predicted(&frames);
+    let is_predicted: Vec<bool> = all.iter().map(Option::is_some).collect();
+    assert_eq!(is_predicted, [false, true, false, true, true, false]);
+    // What is predicted is what a predictor says that never saw the other camera.
+    let alone = predicted(&frames[2..5]);
+    for (a, b) in all[3..5].iter().flatten().zip(alone[1..].iter().flatten()) {
+        assert!(a.displacements == b.displacements && a.stamp == b.stamp);
+        assert!(a.particles.sources.iter().all(|source| source >> 24 == 0));
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use forecloud::frames::FramesConfig;
 use forecloud::model::{Model, ModelConfig};
 use forecloud::train::dataset::{Dataset, DatasetConfig};
 use forecloud::train::trainer::{TrainConfig, Trainer};
@@ -26,7 +27,7 @@ fn config(steps: u64) -> TrainConfig {
 }
 
 fn data() -> Dataset {
-    let mut data = Dataset::new(DatasetConfig::default(), model());
+    let mut data = Dataset::new(DatasetConfig::default(), model(), FramesConfig::default());
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny_push");
     assert!(data.add(&path, "test").unwrap(), "the recording says that it is for tests");
     assert!(!data.add(&path, "train").unwrap(), "and is left out of training");

@@ -2,7 +2,7 @@
 //! the next depth image.
 
 use forecloud::bag::Bag;
-use forecloud::camera::{DepthImage, Pinhole};
+use forecloud::camera::{Camera, DepthImage};
 use forecloud::cloud::{Cloud, Workspace};
 use forecloud::frames::{CameraFrame, Frame, Frames, FramesConfig, View};
 use forecloud::message::{Image, PoseArray, Stamp};
@@ -49,7 +49,7 @@ fn id(image: &Image, pixel: usize) -> usize {
 fn depth_error(camera: &CameraFrame, ids: &Image, body: usize, world: Point3<f64>) -> Option<f64> {
     let local = camera.world_from_camera.inverse() * world;
     let View::Depth { depth, info, .. } = &camera.view else { panic!("a depth image") };
-    let pixel = Pinhole::new(info).unwrap().project(local.coords.into())?;
+    let pixel = Camera::new(info).unwrap().project(local.coords.into())?;
     let [u, v] = pixel.map(f64::round);
     let depth = DepthImage::new(depth).unwrap();
     let [width, height] = depth.size().map(f64::from);

@@ -1,10 +1,9 @@
 //! Where each message of a recording is, and the topics.
 
 use super::TopicInfo;
-use super::record::Record;
 use crate::error::{Error, Result};
 use crate::message::Stamp;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,12 +12,22 @@ const MAX_MESSAGES: usize = 50_000_000;
 /// Warnings that are kept; more of them are counted only.
 const MAX_WARNINGS: usize = 50;
 
-/// A record of a file that is read in one go: a chunk or a message outside of chunks.
+/// Messages of one file that are found together.
 #[derive(Clone, Copy)]
 pub(super) struct Block {
     pub(super) file: u32,
-    pub(super) offset: u64,
-    pub(super) n_bytes: u64,
+    /// Number of its last entry, once the index is finished.
+    pub(super) last: u32,
+    pub(super) place: Place,
+}
+
+/// Where a block is in its file.
+#[derive(Clone, Copy)]
+pub(super) enum Place {
+    /// A record of MCAP that is read in one go: a chunk, or a message outside of chunks.
+    Bytes { offset: u64, n_bytes: u64 },
+    /// Rows of SQLite; a message's ordinal counts from the first one.
+    Rows { first: i64 },
 }
 
 /// One message: the `ordinal`th of its block.
@@ -38,20 +47,18 @@ pub(super) struct Index {
     pub(super) entries: Vec<Entry>,
     pub(super) topics: Vec<TopicInfo>,
     pub(super) warnings: Vec<String>,
-    /// Of the present file: names of the types by schema, topics by channel.
-    schemas: HashMap<u16, String>,
-    channels: HashMap<u16, u32>,
-    /// Of the present block: messages seen, and where its entries start.
-    ordinal: u32,
+    /// rosbag2's names of the storages of the files.
+    pub(super) storages: BTreeSet<&'static str>,
+    /// How files, chunks or messages are compressed.
+    pub(super) compressions: BTreeSet<&'static str>,
+    topic_numbers: HashMap<Arc<str>, u32>,
+    /// Where the entries of the present block start.
     block_start: usize,
-    n_unknown_channel: u64,
 }
 
 impl Index {
     pub(super) fn start_file(&mut self, path: &Path) {
         self.files.push(path.to_owned());
-        self.schemas.clear();
-        self.channels.clear();
     }
 
     /// Number of the present file.
@@ -59,9 +66,9 @@ impl Index {
         self.files.len().saturating_sub(1) as u32
     }
 
-    pub(super) fn start_block(&mut self, block: Block) {
-        self.blocks.push(block);
-        self.ordinal = 0;
+    /// Starts a block of the present file.
+    pub(super) fn start_block(&mut self, place: Place) {
+        self.blocks.push(Block { file: self.file(), last: 0, place });
         self.block_start = self.entries.len();
     }
 
@@ -78,62 +85,49 @@ impl Index {
         }
     }
 
-    pub(super) fn add(&mut self, record: Record) {
-        match record {
-            Record::Schema { id, name } => {
-                self.schemas.entry(id).or_insert_with(|| name.to_owned());
-            }
-            Record::Channel { id, schema_id, topic, encoding } => {
-                if !self.channels.contains_key(&id) {
-                    let topic = self.topic(topic, schema_id, encoding);
-                    self.channels.insert(id, topic);
-                }
-            }
-            Record::Message { channel_id, log_time, .. } => self.add_message(channel_id, log_time),
-            Record::Header { .. } | Record::Other => {}
+    /// Adds a message to the present block.
+    pub(super) fn push(&mut self, topic: u32, log_time_ns: i64, ordinal: u32) {
+        // One beyond the limit, for `check_size` to see.
+        if !self.is_full() {
+            let block = self.blocks.len().saturating_sub(1) as u32;
+            self.entries.push(Entry { log_time_ns, topic, block, ordinal });
         }
     }
 
-    fn add_message(&mut self, channel_id: u16, log_time: u64) {
-        let ordinal = self.ordinal;
-        self.ordinal += 1; // a block is too small to overflow it
-        match self.channels.get(&channel_id) {
-            None => self.n_unknown_channel += 1,
-            // One beyond the limit, for `check_size` to see.
-            Some(_) if self.entries.len() > MAX_MESSAGES => {}
-            Some(&topic) => self.entries.push(Entry {
-                log_time_ns: i64::try_from(log_time).unwrap_or(i64::MAX),
-                topic,
-                block: self.blocks.len().saturating_sub(1) as u32,
-                ordinal,
-            }),
-        }
-    }
-
-    fn topic(&mut self, name: &str, schema_id: u16, encoding: &str) -> u32 {
-        let message_type = self.schemas.get(&schema_id).cloned().unwrap_or_default();
-        if let Some(i) = self.topics.iter().position(|topic| &*topic.name == name) {
-            if self.topics[i].message_type != message_type {
-                let first = self.topics[i].message_type.clone();
-                self.warn(format!("topic {name} is both a {first} and a {message_type}"));
+    /// Number of the topic, which is new or known.
+    pub(super) fn topic(&mut self, name: &str, message_type: &str, encoding: &str) -> u32 {
+        let message_type = long_type_name(message_type);
+        if let Some(&number) = self.topic_numbers.get(name) {
+            let first = &self.topics[number as usize].message_type;
+            if *first != message_type {
+                let warning = format!("topic {name} is both a {first} and a {message_type}");
+                self.warn(warning);
             }
-            return i as u32;
+            return number;
         }
         if encoding != "cdr" {
             self.warn(format!("topic {name} is encoded as '{encoding}', only 'cdr' is decoded"));
         }
+        let name: Arc<str> = Arc::from(name);
+        let number = self.topics.len() as u32;
+        self.topic_numbers.insert(name.clone(), number);
         self.topics.push(TopicInfo {
-            name: Arc::from(name),
+            name,
             message_type,
             n_messages: 0,
             first: Stamp::default(),
             last: Stamp::default(),
         });
-        (self.topics.len() - 1) as u32
+        number
+    }
+
+    /// Whether there are more messages than are allowed.
+    pub(super) fn is_full(&self) -> bool {
+        self.entries.len() > MAX_MESSAGES
     }
 
     pub(super) fn check_size(&self, path: &Path) -> Result<()> {
-        if self.entries.len() <= MAX_MESSAGES {
+        if !self.is_full() {
             return Ok(());
         }
         let problem = format!("holds more than {MAX_MESSAGES} messages: split it");
@@ -143,7 +137,8 @@ impl Index {
     /// Brings the messages in the order of their log times and counts them by topic.
     pub(super) fn finish(&mut self) {
         self.entries.sort_by_key(|entry| entry.log_time_ns);
-        for entry in &self.entries {
+        for (at, entry) in self.entries.iter().enumerate() {
+            self.blocks[entry.block as usize].last = at as u32; // below MAX_MESSAGES
             let topic = &mut self.topics[entry.topic as usize];
             let stamp = Stamp::from_nanos(entry.log_time_ns);
             if topic.n_messages == 0 {
@@ -153,9 +148,6 @@ impl Index {
             topic.n_messages += 1;
         }
         self.sort_topics();
-        if self.n_unknown_channel > 0 {
-            self.warn(format!("left out {} messages of unknown channels", self.n_unknown_channel));
-        }
     }
 
     fn sort_topics(&mut self) {
@@ -169,5 +161,33 @@ impl Index {
             entry.topic = rank[entry.topic as usize];
         }
         self.topics.sort_by(|a, b| a.name.cmp(&b.name));
+        self.topic_numbers.clear();
+    }
+
+    /// Most files whose messages alternate at one time.
+    pub(super) fn n_files_at_once(&self) -> usize {
+        let mut spans: Vec<Option<(usize, usize)>> = vec![None; self.files.len()];
+        for (at, entry) in self.entries.iter().enumerate() {
+            let span = &mut spans[self.blocks[entry.block as usize].file as usize];
+            *span = Some((span.map_or(at, |(first, _)| first), at));
+        }
+        let spans = spans.into_iter().flatten();
+        let mut events: Vec<(usize, i64)> =
+            spans.flat_map(|(first, last)| [(first, 1), (last + 1, -1)]).collect();
+        events.sort_unstable();
+        let mut n_now = 0;
+        let counts = events.into_iter().map(|(_, change)| {
+            n_now += change;
+            n_now
+        });
+        counts.max().unwrap_or(0).unsigned_abs() as usize
+    }
+}
+
+/// `std_msgs/String`, as recordings of 2018 say it, is `std_msgs/msg/String`.
+fn long_type_name(name: &str) -> String {
+    match name.split_once('/') {
+        Some((package, name)) if !name.contains('/') => format!("{package}/msg/{name}"),
+        _ => name.to_owned(),
     }
 }

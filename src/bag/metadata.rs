@@ -1,18 +1,18 @@
 //! `metadata.yaml`, which need not be there, and the files of a recording.
 
+use super::source::Format;
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
-const CONVERT: &str = "convert it to MCAP with `ros2 bag convert -i FOLDER -o out.yaml`, where \
-                       out.yaml holds `output_bags: [{uri: NEW_FOLDER, storage_id: mcap, all: true}]`";
+const NAME: &str = "metadata.yaml";
 const MAX_METADATA_BYTES: u64 = 16 << 20;
 
-/// The part of `metadata.yaml` that is used.
+/// The part of `metadata.yaml` that is used; it is the same in all versions.
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
 struct Information {
     relative_file_paths: Vec<PathBuf>,
-    storage_identifier: String,
+    compression_format: String,
     compression_mode: String,
     message_count: Option<u64>,
 }
@@ -30,18 +30,17 @@ pub(super) struct Files {
     pub(super) message_count: Option<u64>,
 }
 
-/// Finds the files of a rosbag2 folder, or of a single file.
+/// Finds the files of a rosbag2 folder (or of its `metadata.yaml`), or of a single file.
 ///
 /// # Errors
-/// [`Error::Io`] if nothing is there; [`Error::Bag`] if it holds no MCAP file that can be read.
+/// [`Error::Io`] if nothing is there; [`Error::Bag`] if a folder holds no recording, or its
+/// messages are compressed by other means than zstd.
 pub(super) fn files(path: &Path) -> Result<Files> {
     let io = |cause| Error::Io { path: path.to_owned(), cause };
     if !std::fs::metadata(path).map_err(io)?.is_dir() {
-        return match storage_of(path) {
-            Storage::Mcap => {
-                Ok(Files { paths: vec![path.into()], warnings: vec![], message_count: None })
-            }
-            storage => Err(refusal(path, storage)),
+        return match path.parent() {
+            Some(folder) if path.ends_with(NAME) => files(&Path::new(".").join(folder)),
+            _ => Ok(Files { paths: vec![path.into()], warnings: vec![], message_count: None }),
         };
     }
     let mut present = Vec::new();
@@ -49,21 +48,31 @@ pub(super) fn files(path: &Path) -> Result<Files> {
         present.push(entry.map_err(io)?.path());
     }
     present.sort();
+    present.retain(|file| is_recording(file));
     match read_metadata(path) {
-        Ok(Some(information)) => listed(path, &present, information),
-        Ok(None) => unlisted(path, &present, vec![]),
+        Ok(Some(information)) => listed(path, present, information),
+        Ok(None) => unlisted(path, present, vec![]),
         Err(problem) => {
-            let warning = format!("metadata.yaml {problem}: reading all .mcap files");
-            unlisted(path, &present, vec![warning])
+            unlisted(path, present, vec![format!("{NAME} {problem}: reading all files")])
         }
     }
 }
 
+/// By its first bytes; by its name if these are damaged.
+fn is_recording(path: &Path) -> bool {
+    let by_name = || {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        matches!(extension, Some("mcap" | "db3" | "zstd" | "bag"))
+    };
+    path.is_file() && (by_name() || Format::of_file(path).is_some())
+}
+
 fn read_metadata(folder: &Path) -> std::result::Result<Option<Information>, String> {
-    let path = folder.join("metadata.yaml");
+    let path = folder.join(NAME);
     match std::fs::metadata(&path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(format!("can't be read ({error})")),
+        Ok(metadata) if !metadata.is_file() => return Err("is no file".into()),
         Ok(metadata) if metadata.len() > MAX_METADATA_BYTES => return Err("is too large".into()),
         Ok(_) => {}
     }
@@ -74,81 +83,56 @@ fn read_metadata(folder: &Path) -> std::result::Result<Option<Information>, Stri
 }
 
 /// The listed files that are there; names only, so that no path leads out of the folder.
-fn listed(folder: &Path, present: &[PathBuf], information: Information) -> Result<Files> {
-    if information.compression_mode.eq_ignore_ascii_case("message") {
-        let problem = format!("messages are compressed one by one: {CONVERT}");
+fn listed(folder: &Path, present: Vec<PathBuf>, information: Information) -> Result<Files> {
+    let Information { relative_file_paths, compression_format, compression_mode, message_count } =
+        information;
+    if compression_mode.eq_ignore_ascii_case("message") && compression_format != "zstd" {
+        let problem = format!(
+            "its messages are compressed as '{compression_format}', only zstd is read: convert it \
+             with `ros2 bag convert`"
+        );
         return Err(Error::Bag { path: folder.to_owned(), problem });
-    }
-    if information.storage_identifier == "sqlite3" {
-        return Err(refusal(folder, Storage::Sqlite));
     }
     let mut warnings = Vec::new();
     let mut paths = Vec::new();
-    for name in information.relative_file_paths.iter().filter_map(|path| path.file_name()) {
-        let path = folder.join(name);
-        match storage_of(&path) {
-            _ if !present.contains(&path) => {
-                warnings.push(format!("{} is listed in metadata.yaml and missing", path.display()));
-            }
-            _ if paths.contains(&path) => {}
-            Storage::Mcap => paths.push(path),
-            storage => return Err(refusal(&path, storage)),
+    for name in relative_file_paths.iter().filter_map(|path| path.file_name()) {
+        let listed = folder.join(name);
+        let there = [listed.clone(), add_zstd(&listed), listed.with_extension("")];
+        match there.into_iter().find(|path| present.contains(path)) {
+            Some(path) if paths.contains(&path) => {}
+            Some(path) => paths.push(path),
+            None => warnings.push(format!("{} is listed in {NAME} and missing", listed.display())),
         }
     }
     if paths.is_empty() {
-        return unlisted(folder, present, warnings);
+        let mut files = unlisted(folder, present, warnings)?;
+        files.message_count = message_count;
+        return Ok(files);
     }
-    for path in present.iter().filter(|path| matches!(storage_of(path), Storage::Mcap)) {
-        if !paths.contains(path) {
-            warnings.push(format!("{} is not listed in metadata.yaml: skipped", path.display()));
-        }
+    for path in present.iter().filter(|path| !paths.contains(path)) {
+        warnings.push(format!("{} is not listed in {NAME}: skipped", path.display()));
     }
-    Ok(Files { paths, warnings, message_count: information.message_count })
+    Ok(Files { paths, warnings, message_count })
 }
 
-/// All MCAP files of the folder, by name.
-fn unlisted(folder: &Path, present: &[PathBuf], mut warnings: Vec<String>) -> Result<Files> {
-    let paths: Vec<PathBuf> =
-        present.iter().filter(|path| matches!(storage_of(path), Storage::Mcap)).cloned().collect();
-    let others =
-        present.iter().find(|path| !matches!(storage_of(path), Storage::Mcap | Storage::Unknown));
-    match others {
-        Some(other) if paths.is_empty() => return Err(refusal(other, storage_of(other))),
-        Some(other) => warnings.push(format!("{} is not MCAP: skipped", other.display())),
-        None if paths.is_empty() => {
-            let problem =
-                "holds no .mcap file: name the folder that `ros2 bag record` wrote".into();
-            return Err(Error::Bag { path: folder.to_owned(), problem });
-        }
-        None => {}
+/// All files of the folder, by name.
+fn unlisted(folder: &Path, present: Vec<PathBuf>, mut warnings: Vec<String>) -> Result<Files> {
+    if present.is_empty() {
+        let problem = "holds no recording: name the folder that `ros2 bag record` wrote".into();
+        return Err(Error::Bag { path: folder.to_owned(), problem });
+    }
+    // `ros2 bag play` leaves the unpacked file beside the packed one.
+    let is_copy = |path: &PathBuf| present.iter().any(|other| add_zstd(other) == *path);
+    let (copies, paths): (Vec<_>, Vec<_>) = present.iter().cloned().partition(is_copy);
+    for path in copies {
+        warnings.push(format!("{} is there unpacked, too: skipped", path.display()));
     }
     Ok(Files { paths, warnings, message_count: None })
 }
 
-enum Storage {
-    Mcap,
-    Sqlite,
-    Compressed,
-    Ros1,
-    Unknown,
-}
-
-fn storage_of(path: &Path) -> Storage {
-    match path.extension().and_then(|extension| extension.to_str()) {
-        Some("mcap") => Storage::Mcap,
-        Some("db3") => Storage::Sqlite,
-        Some("zstd") => Storage::Compressed,
-        Some("bag") => Storage::Ros1,
-        _ => Storage::Unknown,
-    }
-}
-
-fn refusal(path: &Path, storage: Storage) -> Error {
-    let problem = match storage {
-        Storage::Sqlite => format!("SQLite recordings are not supported yet: {CONVERT}"),
-        Storage::Compressed => format!("files compressed as a whole are not supported: {CONVERT}"),
-        Storage::Ros1 => "is a ROS 1 recording: convert it with rosbags-convert".into(),
-        Storage::Mcap | Storage::Unknown => "is neither a rosbag2 folder nor a .mcap file".into(),
-    };
-    Error::Bag { path: path.to_owned(), problem }
+/// The name of the file once `ros2 bag record` has compressed it.
+fn add_zstd(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".zstd");
+    name.into()
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::message::Header;
+use crate::message::{Header, Image};
 
 fn info(k: [f64; 9], d: &[f64]) -> CameraInfo {
     CameraInfo {
@@ -24,7 +24,7 @@ fn image(encoding: &str, is_bigendian: bool, [width, height]: [u32; 2], step: u3
 
 #[test]
 fn rays_by_hand_and_back() {
-    let camera = Pinhole::new(&info(K, &[0.0; 5])).unwrap();
+    let camera = Camera::new(&info(K, &[0.0; 5])).unwrap();
     assert_eq!(camera.ray([320.5, 240.0]), [0.0, 0.0, 1.0]);
     assert_eq!(camera.ray([420.5, 140.0]), [0.2, -0.25, 1.0]);
     assert_eq!(camera.project([0.2 * 3.0, -0.25 * 3.0, 3.0]), Some([420.5, 140.0]));
@@ -40,10 +40,8 @@ fn rays_by_hand_and_back() {
 
 #[test]
 fn distortion_and_broken_matrices_are_refused() {
-    let problem = |k, d: &[f64]| Pinhole::new(&info(k, d)).unwrap_err().to_string();
-    assert!(Pinhole::new(&info(K, &[])).is_ok());
-    let text = problem(K, &[0.1, 0.0, 0.0, 0.0, 0.0]);
-    assert!(text.contains("later version") && text.contains("optical"), "{text}");
+    let problem = |k, d: &[f64]| Camera::new(&info(k, d)).unwrap_err().to_string();
+    assert!(Camera::new(&info(K, &[])).is_ok());
     for (i, value) in [(0, 0.0), (4, -1.0), (2, f64::NAN), (1, 0.5), (0, f64::INFINITY)] {
         let mut k = K;
         k[i] = value;
@@ -95,15 +93,66 @@ fn what_is_not_measured_is_nan() {
 fn other_layouts_are_refused_with_what_is_read() {
     let text = DepthImage::new(&image("8UC1", false, [2, 2], 2)).unwrap_err().to_string();
     assert!(text.contains("8UC1") && text.contains("16UC1") && text.contains("32FC1"), "{text}");
-    let color = image("bgr8", false, [2, 2], 6);
-    let text = ColorImage::new(&color, [2, 2]).unwrap_err().to_string();
-    assert!(text.contains("bgr8") && text.contains("rgb8"), "{text}");
-    let color = image("rgb8", false, [2, 2], 6);
-    let text = ColorImage::new(&color, [4, 3]).unwrap_err().to_string();
-    assert!(text.contains("2 x 2") && text.contains("4 x 3"), "{text}");
+    let color = image("yuv422", false, [2, 2], 4);
+    let text = ColorImage::new(&color).unwrap_err().to_string();
+    assert!(text.contains("yuv422") && text.contains("rgb8"), "{text}");
     let mut short = image("16UC1", false, [2, 2], 4);
     short.data.pop();
     assert!(matches!(DepthImage::new(&short), Err(Error::Camera { .. })));
     let narrow = image("32FC1", false, [2, 2], 7);
     assert!(matches!(DepthImage::new(&narrow), Err(Error::Camera { .. })));
+}
+
+#[test]
+fn colours_in_every_encoding() {
+    let pixels = [[1u8, 2, 3], [50, 100, 200], [255, 0, 7]];
+    let swap = |[r, g, b]: [u8; 3]| [b, g, r];
+    let grey = |[r, _, _]: [u8; 3]| [r; 3];
+    type Expected<'a> = (&'a str, fn([u8; 3]) -> Vec<u8>, &'a dyn Fn([u8; 3]) -> [u8; 3]);
+    let cases: [Expected; 10] = [
+        ("rgb8", |p| p.to_vec(), &|p| p),
+        ("bgr8", |p| p.to_vec(), &swap),
+        ("8UC3", |p| p.to_vec(), &swap),
+        ("rgba8", |[r, g, b]| vec![r, g, b, 99], &|p| p),
+        ("bgra8", |[r, g, b]| vec![r, g, b, 99], &swap),
+        ("8UC4", |[r, g, b]| vec![r, g, b, 99], &swap),
+        ("mono8", |[r, ..]| vec![r], &grey),
+        ("8UC1", |[r, ..]| vec![r], &grey),
+        ("mono16", |[r, g, _]| vec![g, r], &grey),
+        ("mono16", |[r, g, _]| vec![r, g], &grey),
+    ];
+    for (i, (encoding, write, read)) in cases.into_iter().enumerate() {
+        let mut image = image(encoding, i == 9, [3, 2], 13);
+        let bytes: Vec<u8> = pixels.into_iter().flat_map(write).collect();
+        image.data[13..13 + bytes.len()].copy_from_slice(&bytes);
+        let colors = ColorImage::new(&image).unwrap();
+        assert_eq!(colors.size(), [3, 2]);
+        let expected = pixels.map(read);
+        assert_eq!(colors.row(1).collect::<Vec<_>>(), expected, "{encoding}");
+        for (u, expected) in (0..).zip(expected) {
+            assert_eq!(colors.pixel([u, 1]), Some(expected), "{encoding}");
+        }
+        let beside = [[3, 1], [0, 2], [u32::MAX, 0], [0, u32::MAX], [4, 0]];
+        assert!(beside.iter().all(|&pixel| colors.pixel(pixel).is_none()), "{encoding}");
+        assert!(colors.row(2).next().is_none());
+        image.step = 2;
+        assert!(matches!(ColorImage::new(&image), Err(Error::Camera { .. })), "{encoding}");
+    }
+    for encoding in ["yuv422", "bayer_rggb8", "rgb16", "16UC1", "32FC1", "8UC2", ""] {
+        let text = ColorImage::new(&image(encoding, false, [2, 2], 16)).unwrap_err().to_string();
+        assert!(text.contains("bgra8") && text.contains("image_proc"), "{text}");
+    }
+}
+
+#[test]
+fn an_image_of_impossible_size_is_refused() {
+    let huge = Image {
+        width: u32::MAX,
+        height: u32::MAX,
+        step: u32::MAX,
+        ..image("rgb8", false, [1, 1], 3)
+    };
+    assert!(matches!(ColorImage::new(&huge), Err(Error::Camera { .. })));
+    let depth = Image { encoding: "32FC1".into(), ..huge };
+    assert!(matches!(DepthImage::new(&depth), Err(Error::Camera { .. })));
 }

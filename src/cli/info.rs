@@ -9,10 +9,10 @@ use std::path::PathBuf;
 /// Show the topics, message counts and rates of recordings.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  forecloud info data/push\n  forecloud info --json a.mcap b.mcap"
+    after_help = "Example:\n  forecloud info data/push\n  forecloud info --json a.mcap b.db3"
 )]
 pub struct Args {
-    /// rosbag2 folders or .mcap files
+    /// rosbag2 folders, or files of them: .mcap, .db3, .zstd
     #[arg(required = true, value_name = "BAG")]
     bags: Vec<PathBuf>,
     /// Print one JSON array, an object for each recording
@@ -55,9 +55,24 @@ fn to_json(bag: &Bag) -> Value {
         "start_ns": bag.start().map(|start| start.nanos()),
         "duration_secs": bag.duration_secs(),
         "n_messages": bag.n_messages(),
+        "n_files": bag.n_files(),
+        "storage": bag.storage().collect::<Vec<_>>(),
+        "compression": bag.compression().collect::<Vec<_>>(),
         "topics": bag.topics().iter().map(topic).collect::<Vec<_>>(),
         "warnings": bag.warnings(),
     })
+}
+
+/// `sqlite3 in 2 files, zstd by message`
+fn storage(bag: &Bag) -> String {
+    let storage = bag.storage().collect::<Vec<_>>().join(" and ");
+    let compression = bag.compression().collect::<Vec<_>>().join(", ");
+    let files = match bag.n_files() {
+        1 => "1 file".into(),
+        n => format!("{n} files"),
+    };
+    let compression = if compression.is_empty() { "not compressed" } else { &compression };
+    format!("{storage} in {files}, {compression}")
 }
 
 fn to_table(bag: &Bag) -> String {
@@ -74,10 +89,11 @@ fn to_table(bag: &Bag) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let [name, kind, count, rate] = [0, 1, 2, 3].map(|column| width(column).unwrap_or(0));
     let mut text = format!(
-        "{}\n  {:.3} s from {start} s, {} messages\n",
+        "{}\n  {:.3} s from {start} s, {} messages\n  {}\n",
         bag.path().display(),
         bag.duration_secs(),
         bag.n_messages(),
+        storage(bag),
     );
     for [topic, message_type, n_messages, hz] in &rows {
         text +=

@@ -3,7 +3,6 @@
 use anyhow::{Context, Result, ensure};
 use forecloud::config::PredictorConfig;
 use forecloud::eval::{MostActive, Published, Replay, Report};
-use forecloud::frames::{CameraTopics, FramesConfig};
 use forecloud::model::Model;
 use forecloud::recording::Recording;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -11,18 +10,22 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::model_file;
+use super::topics::{self, TopicArgs};
 
-/// Predict recordings and measure the errors against their truth.
+/// Predict recordings and measure how good that is: by their truth, or by what was seen later.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Errors are mean distances in mm between predicted and true positions after each step, over all
-points of all frames; of static points it is the motion predicted for them. Recordings without
-truth (topics under /truth) give timings only.
+points of all frames; of static points it is the motion predicted for them. Without truth (topics
+under /truth) predictions are held against what the cameras saw later: the share of points that they
+saw through (wrong), and the Chamfer distance; docs/evaluation.md tells how to read them.
 
 Examples:
   forecloud replay data/demo_tumble
   forecloud replay --json --horizon 10 push_* > errors.json
-  forecloud replay --predictions node.mcap data/demo_tumble")]
+  forecloud replay --no-truth data/demo_tumble
+  forecloud replay --predictions node.mcap data/demo_tumble
+  forecloud replay --cameras front --input points --remap /front/points:=/lidar/points my_bag")]
 pub struct Args {
     /// rosbag2 folders or .mcap files
     #[arg(required = true, value_name = "BAG")]
@@ -42,18 +45,20 @@ pub struct Args {
     /// Threads to predict on [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    /// Names of the cameras, the topics' first part
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    cameras: Option<Vec<String>>,
     /// Compare with the predictions that a node published (one BAG); fails if they differ
     #[arg(long, value_name = "FILE")]
     predictions: Option<PathBuf>,
+    /// Ignore the truth: measure as where there is none
+    #[arg(long)]
+    no_truth: bool,
     /// Save a PNG of truth beside prediction, of the frame in which objects move most
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    topics: TopicArgs,
 }
 
 /// Prints the report to stdout, progress and warnings to stderr.
@@ -64,10 +69,12 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let report = pool.build().context("cannot start threads")?.install(|| replay(args))?;
     let mut stdout = std::io::stdout().lock();
-    match args.json {
-        true => writeln!(stdout, "{}", serde_json::to_string_pretty(&report)?)?,
-        false => write!(stdout, "{report}")?,
-    }
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&report)? + "\n",
+        false => report.to_string(),
+    };
+    // Flushed by hand: what is left to the end of the program fails in silence.
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")?;
     let equal = report.published.as_ref().is_none_or(|published| published.is_equal());
     ensure!(equal, "the published predictions are not those of replay");
     ensure!(
@@ -80,26 +87,19 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn replay(args: &Args) -> Result<Report> {
     let (model, model_path) = model_file::load(args.model.as_deref())?;
-    let mut frames = FramesConfig::default();
-    if let Some(names) = &args.cameras {
-        frames.topics.cameras = names.iter().map(|name| CameraTopics::of(name)).collect();
-    }
+    let frames = args.topics.config()?;
     let published = published(args, &model)?;
     let config = config(args, published.as_ref());
     let step_secs = model.config.step_secs;
     let mut most_active = MostActive::default();
-    let mut replay = Replay::new(model, config, frames, published);
+    let replay = Replay::new(model, config, frames, published);
+    let mut replay = replay.ignore_truth(args.no_truth);
     for (index, path) in args.bags.iter().enumerate() {
         let recording = Recording::open(path, replay.frames_config().clone())
+            .map_err(|error| topics::with_command(error, "forecloud replay"))
             .with_context(|| format!("cannot replay {}", path.display()))?;
         for warning in recording.bag().warnings() {
             eprintln!("warning: {}: {warning}", path.display());
-        }
-        if recording.truth().is_none() {
-            eprintln!(
-                "warning: {} has no truth (topics under /truth): timings only, no errors",
-                path.display()
-            );
         }
         let bar = progress(&recording, index + 1, args.bags.len());
         replay
@@ -144,7 +144,7 @@ fn published(args: &Args, model: &Model) -> Result<Option<Published>> {
 fn config(args: &Args, published: Option<&Published>) -> PredictorConfig {
     let first = published.and_then(Published::first);
     let default = PredictorConfig::default();
-    let horizon = first.map(|first| first.n_steps as usize);
+    let horizon = published.map(Published::n_steps);
     let n_particles = published.map(Published::n_particles);
     PredictorConfig {
         horizon: args.horizon.or(horizon).unwrap_or(default.horizon),
@@ -156,9 +156,9 @@ fn config(args: &Args, published: Option<&Published>) -> PredictorConfig {
 
 /// A bar over the frames; hidden where stderr is no terminal.
 fn progress(recording: &Recording, number: usize, n_bags: usize) -> ProgressBar {
-    let depth = recording.frames_config().topics.cameras.first().map(|camera| &camera.depth);
+    let timing = recording.frames_config().topics.cameras.first().map(|camera| camera.timing());
     let topics = recording.bag().topics().iter();
-    let n_frames = topics.filter(|topic| depth.is_some_and(|depth| *depth == *topic.name));
+    let n_frames = topics.filter(|topic| timing == Some(&*topic.name));
     let bar = ProgressBar::new(n_frames.map(|topic| topic.n_messages).sum());
     let template = "{msg} {wide_bar} {pos}/{len} frames, {eta} left";
     if let Ok(style) = ProgressStyle::with_template(template) {

@@ -1,20 +1,27 @@
 //! `forecloud train`: trains a model on a folder of recordings.
 
+use std::fs::File;
 use std::io::Write;
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use forecloud::model::{Model, ModelConfig};
 use forecloud::train::dataset::{Dataset, DatasetConfig, recordings_in};
 use forecloud::train::trainer::{RunFiles, TrainConfig, Trainer, Validation};
 use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::topics::TopicArgs;
 
 /// Train a model on simulated recordings.
 ///
 /// Recordings say themselves (in /truth/bodies) whether they are for training or for validation;
 /// test recordings are never touched. The run's folder holds the checkpoint, the model and a log;
-/// the same command goes on where it was stopped, to the same result.
+/// the same command goes on where it was stopped, to the same result. SIGINT (Ctrl-C) and SIGTERM
+/// write a checkpoint first.
 ///
 /// Example: forecloud train recordings --out runs/first --steps 20000
 #[derive(clap::Args)]
@@ -66,12 +73,17 @@ pub struct Args {
     /// Validation windows.
     #[arg(long, default_value_t = 200)]
     validation_windows: usize,
+    /// Seconds between two checkpoints: what is lost at most where the power fails.
+    #[arg(long, default_value_t = 60.0, value_name = "SECS")]
+    checkpoint_secs: f64,
     /// Use at most this many training recordings.
     #[arg(long)]
     max_recordings: Option<usize>,
     /// Threads; all cores by default.
     #[arg(long)]
     threads: Option<usize>,
+    #[command(flatten)]
+    topics: TopicArgs,
 }
 
 /// Steps of the roll-outs that are validated.
@@ -121,7 +133,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     model.validate()?;
     let (train, validation) = load(args, model)?;
-    std::fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;
+    std::fs::create_dir_all(&args.out).with_context(|| name(&args.out))?;
     let files = RunFiles::new(&args.out);
     let mut trainer = if files.checkpoint.exists() {
         Trainer::resume(&files.checkpoint, &config, &model)
@@ -131,10 +143,63 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     } else {
         Trainer::new(config, model)?
     };
-    let mut log = std::fs::OpenOptions::new().create(true).append(true).open(&files.log)?;
-    train_loop(args, &mut trainer, &train, &validation, &files, &mut log)?;
-    println!("model: {} ({})", files.model.display(), trainer.model()?.hash);
-    Ok(())
+    let mut log = open_log(&files.log, trainer.step_index()).with_context(|| name(&files.log))?;
+    let stopped = Stop::register().context("signal handlers")?;
+    train_loop(args, &mut trainer, &train, &validation, &files, &mut log, &stopped)?;
+    if let Some(signal) = stopped.signal() {
+        let (step, checkpoint) = (trainer.step_index(), files.checkpoint.display());
+        let told = "the same command goes on";
+        // Ends also where nobody reads it.
+        let _ = writeln!(std::io::stderr(), "stopped at step {step}: {checkpoint}; {told}");
+        // Ends as the signal ends programs, so that shells and scripts see what happened.
+        signal_hook::low_level::emulate_default_handler(signal)?;
+    }
+    let hash = trainer.model()?.hash;
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "model: {} ({hash})", files.model.display()).context("standard output")
+}
+
+fn name(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// The log, without lines of steps behind `step`: those are taken again.
+fn open_log(path: &Path, step: u64) -> std::io::Result<File> {
+    let text = match std::fs::read(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        text => text?,
+    };
+    let is_before = |line: &&[u8]| {
+        let line = serde_json::from_slice::<serde_json::Value>(line);
+        line.is_ok_and(|line| line["step"].as_u64().is_some_and(|at| at <= step))
+    };
+    let kept: usize =
+        text.split_inclusive(|&b| b == b'\n').take_while(is_before).map(<[u8]>::len).sum();
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
+    if kept < text.len() {
+        log.set_len(kept as u64)?;
+    }
+    Ok(log)
+}
+
+/// The signal that asked for an end.
+struct Stop(Arc<AtomicUsize>);
+
+impl Stop {
+    fn register() -> std::io::Result<Self> {
+        let (stop, again) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        for signal in [SIGINT, SIGTERM] {
+            // The second one ends the process at once, should the checkpoint hang.
+            signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&again))?;
+            signal_hook::flag::register(signal, Arc::clone(&again))?;
+            signal_hook::flag::register_usize(signal, Arc::clone(&stop), signal as usize)?;
+        }
+        Ok(Self(stop))
+    }
+
+    fn signal(&self) -> Option<i32> {
+        Some(self.0.load(Ordering::Relaxed) as i32).filter(|&signal| signal != 0)
+    }
 }
 
 fn load(args: &Args, model: ModelConfig) -> anyhow::Result<(Dataset, Dataset)> {
@@ -147,8 +212,9 @@ fn load(args: &Args, model: ModelConfig) -> anyhow::Result<(Dataset, Dataset)> {
     let longest = args.curriculum.0.iter().map(|&(_, length)| length).max().unwrap_or(1);
     let config =
         DatasetConfig { max_horizon: longest.max(VALIDATION_STEPS), ..DatasetConfig::default() };
-    let mut train = Dataset::new(config, model);
-    let mut validation = Dataset::new(config, model);
+    let frames = args.topics.config()?;
+    let mut train = Dataset::new(config, model, frames.clone());
+    let mut validation = Dataset::new(config, model, frames);
     let bar = bar(paths.len() as u64, "reading {wide_bar} {pos}/{len} {msg}");
     for path in &paths {
         let full = args.max_recordings.is_some_and(|max| train.n_recordings() >= max);
@@ -176,6 +242,7 @@ fn train_loop(
     validation: &Dataset,
     files: &RunFiles,
     log: &mut impl Write,
+    stop: &Stop,
 ) -> anyhow::Result<()> {
     let bar = bar(args.steps, "{wide_bar} {pos}/{len} {eta} {msg}");
     bar.set_position(trainer.step_index());
@@ -192,14 +259,17 @@ fn train_loop(
                 "step": step, "secs": start.elapsed().as_secs_f64(), "loss_mm": loss,
                 "report": report, "validation": checked,
             });
-            writeln!(log, "{line}")?;
+            // In one piece, so that no line is cut in half.
+            log.write_all(format!("{line}\n").as_bytes()).with_context(|| name(&files.log))?;
             if !bar.is_hidden() || step == end {
                 bar.println(line.to_string());
             }
         }
-        if saved.elapsed() > Duration::from_secs(60) || step == end {
-            trainer.save(&files.checkpoint)?;
+        let stops = step == end || stop.signal().is_some();
+        if stops || saved.elapsed().as_secs_f64() > args.checkpoint_secs {
+            // The checkpoint last: what it says is done is not done again.
             trainer.model()?.save(&files.model)?;
+            trainer.save(&files.checkpoint)?;
             saved = Instant::now();
         }
         let Validation { moving_1_mm, moving_last_mm, static_1_mm, .. } = checked;
@@ -208,6 +278,9 @@ fn train_loop(
              static {static_1_mm:.2} mm"
         ));
         bar.set_position(step);
+        if stops {
+            break;
+        }
     }
     bar.finish();
     Ok(())

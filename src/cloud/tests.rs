@@ -1,5 +1,7 @@
 use super::*;
-use crate::message::{CameraInfo, Header, Image};
+use crate::frames::ColorView;
+use crate::message::encode::CdrWriter;
+use crate::message::{CameraInfo, Header, Image, PointCloud2};
 use nalgebra::{Point3, Translation3, UnitQuaternion};
 use std::sync::Arc;
 
@@ -37,6 +39,10 @@ fn numbered(camera: usize, frame: CameraFrame) -> CameraFrame {
     CameraFrame { camera, ..frame }
 }
 
+fn counts_of(n_pixels: usize, n_measured: usize, n_kept: usize) -> CloudCounts {
+    CloudCounts { n_pixels, n_measured, n_kept, n_uncolored: 0 }
+}
+
 fn pose() -> Isometry3<f64> {
     let rotation = UnitQuaternion::from_euler_angles(0.3, -1.1, 2.5);
     Isometry3::from_parts(Translation3::new(0.5, -0.7, 1.1), rotation)
@@ -47,7 +53,7 @@ fn points_by_hand_and_by_the_plain_transform() {
     let depths = std::array::from_fn(|i| if i == 5 { 0 } else { 1000 + 100 * i as u16 });
     let mut cloud = Cloud::default();
     let counts = cloud.from_cameras(&[camera(depths, Isometry3::identity())], &WIDE, None).unwrap();
-    assert_eq!(counts, CloudCounts { n_pixels: 12, n_measured: 11, n_kept: 11 });
+    assert_eq!(counts, counts_of(12, 11, 11));
     // Pixel (0, 0) at 1 m: (0 - 1.5) / 10, (0 - 1) / 20.
     assert_near(cloud.positions[0], [-0.15, -0.05, 1.0]);
     assert_near(cloud.positions[10], [1.5 / 10.0 * 2.1, 0.05 * 2.1, 2.1]);
@@ -77,7 +83,7 @@ fn only_the_workspace_is_kept() {
     let workspace = Workspace { min: [-0.06, -0.01, 0.9], max: [0.2, 0.01, 1.1] };
     let mut cloud = Cloud::default();
     let counts = cloud.from_cameras(&cameras, &workspace, None).unwrap();
-    assert_eq!(counts, CloudCounts { n_pixels: 12, n_measured: 12, n_kept: 3 });
+    assert_eq!(counts, counts_of(12, 12, 3));
     assert_eq!(cloud.sources, [5, 6, 7]);
     let above = Workspace { min: [-1.0, -1.0, 1.2], max: [1.0, 1.0, 2.0] };
     assert_eq!(cloud.from_cameras(&cameras, &above, None).unwrap().n_kept, 0);
@@ -89,7 +95,7 @@ fn nothing_measured_is_an_empty_cloud() {
     let mut cloud = Cloud::default();
     cloud.from_cameras(&[camera([900; 12], pose())], &WIDE, None).unwrap();
     let counts = cloud.from_cameras(&[camera([0; 12], pose())], &WIDE, None).unwrap();
-    assert_eq!(counts, CloudCounts { n_pixels: 12, n_measured: 0, n_kept: 0 });
+    assert_eq!(counts, counts_of(12, 0, 0));
     assert!(cloud.is_empty() && cloud.colors.is_empty() && cloud.sources.is_empty());
     assert_eq!(cloud.from_cameras(&[], &WIDE, None).unwrap(), CloudCounts::default());
 }
@@ -99,7 +105,7 @@ fn an_error_leaves_no_points() {
     let good = camera([900; 12], pose());
     let mut bad = good.clone();
     let View::Depth { color: Some(color), .. } = &mut bad.view else { unreachable!() };
-    color.image.encoding = "mono8".into();
+    color.image.encoding = "yuv422".into();
     let mut cloud = Cloud::default();
     let error = cloud.from_cameras(&[good.clone(), bad], &WIDE, None).unwrap_err();
     assert!(matches!(error, Error::Encoding { .. }));
@@ -156,4 +162,193 @@ fn noise_has_its_moments_lies_on_the_ray_and_repeats() {
         assert!((z - 1.5).abs() > 1e-9 && (z - 1.5).abs() < 0.05, "{z}");
         assert_near(*position, [(column - 1.5) / 10.0 * z, (row - 1.0) / 20.0 * z, z]);
     }
+}
+
+/// Bytes of a depth image, or of a colour image.
+fn image_of(encoding: &str, [width, height]: [u32; 2], data: Vec<u8>) -> Image {
+    let header = Header { stamp: Stamp::from_nanos(77), frame_id: "optical".into() };
+    let (encoding, step) = (encoding.to_owned(), data.len() as u32 / height);
+    Image { header, height, width, encoding, is_bigendian: false, step, data }
+}
+
+fn info_of([width, height]: [u32; 2], focal: f64, d: &[f64]) -> Arc<CameraInfo> {
+    let header = Header { frame_id: "optical".into(), ..Header::default() };
+    let [cx, cy] = [width, height].map(|n| (f64::from(n) - 1.0) / 2.0);
+    Arc::new(CameraInfo {
+        header,
+        height,
+        width,
+        distortion_model: "plumb_bob".into(),
+        d: d.to_vec(),
+        k: [focal, 0.0, cx, 0.0, focal, cy, 0.0, 0.0, 1.0],
+        r: [0.0; 9],
+        p: [0.0; 12],
+    })
+}
+
+/// A wall 2 m away and, on the right half of the depth image, a board 1 m away; the colour image
+/// has a colour of its own in each column. `color_from_depth` moves points by `x` metres.
+fn board_and_wall(x: f64, color_size: [u32; 2], color_focal: f64) -> CameraFrame {
+    let size = [40, 30];
+    let depths = (0..30).flat_map(|_| (0..40u16).map(|u| if u < 20 { 2000u16 } else { 1000 }));
+    let depth = image_of("16UC1", size, depths.flat_map(u16::to_le_bytes).collect());
+    let columns = (0..color_size[1]).flat_map(|_| (0..color_size[0]).map(|u| [u as u8, 1, 2]));
+    let color = ColorView {
+        image: image_of("rgb8", color_size, columns.flatten().collect()),
+        info: info_of(color_size, color_focal, &[]),
+        color_from_depth: Some(Isometry3::translation(x, 0.0, 0.0)),
+    };
+    let view = View::Depth { depth, info: info_of(size, 40.0, &[]), color: Some(color) };
+    CameraFrame { camera: 2, view, world_from_camera: pose() }
+}
+
+#[test]
+fn points_have_the_colours_that_the_other_camera_sees_there() {
+    let mut cloud = Cloud::default();
+    // The colour camera lies 5 cm to the right: points of the wall move 1 pixel to the left in its
+    // image, those of the board 2. It sees the wall behind the board's left edge.
+    let counts = cloud.from_cameras(&[board_and_wall(-0.05, [40, 30], 40.0)], &WIDE, None).unwrap();
+    assert_eq!((counts.n_kept, cloud.len()), (1200, 1200));
+    let row = &cloud.colors[15 * 40..16 * 40];
+    assert_eq!(row[0], GREY, "left of the colour image");
+    for (u, color) in row.iter().enumerate().skip(1) {
+        let expected = if u < 20 { u - 1 } else { u - 2 };
+        // Where the board's edge is, the wall's last column is hidden by it.
+        let is_hidden = u == 19;
+        let expected = if is_hidden { GREY } else { [expected as u8, 1, 2] };
+        assert_eq!(*color, expected, "column {u}");
+    }
+    assert_eq!(counts.n_uncolored, 2 * 30);
+    assert_eq!(cloud.sources[41], (2 << 24) | 41);
+
+    // From the left, nothing is hidden, and the board goes out of the image.
+    let counts = cloud.from_cameras(&[board_and_wall(0.05, [40, 30], 40.0)], &WIDE, None).unwrap();
+    assert_eq!(counts.n_uncolored, 2 * 30);
+    let row = &cloud.colors[15 * 40..16 * 40];
+    assert_eq!([row[0], row[19], row[20], row[37]], [1, 20, 22, 39].map(|u| [u, 1, 2]));
+    assert_eq!(row[38..], [GREY; 2]);
+}
+
+#[test]
+fn a_larger_colour_image_has_no_gaps_through_which_hidden_points_show() {
+    let mut cloud = Cloud::default();
+    for (size, focal) in [([108, 81], 108.0), ([240, 180], 240.0), ([20, 15], 20.0)] {
+        let scale = focal / 40.0;
+        let view = board_and_wall(-0.2, size, focal);
+        let counts = cloud.from_cameras(&[view], &WIDE, None).unwrap();
+        // The wall moves by 4 pixels of the depth image, the board by 8: columns 16 to 19 of the
+        // wall are hidden, and 4 of each row lie outside; the rows at the edges may be cut.
+        for (i, color) in cloud.colors.iter().enumerate().filter(|(i, _)| (40..1160).contains(i)) {
+            let u = i % 40;
+            let moved = u as f64 - if u < 20 { 4.0 } else { 8.0 };
+            let column = (moved + 0.5) * scale - 0.5;
+            match u {
+                17..=19 => assert_eq!(*color, GREY, "column {u} of {size:?} is hidden"),
+                5..15 | 21..40 => {
+                    let gap = (f64::from(color[0]) - column).abs();
+                    assert!(gap <= 0.51, "column {u} of {size:?}: {color:?}, not {column}");
+                }
+                _ => {}
+            }
+        }
+        assert!(counts.n_uncolored >= 7 * 30 && counts.n_uncolored <= 10 * 30, "{counts:?}");
+    }
+}
+
+#[test]
+fn a_lens_with_distortion_bends_the_rays_and_is_kept() {
+    let size = [40, 30];
+    let info = info_of(size, 40.0, &[-0.2, 0.05, 0.001, -0.002, 0.0]);
+    let depth = image_of("16UC1", size, vec![0xE8, 0x03].repeat(1200));
+    let view = |info: &Arc<CameraInfo>| {
+        let view = View::Depth { depth: depth.clone(), info: info.clone(), color: None };
+        [CameraFrame { camera: 0, view, world_from_camera: pose() }]
+    };
+    let mut cloud = Cloud::default();
+    let counts = cloud.from_cameras(&view(&info), &WIDE, None).unwrap();
+    assert_eq!((counts.n_kept, counts.n_uncolored), (1200, 1200));
+    assert!(cloud.colors.iter().all(|color| *color == GREY));
+    let lens = crate::camera::Camera::new(&info).unwrap();
+    for (position, source) in cloud.positions.iter().zip(&cloud.sources) {
+        let ray = lens.ray([f64::from(source % 40), f64::from(source / 40)]);
+        assert_near(*position, (pose() * Point3::from(ray)).coords.into());
+    }
+    // The same calibration in a new message keeps the rays; another one does not.
+    let mut rays = |info: &Arc<CameraInfo>| {
+        cloud.from_cameras(&view(info), &WIDE, None).unwrap();
+        let table = cloud.optics.depth.of(0, info).unwrap().table().unwrap();
+        table.map(|table| table.row(0).as_ptr())
+    };
+    let first = rays(&info);
+    assert!(first.is_some());
+    assert_eq!(rays(&info), first);
+    assert_eq!(rays(&Arc::new((*info).clone())), first);
+    assert_eq!(rays(&info_of(size, 40.0, &[0.0; 5])), None);
+    let moved = rays(&info_of(size, 40.0, &[-0.1, 0.0, 0.0, 0.0, 0.0]));
+    assert!(moved.is_some());
+}
+
+/// A cloud of 3 points and one that was not measured, with or without colours.
+fn points(has_color: bool) -> PointCloud2 {
+    let mut data = Vec::new();
+    for point in [[1.0f32, 2.0, 3.0], [f32::NAN; 3], [-1.0, 0.0, 0.5], [0.0, 0.0, 9.0]] {
+        point.iter().for_each(|x| data.extend(x.to_le_bytes()));
+        data.extend([7, 8, 9, 0]); // blue, green, red
+    }
+    let mut message = CdrWriter::new(false).header(0, 77, "base").u32(2).u32(2);
+    message = message.u32(if has_color { 4 } else { 3 });
+    for (name, offset) in ["x", "y", "z", "rgb"].into_iter().zip([0, 4, 8, 12]) {
+        if has_color || name != "rgb" {
+            message = message.string(name).u32(offset).u8(7).u32(1);
+        }
+    }
+    let message = message.u8(0).u32(16).u32(32).u8s(&data).u8(0);
+    PointCloud2::decode(&message.finish()).unwrap()
+}
+
+fn points_of(camera: usize, has_color: bool) -> CameraFrame {
+    let view = View::Points(points(has_color));
+    CameraFrame { camera, view, world_from_camera: pose() }
+}
+
+#[test]
+fn clouds_are_posed_cropped_and_coloured() {
+    let mut cloud = Cloud::default();
+    let counts = cloud.from_cameras(&[points_of(3, true)], &WIDE, None).unwrap();
+    assert_eq!(counts, counts_of(4, 3, 3));
+    assert_eq!(cloud.sources, [3 << 24, 3 << 24 | 2, 3 << 24 | 3]);
+    assert_eq!(cloud.colors, [[9, 8, 7]; 3]);
+    let there = |point: [f64; 3]| (pose() * Point3::from(point)).coords.into();
+    assert_near(cloud.positions[0], there([1.0, 2.0, 3.0]));
+    assert_near(cloud.positions[1], there([-1.0, 0.0, 0.5]));
+
+    let middle = cloud.positions[1];
+    let [min, max] = [-0.1, 0.1].map(|x| middle.map(|m| m + x));
+    let cropped = Workspace { min, max };
+    let counts = cloud.from_cameras(&[points_of(3, false)], &cropped, None).unwrap();
+    assert_eq!(counts, CloudCounts { n_uncolored: 1, ..counts_of(4, 3, 1) });
+    assert_eq!((cloud.positions[0], cloud.colors[0]), (middle, GREY));
+    assert!(cloud.from_cameras(&[points_of(256, true)], &WIDE, None).is_err() && cloud.is_empty());
+}
+
+#[test]
+fn noise_moves_the_points_of_clouds_along_their_rays() {
+    let noise =
+        DepthNoise { seed: 3, sigma_base_m: 0.01, sigma_quadratic: 0.0, missing_probability: 0.0 };
+    let (mut cloud, mut clean) = (Cloud::default(), Cloud::default());
+    cloud.from_cameras(&[points_of(0, true)], &WIDE, Some(&noise)).unwrap();
+    clean.from_cameras(&[points_of(0, true)], &WIDE, None).unwrap();
+    assert_eq!(cloud.sources, clean.sources);
+    let local = |p: &[f32; 3]| pose().inverse() * Point3::from(p.map(f64::from));
+    for (noisy, clean) in cloud.positions.iter().zip(&clean.positions) {
+        let (noisy, clean) = (local(noisy).coords, local(clean).coords);
+        assert!(noisy.cross(&clean).norm() < 1e-5 * clean.norm_squared());
+        let moved = (noisy - clean).norm();
+        assert!(moved > 1e-5 && moved < 0.06, "{moved}");
+    }
+    let gone = DepthNoise { missing_probability: 1.0, ..noise };
+    assert_eq!(
+        cloud.from_cameras(&[points_of(0, true)], &WIDE, Some(&gone)).unwrap().n_measured,
+        0
+    );
 }

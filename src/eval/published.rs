@@ -17,6 +17,9 @@ type Vec3 = [f32; 3];
 #[derive(Debug, Clone, Default)]
 pub struct Published {
     messages: BTreeMap<Stamp, message::Prediction>,
+    /// Most particles and most steps of a prediction.
+    n_particles: u32,
+    n_steps: u32,
     comparison: Comparison,
 }
 
@@ -29,8 +32,12 @@ pub struct Comparison {
     pub n_replayed: u64,
     /// Frames that both predicted.
     pub n_both: u64,
-    /// Of those: frames whose particles, sources and displacements are the same bit for bit.
+    /// Of those: frames whose particles, sources and displacements are the same bit for bit, as
+    /// far as the published roll-out goes (a deadline may have cut it short).
     pub n_equal: u64,
+    /// Of the published predictions: those with fewer particles than others, for a deadline;
+    /// replay draws other particles, so they are not compared.
+    pub n_reduced: u64,
     /// Largest difference of a position or displacement (m).
     pub max_difference_m: f64,
     /// The first frame that differs, and how.
@@ -40,7 +47,7 @@ pub struct Comparison {
 impl Comparison {
     /// Whether every published prediction is, bit for bit, one that replay computes.
     pub fn is_equal(&self) -> bool {
-        self.n_published > 0 && self.n_equal == self.n_published
+        self.n_equal > 0 && self.n_equal + self.n_reduced == self.n_published
     }
 }
 
@@ -70,7 +77,11 @@ impl Published {
         let messages: BTreeMap<_, _> =
             messages.into_iter().map(|message| (message.header.stamp, message)).collect();
         let n_published = messages.len() as u64;
-        Self { messages, comparison: Comparison { n_published, ..Comparison::default() } }
+        let n_particles = messages.values().map(|m| m.n_particles).max().unwrap_or(0);
+        let n_steps = messages.values().map(|m| m.n_steps).max().unwrap_or(0);
+        let n_reduced = messages.values().filter(|m| m.n_particles < n_particles).count() as u64;
+        let comparison = Comparison { n_published, n_reduced, ..Comparison::default() };
+        Self { messages, n_particles, n_steps, comparison }
     }
 
     /// The earliest prediction: what the node's settings were.
@@ -78,9 +89,19 @@ impl Published {
         self.messages.values().next()
     }
 
+    /// The prediction of this stamp.
+    pub fn at(&self, stamp: Stamp) -> Option<&message::Prediction> {
+        self.messages.get(&stamp)
+    }
+
     /// Most particles of a prediction.
     pub fn n_particles(&self) -> usize {
-        self.messages.values().map(|message| message.n_particles as usize).max().unwrap_or(0)
+        self.n_particles as usize
+    }
+
+    /// Steps of the longest prediction.
+    pub fn n_steps(&self) -> usize {
+        self.n_steps as usize
     }
 
     /// What came of all [`Published::compare`].
@@ -93,6 +114,9 @@ impl Published {
         let result = &mut self.comparison;
         result.n_replayed += 1;
         let published = self.messages.get(&replayed.stamp)?;
+        if published.n_particles < self.n_particles {
+            return Some(published);
+        }
         result.n_both += 1;
         match difference(published, replayed) {
             None => result.n_equal += 1,
@@ -125,11 +149,11 @@ fn rows(values: &[f32]) -> Vec<Vec3> {
 
 /// How the two differ, and the largest difference of two numbers (m; 0 if their counts differ).
 fn difference(published: &message::Prediction, replayed: &Prediction) -> Option<(String, f64)> {
-    let ours: Vec<f32> = replayed.displacements.iter().flatten().flatten().copied().collect();
+    let n_steps = published.n_steps as usize;
+    let ours = replayed.displacements.iter().take(n_steps).flatten().flatten();
+    let ours: Vec<f32> = ours.copied().collect();
     let theirs = &published.displacements;
-    if (published.n_steps as usize, &published.sources)
-        != (replayed.displacements.len(), &replayed.particles.sources)
-    {
+    if n_steps > replayed.displacements.len() || published.sources != replayed.particles.sources {
         let problem = format!(
             "{} steps of {} particles were published, replay has {} of {} (or other ones)",
             published.n_steps,

@@ -1,9 +1,13 @@
-//! Recordings played to the predictor, in-process, each prediction held against the truth.
+//! Recordings played to the predictor, in-process, each prediction held against the truth, or
+//! against what was seen later where there is none.
 
 use std::mem::{Discriminant, discriminant};
 use std::path::{Path, PathBuf};
 
 use crate::config::PredictorConfig;
+use crate::eval::hindsight::{Findings, Group, Hindsight};
+use crate::eval::method::Method;
+use crate::eval::observed::Eye;
 use crate::eval::published::{self, Published};
 use crate::eval::{Scores, TrueMotion, baselines};
 use crate::frames::{Frame, FrameCounts, FramesConfig};
@@ -13,39 +17,19 @@ use crate::predictor::{Prediction, Predictor, Timings};
 use crate::recording::{BodyIds, Recording, Truth};
 use crate::{Error, Result};
 
-/// Whose prediction it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Method {
-    /// The model, in this process.
-    Model,
-    /// What a node published.
-    Node,
-    /// Nothing moves.
-    NothingMoves,
-    /// Constant velocity, estimated from the nearest history particle.
-    VelocityEstimated,
-    /// Constant velocity, the true one of the step before (privileged).
-    VelocityTrue,
-}
-
-impl Method {
-    /// All methods, in the order of reports.
-    pub const ALL: [Self; 5] =
-        [Self::Model, Self::Node, Self::NothingMoves, Self::VelocityEstimated, Self::VelocityTrue];
-}
-
 /// What became of one recording.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct BagResult {
     /// The recording.
     pub path: PathBuf,
-    /// Its task; none if it has no truth.
+    /// Its task; none if it has no truth, or if that is ignored.
     pub task: Option<String>,
     /// Frames that were predicted.
     pub n_predicted: u64,
     /// Of those: frames that were held against the truth.
     pub n_evaluated: u64,
+    /// Of the predicted ones: frames held against what was seen later, for want of truth.
+    pub n_in_hindsight: u64,
     /// Frames without a history frame one step back.
     pub n_without_history: u64,
     /// What became of its messages.
@@ -83,7 +67,9 @@ pub struct Replay {
     pub(super) config: PredictorConfig,
     frames: FramesConfig,
     pub(super) published: Option<Published>,
+    ignores_truth: bool,
     pub(super) scores: [Scores; Method::ALL.len()],
+    pub(super) findings: Option<Findings>,
     pub(super) bags: Vec<BagResult>,
     pub(super) failures: Vec<Failure>,
     pub(super) timings: Vec<Timings>,
@@ -98,10 +84,25 @@ impl Replay {
         frames: FramesConfig,
         published: Option<Published>,
     ) -> Self {
-        let (bags, failures, timings) = (Vec::new(), Vec::new(), Vec::new());
-        let scores = Default::default();
-        let n_particles = None;
-        Self { model, config, frames, published, scores, bags, failures, timings, n_particles }
+        Self {
+            model,
+            config,
+            frames,
+            published,
+            ignores_truth: false,
+            scores: Default::default(),
+            findings: None,
+            bags: Vec::new(),
+            failures: Vec::new(),
+            timings: Vec::new(),
+            n_particles: None,
+        }
+    }
+
+    /// Takes recordings as if they had no truth.
+    pub fn ignore_truth(mut self, ignore: bool) -> Self {
+        self.ignores_truth = ignore;
+        self
     }
 
     /// Plays one recording; `watch` sees each frame.
@@ -112,16 +113,24 @@ impl Replay {
     /// As [`Recording::open`], [`Predictor::new`] and [`Predictor::set_robot`].
     pub fn add(&mut self, recording: &Recording, mut watch: impl FnMut(&Replayed)) -> Result<()> {
         let mut predictor = Predictor::new(self.model.clone(), self.config)?;
-        if let Some(urdf) = recording.robot_description()? {
-            for warning in predictor.set_robot(&urdf, &self.frames.world_frame)? {
+        let urdf = recording.robot_description()?;
+        if let Some(urdf) = &urdf {
+            for warning in predictor.set_robot(urdf, &self.frames.world_frame)? {
                 tracing::warn!("{}: {warning}", recording.bag().path().display());
             }
         }
-        let truth = recording.truth();
+        let truth = recording.truth().filter(|_| !self.ignores_truth);
         let task = truth.map(|truth| truth.task.as_str());
+        let mut hindsight = truth.is_none().then(|| self.hindsight(urdf.as_deref()));
         let mut bag = BagResult::new(recording.bag().path(), task);
         let (frames, last_problem) = recording.play(|frame, ids| -> Result<()> {
+            if let Some(hindsight) = &mut hindsight {
+                hindsight.observe(&frame).unwrap_or_else(|error| self.fail(&error));
+            }
             let prediction = self.predict(&mut predictor, &frame, &mut bag);
+            if let Some((hindsight, prediction)) = hindsight.as_mut().zip(prediction) {
+                hindsight.expect(frame.stamp, self.groups(prediction)?);
+            }
             let known = truth.zip(ids.as_ref());
             let motion = match (prediction, known) {
                 (Some(prediction), Some(known)) => self.judge(prediction, known)?,
@@ -135,8 +144,50 @@ impl Replay {
             watch(&Replayed { stamp: frame.stamp, task, prediction, truth: motion.as_ref() });
             Ok(())
         })?;
+        if let Some(findings) = hindsight.map(Hindsight::finish).transpose()? {
+            bag.n_in_hindsight = findings.n_predictions;
+            self.findings.get_or_insert_default().merge(findings);
+        }
         self.bags.push(BagResult { frames, last_problem, ..bag });
         Ok(())
+    }
+
+    fn hindsight(&self, urdf: Option<&str>) -> Hindsight {
+        let (model, config) = (&self.model.config, &self.config);
+        let n_particles =
+            if config.n_particles > 0 { config.n_particles } else { model.n_particles };
+        let workspace = config.workspace.unwrap_or(model.workspace);
+        let mut eye = Eye::new(workspace, n_particles, config.seed);
+        if let Some(urdf) = urdf {
+            eye.set_robot(urdf, &self.frames.world_frame);
+        }
+        Hindsight::new(eye, model.step_secs, config.horizon, config.history_tolerance_secs)
+    }
+
+    /// What is predicted from one frame: by the model and the baselines, and by the node.
+    fn groups(&self, prediction: &Prediction) -> Result<Vec<Group>> {
+        let (start, horizon) = (&prediction.particles.positions, self.config.horizon);
+        let (still, estimated) =
+            (baselines::nothing_moves(start.len(), horizon), self.estimated(prediction)?);
+        let own = [
+            (Method::Model, prediction.displacements.as_slice()),
+            (Method::NothingMoves, &still),
+            (Method::VelocityEstimated, &estimated),
+        ];
+        let mut groups = vec![Group::new(start, own)];
+        if let Some(node) = self.published.as_ref().and_then(|node| node.at(prediction.stamp)) {
+            let displacements = published::displacements(node);
+            let published = [(Method::Node, displacements.as_slice())];
+            groups.push(Group::new(&published::positions(node), published));
+        }
+        Ok(groups)
+    }
+
+    fn estimated(&self, prediction: &Prediction) -> Result<Vec<Vec<[f32; 3]>>> {
+        let elapsed_secs = prediction.stamp.secs_since(prediction.history_stamp);
+        let elapsed_steps = (elapsed_secs / self.model.config.step_secs) as f32;
+        let (history, now) = (&prediction.history, &prediction.particles.positions);
+        baselines::estimated_velocity(history, now, elapsed_steps, self.config.horizon)
     }
 
     /// The configuration of the frames.
@@ -191,9 +242,7 @@ impl Replay {
         let motion = TrueMotion::follow(truth, ids, points, prediction.stamp, step_secs, horizon);
         let Some(motion) = motion else { return Ok(None) };
         let now = &particles.positions;
-        let elapsed_steps = prediction.stamp.secs_since(prediction.history_stamp) / step_secs;
-        let estimated =
-            baselines::estimated_velocity(&prediction.history, now, elapsed_steps as f32, horizon)?;
+        let estimated = self.estimated(prediction)?;
         let still = baselines::nothing_moves(now.len(), horizon);
         let privileged = baselines::constant_velocity(&motion.back, now, horizon);
         for (method, displacements) in [
@@ -234,6 +283,7 @@ impl BagResult {
             task: task.map(str::to_owned),
             n_predicted: 0,
             n_evaluated: 0,
+            n_in_hindsight: 0,
             n_without_history: 0,
             frames: FrameCounts::default(),
             last_problem: None,

@@ -1,15 +1,21 @@
 //! What a replay found, as JSON and as tables.
 
+mod hindsight;
+mod hindsight_table;
+mod notes;
 mod table;
 
 use serde::Serialize;
 use std::path::PathBuf;
 
 use crate::config::PredictorConfig;
+use crate::eval::method::Method;
 use crate::eval::metrics::Class;
 use crate::eval::published::Comparison;
-use crate::eval::replay::{BagResult, Method, Replay};
+use crate::eval::replay::{BagResult, Replay};
 use crate::predictor::Timings;
+
+pub use hindsight::{HindsightReport, HindsightRow};
 
 /// All that a replay found; serialises to the JSON of `forecloud replay --json`.
 #[derive(Debug, Clone, Serialize)]
@@ -24,6 +30,8 @@ pub struct Report {
     pub n_predicted: u64,
     /// Of those: frames that were held against the truth.
     pub n_evaluated: u64,
+    /// Of the predicted ones: frames held against what was seen later, for want of truth.
+    pub n_in_hindsight: u64,
     /// Frames without a history frame one step back.
     pub n_without_history: u64,
     /// Frames that could not be predicted, by cause.
@@ -34,6 +42,10 @@ pub struct Report {
     pub horizon: usize,
     /// Errors, a row for each method, class and task.
     pub errors: Vec<ErrorRow>,
+    /// Predictions held against what was seen later; none if all recordings have truth.
+    pub hindsight: Option<HindsightReport>,
+    /// What is missing in this report, and the remedy.
+    pub notes: Vec<String>,
     /// The published predictions against these; none if there are none.
     pub published: Option<Comparison>,
     /// Fewest and most scene particles of a frame.
@@ -112,6 +124,7 @@ impl Replay {
             n_frames: sum(|bag| bag.frames.frames),
             n_predicted: sum(|bag| bag.n_predicted),
             n_evaluated: sum(|bag| bag.n_evaluated),
+            n_in_hindsight: sum(|bag| bag.n_in_hindsight),
             n_without_history: sum(|bag| bag.n_without_history),
             failures: failures
                 .map(|failure| FailureRow { first: failure.first.clone(), count: failure.count })
@@ -119,6 +132,8 @@ impl Replay {
             step_secs: config.step_secs,
             horizon: self.config.horizon,
             errors: self.error_rows(),
+            hindsight: self.findings.as_ref().map(HindsightReport::new),
+            notes: self.notes(),
             published: self.published.as_ref().map(|published| published.comparison().clone()),
             n_particles: self.n_particles,
             n_history: config.n_history,

@@ -3,8 +3,15 @@
 use super::joints::Joints;
 use super::topics::Topics;
 use crate::message::{CameraInfo, Image, JointTrajectory, PointCloud2, Stamp};
+use crate::{Error, Result};
 use nalgebra::Isometry3;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
+
+/// Cameras at most: a particle's source keeps the camera in 8 bits.
+const MAX_CAMERAS: usize = 255;
+/// Images of one topic that may wait, at most: all of them are held in memory.
+const MAX_PENDING: usize = 1024;
 
 /// How messages are made into frames.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -96,20 +103,29 @@ pub struct Frame {
     pub plan: Vec<Arc<JointTrajectory>>,
 }
 
+impl Frame {
+    /// Numbers of the cameras that are there, ascending.
+    pub fn camera_numbers(&self) -> impl Iterator<Item = usize> + Clone {
+        self.cameras.iter().map(|view| view.camera)
+    }
+}
+
 /// What became of the messages; see [`super::Frames::last_problem`] for the cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct FrameCounts {
     /// Frames that were complete.
     pub frames: u64,
-    /// Images without partners within the tolerance.
+    /// Images without partners within the tolerance, where partners should have been.
     pub dropped_unpaired: u64,
+    /// Images left over because their partners come at a lower rate: no problem.
+    pub images_surplus: u64,
     /// Frames without calibration of a camera.
     pub dropped_no_info: u64,
     /// Frames without the pose of a camera.
     pub dropped_no_tf: u64,
     /// Frames without measured joints.
     pub dropped_no_joints: u64,
-    /// Frames whose images and calibration differ in size.
+    /// Frames whose images and calibration don't belong together, by their sizes or frames.
     pub dropped_mismatched: u64,
     /// Frames not newer than the last one.
     pub dropped_late: u64,
@@ -119,6 +135,8 @@ pub struct FrameCounts {
     pub bad_messages: u64,
     /// Of the frames: those in which a camera is missing that was silent for too long.
     pub frames_without_camera: u64,
+    /// Times that a camera was left out because it was silent for too long.
+    pub cameras_left_out: u64,
 }
 
 impl FrameCounts {
@@ -131,6 +149,52 @@ impl FrameCounts {
             + self.dropped_mismatched
             + self.dropped_late
             + self.bad_messages
+    }
+}
+
+impl FramesConfig {
+    /// Seconds that make sense for each of the times.
+    pub const TOLERANCE_SECS: RangeInclusive<f64> = 0.0..=10.0;
+    /// See [`FramesConfig::time_jump_secs`].
+    pub const TIME_JUMP_SECS: RangeInclusive<f64> = 0.001..=3600.0;
+    /// See [`FramesConfig::camera_timeout_secs`].
+    pub const CAMERA_TIMEOUT_SECS: RangeInclusive<f64> = 0.05..=3600.0;
+
+    /// Checks all values.
+    ///
+    /// # Errors
+    /// [`Error::Config`] names the value and what is allowed: cameras that are none, too many or
+    /// named twice, a topic that serves two purposes, times that make no sense.
+    pub fn validate(&self) -> Result<()> {
+        let wrong = |key: &str, problem| Err(Error::Config { key: key.into(), problem });
+        let names: Vec<&str> = self.topics.cameras.iter().map(|c| c.name.as_str()).collect();
+        let mut different = names.clone();
+        different.sort_unstable();
+        different.dedup();
+        if different.len() != names.len() || !(1..=MAX_CAMERAS).contains(&names.len()) {
+            let problem = format!("must be 1 to {MAX_CAMERAS} different names, not {names:?}");
+            return wrong("cameras", problem);
+        }
+        let mut topics: Vec<String> = self.topics.specs().into_iter().map(|s| s.name).collect();
+        topics.sort_unstable();
+        if let Some(pair) = topics.windows(2).find(|pair| pair[0] == pair[1]) {
+            let problem = format!("{} serves two purposes: remap one of them", pair[0]);
+            return wrong("topics", problem);
+        }
+        for (key, secs, allowed) in [
+            ("tolerance_secs", self.tolerance_secs, Self::TOLERANCE_SECS),
+            ("time_jump_secs", self.time_jump_secs, Self::TIME_JUMP_SECS),
+            ("camera_timeout_secs", self.camera_timeout_secs, Self::CAMERA_TIMEOUT_SECS),
+        ] {
+            if !allowed.contains(&secs) {
+                return wrong(key, format!("{secs} s is not in {allowed:?}"));
+            }
+        }
+        if !(1..=MAX_PENDING).contains(&self.max_pending) {
+            let problem = format!("{} is not in 1..={MAX_PENDING}", self.max_pending);
+            return wrong("max_pending", problem);
+        }
+        Ok(())
     }
 }
 

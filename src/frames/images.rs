@@ -1,89 +1,150 @@
-//! Images of all cameras, paired by stamp.
+//! Colour and depth of one camera, paired by stamp.
 
-use crate::message::{Image, Stamp};
-use std::collections::VecDeque;
+use super::stream::{Nearest, Stamped, Stream};
+use crate::message::{Image, PointCloud2, Stamp};
 
-/// Colour and depth of one camera.
-pub(super) struct Pair {
-    pub(super) color: Image,
-    pub(super) depth: Image,
+/// All that one camera saw at one time.
+pub(super) enum Shot {
+    /// Colour and depth.
+    Images {
+        color: Image,
+        depth: Image,
+    },
+    Points(PointCloud2),
 }
 
-/// A pair of each camera, all within the tolerance of `stamp`.
-pub(super) struct ImageSet {
-    pub(super) stamp: Stamp,
-    pub(super) pairs: Vec<Pair>,
+impl Stamped for Shot {
+    /// That of the depth image or the cloud.
+    fn stamp(&self) -> Stamp {
+        match self {
+            Self::Images { depth, .. } => depth.header.stamp,
+            Self::Points(cloud) => cloud.header.stamp,
+        }
+    }
+
+    fn n_images(&self) -> u64 {
+        match self {
+            Self::Images { .. } => 2,
+            Self::Points(_) => 1,
+        }
+    }
 }
 
-/// Images that wait for their partners: two queues per camera, colour and depth.
+/// Images (and clouds) that became part of nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Losses {
+    /// A partner should have been there.
+    pub(super) unpaired: u64,
+    /// Their source is faster than that of their partners.
+    pub(super) surplus: u64,
+    /// Nanoseconds of the closest pair that was not close enough, since the last pair that was.
+    pub(super) closest: Option<u64>,
+}
+
+impl Losses {
+    /// Counts images whose nearest partner that found none either lies `distance` ns away.
+    pub(super) fn unpaired(&mut self, n_images: u64, distance: Option<u64>) {
+        self.unpaired += n_images;
+        self.closest = self.closest.into_iter().chain(distance).min();
+    }
+}
+
+/// Images of one camera that wait for their partners.
 pub(super) struct ImagePairer {
-    queues: Vec<VecDeque<Image>>,
-    tolerance_nanos: u64,
-    max_pending: usize,
-    /// Images that found no partners.
-    pub(super) n_unpaired: u64,
+    color: Stream<Image>,
+    depth: Stream<Image>,
+    tolerance: u64,
+    pub(super) losses: Losses,
 }
 
 impl ImagePairer {
-    pub(super) fn new(n_cameras: usize, tolerance_secs: f64, max_pending: usize) -> Self {
-        Self {
-            queues: (0..2 * n_cameras).map(|_| VecDeque::new()).collect(),
-            tolerance_nanos: Stamp::from_secs(tolerance_secs).nanos().unsigned_abs(),
-            max_pending: max_pending.max(1),
-            n_unpaired: 0,
+    /// Pairs images within `tolerance` nanoseconds.
+    pub(super) fn new(tolerance: u64, max_pending: usize) -> Self {
+        let (color, depth) = (Stream::new(max_pending), Stream::new(max_pending));
+        Self { color, depth, tolerance, losses: Losses::default() }
+    }
+
+    pub(super) fn set_tolerance(&mut self, tolerance: u64) {
+        self.tolerance = tolerance;
+    }
+
+    /// Adds an image; false if one of its stamp has come already.
+    pub(super) fn push(&mut self, is_depth: bool, image: Image) -> bool {
+        let stream = if is_depth { &mut self.depth } else { &mut self.color };
+        match stream.push(image) {
+            Ok(lost) => {
+                lost.into_iter().for_each(|lost| self.lose(is_depth, &lost));
+                true
+            }
+            Err(_) => false,
         }
     }
 
-    /// Adds an image; the set that it completes, if any. `camera` must be one of the cameras.
-    pub(super) fn push(&mut self, camera: usize, is_depth: bool, image: Image) -> Option<ImageSet> {
-        let queue = &mut self.queues[2 * camera + usize::from(is_depth)];
-        let stamp = image.header.stamp;
-        let at = queue.partition_point(|other| other.header.stamp < stamp);
-        if queue.get(at).is_some_and(|other| other.header.stamp == stamp) {
-            self.n_unpaired += 1; // the same image again
-            return None;
+    /// The oldest depth image whose colour image is there; `finished`: nothing more will come.
+    pub(super) fn next(&mut self, finished: bool) -> Option<Shot> {
+        loop {
+            let stamp = self.depth.waiting().next()?.stamp();
+            match self.color.nearest(stamp, self.tolerance, finished) {
+                Nearest::Wait => return None,
+                Nearest::At(i) if !self.belongs_to_next(stamp, i) => return self.take(i),
+                Nearest::At(_) | Nearest::Nothing => {
+                    let lost = self.depth.discard(0)?;
+                    self.lose(true, &lost);
+                }
+            }
         }
-        queue.insert(at, image);
-        if queue.len() > self.max_pending {
-            queue.pop_front();
-            self.n_unpaired += 1;
-        }
-        self.complete()
     }
 
+    /// Newest stamps of colour and depth.
+    pub(super) fn newest(&self) -> [Option<Stamp>; 2] {
+        [self.color.newest(), self.depth.newest()]
+    }
+
+    /// Forgets all times.
     pub(super) fn clear(&mut self) {
-        for queue in &mut self.queues {
-            self.n_unpaired += queue.len() as u64;
-            queue.clear();
+        self.give_up();
+        self.color.forget();
+        self.depth.forget();
+        self.losses.closest = None;
+    }
+
+    /// Counts all that waits as unpaired.
+    pub(super) fn give_up(&mut self) {
+        while let Some(lost) = self.color.discard(0) {
+            self.losses.unpaired(1, self.depth.unused_distance(lost.header.stamp));
+        }
+        while let Some(lost) = self.depth.discard(0) {
+            self.losses.unpaired(1, self.color.unused_distance(lost.header.stamp));
         }
     }
 
-    /// The oldest complete set around a depth image of the first camera; older images go.
-    fn complete(&mut self) -> Option<ImageSet> {
-        let references = self.queues.get(1)?.iter().map(|depth| depth.header.stamp);
-        let (stamp, chosen) =
-            references.filter_map(|stamp| Some((stamp, self.nearest(stamp)?))).next()?;
-        let mut images = Vec::with_capacity(chosen.len());
-        for (queue, i) in self.queues.iter_mut().zip(chosen) {
-            self.n_unpaired += i as u64;
-            queue.drain(..i);
-            images.extend(queue.pop_front());
-        }
-        let mut images = images.into_iter();
-        let mut pairs = Vec::with_capacity(self.queues.len() / 2);
-        while let (Some(color), Some(depth)) = (images.next(), images.next()) {
-            pairs.push(Pair { color, depth });
-        }
-        Some(ImageSet { stamp, pairs })
+    #[cfg(test)]
+    pub(super) fn n_held(&self) -> u64 {
+        (self.color.waiting().count() + self.depth.waiting().count()) as u64
     }
 
-    /// Index of the image nearest to `stamp` in each queue, if all are within the tolerance.
-    fn nearest(&self, stamp: Stamp) -> Option<Vec<usize>> {
-        let nearest = |queue: &VecDeque<Image>| {
-            let distances = queue.iter().map(|image| image.header.stamp.abs_diff(stamp));
-            let (i, distance) = distances.enumerate().min_by_key(|&(_, distance)| distance)?;
-            (distance <= self.tolerance_nanos).then_some(i)
-        };
-        self.queues.iter().map(nearest).collect()
+    fn belongs_to_next(&self, stamp: Stamp, color: usize) -> bool {
+        let color = self.color.waiting().nth(color).map(Stamped::stamp);
+        color.is_some_and(|color| self.depth.next_is_nearer(stamp, color))
+    }
+
+    /// The pair of the oldest depth image and colour image `i`; older colour images go.
+    fn take(&mut self, i: usize) -> Option<Shot> {
+        let color = self.color.take(i)?;
+        let depth = self.depth.take(0)?;
+        self.losses.closest = None;
+        while let Some(lost) = self.color.pop_before(color.header.stamp) {
+            self.lose(false, &lost);
+        }
+        Some(Shot::Images { color, depth })
+    }
+
+    fn lose(&mut self, is_depth: bool, image: &Image) {
+        let partners = if is_depth { &self.color } else { &self.depth };
+        let stamp = image.header.stamp;
+        match partners.explains(stamp, self.tolerance) {
+            true => self.losses.surplus += 1,
+            false => self.losses.unpaired(1, partners.unused_distance(stamp)),
+        }
     }
 }

@@ -1,6 +1,12 @@
+mod cameras;
+mod inputs;
+mod views;
+
 use super::*;
-use crate::message::{Header, JointState, TrajectoryPoint, TransformStamped};
-use nalgebra::{Translation3, UnitQuaternion};
+use crate::message::Image;
+use crate::message::{CameraInfo, Header, JointState, TrajectoryPoint, TransformStamped};
+use nalgebra::{Isometry3, Translation3, UnitQuaternion};
+use std::collections::HashMap;
 
 const PERIOD_NS: i64 = 100_000_000;
 const START_NS: i64 = 1_000_000_000_000;
@@ -76,7 +82,11 @@ fn transform(camera: usize, nanos: i64, x: f64) -> TfMessage {
 
 /// Two cameras whose poses and calibrations are known.
 fn ready() -> Frames {
-    let mut frames = Frames::new(FramesConfig::default());
+    ready_with(FramesConfig::default())
+}
+
+fn ready_with(config: FramesConfig) -> Frames {
+    let mut frames = Frames::new(config);
     for camera in 0..2 {
         push(&mut frames, info(camera, 2));
         push(&mut frames, Input::TfStatic(transform(camera, 0, camera as f64)));
@@ -217,13 +227,15 @@ fn images_without_partners_are_bounded_and_counted() {
         push(&mut frames, depth(0, START_NS + i * PERIOD_NS));
     }
     assert_eq!(frames.counts().dropped_unpaired, 12);
-    assert!(frames.last_problem().expect("a problem").contains("tolerance_secs"));
+    let problem = frames.last_problem().expect("a problem");
+    assert!(problem.contains("nothing has come on /camera_left/color/image_raw"), "{problem}");
     // The newest depth image is still there.
     let last = START_NS + 19 * PERIOD_NS;
     push(&mut frames, joint("a", last, 1.0));
     let rest = vec![color(0, last), color(1, last), depth(1, last)];
     assert_eq!(run(&mut frames, rest).len(), 1);
-    assert_eq!(frames.counts().dropped_unpaired, 19);
+    // Those that waited are from before the first colour image.
+    assert_eq!((frames.counts().dropped_unpaired, frames.counts().images_surplus), (12, 7));
 }
 
 #[test]

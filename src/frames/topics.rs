@@ -1,6 +1,6 @@
 //! Which topics carry what.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::message::{CameraInfo, CompressedImage, Image, JointState, JointTrajectory};
 use crate::message::{PointCloud2, StringMessage, TfMessage};
 use std::sync::Arc;
@@ -16,6 +16,36 @@ pub enum CameraInput {
     Compressed,
     /// Point clouds.
     Points,
+}
+
+impl CameraInput {
+    /// Inputs by their names.
+    pub const ALL: [(&str, Self); 3] =
+        [("images", Self::Images), ("compressed", Self::Compressed), ("points", Self::Points)];
+
+    /// The input of each of `n_cameras` cameras: `names` has one for all, or one for each.
+    ///
+    /// # Errors
+    /// [`Error::Config`] of `key` if a name is none of [`CameraInput::ALL`], or if there are
+    /// neither one nor `n_cameras`.
+    pub fn of_cameras(key: &str, names: &[String], n_cameras: usize) -> Result<Vec<Self>> {
+        let wrong = |problem| Error::Config { key: key.to_owned(), problem };
+        let input = |name: &String| {
+            let found = Self::ALL.into_iter().find(|(known, _)| known == name);
+            found.map(|(_, input)| input).ok_or_else(|| {
+                wrong(format!("'{name}' is no input: take images, compressed or points"))
+            })
+        };
+        let inputs = names.iter().map(input).collect::<Result<Vec<_>>>()?;
+        match inputs[..] {
+            [one] => Ok(vec![one; n_cameras]),
+            _ if inputs.len() == n_cameras => Ok(inputs),
+            _ => Err(wrong(format!(
+                "{} inputs for {n_cameras} cameras: name one for all, or one for each",
+                inputs.len()
+            ))),
+        }
+    }
 }
 
 /// Topics of one RGB-D camera; only those of its input are subscribed.
@@ -156,6 +186,11 @@ impl CameraTopics {
         }
     }
 
+    /// The topic whose stamps are those of what this camera saw: depth, or clouds.
+    pub fn timing(&self) -> &str {
+        if self.input == CameraInput::Points { &self.points } else { &self.depth }
+    }
+
     /// The topics that this camera sends, with their message types; the first ones are images.
     fn sends(&self) -> Vec<(&str, &'static str)> {
         const INFO: &str = "sensor_msgs/msg/CameraInfo";
@@ -232,8 +267,9 @@ impl Topics {
         specs
     }
 
-    /// Reads `to` wherever a topic is named `from`, with or without the leading slash.
-    pub fn remap(&mut self, from: &str, to: &str) {
+    /// Reads `to` wherever a topic is named `from`, with or without the leading slash; whether
+    /// there is one.
+    pub fn remap(&mut self, from: &str, to: &str) -> bool {
         let plain = |name: &str| name.trim_start_matches('/').to_owned();
         let (from, to) = (plain(from), format!("/{}", plain(to)));
         let cameras = self.cameras.iter_mut().flat_map(|camera| {
@@ -242,9 +278,12 @@ impl Topics {
         });
         let Self { joint_states, planned_joints, tf, tf_static, robot_description, .. } = self;
         let others = [joint_states, planned_joints, tf, tf_static, robot_description];
+        let mut found = false;
         for name in cameras.chain(others).filter(|name| plain(name) == from) {
             name.clone_from(&to);
+            found = true;
         }
+        found
     }
 
     /// Decodes a serialized message of `topic`; `None` if the topic is none of these.

@@ -4,14 +4,14 @@ use super::cdr::CdrReader;
 use super::header::Header;
 use crate::error::Result;
 
-/// Calibration of a camera (without binning and region of interest, see [`CameraInfo::decode`]).
+/// Calibration of a camera, of the image as it is published.
 ///
 /// All numbers are finite, and both focal lengths of `k` are positive.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CameraInfo {
     /// Time, and the optical frame of the camera (z forward, x right, y down).
     pub header: Header,
-    /// Rows of the calibrated image.
+    /// Rows of the published image: of the region of interest, binned.
     pub height: u32,
     /// Pixels of a row.
     pub width: u32,
@@ -27,15 +27,26 @@ pub struct CameraInfo {
     pub p: [f64; 12],
 }
 
+/// What of the calibrated image is published.
+struct Reduction {
+    /// Pixels that become one: x, y; 0 means 1.
+    binning: [u32; 2],
+    /// First column and row of the region of interest, in pixels before binning.
+    offset: [u32; 2],
+    /// Its width and height; all of it 0 means the whole image.
+    size: [u32; 2],
+}
+
 impl CameraInfo {
-    /// Decodes a serialized message.
+    /// Decodes a serialized message; binning and region of interest are applied to the size, `k`
+    /// and `p`.
     ///
     /// # Errors
-    /// [`crate::Error::Message`] if it is truncated, the camera is not calibrated, or the image
-    /// is binned or cut (such images don't match `k`).
+    /// [`crate::Error::Message`] if it is truncated, the camera is not calibrated, or the region
+    /// of interest is none of the image.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = CdrReader::new(bytes, "sensor_msgs/msg/CameraInfo")?;
-        let info = Self {
+        let mut info = Self {
             header: Header::read(&mut reader)?,
             height: reader.u32("height")?,
             width: reader.u32("width")?,
@@ -45,44 +56,82 @@ impl CameraInfo {
             r: reader.f64_array("r")?,
             p: reader.f64_array("p")?,
         };
+        let reduction = Reduction::read(&mut reader)?;
         if let Some((field, problem)) = info.problem() {
             return Err(reader.error(field, problem));
         }
-        info.check_whole_image(&mut reader)?;
+        info.reduce(&reduction).map_err(|(field, problem)| reader.error(field, problem))?;
         reader.finish()?;
         Ok(info)
     }
 
     fn problem(&self) -> Option<(&'static str, String)> {
-        let Self { d, k, r, p, .. } = self;
+        let Self { width, height, d, k, r, p, .. } = self;
         for (field, values) in [("d", &d[..]), ("k", k), ("r", r), ("p", p)] {
             if let Some(value) = values.iter().find(|value| !value.is_finite()) {
                 return Some((field, format!("holds {value}")));
             }
         }
-        (k[0] <= 0.0 || k[4] <= 0.0).then(|| {
+        if k[0] <= 0.0 || k[4] <= 0.0 {
             let problem = format!("focal lengths {} and {}: calibrate the camera", k[0], k[4]);
-            ("k", problem)
+            return Some(("k", problem));
+        }
+        (*width == 0 || *height == 0).then(|| {
+            let problem = format!(
+                "calibrated for an image of {width} x {height} pixels: publish the image's size"
+            );
+            ("width", problem)
         })
     }
 
-    /// Binning 0 and 1 both mean none; a region of all zeros means the whole image.
-    fn check_whole_image(&self, reader: &mut CdrReader) -> Result<()> {
-        let binning = [reader.u32("binning_x")?, reader.u32("binning_y")?];
-        if binning.iter().any(|&n| n > 1) {
-            let [x, y] = binning;
-            return Err(reader.error("binning_x", format!("binning {x} x {y} is not supported")));
+    /// The region first, then the binning, as `image_geometry` does: pixel 0 of a binned image is
+    /// where pixel 0 of the region is.
+    fn reduce(
+        &mut self,
+        Reduction { binning, offset, size }: &Reduction,
+    ) -> std::result::Result<(), (&'static str, String)> {
+        let full = [self.width, self.height];
+        let is_whole = *offset == [0; 2] && *size == [0; 2];
+        let size = if is_whole { full } else { *size };
+        let is_inside = |i: usize| {
+            size[i] > 0 && u64::from(offset[i]) + u64::from(size[i]) <= u64::from(full[i])
+        };
+        if !is_inside(0) || !is_inside(1) {
+            let ([w, h], [x, y], [width, height]) = (size, offset, full);
+            let problem = format!(
+                "a region of {w} x {h} pixels at {x}, {y} of an image of {width} x {height}: \
+                 publish it within the calibrated image, or all 0 for the whole"
+            );
+            return Err(("roi", problem));
         }
-        let offset = [reader.u32("roi.x_offset")?, reader.u32("roi.y_offset")?];
-        let [height, width] = [reader.u32("roi.height")?, reader.u32("roi.width")?];
-        reader.u8("roi.do_rectify")?;
-        let whole = [height, width] == [0, 0] || [height, width] == [self.height, self.width];
-        if !whole || offset != [0, 0] {
-            return Err(reader.error(
-                "roi",
-                format!("a region of {width} x {height} pixels: publish the whole image"),
-            ));
+        let bins = binning.map(|n| n.max(1));
+        let reduced = [size[0] / bins[0], size[1] / bins[1]];
+        if reduced.contains(&0) {
+            let problem = format!("bins of {} x {} pixels leave none", bins[0], bins[1]);
+            return Err(("binning_x", problem));
+        }
+        [self.width, self.height] = reduced;
+        let [dx, dy] = offset.map(f64::from);
+        let [bx, by] = bins.map(f64::from);
+        for (focal, center, offset, bin) in [(0, 2, dx, bx), (4, 5, dy, by)] {
+            self.k[focal] /= bin;
+            self.k[center] = (self.k[center] - offset) / bin;
+        }
+        for (focal, center, baseline, offset, bin) in [(0, 2, 3, dx, bx), (5, 6, 7, dy, by)] {
+            self.p[focal] /= bin;
+            self.p[center] = (self.p[center] - offset) / bin;
+            self.p[baseline] /= bin;
         }
         Ok(())
+    }
+}
+
+impl Reduction {
+    fn read(reader: &mut CdrReader) -> Result<Self> {
+        let binning = [reader.u32("binning_x")?, reader.u32("binning_y")?];
+        let offset = [reader.u32("roi.x_offset")?, reader.u32("roi.y_offset")?];
+        let [height, width] = [reader.u32("roi.height")?, reader.u32("roi.width")?];
+        reader.u8("roi.do_rectify")?; // says where the rectified image is cut, not this one
+        Ok(Self { binning, offset, size: [width, height] })
     }
 }

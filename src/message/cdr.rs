@@ -139,6 +139,11 @@ impl<'a> CdrReader<'a> {
 
     /// UTF-8 text with its terminating zero; a length of 0 is read as the empty string.
     pub(super) fn string(&mut self, field: &'static str) -> Result<String> {
+        Ok(self.str(field)?.to_owned())
+    }
+
+    /// [`CdrReader::string`] where it lies.
+    pub(super) fn str(&mut self, field: &'static str) -> Result<&'a str> {
         let length = self.count(1, field)?;
         let bytes = self.take(length, field)?;
         let text = match bytes.split_last() {
@@ -148,8 +153,7 @@ impl<'a> CdrReader<'a> {
                 return Err(self.error(field, format!("string ends in 0x{last:02x}, not in 0")));
             }
         };
-        let text = std::str::from_utf8(text).map_err(|e| self.error(field, e.to_string()))?;
-        Ok(text.to_owned())
+        std::str::from_utf8(text).map_err(|e| self.error(field, e.to_string()))
     }
 
     pub(super) fn strings(&mut self, field: &'static str) -> Result<Vec<String>> {
@@ -158,8 +162,13 @@ impl<'a> CdrReader<'a> {
     }
 
     pub(super) fn u8s(&mut self, field: &'static str) -> Result<Vec<u8>> {
+        Ok(self.bytes(field)?.to_vec())
+    }
+
+    /// [`CdrReader::u8s`] where they lie.
+    pub(super) fn bytes(&mut self, field: &'static str) -> Result<&'a [u8]> {
         let count = self.count(1, field)?;
-        Ok(self.take(count, field)?.to_vec())
+        self.take(count, field)
     }
 
     pub(super) fn u32s(&mut self, field: &'static str) -> Result<Vec<u32>> {

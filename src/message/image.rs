@@ -4,6 +4,10 @@ use super::cdr::CdrReader;
 use super::header::Header;
 use crate::error::Result;
 
+/// Pixels of a decompressed image, and points of a cloud, at most: [`crate::cloud`] keeps the place
+/// of each in 24 bits.
+pub const MAX_PIXELS: u64 = 1 << 24;
+
 /// An uncompressed image; row `y` starts at byte `y * step`.
 ///
 /// Decoding checks that it has at least one pixel, that `data` holds `height` rows of `step`

@@ -1,38 +1,117 @@
 //! `sensor_msgs/msg/PointCloud2`.
 
+mod layout;
+#[cfg(test)]
+mod tests;
+
 use super::cdr::CdrReader;
 use super::header::Header;
 use crate::error::Result;
+use layout::{Field, Layout};
 
-/// A point cloud.
+/// Colour of the points of a cloud without colours: grey.
+const GREY: u32 = 0x80_80_80;
+
+/// A cloud of points, organised as an image or not.
+///
+/// Decoding takes positions and colours out of the serialized layout, in the one pass that copies
+/// them: 16 bytes a point whatever the layout.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PointCloud2 {
-    /// Time and coordinate frame.
+    /// Time, and the frame of the points.
     pub header: Header,
-    /// Rows.
+    /// Rows; 1 if the cloud is not organised.
     pub height: u32,
     /// Points of a row.
     pub width: u32,
-    points: Vec<([f32; 3], [u8; 3])>,
+    has_color: bool,
+    /// `height * width`, row by row.
+    points: Vec<Point>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Point {
+    /// x, y, z, metres; anything where nothing was measured.
+    position: [f32; 3],
+    /// 0xAARRGGBB; A is anything.
+    color: u32,
 }
 
 impl PointCloud2 {
-    /// Decodes a serialized message.
+    /// Decodes a serialized message of any layout.
+    ///
+    /// `x`, `y`, `z` may be FLOAT32 or FLOAT64, in any order, at any offset. Colours are read from
+    /// `rgb` or `rgba` (packed 0xAARRGGBB: FLOAT32, UINT32 or INT32), else from `r`, `g`, `b`
+    /// (UINT8; or FLOAT32 from 0 to 1, as RViz reads them). What `is_dense` says is not relied on.
     ///
     /// # Errors
-    /// [`crate::Error::Message`]: clouds are not read yet.
+    /// [`crate::Error::Message`] if it is truncated, a field is missing, double, or of another
+    /// type, sizes don't belong together, or there are more than
+    /// [`super::MAX_PIXELS`] points.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let reader = CdrReader::new(bytes, "sensor_msgs/msg/PointCloud2")?;
-        Err(reader.error("header", "clouds are not read yet"))
+        let mut reader = CdrReader::new(bytes, "sensor_msgs/msg/PointCloud2")?;
+        let header = Header::read(&mut reader)?;
+        let height = reader.u32("height")?;
+        let width = reader.u32("width")?;
+        let fields = read_fields(&mut reader)?;
+        let big_endian = reader.u8("is_bigendian")? != 0;
+        let point_step = reader.u32("point_step")?;
+        let row_step = reader.u32("row_step")?;
+        let data = reader.bytes("data")?;
+        reader.u8("is_dense")?;
+        let mut cloud = Self { header, height, width, has_color: false, points: Vec::new() };
+        if width > 0 && height > 0 {
+            let layout = Layout::new(&fields, big_endian, point_step);
+            let points = layout.and_then(|layout| {
+                cloud.has_color = layout.has_color();
+                layout.points(data, [width, height], row_step)
+            });
+            cloud.points = points.map_err(|(field, problem)| reader.error(field, problem))?;
+        }
+        reader.finish()?;
+        Ok(cloud)
     }
 
-    /// Whether the points have colours.
+    /// Whether the cloud has colours; without, all points are grey (128, 128, 128).
     pub fn has_color(&self) -> bool {
-        true
+        self.has_color
     }
 
-    /// Calls `f` with index, position (m, the cloud's frame) and colour of each measured point.
+    /// Calls `f` with index (`row * width + column`), x y z (metres, the header's frame) and red,
+    /// green, blue of each measured point, row by row.
+    ///
+    /// A point is measured if x, y, z are finite and not all zero.
     pub fn for_each(&self, mut f: impl FnMut(u32, [f32; 3], [u8; 3])) {
-        (0u32..).zip(&self.points).for_each(|(index, &(point, rgb))| f(index, point, rgb));
+        for (i, point) in (0u32..).zip(&self.points) {
+            if point.is_measured() {
+                let [_, r, g, b] = point.color.to_be_bytes();
+                f(i, point.position, [r, g, b]);
+            }
+        }
     }
+}
+
+impl Point {
+    /// Whether all numbers are finite and one is not zero: on their bits without the sign, of which
+    /// infinity has the least that are not finite (a fifth faster than on the numbers).
+    fn is_measured(&self) -> bool {
+        const INFINITY: u32 = f32::INFINITY.to_bits() << 1;
+        let [x, y, z] = self.position.map(|x| x.to_bits() << 1);
+        x.max(y).max(z) < INFINITY && (x | y | z) != 0
+    }
+}
+
+/// The list `fields`, with the names where they lie.
+fn read_fields<'a>(reader: &mut CdrReader<'a>) -> Result<Vec<Field<'a>>> {
+    let count = reader.count(Field::MIN_BYTES, "fields")?;
+    let mut fields = Vec::with_capacity(count);
+    for _ in 0..count {
+        fields.push(Field {
+            name: reader.str("fields[].name")?,
+            offset: reader.u32("fields[].offset")?,
+            datatype: reader.u8("fields[].datatype")?,
+            count: reader.u32("fields[].count")?,
+        });
+    }
+    Ok(fields)
 }

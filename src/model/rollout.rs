@@ -115,9 +115,25 @@ impl Rollout {
     /// Predicts `n_steps` steps of `scene`.
     ///
     /// # Errors
-    /// [`Error::Shape`] if `scene.kinematic` does not reach `n_steps` ahead, or as
+    /// [`Error::Shape`] if `scene.kinematic` does not reach `n_steps` ahead, [`Error::NonFinite`]
+    /// if a displacement is not finite, or as
     /// [`Tokens::encode`], [`crate::graph::KnnGraph::rebuild`] and [`Engine::forward`].
     pub fn run(&mut self, weights: &[f32], scene: &Scene, n_steps: usize) -> Result<()> {
+        self.run_while(weights, scene, n_steps, |_| true)
+    }
+
+    /// As [`Rollout::run`], but ends after the first step behind which `goes_on` (told the number
+    /// of steps done) is false: the steps until then are the same.
+    ///
+    /// # Errors
+    /// As [`Rollout::run`].
+    pub fn run_while(
+        &mut self,
+        weights: &[f32],
+        scene: &Scene,
+        n_steps: usize,
+        mut goes_on: impl FnMut(usize) -> bool,
+    ) -> Result<()> {
         if scene.kinematic.len() < n_steps + 2 {
             let what = "rows of kinematic particles";
             let (expected, got) = (n_steps + 2, scene.kinematic.len());
@@ -141,6 +157,10 @@ impl Rollout {
             }
             let engine = &mut self.engines[if self.mode == Mode::Training { t } else { 0 }];
             step.predict(self.config, weights, engine, self.mode, scene.walk_seed.step(t))?;
+            if !goes_on(t + 1) {
+                self.n_steps = t + 1;
+                break;
+            }
         }
         Ok(())
     }
@@ -264,7 +284,12 @@ impl Step {
         self.head.extend_from_slice(engine.output());
         self.displacements.resize(n, [0.0; 3]);
         motion_head_forward(&mut self.head, &self.tokens.candidates, &mut self.displacements);
-        Ok(())
+        if self.displacements.as_flattened().iter().all(|d| d.is_finite()) {
+            return Ok(());
+        }
+        Err(Error::NonFinite {
+            what: "predicted motion (check the model file and the joint states)",
+        })
     }
 
     fn backward(

@@ -1,6 +1,7 @@
 //! Weights: initial values, and model files (safetensors) with the configuration inside.
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use rand::{Rng, SeedableRng};
@@ -13,6 +14,10 @@ use crate::{Error, Result};
 
 /// Largest model file that is read.
 const MAX_FILE_BYTES: u64 = 1 << 30;
+/// Metadata key of the tensors' SHA-256, by which a damaged file is told from a whole one.
+const SHA256_KEY: &str = "forecloud.sha256";
+/// What the names of the optimiser's tensors in checkpoints begin with.
+pub(crate) const OPTIMIZER_PREFIXES: [&str; 2] = ["mean.", "square."];
 
 /// Initial weights of `layout`: LayerNorms 1 and 0, dense layers uniform of variance 1/n_in (those
 /// that write the residual stream divided by √(2·blocks)), the head at zero, hops at equal weight.
@@ -41,12 +46,17 @@ pub fn hash(config_json: &str, weights: &[f32]) -> String {
     let mut hasher = Sha256::new();
     hasher.update(config_json.as_bytes());
     weights.iter().for_each(|w| hasher.update(w.to_le_bytes()));
-    hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hexadecimal(&hasher.finalize()[..8])
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Writes named vectors of the layout's tensors and text metadata to a safetensors file.
 ///
-/// The file appears whole or not at all: it is written beside its place, then renamed.
+/// The file appears whole or not at all, even if the power fails: it is written beside its place,
+/// brought to the disk, then renamed.
 ///
 /// # Errors
 /// [`Error::Io`] and [`Error::Model`].
@@ -54,7 +64,7 @@ pub fn save(
     path: &Path,
     layout: &Layout,
     vectors: &[(&str, &[f32])],
-    metadata: HashMap<String, String>,
+    mut metadata: HashMap<String, String>,
 ) -> Result<()> {
     let bytes: Vec<(String, Vec<usize>, Vec<u8>)> = vectors
         .iter()
@@ -66,18 +76,43 @@ pub fn save(
             })
         })
         .collect();
+    let wrong = |e: safetensors::SafeTensorError| model_error(path, e.to_string());
     let views: Vec<(&str, TensorView)> = bytes
         .iter()
         .map(|(name, shape, bytes)| {
             Ok((name.as_str(), TensorView::new(Dtype::F32, shape.clone(), bytes)?))
         })
         .collect::<std::result::Result<_, safetensors::SafeTensorError>>()
-        .map_err(|e| model_error(path, e.to_string()))?;
-    let data = serialize(views, Some(metadata)).map_err(|e| model_error(path, e.to_string()))?;
-    let io = |cause| Error::Io { path: path.to_owned(), cause };
+        .map_err(wrong)?;
+    // The tensors lie in the file in an order of its own.
+    let plain = serialize(views.clone(), None).map_err(wrong)?;
+    let digest = Sha256::digest(tensor_bytes(&plain).map_err(wrong)?);
+    metadata.insert(SHA256_KEY.into(), hexadecimal(&digest));
+    let data = serialize(views, Some(metadata)).map_err(wrong)?;
     let unfinished = PathBuf::from(format!("{}.part", path.display()));
-    std::fs::write(&unfinished, data).map_err(io)?;
-    std::fs::rename(&unfinished, path).map_err(io)
+    replace(path, &unfinished, &data).map_err(|cause| {
+        // On a full disk, its remains would only be in the way.
+        let _ = std::fs::remove_file(&unfinished);
+        Error::Io { path: path.to_owned(), cause }
+    })
+}
+
+fn replace(path: &Path, unfinished: &Path, data: &[u8]) -> std::io::Result<()> {
+    let mut file = std::fs::File::create(unfinished)?;
+    file.write_all(data)?;
+    file.sync_all()?;
+    std::fs::rename(unfinished, path)?;
+    // The name, too; not every file system can.
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        let _ = std::fs::File::open(folder).and_then(|folder| folder.sync_all());
+    }
+    Ok(())
+}
+
+/// The tensors' bytes: all of the file behind its header.
+fn tensor_bytes(file: &[u8]) -> std::result::Result<&[u8], safetensors::SafeTensorError> {
+    let (header_len, _) = SafeTensors::read_metadata(file)?;
+    Ok(file.get(8 + header_len..).unwrap_or(&[]))
 }
 
 /// A model file's bytes, checked as a safetensors file.
@@ -92,10 +127,15 @@ impl File {
     /// Reads and checks `path`.
     ///
     /// # Errors
-    /// [`Error::Io`] if it can't be read, [`Error::Model`] if it is no safetensors file or too big.
+    /// [`Error::Io`] if it can't be read, [`Error::Model`] if it is no safetensors file, too big,
+    /// or its tensors are not those that were written.
     pub fn open(path: &Path) -> Result<Self> {
         let io = |cause| Error::Io { path: path.to_owned(), cause };
-        let size = std::fs::metadata(path).map_err(io)?.len();
+        let on_disk = std::fs::metadata(path).map_err(io)?;
+        let size = on_disk.len();
+        if !on_disk.is_file() {
+            return Err(model_error(path, "no regular file".into()));
+        }
         if size > MAX_FILE_BYTES {
             return Err(model_error(path, format!("{size} bytes, more than {MAX_FILE_BYTES}")));
         }
@@ -106,11 +146,21 @@ impl File {
         SafeTensors::deserialize(&bytes).map_err(not_a_model)?;
         let (_, header) = SafeTensors::read_metadata(&bytes).map_err(not_a_model)?;
         let metadata = header.metadata().clone().unwrap_or_default();
+        if let Some(expected) = metadata.get(SHA256_KEY) {
+            let got = hexadecimal(&Sha256::digest(tensor_bytes(&bytes).map_err(not_a_model)?));
+            if got != *expected {
+                let problem = format!(
+                    "damaged since it was written: its tensors have SHA-256 {got}, its header says \
+                     {expected}; copy it again"
+                );
+                return Err(model_error(path, problem));
+            }
+        }
         Ok(Self { path: path.to_owned(), bytes, metadata })
     }
 
     /// The flat vector stored under `prefix`, every tensor of `layout` checked: name, type, shape,
-    /// finite values.
+    /// finite values; and that there are no others but the optimiser's.
     ///
     /// # Errors
     /// [`Error::Model`] names the tensor and what is wrong with it.
@@ -123,6 +173,13 @@ impl File {
             return Err(wrong(format!(
                 "{got} bytes, its configuration asks for {n_bytes} and more"
             )));
+        }
+        let is_known = |name: &str| {
+            let plain = OPTIMIZER_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
+            layout.tensors.iter().any(|tensor| tensor.name == plain.unwrap_or(name))
+        };
+        if let Some(name) = file.names().into_iter().find(|name| !is_known(name)) {
+            return Err(wrong(format!("tensor {name} is none of its configuration's")));
         }
         let mut vector = vec![0.0; layout.n_params()];
         for tensor in &layout.tensors {

@@ -16,6 +16,7 @@ fn cloud(n: u32, seed: u64) -> Cloud {
         positions: sources.iter().map(position).collect(),
         colors: sources.iter().map(|&i| [i as u8, (i >> 8) as u8, 255]).collect(),
         sources,
+        ..Cloud::default()
     }
 }
 

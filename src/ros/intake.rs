@@ -1,32 +1,27 @@
-//! From subscriptions to the mailbox: decodes and pairs every message, and says what is missing.
+//! From subscriptions to the mailbox: decodes and pairs every message, and notes what is missing.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use super::health::{Cause, Health};
 use super::mailbox::{Mailbox, Parcel};
 use super::problems::Problems;
-use crate::frames::{Frame, FrameCounts, Frames, Role};
+use crate::frames::{Frame, FrameCounts, Frames, FramesConfig, Role};
 use crate::message::Stamp;
-
-/// First time without a frame after which the silent topics are named; doubles each time.
-const FIRST_SILENCE: Duration = Duration::from_secs(5);
 
 /// Frames in the making.
 pub struct Intake<'a> {
     frames: Frames,
     mailbox: &'a Mailbox<Frame>,
+    health: &'a Health,
     problems: Problems,
-    /// Each subscribed topic, and whether a message came on it since the last frame.
-    heard: Vec<(String, bool)>,
     arrivals: Arrivals,
     decode_time: Duration,
-    last_frame: Instant,
-    silence: Duration,
 }
 
 impl<'a> Intake<'a> {
-    /// `required`: the topics without which there is no frame.
-    pub fn new(frames: Frames, required: Vec<String>, mailbox: &'a Mailbox<Frame>) -> Self {
+    /// Leaves frames in `mailbox`, and notes in `health` what comes and what is missing.
+    pub fn new(frames: Frames, mailbox: &'a Mailbox<Frame>, health: &'a Health) -> Self {
         let specs = frames.config().topics.specs().into_iter();
         let images = specs.filter(|spec| {
             spec.role == Role::Images && spec.message_type != "sensor_msgs/msg/CameraInfo"
@@ -36,11 +31,9 @@ impl<'a> Intake<'a> {
             frames,
             arrivals,
             mailbox,
+            health,
             problems: Problems::default(),
-            heard: required.into_iter().map(|topic| (topic, false)).collect(),
             decode_time: Duration::ZERO,
-            last_frame: Instant::now(),
-            silence: FIRST_SILENCE,
         }
     }
 
@@ -48,23 +41,26 @@ impl<'a> Intake<'a> {
     pub fn take(&mut self, topic: &str, bytes: &[u8]) {
         let arrived = Instant::now();
         tracing::trace!("{topic}: {} bytes", bytes.len());
-        if let Some((_, heard)) = self.heard.iter_mut().find(|(name, _)| name == topic) {
-            *heard = true;
-        }
+        let stamp = header_stamp(bytes);
+        self.health.note(|facts, now| facts.heard(now, topic, stamp, bytes.len()));
         self.arrivals.note(topic, bytes, arrived);
         let before = *self.frames.counts();
         let robot_before = self.frames.robot_description().cloned();
         let frame = self.frames.push_raw(topic, bytes);
         self.decode_time += arrived.elapsed();
 
+        self.health.note(|facts, _| facts.absent_cameras(self.frames.absent_cameras()));
         if let Some(problem) = self.frames.take_problem() {
-            let cause = cause(&before, self.frames.counts(), topic);
-            self.problems.warn(&cause, problem);
+            self.tell(&before, topic, &problem);
+        }
+        if let Some(news) = self.frames.take_news() {
+            tracing::info!("{news}");
         }
         if let Some(urdf) = self.frames.robot_description()
             && robot_before.as_ref() != Some(urdf)
         {
-            self.mailbox.put_robot(urdf.to_string());
+            let urdf = urdf.to_string();
+            self.mailbox.order(|orders| orders.robot = Some(urdf));
         }
         if let Some(frame) = frame {
             self.post(frame);
@@ -80,34 +76,52 @@ impl<'a> Intake<'a> {
         let images = cameras.flat_map(|camera| [Some(camera.stamp()), camera.color_stamp()]);
         let arrived = self.arrivals.last(images.flatten()).unwrap_or(now);
         self.mailbox.put_frame(Parcel { frame, arrived, decode_ms, counts, n_replaced: 0 });
-        self.last_frame = now;
-        self.silence = FIRST_SILENCE;
-        self.heard.iter_mut().for_each(|(_, heard)| *heard = false);
+        self.health.note(|facts, now| facts.frame(now));
     }
 
-    /// Names the topics that keep frames from being made, after some time without any.
-    pub fn watch_silence(&mut self) {
-        let waited = self.last_frame.elapsed();
-        if waited < self.silence {
-            return;
+    /// Takes other tolerances; topics stay as they are.
+    pub fn set_config(&mut self, config: FramesConfig) {
+        self.frames.set_config(config);
+    }
+
+    /// Forgets all that has a time, and has the predicting thread do so too; returns the number of
+    /// images that waited.
+    pub fn reset(&mut self) -> u64 {
+        self.mailbox.reset();
+        self.frames.forget()
+    }
+
+    /// As [`Intake::reset`], for a clock that was set back.
+    pub fn time_jumped(&mut self, from: Stamp, to: Stamp) {
+        let problem = format!("/clock went back from {from} s to {to} s: started anew");
+        self.mailbox.reset();
+        self.frames.time_jumped(problem);
+        if let Some(problem) = self.frames.take_problem() {
+            self.health.note(|facts, now| facts.trouble(now, Cause::TimeJump, 1, &problem));
+            self.problems.warn("TimeJump", problem);
         }
-        self.silence = 2 * waited;
-        let silent: Vec<&str> = self
-            .heard
-            .iter()
-            .filter(|(_, heard)| !heard)
-            .map(|(topic, _)| topic.as_str())
-            .collect();
-        let secs = waited.as_secs();
-        if silent.is_empty() {
-            tracing::warn!("no complete frame for {secs} s, though messages come on all topics");
-        } else {
-            tracing::warn!(
-                "no frame for {secs} s: no message on {}. Remedy: start what publishes them, or \
-                 remap the topics; if `ros2 topic hz` sees large images that the node does not, \
-                 run the publisher with the DDS profile config/fastdds_large_clouds.xml",
-                silent.join(", ")
-            );
+    }
+
+    /// Notes and logs what was counted since `before`; `problem` is about the last of it.
+    fn tell(&mut self, before: &FrameCounts, topic: &str, problem: &str) {
+        let after = self.frames.counts();
+        let n_bad = after.bad_messages - before.bad_messages;
+        let mut counted = counted(before, after);
+        if counted.is_empty() && n_bad == 0 {
+            // More about a camera that is left out already.
+            counted.push((Cause::LeftOut, 0));
+        }
+        // `Frames` keeps the last problem only; the others are told in general words.
+        let mut problem = Some(problem);
+        for (cause, n) in counted {
+            let text = problem.take().unwrap_or_else(|| in_general(cause));
+            self.health.note(|facts, now| facts.trouble(now, cause, n, text));
+            self.problems.warn(&format!("{cause:?}"), text);
+        }
+        if n_bad > 0 {
+            let text = problem.unwrap_or("a part of the message could not be used");
+            self.health.note(|facts, now| facts.bad_message(now, topic, n_bad, text));
+            self.problems.warn(&format!("bad message on {topic}"), text);
         }
     }
 }
@@ -158,20 +172,32 @@ fn header_stamp(bytes: &[u8]) -> Option<Stamp> {
     })
 }
 
-/// Which kind of problem was counted: what warnings are throttled by.
-fn cause(before: &FrameCounts, after: &FrameCounts, topic: &str) -> String {
-    let kinds = [
-        ("no calibration", before.dropped_no_info, after.dropped_no_info),
-        ("no transform", before.dropped_no_tf, after.dropped_no_tf),
-        ("no joints", before.dropped_no_joints, after.dropped_no_joints),
-        ("sizes", before.dropped_mismatched, after.dropped_mismatched),
-        ("time jump", before.time_jumps, after.time_jumps),
-        ("late", before.dropped_late, after.dropped_late),
-        ("unpaired", before.dropped_unpaired, after.dropped_unpaired),
+/// What was counted between the two, and how often, the last first; bad messages aside.
+fn counted(before: &FrameCounts, after: &FrameCounts) -> Vec<(Cause, u64)> {
+    if after.time_jumps > before.time_jumps {
+        // Images that waited then are unpaired for that reason only.
+        return vec![(Cause::TimeJump, after.time_jumps - before.time_jumps)];
+    }
+    let counts = [
+        (Cause::Calibration, before.dropped_no_info, after.dropped_no_info),
+        (Cause::Transform, before.dropped_no_tf, after.dropped_no_tf),
+        (Cause::Joints, before.dropped_no_joints, after.dropped_no_joints),
+        (Cause::Image, before.dropped_mismatched, after.dropped_mismatched),
+        (Cause::LeftOut, before.cameras_left_out, after.cameras_left_out),
+        (Cause::Unpaired, before.dropped_unpaired, after.dropped_unpaired),
+        (Cause::Late, before.dropped_late, after.dropped_late),
     ];
-    match kinds.into_iter().find(|(_, before, after)| after > before) {
-        Some((kind, ..)) => kind.to_owned(),
-        None => format!("bad message on {topic}"),
+    let counts = counts.into_iter().filter(|(_, before, after)| after > before);
+    counts.map(|(cause, before, after)| (cause, after - before)).collect()
+}
+
+/// What a cause is, where another one's words are known only.
+fn in_general(cause: Cause) -> &'static str {
+    match cause {
+        Cause::LeftOut => "a camera is left out, as it sends nothing: check its driver",
+        Cause::Unpaired => "images found no partners: check that all image topics publish",
+        Cause::Late => "images came after those of a later time: check the cameras' clocks",
+        _ => "see the log",
     }
 }
 
@@ -211,6 +237,17 @@ mod tests {
         arrivals.note("/color", b"short", now);
         assert_eq!(arrivals.images.len(), MAX_ARRIVALS);
         assert_eq!(arrivals.last([Stamp::from_parts(901, 0)].into_iter()), Some(now));
+    }
+
+    #[test]
+    fn what_was_counted_is_told_apart() {
+        let before = FrameCounts { frames: 7, dropped_unpaired: 2, ..FrameCounts::default() };
+        let after = FrameCounts { dropped_unpaired: 5, dropped_no_tf: 1, ..before };
+        let both = [(Cause::Transform, 1), (Cause::Unpaired, 3)];
+        assert_eq!(counted(&before, &after), both);
+        let after = FrameCounts { time_jumps: 1, ..after };
+        assert_eq!(counted(&before, &after), [(Cause::TimeJump, 1)]);
+        assert_eq!(counted(&before, &before), []);
     }
 
     #[test]

@@ -1,9 +1,12 @@
-//! What the spinning thread leaves for the predicting one: the newest frame, never a queue.
+//! What the spinning thread leaves for the predicting one: the newest frame, never a queue, and
+//! what to do before it.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError, mpsc};
 use std::time::Instant;
 
+use crate::candidates::Snapshot;
+use crate::config::PredictorConfig;
 use crate::frames::FrameCounts;
 
 /// Frames that were passed over and are kept for the history of later ones.
@@ -23,7 +26,51 @@ pub struct Parcel<F> {
     pub n_replaced: u64,
 }
 
-/// A slot for one frame and one robot description; a newer one replaces the older.
+/// What to do before the next frame; a newer order replaces the older one of its kind.
+#[derive(Default)]
+pub struct Orders {
+    /// Forget all frames.
+    pub reset: bool,
+    /// A new robot description (URDF).
+    pub robot: Option<String>,
+    /// New settings.
+    pub settings: Option<Settings>,
+    /// Whether to predict from frames, or to let them pass.
+    pub paused: Option<bool>,
+    /// Where candidates are to start from.
+    pub wish: Option<Wish>,
+}
+
+impl Orders {
+    fn are_none(&self) -> bool {
+        let Self { reset, robot, settings, paused, wish } = self;
+        !reset && robot.is_none() && settings.is_none() && paused.is_none() && wish.is_none()
+    }
+}
+
+/// Settings that may change between two frames.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// How the model is run.
+    pub predictor: PredictorConfig,
+    /// Whether to let frames pass while nobody subscribes.
+    pub idle_without_subscribers: bool,
+}
+
+/// Where to send a snapshot, of the newest frame that was predicted from or of the next one.
+pub type Wish = mpsc::Sender<Answer>;
+
+/// What comes of a [`Wish`].
+pub enum Answer {
+    /// It is fulfilled.
+    Snapshot(Box<Snapshot>),
+    /// Not yet, and why; another answer may follow.
+    NotYet(String),
+    /// It won't be, and why.
+    Refused(String),
+}
+
+/// A slot for one frame and for orders; a newer one replaces the older.
 pub struct Mailbox<F> {
     slot: Mutex<Slot<F>>,
     filled: Condvar,
@@ -32,19 +79,19 @@ pub struct Mailbox<F> {
 struct Slot<F> {
     frame: Option<Parcel<F>>,
     passed: VecDeque<F>,
-    robot: Option<String>,
+    orders: Orders,
     closed: bool,
     n_replaced: u64,
 }
 
-/// What came out of the mailbox; at least a frame or a robot description.
+/// What came out of the mailbox; at least a frame or an order.
 pub struct Post<F> {
     /// The newest frame.
     pub frame: Option<Parcel<F>>,
     /// Frames that it and others replaced since the last post, oldest first.
     pub passed: VecDeque<F>,
-    /// A new robot description (URDF), to be set before the frame is used.
-    pub robot: Option<String>,
+    /// What to do before the frame is used.
+    pub orders: Orders,
 }
 
 /// See [`Mailbox::close_on_drop`].
@@ -59,7 +106,8 @@ impl<F> Drop for CloseOnDrop<'_, F> {
 impl<F> Default for Mailbox<F> {
     fn default() -> Self {
         let passed = VecDeque::new();
-        let slot = Slot { frame: None, passed, robot: None, closed: false, n_replaced: 0 };
+        let orders = Orders::default();
+        let slot = Slot { frame: None, passed, orders, closed: false, n_replaced: 0 };
         Self { slot: Mutex::new(slot), filled: Condvar::new() }
     }
 }
@@ -80,22 +128,31 @@ impl<F> Mailbox<F> {
         self.filled.notify_one();
     }
 
-    /// Leaves a robot description.
-    pub fn put_robot(&self, urdf: String) {
-        self.lock().robot = Some(urdf);
+    /// Leaves an order.
+    pub fn order(&self, give: impl FnOnce(&mut Orders)) {
+        give(&mut self.lock().orders);
+        self.filled.notify_one();
+    }
+
+    /// Orders a reset; a frame that lies there is of the time before, and counts as replaced.
+    pub fn reset(&self) {
+        let mut slot = self.lock();
+        slot.n_replaced += u64::from(slot.frame.take().is_some());
+        slot.passed.clear();
+        slot.orders.reset = true;
         self.filled.notify_one();
     }
 
     /// Waits for something to lie there and takes it; `None` once the mailbox is closed.
     pub fn take(&self) -> Option<Post<F>> {
         let empty =
-            |slot: &mut Slot<F>| !slot.closed && slot.frame.is_none() && slot.robot.is_none();
+            |slot: &mut Slot<F>| !slot.closed && slot.frame.is_none() && slot.orders.are_none();
         let mut slot =
             self.filled.wait_while(self.lock(), empty).unwrap_or_else(PoisonError::into_inner);
         (!slot.closed).then(|| Post {
             frame: slot.frame.take(),
             passed: std::mem::take(&mut slot.passed),
-            robot: slot.robot.take(),
+            orders: std::mem::take(&mut slot.orders),
         })
     }
 
@@ -128,12 +185,12 @@ mod tests {
     fn the_newest_frame_replaces_and_is_counted() {
         let mailbox = Mailbox::default();
         (1..=3).for_each(|frame| mailbox.put_frame(parcel(frame)));
-        mailbox.put_robot("urdf".into());
+        mailbox.order(|orders| orders.robot = Some("urdf".into()));
         let post = mailbox.take().unwrap();
         let newest = post.frame.unwrap();
         assert_eq!((newest.frame, newest.n_replaced), (3, 2));
         assert_eq!(post.passed, [1, 2]);
-        assert_eq!(post.robot.as_deref(), Some("urdf"));
+        assert_eq!(post.orders.robot.as_deref(), Some("urdf"));
     }
 
     #[test]
@@ -142,6 +199,20 @@ mod tests {
         (0..100).for_each(|frame| mailbox.put_frame(parcel(frame)));
         let passed = mailbox.take().unwrap().passed;
         assert_eq!((passed.len(), passed.back()), (MAX_PASSED, Some(&98)));
+    }
+
+    #[test]
+    fn a_reset_drops_what_lies_there_and_counts_it() {
+        let mailbox = Mailbox::default();
+        (1..=3).for_each(|frame| mailbox.put_frame(parcel(frame)));
+        mailbox.reset();
+        mailbox.put_frame(parcel(4));
+        let post = mailbox.take().unwrap();
+        let newest = post.frame.unwrap();
+        assert!(post.orders.reset && post.passed.is_empty());
+        assert_eq!((newest.frame, newest.n_replaced), (4, 3));
+        mailbox.reset();
+        assert!(mailbox.take().unwrap().frame.is_none(), "an order alone wakes the reader");
     }
 
     #[test]

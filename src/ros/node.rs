@@ -2,34 +2,77 @@
 
 use std::collections::BTreeMap;
 use std::panic;
-use std::sync::Arc;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use futures::{FutureExt, Stream, StreamExt};
-use r2r::QosProfile;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::arguments::Arguments;
+use super::clock::RosClock;
+use super::diagnostics::Monitor;
+use super::health::{About, Health};
 use super::intake::Intake;
-use super::mailbox::Mailbox;
+use super::mailbox::{Mailbox, Settings};
+use super::parameter_services::ParameterServices;
 use super::parameters::{self, NodeConfig};
-use super::publish::Outputs;
+use super::publish::{Origin, Outputs};
+use super::qos::{self, TopicWatch};
+use super::rollouts::{MAX_WAITING, Rollouts};
+use super::rosout::{self, Records};
+use super::services::{Job, Services};
 use super::worker::Worker;
-use crate::frames::{Frames, Role, TopicSpec, Topics};
-use crate::model::Model;
+use crate::frames::{Frame, Frames, FramesConfig, TopicSpec};
+use crate::model::{Model, ModelConfig};
 use crate::predictor::Predictor;
 
 /// Longest wait for a message: how soon a signal is seen.
 const SPIN: Duration = Duration::from_millis(20);
 
+/// Name of the node, unless it is remapped.
+const NAME: &str = "forecloud";
+
 type Messages = Box<dyn Stream<Item = Vec<u8>> + Unpin>;
 
 /// Runs the node until SIGINT or SIGTERM.
 ///
-/// # Errors
-/// ROS arguments or parameters that are wrong, or a model that cannot be used.
-pub fn run() -> anyhow::Result<()> {
+/// Fails, and logs why, if ROS arguments or parameters are wrong or a model cannot be used.
+pub fn run() -> ExitCode {
+    let arguments = Arguments::parse(std::env::args().skip(1));
+    let records = rosout::start_log(&arguments, NAME);
+    let monitored = prepare(&arguments, records).map_err(|error| tracing::error!("{error:#}"));
+    let Ok((mut node, mut monitor, stop)) = monitored else {
+        return ExitCode::FAILURE;
+    };
+    match serve(&mut node, &mut monitor, &arguments, &stop) {
+        Ok(()) => {
+            monitor.publish_log();
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            monitor.farewell(&error, &stop);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Creates the node and what it reports with; what is returned last becomes true on a signal.
+fn prepare(
+    arguments: &Arguments,
+    records: Records,
+) -> anyhow::Result<(r2r::Node, Monitor, Arc<AtomicBool>)> {
+    let stop = watch_signals()?;
+    let mut node = create_node()?;
+    let monitor = Monitor::new(&mut node, (!arguments.without_rosout).then_some(records))?;
+    Ok((node, monitor, stop))
+}
+
+/// What becomes true with the first SIGINT or SIGTERM.
+fn watch_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // The second one ends the process at once, should the clean end hang.
@@ -37,20 +80,36 @@ pub fn run() -> anyhow::Result<()> {
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
             .context("signal handlers")?;
     }
+    Ok(stop)
+}
 
-    let mut node = create_node()?;
-    let config: NodeConfig = parameters::configure(&given_parameters(&node))?;
-    let frames = config.frames()?;
+/// Sets everything up, and works until `stop`.
+fn serve(
+    node: &mut r2r::Node,
+    monitor: &mut Monitor,
+    arguments: &Arguments,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let config = parameters::configure(&given_parameters(node))?;
+    let frames = config.frames(&node.namespace()?).context("parameters")?;
     let predictor = create_predictor(&config)?;
-    let outputs = Outputs::new(&mut node, &predictor, &config.world_frame)?;
-    let mut subscriptions = subscribe(&mut node, &frames.topics)?;
-    let name = node.fully_qualified_name()?;
-    tracing::info!("{name} waits for messages on {}", required(&frames.topics).join(", "));
+    let model = predictor.model().config;
+    let origin = Origin::new(predictor.model(), &config.world_frame);
+    let outputs = Outputs::new(node, origin.clone(), config.motion_min_m as f32)?;
+    let mailbox = Arc::new(Mailbox::default());
+    let rollouts = Rollouts::new(mailbox.clone(), origin, config.plan_threads)?;
+    let (jobs, waiting) = mpsc::sync_channel(MAX_WAITING);
+    let topics = TopicWatch::new(node, arguments, frames.topics.specs())?;
+    let health = Arc::new(Health::new(about(&config, &predictor)?, topics.topics()));
+    let worker = Worker::new(predictor, &config, outputs, Arc::clone(&health));
+    let links = Links { monitor, topics, health: &health, mailbox: &mailbox };
+    let mut spinner = Spinner::new(node, config, frames, model, jobs, links)?;
 
-    let mailbox = Mailbox::default();
-    let required = required(&frames.topics);
-    let mut intake = Intake::new(Frames::new(frames), required, &mailbox);
-    let worker = Worker::new(predictor, config.world_frame, outputs);
+    // Not waited for at the end: a long roll-out must not hold it up.
+    std::thread::Builder::new()
+        .name("plan".into())
+        .spawn(move || rollouts.run(waiting))
+        .context("thread of the candidate plans")?;
     std::thread::scope(|scope| {
         // The scope waits for the worker also where this thread panics.
         let close = mailbox.close_on_drop();
@@ -59,20 +118,92 @@ pub fn run() -> anyhow::Result<()> {
             .spawn_scoped(scope, || worker.run(&mailbox))
             .context("predicting thread")?;
         while !stop.load(Ordering::Relaxed) && !worker.is_finished() {
-            // A spin takes at most one message of each topic, so r2r's short queues never overflow.
-            node.spin_once(SPIN);
-            for (topic, messages) in &mut subscriptions {
-                while let Some(Some(bytes)) = messages.next().now_or_never() {
-                    intake.take(topic, &bytes);
-                }
-            }
-            intake.watch_silence();
+            spinner.spin_once();
         }
         drop(close);
         worker.join().map_err(|_| anyhow!("the predicting thread panicked: see above"))
     })?;
-    tracing::info!("{name} ends");
+    tracing::info!("{} ends", spinner.node.fully_qualified_name()?);
     Ok(())
+}
+
+/// What the spinning thread shares with others.
+struct Links<'a> {
+    monitor: &'a mut Monitor,
+    topics: TopicWatch,
+    health: &'a Health,
+    mailbox: &'a Mailbox<Frame>,
+}
+
+/// All that the spinning thread works with.
+struct Spinner<'a> {
+    node: &'a mut r2r::Node,
+    clock: RosClock,
+    model: ModelConfig,
+    subscriptions: Vec<(String, Messages)>,
+    intake: Intake<'a>,
+    services: Services,
+    parameters: ParameterServices,
+    links: Links<'a>,
+}
+
+impl<'a> Spinner<'a> {
+    /// Subscribes all topics and offers all services; `jobs` leads to the thread that rolls out.
+    fn new(
+        node: &'a mut r2r::Node,
+        config: NodeConfig,
+        frames: FramesConfig,
+        model: ModelConfig,
+        jobs: SyncSender<Job>,
+        links: Links<'a>,
+    ) -> anyhow::Result<Self> {
+        let mut clock = RosClock::of(node);
+        clock.use_sim_time(node, config.use_sim_time).map_err(anyhow::Error::msg)?;
+        let services = Services::new(node, jobs)?;
+        let parameters = ParameterServices::new(node, config, clock.now())?;
+        let wanted = frames.topics.specs();
+        let subscriptions = subscribe(node, &wanted)?;
+        let (name, required) = (node.fully_qualified_name()?, required(&wanted));
+        tracing::info!("{name} waits for messages on {}", required.join(", "));
+        let intake = Intake::new(Frames::new(frames), links.mailbox, links.health);
+        Ok(Self { node, clock, model, subscriptions, intake, services, parameters, links })
+    }
+
+    /// Takes the messages and requests that have come, or waits a moment for one.
+    fn spin_once(&mut self) {
+        // A spin takes at most one message of each topic, so r2r's short queues never overflow.
+        self.node.spin_once(SPIN);
+        let Self { node, clock, model, intake, parameters, links, .. } = self;
+        if let Some((from, to)) = clock.jumped_back(parameters.config().time_jump_secs) {
+            intake.time_jumped(from, to);
+        }
+        for (topic, messages) in &mut self.subscriptions {
+            while let Some(Some(bytes)) = messages.next().now_or_never() {
+                intake.take(topic, &bytes);
+            }
+        }
+        self.services.serve(intake, links.mailbox, parameters.config().horizon);
+        parameters.serve(|changed| {
+            let (frames, settings) = read(changed, model, node).map_err(|e| format!("{e:#}"))?;
+            clock.use_sim_time(node, changed.use_sim_time)?;
+            intake.set_config(frames);
+            links.mailbox.order(|orders| orders.settings = Some(settings));
+            Ok(clock.now())
+        });
+        links.monitor.tick(node, &mut links.topics, links.health);
+    }
+}
+
+/// What changed parameters mean to the two threads.
+fn read(
+    config: &NodeConfig,
+    model: &ModelConfig,
+    node: &r2r::Node,
+) -> anyhow::Result<(FramesConfig, Settings)> {
+    let predictor = config.predictor(model)?;
+    let idle_without_subscribers = config.idle_without_subscribers;
+    let frames = config.frames(&node.namespace()?)?;
+    Ok((frames, Settings { predictor, idle_without_subscribers }))
 }
 
 /// Creates the node from the process's ROS arguments.
@@ -86,13 +217,14 @@ fn create_node() -> anyhow::Result<r2r::Node> {
         let said = cause.downcast_ref::<String>().map_or("no reason given", String::as_str);
         anyhow!("ROS arguments or parameter file: {said}")
     })?;
-    r2r::Node::create(context.context("ROS context")?, "forecloud", "").context("ROS node")
+    r2r::Node::create(context.context("ROS context")?, NAME, "").context("ROS node")
 }
 
 /// Loads the model and starts the predictor's threads.
 fn create_predictor(config: &NodeConfig) -> anyhow::Result<Predictor> {
-    let (path, settings) = (config.model()?, config.predictor()?);
+    let path = config.model()?;
     let model = Model::load(&path)?;
+    let settings = config.predictor(&model.config).context("parameters")?;
     tracing::info!("model {} ({})", path.display(), model.hash);
     let predictor = Predictor::new(model, settings).context("parameters")?;
     rayon::ThreadPoolBuilder::new()
@@ -108,29 +240,33 @@ fn given_parameters(node: &r2r::Node) -> BTreeMap<String, r2r::ParameterValue> {
     parameters.iter().map(|(name, parameter)| (name.clone(), parameter.value.clone())).collect()
 }
 
+/// What the diagnostics say of the node's settings.
+fn about(config: &NodeConfig, predictor: &Predictor) -> anyhow::Result<About> {
+    let model = predictor.model();
+    Ok(About {
+        world_frame: config.world_frame.clone(),
+        model_file: config.model()?.display().to_string(),
+        model_hash: model.hash.clone(),
+        step_secs: model.config.step_secs,
+        takes_robot: model.config.n_kinematic > 0,
+    })
+}
+
 /// The topics without which there is no frame.
-fn required(topics: &Topics) -> Vec<String> {
-    let specs = topics.specs().into_iter();
-    specs.filter(|spec| spec.required).map(|spec| spec.name).collect()
+fn required(topics: &[TopicSpec]) -> Vec<&str> {
+    topics.iter().filter(|topic| topic.required).map(|topic| topic.name.as_str()).collect()
 }
 
 /// Subscribes to the serialized messages of all topics, with the topic as the configuration has it.
-fn subscribe(node: &mut r2r::Node, topics: &Topics) -> anyhow::Result<Vec<(String, Messages)>> {
-    let subscribe = |TopicSpec { name, message_type, role, .. }| {
-        let qos = match role {
-            // Best effort also matches reliable publishers (the other way it does not), and a lost
-            // image or joint state is made up for by the next one. It loses large messages where
-            // the publisher has no shared memory segment for them:
-            // config/fastdds_large_clouds.xml gives it one.
-            Role::Images => QosProfile::sensor_data(),
-            Role::States => QosProfile::sensor_data().keep_last(100),
-            // What was sent before the node started.
-            Role::Latched => QosProfile::default().keep_last(100).reliable().transient_local(),
-        };
+fn subscribe(
+    node: &mut r2r::Node,
+    wanted: &[TopicSpec],
+) -> anyhow::Result<Vec<(String, Messages)>> {
+    let subscribe = |TopicSpec { name, message_type, role, .. }: &TopicSpec| {
         let messages = node
-            .subscribe_raw(&name, message_type, qos)
+            .subscribe_raw(name, message_type, qos::profile(*role))
             .map_err(|error| anyhow!("subscription to {name} ({message_type}): {error}"))?;
-        Ok((name, Box::new(messages) as Messages))
+        Ok((name.clone(), Box::new(messages) as Messages))
     };
-    topics.specs().into_iter().map(subscribe).collect()
+    wanted.iter().map(subscribe).collect()
 }

@@ -5,19 +5,57 @@ use std::time::Instant;
 use r2r::forecloud::msg::{Prediction as PredictionMsg, Timing as TimingMsg};
 use r2r::sensor_msgs::msg::{PointCloud2, PointField};
 use r2r::std_msgs::msg::Header;
+use r2r::visualization_msgs::msg::MarkerArray;
 use r2r::{Publisher, QosProfile};
 
-use crate::message::Stamp;
-use crate::predictor::{Prediction, Predictor};
+use super::markers;
 
-/// The node's three outputs.
-pub struct Outputs {
+use crate::message::Stamp;
+use crate::model::Model;
+use crate::predictor::Prediction;
+
+/// What is the same in all predictions of a node.
+#[derive(Debug, Clone)]
+pub struct Origin {
     world_frame: String,
     step_secs: f32,
-    seed: u64,
     model_hash: String,
+}
+
+impl Origin {
+    /// Of what `model` predicts in `world_frame`.
+    pub fn new(model: &Model, world_frame: &str) -> Self {
+        Self {
+            world_frame: world_frame.to_owned(),
+            step_secs: model.config.step_secs as f32,
+            model_hash: model.hash.clone(),
+        }
+    }
+
+    /// A prediction as a message.
+    pub fn message(&self, prediction: &Prediction) -> PredictionMsg {
+        PredictionMsg {
+            header: self.header(prediction.stamp),
+            step_secs: self.step_secs,
+            model_hash: self.model_hash.clone(),
+            ..prediction_message(prediction)
+        }
+    }
+
+    fn header(&self, stamp: Stamp) -> Header {
+        let (sec, nanosec) = stamp.parts();
+        let stamp = r2r::builtin_interfaces::msg::Time { sec, nanosec };
+        Header { stamp, frame_id: self.world_frame.clone() }
+    }
+}
+
+/// The node's outputs.
+pub struct Outputs {
+    origin: Origin,
     prediction: Publisher<PredictionMsg>,
     points: Publisher<PointCloud2>,
+    motion: Publisher<MarkerArray>,
+    motion_min_m: f32,
     timing: Publisher<TimingMsg>,
 }
 
@@ -26,31 +64,38 @@ impl Outputs {
     ///
     /// # Errors
     /// What rcl says, with the topic.
-    pub fn new(
-        node: &mut r2r::Node,
-        predictor: &Predictor,
-        world_frame: &str,
-    ) -> anyhow::Result<Self> {
+    pub fn new(node: &mut r2r::Node, origin: Origin, motion_min_m: f32) -> anyhow::Result<Self> {
         let qos = QosProfile::default().keep_last(10).reliable();
         let failed = |topic: &'static str| {
             move |error: r2r::Error| anyhow::anyhow!("publisher of {topic}: {error}")
         };
         Ok(Self {
-            world_frame: world_frame.to_owned(),
-            step_secs: predictor.model().config.step_secs as f32,
-            seed: predictor.config().seed,
-            model_hash: predictor.model().hash.clone(),
+            origin,
             prediction: node
                 .create_publisher("~/prediction", qos.clone())
                 .map_err(failed("~/prediction"))?,
             points: node
                 .create_publisher("~/predicted_points", qos.clone())
                 .map_err(failed("~/predicted_points"))?,
+            motion: node.create_publisher("~/motion", qos.clone()).map_err(failed("~/motion"))?,
+            motion_min_m,
             timing: node.create_publisher("~/timing", qos).map_err(failed("~/timing"))?,
         })
     }
 
-    /// Publishes a prediction on `~/prediction` and `~/predicted_points`, then what it cost.
+    /// Whether somebody subscribes predictions.
+    pub fn are_heard(&self) -> bool {
+        let counts = [
+            self.prediction.get_inter_process_subscription_count(),
+            self.points.get_inter_process_subscription_count(),
+            self.motion.get_inter_process_subscription_count(),
+        ];
+        // Where rcl can't tell, rather one prediction too many.
+        counts.into_iter().any(|count| count.map_or(true, |n| n > 0))
+    }
+
+    /// Publishes a prediction on `~/prediction`, `~/predicted_points` and `~/motion`, then what it
+    /// cost; returns its latency (ms).
     ///
     /// `timing` comes with all but its header and the times that end with publishing.
     pub fn publish(
@@ -58,34 +103,34 @@ impl Outputs {
         prediction: &Prediction,
         mut timing: TimingMsg,
         arrived: Instant,
-    ) -> r2r::Result<()> {
+    ) -> r2r::Result<f32> {
         let start = Instant::now();
-        let header = header(prediction.stamp, &self.world_frame);
-        let mut message = prediction_message(prediction, header.clone());
-        message.step_secs = self.step_secs;
-        message.seed = self.seed;
-        message.model_hash.clone_from(&self.model_hash);
-        self.prediction.publish(&message)?;
+        let header = self.origin.header(prediction.stamp);
+        self.prediction.publish(&self.origin.message(prediction))?;
         if self.points.get_inter_process_subscription_count()? > 0 {
             self.points.publish(&points_message(prediction, header.clone()))?;
+        }
+        if self.motion.get_inter_process_subscription_count()? > 0 {
+            let step_secs = f64::from(self.origin.step_secs);
+            self.motion.publish(&markers::motion(
+                prediction,
+                &header,
+                self.motion_min_m,
+                step_secs,
+            ))?;
         }
         timing.header = header;
         timing.publish_ms = start.elapsed().as_secs_f32() * 1e3;
         timing.latency_ms = arrived.elapsed().as_secs_f32() * 1e3;
-        self.timing.publish(&timing)
+        self.timing.publish(&timing)?;
+        Ok(timing.latency_ms)
     }
 }
 
-fn header(stamp: Stamp, frame_id: &str) -> Header {
-    let (sec, nanosec) = stamp.parts();
-    let stamp = r2r::builtin_interfaces::msg::Time { sec, nanosec };
-    Header { stamp, frame_id: frame_id.to_owned() }
-}
-
-/// `forecloud/msg/Prediction` without what is the same in each: see msg/Prediction.msg.
-fn prediction_message(prediction: &Prediction, header: Header) -> PredictionMsg {
+/// `forecloud/msg/Prediction` (see msg/Prediction.msg) without what its origin tells.
+fn prediction_message(prediction: &Prediction) -> PredictionMsg {
     PredictionMsg {
-        header,
+        seed: prediction.seed,
         n_steps: prediction.displacements.len() as u32,
         n_particles: prediction.particles.positions.len() as u32,
         positions: prediction.particles.positions.as_flattened().to_vec(),
@@ -161,6 +206,7 @@ mod tests {
     fn prediction() -> Prediction {
         let mut prediction = Prediction {
             stamp: Stamp::from_parts(7, 8),
+            seed: 9,
             displacements: vec![vec![[0.5, 0.0, 0.0], [0.0; 3]], vec![[0.25, 0.0, -1.0], [0.0; 3]]],
             ..Prediction::default()
         };
@@ -172,8 +218,12 @@ mod tests {
 
     #[test]
     fn prediction_holds_steps_one_after_the_other() {
-        let message = prediction_message(&prediction(), header(Stamp::from_parts(7, 8), "world"));
+        let origin =
+            Origin { world_frame: "world".into(), step_secs: 0.1, model_hash: "abc".into() };
+        let message = origin.message(&prediction());
         assert_eq!((message.header.stamp.sec, message.header.stamp.nanosec), (7, 8));
+        assert_eq!((&message.header.frame_id[..], &message.model_hash[..]), ("world", "abc"));
+        assert_eq!((message.step_secs, message.seed), (0.1, 9));
         assert_eq!((message.n_steps, message.n_particles), (2, 2));
         assert_eq!(message.positions, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
         assert_eq!(message.displacements[6..9], [0.25, 0.0, -1.0]);

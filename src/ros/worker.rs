@@ -1,60 +1,192 @@
 //! The predicting thread: takes the newest frame, predicts, publishes.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use r2r::forecloud::msg::Timing;
 
-use super::mailbox::{MAX_PASSED, Mailbox, Parcel};
+use super::health::{Cause, Health};
+use super::mailbox::{Answer, MAX_PASSED, Mailbox, Orders, Parcel, Wish};
+use super::outside;
+use super::parameters::NodeConfig;
 use super::problems::Problems;
 use super::publish::Outputs;
+use crate::Error;
 use crate::frames::Frame;
 use crate::message::Stamp;
 use crate::predictor::Predictor;
+
+/// Time between two looks at where the points outside of the workspace are.
+const LOOK_OUTSIDE: Duration = Duration::from_secs(2);
+
+/// How long predictions go on after somebody asked for a snapshot.
+const INTEREST: Duration = Duration::from_secs(5);
 
 /// Predicts from each frame that lies in the mailbox until it is closed.
 pub struct Worker {
     predictor: Predictor,
     world_frame: String,
+    idle_without_subscribers: bool,
+    paused: bool,
+    /// Whether the last frame was let pass: what was predicted before is of the past.
+    passing: bool,
     /// Frames that were not predicted from, oldest first.
     passed: VecDeque<Frame>,
     outputs: Outputs,
+    health: Arc<Health>,
+    /// Wants a snapshot of the next prediction.
+    wish: Option<Wish>,
+    last_wish: Option<Instant>,
     problems: Problems,
+    /// Where the points outside of the workspace are, and when that was.
+    outside: Option<(Instant, String)>,
     frames_used: u64,
     frames_without_history: u64,
     /// The first of the frames without history since the last prediction.
     without_history_since: Option<Stamp>,
     frames_rejected: u64,
+    frames_paused: u64,
+    frames_idle: u64,
+    predictions_cut: u64,
 }
 
 impl Worker {
     /// A worker with all counters at zero.
-    pub fn new(predictor: Predictor, world_frame: String, outputs: Outputs) -> Self {
+    pub fn new(
+        predictor: Predictor,
+        config: &NodeConfig,
+        outputs: Outputs,
+        health: Arc<Health>,
+    ) -> Self {
         Self {
             predictor,
-            world_frame,
+            world_frame: config.world_frame.clone(),
+            idle_without_subscribers: config.idle_without_subscribers,
+            paused: false,
+            passing: false,
             passed: VecDeque::new(),
             outputs,
+            health,
+            wish: None,
+            last_wish: None,
             problems: Problems::default(),
+            outside: None,
             frames_used: 0,
             frames_without_history: 0,
             without_history_since: None,
             frames_rejected: 0,
+            frames_paused: 0,
+            frames_idle: 0,
+            predictions_cut: 0,
         }
     }
 
     /// Works until `mailbox` is closed.
     pub fn run(mut self, mailbox: &Mailbox<Frame>) {
         while let Some(post) = mailbox.take() {
-            if let Some(urdf) = post.robot {
-                self.set_robot(&urdf);
-            }
+            self.follow(post.orders);
             self.passed.extend(post.passed);
-            self.passed.drain(..self.passed.len().saturating_sub(MAX_PASSED));
             if let Some(parcel) = post.frame {
-                self.recall_history(&parcel.frame);
-                self.step(parcel);
+                self.take(parcel);
+            }
+            self.passed.drain(..self.passed.len().saturating_sub(MAX_PASSED));
+        }
+    }
+
+    /// Does what was ordered, between two frames.
+    fn follow(&mut self, orders: Orders) {
+        if orders.reset {
+            self.passed.clear();
+            self.predictor.forget();
+            self.without_history_since = None;
+        }
+        if let Some(settings) = orders.settings {
+            self.idle_without_subscribers = settings.idle_without_subscribers;
+            if let Err(error) = self.predictor.set_config(settings.predictor) {
+                self.problems.warn("settings", format!("parameters: {error}"));
             }
         }
+        if let Some(urdf) = orders.robot {
+            self.set_robot(&urdf);
+        }
+        if let Some(paused) = orders.paused {
+            self.paused = paused;
+        }
+        if let Some(wish) = orders.wish {
+            self.consider(wish);
+        }
+    }
+
+    /// Sends a snapshot, now or with the next prediction.
+    fn consider(&mut self, wish: Wish) {
+        if self.paused {
+            let problem = "predicting is paused: call ~/pause with data: false".to_owned();
+            // Nobody waits for it any more: then it needs no answer.
+            let _ = wish.send(Answer::Refused(problem));
+            return;
+        }
+        self.last_wish = Some(Instant::now());
+        match self.predictor.snapshot() {
+            Ok(snapshot) if !self.passing => {
+                let _ = wish.send(Answer::Snapshot(Box::new(snapshot)));
+            }
+            outcome => {
+                let reason =
+                    outcome.err().map_or_else(|| "no frame came".into(), |e| e.to_string());
+                let _ = wish.send(Answer::NotYet(reason));
+                self.wish = Some(wish);
+            }
+        }
+    }
+
+    /// Predicts from a frame, or lets it pass.
+    fn take(&mut self, parcel: Parcel<Frame>) {
+        // What came after this frame is of a time that was set back.
+        self.passed.retain(|passed| passed.stamp < parcel.frame.stamp);
+        let was_passing = self.passing;
+        self.passing = self.paused || !self.is_wanted();
+        if !self.passing {
+            self.health.note(|facts, now| {
+                facts.resting = None;
+                facts.working(now, parcel.n_replaced);
+            });
+            self.recall_history(&parcel.frame);
+            let outcome = self.step(parcel);
+            self.health.note(|facts, _| facts.rests());
+            self.answer_wish(outcome);
+            return;
+        }
+        if !self.paused && !was_passing {
+            tracing::info!("nobody subscribes predictions: frames are only remembered");
+        }
+        let why = match self.paused {
+            true => "predicting is paused: ~/pause with data: false goes on",
+            false => "nobody subscribes predictions (idle_without_subscribers)",
+        };
+        self.health.note(|facts, _| facts.resting = Some(why));
+        *(if self.paused { &mut self.frames_paused } else { &mut self.frames_idle }) += 1;
+        self.passed.push_back(parcel.frame);
+    }
+
+    /// Sends a snapshot to whom waits for one, or why this frame gave none.
+    fn answer_wish(&mut self, outcome: Result<(), String>) {
+        let Some(wish) = self.wish.take() else { return };
+        match outcome.and_then(|()| self.predictor.snapshot().map_err(|e| e.to_string())) {
+            Ok(snapshot) => {
+                let _ = wish.send(Answer::Snapshot(Box::new(snapshot)));
+            }
+            // Where nobody waits any longer, the wish is over.
+            Err(reason) => self.wish = wish.send(Answer::NotYet(reason)).is_ok().then_some(wish),
+        }
+    }
+
+    fn is_wanted(&self) -> bool {
+        let asked = |at: Instant| at.elapsed() < INTEREST;
+        !self.idle_without_subscribers
+            || self.wish.is_some()
+            || self.last_wish.is_some_and(asked)
+            || self.outputs.are_heard()
     }
 
     fn set_robot(&mut self, urdf: &str) {
@@ -62,8 +194,10 @@ impl Worker {
             Ok(warnings) => {
                 tracing::info!("robot description received");
                 warnings.iter().for_each(|warning| tracing::warn!("robot_description: {warning}"));
+                self.health.note(|facts, _| facts.robot(Ok(warnings)));
             }
             Err(error) => {
+                self.health.note(|facts, _| facts.robot(Err(error.to_string())));
                 self.problems.warn("robot description", format!("robot_description: {error}"));
             }
         }
@@ -71,7 +205,7 @@ impl Worker {
 
     /// Shows the predictor the passed frame that lies one step back, where it knows none there.
     fn recall_history(&mut self, frame: &Frame) {
-        if self.predictor.has_history(frame.stamp) {
+        if self.predictor.has_history(frame) {
             return;
         }
         let wanted = frame.stamp.plus_secs(-self.predictor.model().config.step_secs);
@@ -81,7 +215,7 @@ impl Worker {
         if nearest.stamp < frame.stamp
             && let Err(error) = self.predictor.recall(nearest)
         {
-            self.problems.warn("history", format!("history frame: {error}"));
+            self.trouble(Cause::Rejected, format!("history frame: {error}"));
         }
     }
 
@@ -92,8 +226,8 @@ impl Worker {
         let step_secs = self.predictor.model().config.step_secs;
         let tolerance_secs = self.predictor.config().history_tolerance_secs;
         if stamp.secs_since(since) > step_secs + tolerance_secs {
-            self.problems.warn(
-                "no history",
+            self.trouble(
+                Cause::History,
                 format!(
                     "no prediction: no frame lies {step_secs} s before the one of {stamp} s, \
                      within {tolerance_secs} s ({} frames without so far). Remedy: images must \
@@ -105,19 +239,19 @@ impl Worker {
         }
     }
 
-    fn step(&mut self, parcel: Parcel<Frame>) {
-        let prediction = match self.predictor.step(&parcel.frame) {
+    /// Predicts from a frame and publishes that; says why not.
+    fn step(&mut self, parcel: Parcel<Frame>) -> Result<(), String> {
+        let prediction = match self.predictor.step_in_time(&parcel.frame, parcel.arrived) {
             Ok(Some(prediction)) => prediction,
             Ok(None) => {
                 self.frames_without_history += 1;
+                self.health.note(|facts, _| facts.n_without_history += 1);
                 self.miss_history(parcel.frame.stamp);
-                return;
+                return Err(Error::NoPrediction.to_string());
             }
             Err(error) => {
                 self.frames_rejected += 1;
-                let cause = format!("{:?}", std::mem::discriminant(&error));
-                self.problems.warn(&cause, format!("no prediction for this frame: {error}"));
-                return;
+                return Err(self.reject(&error, &parcel.frame));
             }
         };
         self.frames_used += 1;
@@ -125,6 +259,9 @@ impl Worker {
         if self.frames_used == 1 {
             tracing::info!("predicting");
         }
+        let n_steps = prediction.displacements.len();
+        let is_cut = prediction.is_cut;
+        self.predictions_cut += u64::from(is_cut);
         let counts = parcel.counts;
         let timing = Timing {
             decode_ms: parcel.decode_ms,
@@ -135,6 +272,8 @@ impl Worker {
             frames_dropped_busy: parcel.n_replaced,
             frames_without_history: self.frames_without_history,
             frames_rejected: self.frames_rejected,
+            frames_paused: self.frames_paused,
+            frames_idle: self.frames_idle,
             frames_dropped_incomplete: counts.dropped_no_info
                 + counts.dropped_no_tf
                 + counts.dropped_no_joints
@@ -142,11 +281,69 @@ impl Worker {
                 + counts.dropped_late,
             images_dropped_unpaired: counts.dropped_unpaired,
             time_jumps: counts.time_jumps,
+            predictions_cut: self.predictions_cut,
             bad_messages: counts.bad_messages,
             ..Timing::default()
         };
-        if let Err(error) = self.outputs.publish(prediction, timing, parcel.arrived) {
-            self.problems.warn("publish", format!("a prediction could not be published: {error}"));
+        let n_particles = prediction.particles.len();
+        let planned = !parcel.frame.plan.is_empty();
+        match self.outputs.publish(prediction, timing, parcel.arrived) {
+            Ok(latency_ms) => {
+                let stamp = parcel.frame.stamp;
+                tracing::debug!(
+                    "prediction of {stamp} s: {n_particles} particles, {latency_ms} ms"
+                );
+                self.health.note(|facts, now| {
+                    facts.predicted(now, latency_ms, n_particles, planned);
+                    facts.cut(now, is_cut.then_some(n_steps));
+                });
+            }
+            Err(error) => {
+                self.trouble(
+                    Cause::Publish,
+                    format!("a prediction could not be published: {error}"),
+                );
+            }
         }
+        Ok(())
+    }
+
+    /// Notes, logs and returns why a frame gave no prediction.
+    fn reject(&mut self, error: &Error, frame: &Frame) -> String {
+        let text = format!("no prediction for this frame: {error}");
+        let cause = match error {
+            // The status of the robot description says it.
+            Error::NoRobot => {
+                self.problems.warn("no robot", &text);
+                return text;
+            }
+            Error::TooFewPoints { .. } => Cause::Workspace,
+            Error::MissingJoints { .. } => Cause::Joints,
+            Error::Encoding { .. } | Error::ImageSize { .. } | Error::Camera { .. } => Cause::Image,
+            _ => Cause::Rejected,
+        };
+        let text = match cause {
+            Cause::Workspace => format!("{text}. {}", self.points_outside(frame)),
+            _ => text,
+        };
+        self.trouble(cause, text.clone());
+        text
+    }
+
+    /// Where the points of `frame` are, or of one shortly before: it takes a while to tell.
+    fn points_outside(&mut self, frame: &Frame) -> &str {
+        let known = self.outside.take().filter(|(at, _)| at.elapsed() < LOOK_OUTSIDE);
+        let known = known.unwrap_or_else(|| {
+            let workspace = self.predictor.config().workspace;
+            let workspace = workspace.unwrap_or(self.predictor.model().config.workspace);
+            let text = outside::describe(&frame.cameras, &workspace, &self.world_frame);
+            (Instant::now(), text)
+        });
+        &self.outside.insert(known).1
+    }
+
+    fn trouble(&mut self, cause: Cause, text: String) {
+        self.health.note(|facts, now| facts.trouble(now, cause, 1, &text));
+        self.problems.warn(&format!("{cause:?}"), text);
     }
 }

@@ -77,6 +77,7 @@ struct Episode {
 pub struct Dataset {
     config: DatasetConfig,
     model: ModelConfig,
+    frames: FramesConfig,
     episodes: Vec<Episode>,
     windows: Vec<(u32, u32)>,
     active: Vec<u32>,
@@ -118,10 +119,10 @@ pub fn recordings_in(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 impl Dataset {
-    /// An empty data set.
-    pub fn new(config: DatasetConfig, model: ModelConfig) -> Self {
+    /// An empty data set, for recordings that `frames` are made of.
+    pub fn new(config: DatasetConfig, model: ModelConfig, frames: FramesConfig) -> Self {
         let (episodes, windows, active) = (Vec::new(), Vec::new(), Vec::new());
-        Self { config, model, episodes, windows, active }
+        Self { config, model, frames, episodes, windows, active }
     }
 
     /// Adds a recording if it has truth and its split is `split`; tells whether it was added.
@@ -129,7 +130,7 @@ impl Dataset {
     /// # Errors
     /// What makes the recording unusable.
     pub fn add(&mut self, path: &Path, split: &str) -> Result<bool> {
-        let recording = Recording::open(path, FramesConfig::default())?;
+        let recording = Recording::open(path, self.frames.clone())?;
         if recording.truth().is_none_or(|truth| truth.split != split) {
             return Ok(false);
         }
@@ -273,7 +274,7 @@ impl Dataset {
         }
         window.scene.set_particles(&now, &history, self.model.n_history);
         if self.model.mask.walks.is_some() {
-            window.scene.walk_seed.seed = rng.next_u64();
+            window.scene.walk_seed.seed = rng.random();
         }
         if self.model.n_motion > 0 {
             let clouds = [&cloud_before, &cloud_now];

@@ -97,7 +97,7 @@ pub struct StepReport {
 /// Mean errors over validation windows, in millimetres.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Validation {
-    /// Moving object points after 1 step.
+    /// Moving object points after 1 step; NaN if no window has any, here and below.
     pub moving_1_mm: f64,
     /// Moving object points after the last step.
     pub moving_last_mm: f64,
@@ -195,8 +195,8 @@ impl Trainer {
         let layout = Layout::new(model.interlacer());
         let mut optimizer = AdamW::new(config.adamw, 0);
         optimizer.step = text(STEP_KEY)?.parse().map_err(|_| wrong(format!("bad {STEP_KEY}")))?;
-        optimizer.mean = file.vector(&layout, "mean.")?;
-        optimizer.square = file.vector(&layout, "square.")?;
+        optimizer.mean = file.vector(&layout, weights::OPTIMIZER_PREFIXES[0])?;
+        optimizer.square = file.vector(&layout, weights::OPTIMIZER_PREFIXES[1])?;
         let weights = file.vector(&layout, "")?;
         Ok(Self::with_state(config.clone(), *model, layout, weights, optimizer))
     }
@@ -210,11 +210,9 @@ impl Trainer {
         let settings = serde_json::to_string(&self.config).unwrap_or_default();
         metadata.insert(SETTINGS_KEY.into(), settings);
         metadata.insert(STEP_KEY.into(), self.optimizer.step.to_string());
-        let vectors: [(&str, &[f32]); 3] = [
-            ("", &self.weights),
-            ("mean.", &self.optimizer.mean),
-            ("square.", &self.optimizer.square),
-        ];
+        let [mean, square] = weights::OPTIMIZER_PREFIXES;
+        let vectors: [(&str, &[f32]); 3] =
+            [("", &self.weights), (mean, &self.optimizer.mean), (square, &self.optimizer.square)];
         weights::save(path, &self.layout, &vectors, metadata)
     }
 
@@ -370,7 +368,7 @@ impl Sums {
     }
 
     fn means(&self) -> Validation {
-        let mean = |slot: usize| self.0[slot].0 / self.0[slot].1.max(1) as f64;
+        let mean = |slot: usize| self.0[slot].0 / self.0[slot].1 as f64;
         Validation {
             moving_1_mm: mean(0),
             moving_last_mm: mean(1),

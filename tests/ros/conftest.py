@@ -23,9 +23,12 @@ os.environ["FASTRTPS_DEFAULT_PROFILES_FILE"] = str(ROOT / "config" / "fastdds_la
 
 import rclpy  # noqa: E402
 from ament_index_python.packages import get_package_prefix  # noqa: E402
+from rclpy._rclpy_pybind11 import InvalidHandle  # noqa: E402
 from recording import Message, message_class, read  # noqa: E402
 
 TIMEOUT_SECS = 60.0
+# Of the recording: 6 frames.
+PERIOD_SECS = 0.6
 
 
 def wait_for(condition: Callable[[], object], what: str, timeout_secs: float = TIMEOUT_SECS):
@@ -35,6 +38,12 @@ def wait_for(condition: Callable[[], object], what: str, timeout_secs: float = T
         assert time.monotonic() < deadline, f"waited {timeout_secs} s for {what}"
         time.sleep(0.02)
     return value
+
+
+def wait_for_future(future):
+    """What a service answered."""
+    wait_for(future.done, "an answer")
+    return future.result()
 
 
 class NodeProcess:
@@ -82,14 +91,29 @@ class NodeProcess:
 class Received:
     """Messages of one topic, in the order they came."""
 
+    opened: list[Received] = []
+
     def __init__(self, node, topic: str, type_name: str):
         self.messages: list = []
         self.topic = topic
         self._node = node
         qos = rclpy.qos.QoSProfile(depth=100)
+        self.on_message: Callable[[list], None] | None = None
+        """Called with all messages so far, by the thread that receives them."""
         self._subscription = node.create_subscription(
-            message_class(type_name), topic, self.messages.append, qos
+            message_class(type_name), topic, self._received, qos
         )
+        Received.opened.append(self)
+
+    def _received(self, message) -> None:
+        self.messages.append(message)
+        if self.on_message:
+            self.on_message(self.messages)
+
+    def close(self) -> None:
+        if self._subscription:
+            self._node.destroy_subscription(self._subscription)
+            self._subscription = None
 
     def wait_for(self, n: int):
         wait_for(lambda: len(self.messages) >= n, f"{n} messages on {self.topic}")
@@ -106,12 +130,30 @@ def ros():
     node = rclpy.create_node("test")
     executor = rclpy.executors.SingleThreadedExecutor()
     executor.add_node(node)
-    thread = threading.Thread(target=executor.spin, daemon=True)
+    ended = threading.Event()
+
+    def spin() -> None:
+        while not ended.is_set():
+            try:
+                executor.spin_once(timeout_sec=0.1)
+            except InvalidHandle:
+                pass  # what a test destroys may just be waited for here
+
+    thread = threading.Thread(target=spin, daemon=True)
     thread.start()
     yield node
-    executor.shutdown()
+    ended.set()
     thread.join(TIMEOUT_SECS)
+    executor.shutdown()
     rclpy.try_shutdown()
+
+
+@pytest.fixture(autouse=True)
+def close_received():
+    """Ends all subscriptions: the next test's node would take them for its subscribers."""
+    yield
+    while Received.opened:
+        Received.opened.pop().close()
 
 
 @pytest.fixture(scope="session")

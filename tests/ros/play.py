@@ -8,7 +8,10 @@ node subscribes.
 from __future__ import annotations
 
 import argparse
+import itertools
+import struct
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -19,8 +22,8 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
 from recording import Message, message_class, read
 
-# What robot_state_publisher and static_transform_publisher latch.
-LATCHED = {"/tf_static", "/robot_description"}
+# What robot_state_publisher and static_transform_publisher latch, in whatever namespace.
+LATCHED = ("/tf_static", "/robot_description")
 # How long no further topic must have found a subscriber for the others to be left out.
 SETTLED_SECS = 1.0
 
@@ -37,10 +40,11 @@ class Player:
         types = {m.topic: m.type_name for m in messages}
         images = {topic for topic, name in types.items() if name == "sensor_msgs/msg/Image"}
         # There must be a subscriber to one topic of each group.
-        self._groups = [{"/joint_states"}, images, LATCHED]
-        for topic in sorted(types, key=lambda topic: topic in LATCHED):
+        states = {topic for topic in types if topic.endswith("/joint_states")}
+        self._groups = [states, images, {topic for topic in types if topic.endswith(LATCHED)}]
+        for topic in sorted(types, key=lambda topic: topic.endswith(LATCHED)):
             qos = QoSProfile(depth=10)
-            if topic in LATCHED:
+            if topic.endswith(LATCHED):
                 qos.durability = DurabilityPolicy.TRANSIENT_LOCAL
             elif not reliable:
                 qos.reliability = ReliabilityPolicy.BEST_EFFORT
@@ -76,10 +80,11 @@ class Player:
         for topic in sorted(missing):
             self.left_out.append(topic)
             self.node.destroy_publisher(self.publishers.pop(topic))
+        latched = {topic for topic in self.publishers if topic.endswith(LATCHED)}
         for message in self.messages:
-            if message.topic in LATCHED & self.publishers.keys():
+            if message.topic in latched:
                 self.publishers[message.topic].publish(message.data)
-        for topic in LATCHED & self.publishers.keys():
+        for topic in latched:
             left = Duration(seconds=max(0.0, deadline - time.monotonic()))
             if not self.publishers[topic].wait_for_all_acked(left):
                 raise TimeoutError(f"{topic} was not received in {timeout_secs} s")
@@ -88,7 +93,7 @@ class Player:
         """Publishes each message at its log time from now on, `rate` times as fast."""
         start, first = time.monotonic(), self.messages[0].log_time_ns
         for message in self.messages:
-            if message.topic in LATCHED or message.topic not in self.publishers:
+            if message.topic.endswith(LATCHED) or message.topic not in self.publishers:
                 continue
             due = start + (message.log_time_ns - first) / 1e9 / rate
             time.sleep(max(0.0, due - time.monotonic()))
@@ -97,6 +102,58 @@ class Player:
     def close(self) -> None:
         for publisher in self.publishers.values():
             self.node.destroy_publisher(publisher)
+
+
+def shifted(message: Message, nanos: int) -> Message:
+    """The message with its header's stamp (where it has one) and its log time later."""
+    data = bytearray(message.data)
+    if hasattr(message_class(message.type_name), "header"):
+        sec, nanosec = struct.unpack_from("<iI", data, 4)
+        struct.pack_into("<iI", data, 4, *divmod(sec * 10**9 + nanosec + nanos, 10**9))
+    log_time_ns = message.log_time_ns + nanos
+    return Message(message.topic, message.type_name, log_time_ns, bytes(data))
+
+
+class Stream:
+    """Plays a recording over and over, in the background, with stamps that go on ascending."""
+
+    def __init__(self, player: Player, period_secs: float, rate: float = 1.0):
+        self.n_frames = 0
+        """Depth images of the first camera that were sent."""
+        self.plans: list[Message] = []
+        """Planned joints that were sent."""
+        self._player = player
+        self._period_ns = round(period_secs * 1e9)
+        self._rate = rate
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> Stream:
+        self._player.wait_for_subscriber()
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        messages = [
+            m
+            for m in self._player.messages
+            if not m.topic.endswith(LATCHED) and m.topic in self._player.publishers
+        ]
+        start, first = time.monotonic(), messages[0].log_time_ns
+        for i in itertools.count():
+            for message in messages:
+                later = shifted(message, i * self._period_ns)
+                due = start + (later.log_time_ns - first) / 1e9 / self._rate
+                if self._stopped.wait(max(0.0, due - time.monotonic())):
+                    return
+                self._player.publishers[message.topic].publish(later.data)
+                self.n_frames += message.topic == "/camera_left/depth/image_raw"
+                if message.topic == "/planned_joints":
+                    self.plans.append(later)
 
 
 def main() -> None:

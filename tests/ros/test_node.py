@@ -44,7 +44,7 @@ def test_predicts_every_frame_that_has_a_history(ros, recording, start_node):
     assert last.bad_messages == 0
     assert last.frames_rejected == 0
     assert last.frames_in == (
-        last.frames_used + last.frames_dropped_busy + last.frames_without_history
+        last.frames_used + last.frames_dropped_busy + last.frames_without_history + last.frames_idle
     )
     predictions.wait_for(last.frames_used)
     clouds.wait_for(last.frames_used)
@@ -99,24 +99,70 @@ def check_points(prediction, cloud):
         assert at == step + 1
 
 
+def moved(messages, **topics):
+    """The messages with other topics: by name without slashes, or all but /tf into `namespace`."""
+    namespace = topics.pop("namespace", "")
+    names = {f"/{name.replace('__', '/')}": topic for name, topic in topics.items()}
+
+    def topic_of(message):
+        topic = message.topic
+        return names.get(topic, topic if topic.startswith("/tf") else namespace + topic)
+
+    return [type(m)(topic_of(m), m.type_name, m.log_time_ns, m.data) for m in messages]
+
+
 def test_runs_in_a_namespace_with_remaps_and_parameters(ros, recording, start_node, tmp_path):
     params = tmp_path / "params.yaml"
     params.write_text("/**:\n  ros__parameters:\n    horizon: 2\n")
     start_node(
         "-r", "__ns:=/robot_1", "-r", "__node:=seer", "--params-file", str(params),
-        "-r", "/camera_left/color/image_raw:=/left/rgb",
+        "-r", "camera_left/color/image_raw:=/left/rgb",
     )  # fmt: skip
     predictions = Received(ros, "/robot_1/seer/prediction", PREDICTION)
     predictions.wait_for_publisher()
-    moved = [
-        type(m)("/left/rgb", m.type_name, m.log_time_ns, m.data)
-        if m.topic == "/camera_left/color/image_raw"
-        else m
-        for m in recording
-    ]
-    player = play(ros, moved)
+    messages = moved(recording, namespace="/robot_1", camera_left__color__image_raw="/left/rgb")
+    player = play(ros, messages)
     predictions.wait_for(1)
     assert predictions.messages[0].n_steps == 2
+    player.close()
+
+
+def test_two_nodes_side_by_side_in_namespaces(ros, recording, start_node):
+    small = ["-p", "n_particles:=256", "-p", "horizon:=2"]
+    start_node("-r", "__ns:=/left", *small)
+    # Cameras and robot of the whole system, seen from a namespace of its own.
+    absolute = [
+        f"{name}:=/shared/{name}"
+        for name in ["joint_states", "planned_joints", "robot_description"]
+        + [f"camera_{side}/{kind}" for side in ("left", "right")
+           for kind in ("color/image_raw", "depth/image_raw", "color/camera_info")]
+    ]  # fmt: skip
+    start_node("-r", "__ns:=/right", *small, *(a for rule in absolute for a in ("-r", rule)))
+    received = {
+        side: [
+            Received(ros, f"/{side}/forecloud/prediction", PREDICTION),
+            Received(ros, f"/{side}/forecloud/timing", TIMING),
+        ]
+        for side in ("left", "right")
+    }
+    for predictions, timings in received.values():
+        predictions.wait_for_publisher()
+        timings.wait_for_publisher()
+    left = moved(recording, namespace="/left")
+    right = [m for m in moved(recording, namespace="/shared") if not m.topic.startswith("/tf")]
+    player = play(ros, sorted(left + right, key=lambda m: m.log_time_ns), rate=0.5)
+    n = n_frames(recording) - 1
+    for predictions, timings in received.values():
+        wait_for(lambda: timings.messages and timings.messages[-1].frames_in >= n, "all frames")
+        assert timings.messages[-1].bad_messages == 0
+        predictions.wait_for(timings.messages[-1].frames_used)
+    by_stamp = [
+        {(m.header.stamp.sec, m.header.stamp.nanosec): m for m in predictions.messages}
+        for predictions, _ in received.values()
+    ]
+    both = by_stamp[0].keys() & by_stamp[1].keys()
+    assert len(both) >= 2
+    assert all(by_stamp[0][stamp] == by_stamp[1][stamp] for stamp in both), "the same frames"
     player.close()
 
 

@@ -3,12 +3,12 @@
 use std::fmt::{self, Display, Write};
 
 use super::{ErrorRow, Report};
+use crate::eval::method::Method;
 use crate::eval::metrics::Class;
-use crate::eval::replay::Method;
 
 /// Columns of the task and of the method.
 const TASK_WIDTH: usize = 10;
-const METHOD_WIDTH: usize = 29;
+pub(super) const METHOD_WIDTH: usize = 29;
 
 impl Class {
     fn title(self) -> &'static str {
@@ -22,13 +22,14 @@ impl Class {
 }
 
 impl Method {
-    fn label(self) -> &'static str {
+    pub(super) fn label(self) -> &'static str {
         match self {
             Self::Model => "model",
             Self::Node => "node, as published",
             Self::NothingMoves => "nothing moves",
             Self::VelocityEstimated => "constant velocity, estimated",
             Self::VelocityTrue => "constant velocity, true *",
+            Self::Observed => "the observation itself",
         }
     }
 }
@@ -40,6 +41,9 @@ impl Display for Report {
         }
         if !self.errors.is_empty() {
             writeln!(f, "* privileged: it is told how each point truly moved just before\n")?;
+        }
+        if let Some(hindsight) = &self.hindsight {
+            hindsight.sections(f, self.step_secs)?;
         }
         self.facts(f)
     }
@@ -81,6 +85,10 @@ impl Report {
         let mut fact = |name: &str, value: String| writeln!(f, "{name:11}{value}");
         fact("recordings", self.recordings())?;
         fact("frames", self.frames())?;
+        if let Some(hindsight) = &self.hindsight {
+            fact("seen later", hindsight.fate())?;
+        }
+        self.notes.iter().try_for_each(|note| fact("note", note.clone()))?;
         for failure in &self.failures {
             fact("failed", format!("{} frames; the first: {}", failure.count, failure.first))?;
         }
@@ -118,20 +126,22 @@ impl Report {
     fn recordings(&self) -> String {
         let mut tasks = std::collections::BTreeMap::<&str, usize>::new();
         for bag in &self.bags {
-            *tasks.entry(bag.task.as_deref().unwrap_or("without truth: no errors")).or_default() +=
-                1;
+            *tasks.entry(bag.task.as_deref().unwrap_or("without truth")).or_default() += 1;
         }
         let tasks: Vec<String> = tasks.iter().map(|(task, n)| format!("{n} {task}")).collect();
         format!("{} ({})", self.bags.len(), tasks.join(", "))
     }
 
     fn frames(&self) -> String {
+        // Writing to a string can't fail.
         let mut text = format!(
             "{}: {} predicted, {} held against the truth",
             self.n_frames, self.n_predicted, self.n_evaluated
         );
+        if self.n_in_hindsight > 0 {
+            let _ = write!(text, ", {} against what was seen later", self.n_in_hindsight);
+        }
         if self.n_without_history > 0 {
-            // Writing to a string can't fail.
             let _ = write!(text, ", {} without a frame one step back", self.n_without_history);
         }
         text
@@ -168,7 +178,7 @@ impl Class {
 }
 
 /// Three digits, or as many as stand before the point.
-fn millimetres(value: f64) -> String {
+pub(super) fn millimetres(value: f64) -> String {
     match value {
         value if value < 9.995 => format!("{value:.2}"),
         value if value < 99.95 => format!("{value:.1}"),

@@ -1,0 +1,41 @@
+//! Points of point clouds.
+
+use super::optics::Rigid;
+use super::{Cloud, CloudCounts, Scan};
+use crate::error::Result;
+use crate::message::PointCloud2;
+
+impl Cloud {
+    /// Adds the points of a cloud of any frame.
+    pub(super) fn add_points(
+        &mut self,
+        cloud: &PointCloud2,
+        scan: &Scan,
+        counts: &mut CloudCounts,
+    ) -> Result<()> {
+        let n_points = u64::from(cloud.width) * u64::from(cloud.height);
+        let first_source = scan.first_source(n_points, &cloud.header.frame_id)?;
+        counts.n_pixels += n_points as usize;
+        let (start, world_from_cloud) = (self.len(), Rigid::new(scan.world_from_camera));
+        cloud.for_each(|index, mut point, color| {
+            let source = first_source + index;
+            if let Some(noise) = scan.noise {
+                let range = point.iter().map(|x| x * x).sum::<f32>().sqrt();
+                let share = noise.apply(range, scan.stamp, source) / range;
+                if share.is_nan() || share <= 0.0 {
+                    return;
+                }
+                point = point.map(|x| x * share);
+            }
+            counts.n_measured += 1;
+            let position = world_from_cloud.map(point);
+            if scan.workspace.contains(position) {
+                self.push(position, color, source);
+            }
+        });
+        if !cloud.has_color() {
+            counts.n_uncolored += self.len() - start;
+        }
+        Ok(())
+    }
+}

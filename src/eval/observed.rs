@@ -1,0 +1,138 @@
+//! What the evaluation keeps of a frame.
+
+use std::sync::Arc;
+
+use crate::Result;
+use crate::cloud::{Cloud, Workspace};
+use crate::eval::nearest::Nearest;
+use crate::eval::surface::Surfaces;
+use crate::frames::{Frame, Joints};
+use crate::kinematics::{JointOrder, Robot};
+use crate::message::Stamp;
+use crate::particles::Particles;
+
+/// Points of a cloud that are kept at most.
+const MAX_CLOUD: usize = 1 << 17;
+/// Points of a cloud that are tested for change.
+const MAX_TESTED: usize = 1 << 14;
+/// Points on the robot's surface.
+const N_ROBOT: usize = 1 << 12;
+/// Distance to the robot's surface up to which a point counts as the robot's (m).
+pub const ROBOT_M: f32 = 0.025;
+
+type Vec3 = [f32; 3];
+
+/// What the cameras saw at one time, in the world frame (m).
+#[derive(Debug)]
+pub struct Observed {
+    /// Stamp of the frame.
+    pub stamp: Stamp,
+    /// Depth images.
+    pub surfaces: Surfaces,
+    /// The cloud in the workspace.
+    pub cloud: Nearest,
+    /// A sample of the cloud, to be tested for change.
+    pub tested: Vec<Vec3>,
+    /// Two samples of the cloud, as many as there are particles, drawn apart from each other and
+    /// from the particles.
+    pub drawn: [Vec<Vec3>; 2],
+    /// Points on the robot; none without a robot's description.
+    pub(super) robot: Option<Nearest>,
+}
+
+impl Observed {
+    /// Whether `x` (world frame, m) is the robot's.
+    pub fn is_robot(&self, x: &Vec3) -> bool {
+        let distance_m = self.robot.as_ref().and_then(|robot| robot.distance_m(x));
+        distance_m.is_some_and(|distance_m| distance_m <= ROBOT_M)
+    }
+}
+
+/// Makes frames into what the evaluation keeps of them.
+pub struct Eye {
+    workspace: Workspace,
+    n_particles: usize,
+    seed: u64,
+    robot: Option<Robot>,
+    order: Option<(Arc<[String]>, JointOrder)>,
+    cloud: Cloud,
+    sample: Particles,
+    /// Why the robot's points can't be told; none if they can.
+    pub without_robot: Option<String>,
+}
+
+impl Eye {
+    /// For clouds in `workspace` of which `n_particles` were drawn by `seed`.
+    pub fn new(workspace: Workspace, n_particles: usize, seed: u64) -> Self {
+        Self {
+            workspace,
+            n_particles,
+            seed,
+            robot: None,
+            order: None,
+            cloud: Cloud::default(),
+            sample: Particles::default(),
+            without_robot: Some("the recording has no robot description".into()),
+        }
+    }
+
+    /// Takes the robot's description. One that can't be used leaves the robot's points untold.
+    pub fn set_robot(&mut self, urdf: &str, world_frame: &str) {
+        self.order = None;
+        let robot = Robot::from_urdf(urdf, N_ROBOT, world_frame);
+        self.without_robot = robot.as_ref().err().map(ToString::to_string);
+        self.robot = robot.ok();
+    }
+
+    /// The box of the clouds.
+    pub fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+
+    /// What is kept of `frame`.
+    ///
+    /// # Errors
+    /// As [`Cloud::from_cameras`].
+    pub fn observe(&mut self, frame: &Frame) -> Result<Observed> {
+        self.cloud.from_cameras(&frame.cameras, &self.workspace, None)?;
+        let (seed, n) = (self.seed, self.n_particles);
+        Ok(Observed {
+            stamp: frame.stamp,
+            surfaces: Surfaces::new(frame)?,
+            cloud: Nearest::new(&self.draw(frame.stamp, MAX_CLOUD, seed))?,
+            tested: self.draw(frame.stamp, MAX_TESTED, seed),
+            drawn: [1, 2].map(|i| self.draw(frame.stamp, n, seed.wrapping_add(i))),
+            robot: self.robot_at(&frame.joints)?,
+        })
+    }
+
+    fn draw(&mut self, stamp: Stamp, n: usize, seed: u64) -> Vec<Vec3> {
+        self.sample.sample(&self.cloud, n, seed, stamp.nanos(), &self.workspace);
+        std::mem::take(&mut self.sample.positions)
+    }
+
+    fn robot_at(&mut self, joints: &Joints) -> Result<Option<Nearest>> {
+        let placed = self.place(joints);
+        match placed {
+            Ok(Some(points)) => Ok(Some(Nearest::new(&points)?)),
+            Ok(None) => Ok(None),
+            Err(error) => {
+                self.without_robot = Some(error.to_string());
+                Ok(None)
+            }
+        }
+    }
+
+    fn place(&mut self, joints: &Joints) -> Result<Option<Vec<Vec3>>> {
+        let Some(robot) = self.robot.as_mut() else { return Ok(None) };
+        if self.order.as_ref().is_none_or(|(known, _)| *known != joints.names) {
+            self.order = Some((joints.names.clone(), robot.order(&joints.names)?));
+        }
+        let (mut positions, mut points) = (Vec::new(), Vec::new());
+        if let Some((_, order)) = &self.order {
+            order.apply(&joints.positions, &mut positions)?;
+        }
+        robot.place(&positions, &mut points)?;
+        Ok(Some(points))
+    }
+}

@@ -1,0 +1,58 @@
+//! What a prediction is.
+
+use std::time::Instant;
+
+use crate::message::Stamp;
+use crate::particles::Particles;
+
+/// Predicted motion of the particles of one frame, in the world frame.
+#[derive(Debug, Clone, Default)]
+pub struct Prediction {
+    /// Stamp of the frame.
+    pub stamp: Stamp,
+    /// Seed of the particles' draw.
+    pub seed: u64,
+    /// Particles in the frame (m), `[n]`, and what was seen there.
+    pub particles: Particles,
+    /// Displacement of each particle in each step (m): `[horizon][n]`, from where the step before
+    /// left it.
+    pub displacements: Vec<Vec<[f32; 3]>>,
+    /// Stamp of the history frame, about one step back.
+    pub history_stamp: Stamp,
+    /// The history frame's cloud, as densely as it was kept (m).
+    pub history: Vec<[f32; 3]>,
+    /// Whether it has fewer steps or particles than the settings ask for, to end in time.
+    pub is_cut: bool,
+    /// What the prediction took.
+    pub timings: Timings,
+}
+
+impl Prediction {
+    /// A copy of what was known before the first step.
+    pub(crate) fn without_displacements(&self) -> Self {
+        Self {
+            stamp: self.stamp,
+            seed: self.seed,
+            particles: self.particles.clone(),
+            displacements: Vec::new(),
+            history_stamp: self.history_stamp,
+            history: self.history.clone(),
+            is_cut: self.is_cut,
+            timings: Timings::default(),
+        }
+    }
+}
+
+/// Milliseconds of the stages of one prediction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
+pub struct Timings {
+    /// Clouds, sampling and the robot's particles.
+    pub particles_ms: f64,
+    /// Graph and model, all steps.
+    pub predict_ms: f64,
+}
+
+/// Wall time since `start`.
+pub(crate) fn milliseconds_since(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e3
+}

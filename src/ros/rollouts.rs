@@ -1,0 +1,140 @@
+//! The thread that rolls out candidate plans, one request after the other, beside the live
+//! predictions.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use r2r::forecloud::srv::Predict;
+use r2r::trajectory_msgs::msg::JointTrajectory as TrajectoryMsg;
+
+use super::mailbox::{Answer, Mailbox};
+use super::publish::Origin;
+use super::service::respond;
+use super::services::{Job, refusal};
+use crate::candidates::{Candidates, Snapshot};
+use crate::config::PredictorConfig;
+use crate::frames::Frame;
+use crate::message::{Header, JointTrajectory, Stamp, TrajectoryPoint};
+
+/// Requests that wait while one is rolled out; further ones are refused.
+pub const MAX_WAITING: usize = 2;
+/// Plans of one request.
+const MAX_PLANS: usize = 64;
+/// Displacements in one answer: 48 MiB.
+const MAX_DISPLACEMENTS: usize = 1 << 22;
+/// How long a frame may take to come where none was predicted lately.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Answers requests until none can come any more.
+pub struct Rollouts {
+    mailbox: Arc<Mailbox<Frame>>,
+    origin: Origin,
+    candidates: Candidates,
+}
+
+impl Rollouts {
+    /// With `n_threads` threads for the roll-outs themselves.
+    ///
+    /// # Errors
+    /// They can't be started.
+    pub fn new(
+        mailbox: Arc<Mailbox<Frame>>,
+        origin: Origin,
+        n_threads: usize,
+    ) -> crate::Result<Self> {
+        Ok(Self { mailbox, origin, candidates: Candidates::new(n_threads)? })
+    }
+
+    /// Answers `jobs`.
+    pub fn run(mut self, jobs: Receiver<Job>) {
+        for Job { request, horizon } in jobs {
+            // Plans come from outside: whatever they do, the node goes on.
+            let answer = catch_unwind(AssertUnwindSafe(|| self.answer(&request.message, horizon)));
+            let response = match answer {
+                Ok(outcome) => outcome.unwrap_or_else(refusal),
+                Err(_) => refusal("the roll-out panicked: see the node's log"),
+            };
+            if !response.success {
+                tracing::warn!("~/predict refused: {}", response.message);
+            }
+            respond("predict", request, response);
+        }
+    }
+
+    fn answer(
+        &mut self,
+        request: &Predict::Request,
+        horizon: usize,
+    ) -> Result<Predict::Response, String> {
+        let n_plans = request.plans.len();
+        if !(1..=MAX_PLANS).contains(&n_plans) {
+            return Err(format!("{n_plans} plans are not in 1..={MAX_PLANS}"));
+        }
+        let n_steps = if request.n_steps == 0 { horizon } else { request.n_steps as usize };
+        if !PredictorConfig::HORIZON.contains(&n_steps) {
+            return Err(format!("n_steps: {n_steps} is not in {:?}", PredictorConfig::HORIZON));
+        }
+        let snapshot = self.snapshot()?;
+        let n_particles = snapshot.n_particles();
+        if n_plans * n_steps * n_particles > MAX_DISPLACEMENTS {
+            return Err(format!(
+                "{n_plans} plans of {n_steps} steps with {n_particles} particles are more than \
+                 {MAX_DISPLACEMENTS} displacements: ask for fewer plans or steps"
+            ));
+        }
+        let mut predictions = Vec::with_capacity(n_plans);
+        for (i, plan) in request.plans.iter().enumerate() {
+            let outcome = self.candidates.predict(&snapshot, trajectory(plan), n_steps);
+            let prediction = outcome.map_err(|error| format!("plan {i}: {error}"))?;
+            predictions.push(self.origin.message(&prediction));
+        }
+        let message = format!("{n_plans} plans, {n_steps} steps from {} s on", snapshot.stamp());
+        Ok(Predict::Response { success: true, message, predictions })
+    }
+
+    /// What the newest prediction started from; where predicting was idle, the next one.
+    fn snapshot(&self) -> Result<Box<Snapshot>, String> {
+        let (wish, answers) = mpsc::channel();
+        self.mailbox.order(|orders| orders.wish = Some(wish));
+        let deadline = Instant::now() + PATIENCE;
+        let mut reason = None;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match answers.recv_timeout(left) {
+                Ok(Answer::Snapshot(snapshot)) => return Ok(snapshot),
+                Ok(Answer::NotYet(why)) => reason = Some(why),
+                Ok(Answer::Refused(why)) => return Err(why),
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    let why = reason.unwrap_or_else(|| "the predictor is busy".into());
+                    let waited_secs = PATIENCE.as_secs();
+                    return Err(format!("no frame was predicted in {waited_secs} s: {why}"));
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    return Err("the node is ending".into());
+                }
+            }
+        }
+    }
+}
+
+fn trajectory(message: &TrajectoryMsg) -> JointTrajectory {
+    let TrajectoryMsg { header, joint_names, points } = message;
+    let point = |point: &r2r::trajectory_msgs::msg::JointTrajectoryPoint| TrajectoryPoint {
+        positions: point.positions.clone(),
+        time_from_start_nanos: Stamp::from_parts(
+            point.time_from_start.sec,
+            point.time_from_start.nanosec,
+        )
+        .nanos(),
+    };
+    JointTrajectory {
+        header: Header {
+            stamp: Stamp::from_parts(header.stamp.sec, header.stamp.nanosec),
+            frame_id: header.frame_id.clone(),
+        },
+        joint_names: joint_names.clone(),
+        points: points.iter().map(point).collect(),
+    }
+}

@@ -1,0 +1,71 @@
+//! Predictions that must end in time: cut, but not changed.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use forecloud::config::PredictorConfig;
+use forecloud::frames::{Frame, FramesConfig};
+use forecloud::model::Model;
+use forecloud::predictor::{Prediction, Predictor};
+use forecloud::recording::Recording;
+
+const CONFIG: PredictorConfig = PredictorConfig {
+    horizon: 3,
+    n_particles: 400,
+    seed: 3,
+    workspace: None,
+    history_tolerance_secs: 0.025,
+    deadline_secs: 0.0,
+    min_horizon: 1,
+    min_particles: 100,
+};
+
+fn recording() -> Recording {
+    Recording::open(Path::new("tests/data/tiny_push"), FramesConfig::default()).unwrap()
+}
+
+/// Predictions of the recording played `times` over, each frame as if it had arrived `age` ago.
+fn predictions(config: PredictorConfig, age: Duration, times: usize) -> Vec<Prediction> {
+    let model = Model::load(Path::new("models/small.safetensors")).unwrap();
+    let mut predictor = Predictor::new(model, config).unwrap();
+    let recording = recording();
+    let urdf = recording.robot_description().unwrap().unwrap();
+    predictor.set_robot(&urdf, "world").unwrap();
+    let mut predictions = Vec::new();
+    for _ in 0..times {
+        let step = |frame: Frame, _| -> forecloud::Result<()> {
+            let arrived = Instant::now().checked_sub(age).unwrap();
+            predictions.extend(predictor.step_in_time(&frame, arrived)?.cloned());
+            Ok(())
+        };
+        recording.play(step).unwrap();
+    }
+    predictions
+}
+
+#[test]
+fn a_late_prediction_is_the_beginning_of_the_whole_one() {
+    let whole = predictions(CONFIG, Duration::ZERO, 1);
+    let late = PredictorConfig { deadline_secs: 0.1, min_horizon: 2, min_particles: 400, ..CONFIG };
+    let cut = predictions(late, Duration::from_secs(1), 1);
+    assert_eq!((whole.len(), cut.len()), (5, 5));
+    for (whole, cut) in whole.iter().zip(&cut) {
+        assert_eq!((whole.displacements.len(), cut.displacements.len()), (3, 2));
+        assert!(cut.is_cut && !whole.is_cut);
+        assert_eq!(whole.displacements[..2], cut.displacements);
+        assert_eq!(whole.particles.sources, cut.particles.sources);
+    }
+}
+
+#[test]
+fn where_the_shortest_is_late_particles_are_given_up_and_no_more_than_stated() {
+    let late = PredictorConfig { deadline_secs: 0.1, ..CONFIG };
+    let cut = predictions(late, Duration::from_secs(1), 5);
+    let n: Vec<usize> = cut.iter().map(|prediction| prediction.particles.len()).collect();
+    assert_eq!((n[0], n[24]), (400, 100), "{n:?}");
+    assert!(n.is_sorted_by(|a, b| a >= b), "{n:?}");
+    assert!(cut.iter().all(|prediction| prediction.is_cut && prediction.displacements.len() == 1));
+    // In time, nothing is given up.
+    let easy = predictions(PredictorConfig { deadline_secs: 10.0, ..CONFIG }, Duration::ZERO, 1);
+    assert!(easy.iter().all(|prediction| !prediction.is_cut));
+}
