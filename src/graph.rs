@@ -3,7 +3,13 @@
 
 pub mod knn;
 pub mod loads;
+pub mod mask;
 pub mod random;
+pub mod series;
+pub mod walks;
+pub mod weighted;
 
 pub use knn::KnnGraph;
 pub use loads::Loads;
+pub use mask::{MaskConfig, StepGraph};
+pub use weighted::{EdgeWeights, WeightedGraph};

@@ -12,10 +12,12 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::cloud::Workspace;
+use crate::graph::MaskConfig;
 use crate::plan::Horizon;
 use crate::{Error, Result};
 
-pub use cpu::{Engine, Gradients, Mode, StepGraph};
+pub use crate::graph::StepGraph;
+pub use cpu::{Engine, Gradients, Mode};
 pub use interlacer::{InterlacerConfig, Layout, Span};
 pub use rollout::{Rollout, RolloutConfig, Scene};
 
@@ -50,6 +52,10 @@ pub struct ModelConfig {
     pub plan_lag_secs: f64,
     /// Box that the model was trained in (world frame, m).
     pub workspace: Workspace,
+    /// Walks and weights of the local attention's mask. Left out of the file where it is the
+    /// default: files written before there was a choice stay the same models.
+    #[serde(default, skip_serializing_if = "MaskConfig::is_default")]
+    pub mask: MaskConfig,
 }
 
 impl Default for ModelConfig {
@@ -67,6 +73,7 @@ impl Default for ModelConfig {
             step_secs: 0.1,
             plan_lag_secs: 0.05,
             workspace: Workspace::default(),
+            mask: MaskConfig::default(),
         }
     }
 }
@@ -92,7 +99,8 @@ impl ModelConfig {
             center_m: std::array::from_fn(|axis| 0.5 * (min[axis] + max[axis])),
             half_side_m: (0..3).map(|axis| 0.5 * (max[axis] - min[axis])).fold(0.0, f32::max),
         };
-        RolloutConfig { interlacer: self.interlacer(), frame, step_secs: self.step_secs as f32 }
+        let (interlacer, mask) = (self.interlacer(), self.mask);
+        RolloutConfig { interlacer, mask, frame, step_secs: self.step_secs as f32 }
     }
 
     /// When joint positions are wanted for `n_steps` steps, and how late the robot follows.
@@ -106,6 +114,7 @@ impl ModelConfig {
     /// [`Error::Config`] names the value.
     pub fn validate(&self) -> Result<()> {
         self.interlacer().validate()?;
+        self.mask.validate(self.n_hops)?;
         let wrong = |key: &str, problem: String| {
             Err(Error::Config { key: format!("model.{key}"), problem })
         };

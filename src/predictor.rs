@@ -10,6 +10,7 @@ use crate::candidates::Snapshot;
 use crate::config::PredictorConfig;
 use crate::deadline::Pace;
 use crate::frames::Frame;
+use crate::graph::walks::WalkSeed;
 use crate::model::{Mode, Model, Rollout, Scene};
 use crate::motion::MotionEstimator;
 use crate::observation::{Memory, Observer};
@@ -126,6 +127,7 @@ impl Predictor {
             let clouds = [&history.cloud, &now.cloud];
             self.scene.set_motion(&mut self.motion, &now.particles, clouds);
         }
+        self.scene.walk_seed = WalkSeed { seed: self.config.seed, stamp_ns: now.stamp.nanos() };
         self.observer.forecast(history, &now, frame, &mut self.scene.kinematic)?;
         let seen = if config.n_motion > 0 { &history.cloud } else { &history.particles };
         self.prediction.history.clone_from(&seen.positions);

@@ -1,7 +1,13 @@
 //! The directed k-nearest-neighbour graph over all tokens.
+//!
+//! Searched by a [grid](grid); by kiddo's k-d tree, which is also the grid's oracle, where points
+//! are spread too unevenly for it.
+
+mod grid;
 
 use std::num::NonZeroUsize;
 
+use grid::Grid;
 use kiddo::{ImmutableKdTree, SquaredEuclidean};
 use rayon::prelude::*;
 
@@ -18,6 +24,7 @@ const QUERY_CHUNK: usize = 512;
 pub struct KnnGraph {
     k: usize,
     neighbors: Vec<u32>,
+    grid: Grid,
 }
 
 impl KnnGraph {
@@ -27,16 +34,50 @@ impl KnnGraph {
     /// [`Error::TooFewPoints`] unless there are more than `k` nodes; [`Error::NonFinite`] for
     /// positions that are not finite.
     pub fn rebuild(&mut self, positions: &[[f32; 3]], k: usize) -> Result<()> {
+        self.start(positions, k)?;
+        if k <= grid::MAX_K && self.grid.rebuild(positions) {
+            self.search_grid(positions);
+            return Ok(());
+        }
+        self.search_tree(positions)
+    }
+
+    /// The same graph by kiddo's k-d tree alone: what [`KnnGraph::rebuild`] is held against.
+    ///
+    /// # Errors
+    /// As [`KnnGraph::rebuild`].
+    pub fn rebuild_by_tree(&mut self, positions: &[[f32; 3]], k: usize) -> Result<()> {
+        self.start(positions, k)?;
+        self.search_tree(positions)
+    }
+
+    fn start(&mut self, positions: &[[f32; 3]], k: usize) -> Result<()> {
         if positions.len() <= k || k == 0 {
             return Err(Error::TooFewPoints { needed: k + 1, got: positions.len() });
         }
         if !positions.iter().flatten().all(|c| c.is_finite()) {
             return Err(Error::NonFinite { what: "positions of the k-NN graph" });
         }
-        let tree = ImmutableKdTree::<f32, 3>::new_from_slice(positions)
-            .map_err(|e| Error::KdTree { reason: format!("{e:?}") })?;
         self.k = k;
         self.neighbors.resize(positions.len() * k, 0);
+        Ok(())
+    }
+
+    fn search_grid(&mut self, positions: &[[f32; 3]]) {
+        let (k, grid) = (self.k, &self.grid);
+        let chunks = self.neighbors.par_chunks_mut(QUERY_CHUNK * k).enumerate();
+        chunks.for_each(|(chunk, rows)| {
+            let first = chunk * QUERY_CHUNK;
+            let nodes = first..first + rows.len() / k;
+            pulp::Arch::new().dispatch(|| grid.search(nodes, positions, k, rows));
+        });
+    }
+
+    /// By kiddo, which allocates for every query.
+    fn search_tree(&mut self, positions: &[[f32; 3]]) -> Result<()> {
+        let k = self.k;
+        let tree = ImmutableKdTree::<f32, 3>::new_from_slice(positions)
+            .map_err(|e| Error::KdTree { reason: format!("{e:?}") })?;
         self.neighbors.par_chunks_mut(QUERY_CHUNK * k).enumerate().for_each_init(
             Vec::new,
             |found, (chunk, rows)| {
@@ -81,7 +122,7 @@ impl KnnGraph {
         if n * k != neighbors.len() || neighbors.iter().any(|&j| j as usize >= n) {
             return Err(Error::Shape { what: "neighbours", expected: n * k, got: neighbors.len() });
         }
-        Ok(Self { k, neighbors })
+        Ok(Self { k, neighbors, grid: Grid::default() })
     }
 }
 
@@ -145,8 +186,12 @@ mod tests {
     fn check(positions: &[[f32; 3]], k: usize) {
         let mut graph = KnnGraph::default();
         graph.rebuild(positions, k).unwrap();
+        let mut tree = KnnGraph::default();
+        tree.rebuild_by_tree(positions, k).unwrap();
         for node in 0..positions.len() {
-            assert_eq!(graph.neighbors(node), brute_force(positions, node, k), "node {node}");
+            let expected = brute_force(positions, node, k);
+            assert_eq!(graph.neighbors(node), expected, "node {node}");
+            assert_eq!(tree.neighbors(node), expected, "node {node}, by the tree");
         }
     }
 
@@ -177,6 +222,31 @@ mod tests {
         copies.extend(std::iter::repeat_n([0.5, 0.5, 0.5], 100));
         check(&copies, 3);
         check(&[[1.0, 2.0, 3.0]; 50], 3);
+    }
+
+    #[test]
+    fn equals_brute_force_however_points_are_spread() {
+        let plane = |p: [f32; 3]| [p[0], 0.3 * p[0], p[1]];
+        let line = |p: [f32; 3]| [p[0], 2.0, -1.0];
+        for shape in [plane, line, |p: [f32; 3]| [p[0] * p[0] * p[0], p[1].powi(8), p[2]]] {
+            check(&random_points(777, 4, 1.0).into_iter().map(shape).collect::<Vec<_>>(), 3);
+        }
+        // Far from the origin, where positions are coarse; and a few far from all others.
+        check(
+            &random_points(500, 5, 1.0).into_iter().map(|p| p.map(|c| c + 3e3)).collect::<Vec<_>>(),
+            4,
+        );
+        let mut spread = random_points(900, 6, 1.0);
+        spread.extend(random_points(9, 7, 50.0));
+        check(&spread, 5);
+        // All in one cell but one: left to the tree.
+        let mut heap = random_points(900, 8, 1e-3);
+        heap.push([1e4; 3]);
+        assert!(!Grid::default().rebuild(&heap));
+        check(&heap, 3);
+        check(&random_points(300, 9, 1.0), 20);
+        check(&random_points(300, 9, 1e18), 3);
+        check(&random_points(300, 9, 1e-18), 3);
     }
 
     #[test]

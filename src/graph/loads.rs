@@ -1,21 +1,64 @@
 //! Walks enumerated and merged: the loads of the graph random features of every node.
 //!
-//! All walks of up to `T` hops from a node are enumerated instead of sampled (1 + k + … + k^T
-//! prefixes), and those that end in the same node are merged per hop. For the row-normalised
+//! All walks of up to `T` hops from a node are enumerated (1 + k + … + k^T prefixes) instead of
+//! sampled, which is possible too, and those that end in the same node are merged per hop. For the row-normalised
 //! adjacency W the loads are c(i, j, t) = (W^t)_ij, so that every layer's mask
 //! M = Σ_t f_t W^t (asymmetric general GRFs, Reid et al. 2024b; one-hot keys) is exact:
 //! M_ij = Σ_t f_t c(i, j, t).
 
 use rayon::prelude::*;
 
-use super::KnnGraph;
+use super::walks::{WalkConfig, WalkSampler, WalkSeed};
+use super::{KnnGraph, WeightedGraph};
 use crate::{Error, Result};
 
 /// Rows that one task enumerates.
 const ROWS_PER_TASK: usize = 1024;
 
-/// Most prefixes of one node's walk tree that [`Loads::rebuild`] accepts.
+/// Most prefixes of one node's walks that [`Loads`] accepts.
 pub const MAX_PREFIXES: usize = 1024;
+
+/// A graph whose walks can be enumerated.
+pub trait Edges: Sync {
+    /// Number of nodes.
+    fn n_nodes(&self) -> usize;
+    /// Most edges from one node.
+    fn max_degree(&self) -> usize;
+    /// Ends and weights of the edges from node `i`.
+    fn edges(&self, i: usize) -> impl Iterator<Item = (u32, f32)>;
+}
+
+impl Edges for KnnGraph {
+    fn n_nodes(&self) -> usize {
+        self.len()
+    }
+
+    fn max_degree(&self) -> usize {
+        self.k()
+    }
+
+    /// With weights 1/k.
+    #[inline]
+    fn edges(&self, i: usize) -> impl Iterator<Item = (u32, f32)> {
+        let weight = 1.0 / self.k() as f32;
+        self.neighbors(i).iter().map(move |&j| (j, weight))
+    }
+}
+
+impl Edges for WeightedGraph {
+    fn n_nodes(&self) -> usize {
+        self.len()
+    }
+
+    fn max_degree(&self) -> usize {
+        (0..self.len()).map(|i| self.neighbors(i).len()).max().unwrap_or(0)
+    }
+
+    #[inline]
+    fn edges(&self, i: usize) -> impl Iterator<Item = (u32, f32)> {
+        self.neighbors(i).iter().copied().zip(self.weights(i).iter().copied())
+    }
+}
 
 /// Merged loads of every node: distinct end nodes, ascending, each with `n_hops + 1` loads.
 #[derive(Debug, Default, Clone)]
@@ -26,19 +69,22 @@ pub struct Loads {
     lens: Vec<u32>,
     nodes: Vec<u32>,
     loads: Vec<f32>,
-    scratch: Vec<Tree>,
+    scratch: Vec<Merge>,
     n_entries: usize,
 }
 
-/// The walk tree of one node while it is enumerated.
+/// The row of one node while its walks are merged.
 #[derive(Debug, Default, Clone)]
-struct Tree {
-    frontier: Vec<u32>,
-    next: Vec<u32>,
-    /// `(node, place in loads)` of the distinct nodes, in order of discovery.
+struct Merge {
+    /// Distinct nodes in the order of discovery, and `n_hops + 1` loads of each.
     nodes: Vec<u32>,
     loads: Vec<f32>,
-    order: Vec<u32>,
+    stride: usize,
+    /// Hash table of places in `nodes`: open addressing, twice as many slots as places.
+    slots: Vec<u32>,
+    /// Node << 32 | place.
+    order: Vec<u64>,
+    sampler: WalkSampler,
 }
 
 /// One row of merged loads.
@@ -53,27 +99,63 @@ pub struct Row<'a> {
 }
 
 impl Loads {
-    /// Enumerates the walks of `n_hops` hops on `graph` with uniform weights 1/k, and merges them.
+    /// Enumerates the walks of `n_hops` hops on `graph`, and merges them: c(i, j, t) = (W^t)_ij.
     ///
     /// Reuses this object's memory: no allocation once sizes have settled.
     ///
     /// # Errors
-    /// [`Error::Shape`] if a node's walk tree has more than [`MAX_PREFIXES`] prefixes.
-    pub fn rebuild(&mut self, graph: &KnnGraph, n_hops: usize) -> Result<()> {
-        let n = graph.len();
-        let n_prefixes: usize = (0..=n_hops as u32).map(|t| graph.k().saturating_pow(t)).sum();
-        if n_prefixes > MAX_PREFIXES {
-            let what = "prefixes of a node's walk tree (fewer hops or neighbours)";
-            return Err(Error::Shape { what, expected: MAX_PREFIXES, got: n_prefixes });
+    /// [`Error::Shape`] if a node's walk tree may have more than [`MAX_PREFIXES`] prefixes.
+    pub fn rebuild(&mut self, graph: &impl Edges, n_hops: usize) -> Result<()> {
+        let degree = graph.max_degree();
+        let prefixes = (0..=n_hops as u32).map(|t| degree.saturating_pow(t));
+        let n_prefixes = prefixes.fold(0, usize::saturating_add);
+        self.fill(graph.n_nodes(), n_prefixes, n_hops, |merge, i| merge.enumerate(graph, i))
+    }
+
+    /// Samples walks on `graph`, and merges them: c(i, j, t) is the mean over the walks from i of
+    /// their load where they stand in j after t hops (Eq. 10), an estimate of (W^t)_ij.
+    ///
+    /// # Errors
+    /// As [`Loads::rebuild`], and as [`WalkConfig::validate`].
+    pub fn rebuild_sampled(
+        &mut self,
+        graph: &WeightedGraph,
+        config: &WalkConfig,
+        seed: WalkSeed,
+    ) -> Result<()> {
+        config.validate()?;
+        let n_hops = config.halting.max_hops();
+        let n_visits = config.n_walks * n_hops + 1;
+        self.fill(graph.len(), n_visits, n_hops, |merge, i| {
+            let share = 1.0 / config.n_walks as f32;
+            let mut sampler = std::mem::take(&mut merge.sampler);
+            sampler.sample(graph, i, config, seed, |node, hop, load| {
+                *merge.load(node, hop) += share * load as f32;
+            });
+            merge.sampler = sampler;
+        })
+    }
+
+    /// Makes `n` rows of at most `n_visits` entries by `row`.
+    fn fill(
+        &mut self,
+        n: usize,
+        n_visits: usize,
+        n_hops: usize,
+        row: impl Fn(&mut Merge, usize) + Sync,
+    ) -> Result<()> {
+        if n_visits > MAX_PREFIXES {
+            let what = "visits of a node's walks (take fewer hops, neighbours or walks)";
+            return Err(Error::Shape { what, expected: MAX_PREFIXES, got: n_visits });
         }
-        let row_cap = n_prefixes.min(n);
+        let row_cap = n_visits.min(n).max(1);
         let stride = n_hops + 1;
         self.n_hops = n_hops;
         self.starts.resize(n, 0);
         self.lens.resize(n, 0);
         self.nodes.resize(n * row_cap, 0);
         self.loads.resize(n * row_cap * stride, 0.0);
-        self.scratch.resize(n.div_ceil(ROWS_PER_TASK), Tree::default());
+        self.scratch.resize(n.div_ceil(ROWS_PER_TASK), Merge::default());
 
         let rows = self.starts.par_chunks_mut(ROWS_PER_TASK);
         self.n_entries = rows
@@ -82,15 +164,16 @@ impl Loads {
             .zip(self.loads.par_chunks_mut(ROWS_PER_TASK * row_cap * stride))
             .zip(self.scratch.par_iter_mut())
             .enumerate()
-            .map(|(task, ((((starts, lens), nodes), loads), tree))| {
+            .map(|(task, ((((starts, lens), nodes), loads), merge))| {
                 let first = task * ROWS_PER_TASK;
                 let mut used = 0;
-                for (row, (start, len)) in starts.iter_mut().zip(lens).enumerate() {
-                    tree.enumerate(graph, first + row, n_hops);
+                for (i, (start, len)) in starts.iter_mut().zip(lens).enumerate() {
+                    merge.clear(row_cap, stride);
+                    row(merge, first + i);
                     *start = (first * row_cap + used) as u32;
-                    *len = tree.nodes.len() as u32;
-                    tree.write_sorted(stride, &mut nodes[used..], &mut loads[used * stride..]);
-                    used += tree.nodes.len();
+                    *len = merge.nodes.len() as u32;
+                    merge.write_sorted(&mut nodes[used..], &mut loads[used * stride..]);
+                    used += merge.nodes.len();
                 }
                 used
             })
@@ -136,42 +219,63 @@ impl Loads {
     }
 }
 
-impl Tree {
-    fn enumerate(&mut self, graph: &KnnGraph, root: usize, n_hops: usize) {
-        let stride = n_hops + 1;
-        let step = 1.0 / graph.k() as f32;
+impl Merge {
+    /// Forgets the last row; the next one has at most `row_cap` nodes.
+    fn clear(&mut self, row_cap: usize, stride: usize) {
+        self.stride = stride;
         self.nodes.clear();
         self.loads.clear();
-        self.frontier.clear();
-        self.frontier.push(root as u32);
-        let mut load = 1.0;
-        for hop in 0..=n_hops {
-            for &node in &self.frontier {
-                let place = self.nodes.iter().position(|&n| n == node).unwrap_or_else(|| {
-                    self.nodes.push(node);
-                    self.loads.resize(self.nodes.len() * stride, 0.0);
-                    self.nodes.len() - 1
-                });
-                self.loads[place * stride + hop] += load;
-            }
-            if hop < n_hops {
-                self.next.clear();
-                for &node in &self.frontier {
-                    self.next.extend_from_slice(graph.neighbors(node as usize));
+        self.slots.clear();
+        self.slots.resize((2 * row_cap).next_power_of_two(), u32::MAX);
+    }
+
+    /// Each hop's loads times W give the next one's.
+    #[inline]
+    fn enumerate(&mut self, graph: &impl Edges, root: usize) {
+        *self.load(root as u32, 0) = 1.0;
+        for hop in 0..self.stride - 1 {
+            for place in 0..self.nodes.len() {
+                let load = self.loads[place * self.stride + hop];
+                if load == 0.0 {
+                    continue; // not reached in so many hops
                 }
-                std::mem::swap(&mut self.frontier, &mut self.next);
-                load *= step;
+                for (node, weight) in graph.edges(self.nodes[place] as usize) {
+                    *self.load(node, hop + 1) += load * weight;
+                }
             }
         }
     }
 
-    fn write_sorted(&mut self, stride: usize, nodes: &mut [u32], loads: &mut [f32]) {
+    /// The load of `node` after `hop` hops.
+    #[inline]
+    fn load(&mut self, node: u32, hop: usize) -> &mut f32 {
+        let mask = self.slots.len() - 1;
+        // Fibonacci hashing: neighbours in Morton order have numbers close to each other.
+        let mut slot = (node.wrapping_mul(0x9e37_79b1) >> 16) as usize & mask;
+        let place = loop {
+            match self.slots[slot] {
+                u32::MAX => {
+                    self.slots[slot] = self.nodes.len() as u32;
+                    self.nodes.push(node);
+                    self.loads.resize(self.nodes.len() * self.stride, 0.0);
+                    break self.nodes.len() - 1;
+                }
+                place if self.nodes[place as usize] == node => break place as usize,
+                _ => slot = (slot + 1) & mask,
+            }
+        };
+        &mut self.loads[place * self.stride + hop]
+    }
+
+    fn write_sorted(&mut self, nodes: &mut [u32], loads: &mut [f32]) {
+        let stride = self.stride;
         self.order.clear();
-        self.order.extend(0..self.nodes.len() as u32);
-        self.order.sort_unstable_by_key(|&place| self.nodes[place as usize]);
-        for (out, &place) in self.order.iter().enumerate() {
-            let place = place as usize;
-            nodes[out] = self.nodes[place];
+        let keys = self.nodes.iter().zip(0u64..);
+        self.order.extend(keys.map(|(&node, place)| u64::from(node) << 32 | place));
+        self.order.sort_unstable();
+        for (out, &key) in self.order.iter().enumerate() {
+            let place = (key & u64::from(u32::MAX)) as usize;
+            nodes[out] = (key >> 32) as u32;
             loads[out * stride..(out + 1) * stride]
                 .copy_from_slice(&self.loads[place * stride..(place + 1) * stride]);
         }
@@ -224,7 +328,10 @@ impl TransposedLoads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::EdgeWeights;
     use crate::graph::random::{draw, uniform};
+    use crate::graph::series::dense;
+    use crate::graph::walks::{Halting, Sampler};
 
     fn graph(n: usize, k: usize) -> KnnGraph {
         let points: Vec<[f32; 3]> = (0..n as u64)
@@ -278,6 +385,51 @@ mod tests {
                 assert!((total / n as f64 - 1.0).abs() < 1e-5, "rows of W^t sum to one");
             }
         }
+    }
+
+    /// Distances as weights, against dense powers; and sampled walks that cover all prefixes.
+    #[test]
+    fn weighted_and_sampled_loads_are_powers_too() {
+        let points: Vec<[f32; 3]> = (0..150u64)
+            .map(|i| std::array::from_fn(|axis| uniform(draw(9, 1, i, axis as u64))))
+            .collect();
+        let mut knn = KnnGraph::default();
+        knn.rebuild(&points, 3).unwrap();
+        let mut weighted = WeightedGraph::default();
+        let mut loads = Loads::default();
+        let f = [0.7, 0.4, 0.2, 0.1];
+        for weights in [EdgeWeights::Uniform, EdgeWeights::Distance { bandwidth_m: 0.1 }] {
+            weighted.rebuild(&knn, &points, weights);
+            let exact = dense(&weighted, &f);
+            loads.rebuild(&weighted, 3).unwrap();
+            assert!(largest_difference(&loads, &f, &exact) < 1e-6, "{weights:?}");
+            // 27 repelling walks of 3 hops on 3 edges a node take each prefix equally often.
+            let config = WalkConfig {
+                sampler: Sampler::Repelling,
+                n_walks: 27,
+                halting: Halting::Hops(3),
+                importance: true,
+            };
+            let seed = WalkSeed { seed: 3, stamp_ns: 4 };
+            loads.rebuild_sampled(&weighted, &config, seed).unwrap();
+            let tolerance = if weights == EdgeWeights::Uniform { 1e-6 } else { 0.1 };
+            assert!(largest_difference(&loads, &f, &exact) < tolerance, "{weights:?}");
+            let iid = WalkConfig { sampler: Sampler::Iid, ..config };
+            loads.rebuild_sampled(&weighted, &iid, seed).unwrap();
+            assert!(largest_difference(&loads, &f, &exact) > 1e-2, "{weights:?}");
+        }
+    }
+
+    fn largest_difference(loads: &Loads, f: &[f64], exact: &[f64]) -> f64 {
+        let n = loads.len();
+        let mut mask = vec![0.0; n * n];
+        for i in 0..n {
+            let row = loads.row(i);
+            for (&j, c) in row.nodes.iter().zip(row.loads.chunks_exact(f.len())) {
+                mask[i * n + j as usize] = f.iter().zip(c).map(|(f, c)| f * f64::from(*c)).sum();
+            }
+        }
+        mask.iter().zip(exact).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
     }
 
     #[test]

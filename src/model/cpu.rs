@@ -10,8 +10,6 @@ mod backward;
 mod forward;
 mod gradients;
 
-use crate::graph::Loads;
-use crate::graph::loads::TransposedLoads;
 use crate::model::{InterlacerConfig, Layout};
 use crate::ops::linear_attention::Heads;
 pub use gradients::Gradients;
@@ -146,17 +144,6 @@ impl AttentionBuffers {
         self.out.resize(n_tokens * d, 0.0);
         self.denominators.resize(n_tokens * n_heads, 0.0);
     }
-}
-
-/// The graph of one step, as a training pass needs it.
-#[derive(Debug, Default, Clone)]
-pub struct StepGraph {
-    /// Neighbours.
-    pub knn: crate::graph::KnnGraph,
-    /// Merged loads by row.
-    pub loads: Loads,
-    /// The same by column; only kept up to date in training.
-    pub transposed: TransposedLoads,
 }
 
 #[cfg(test)]

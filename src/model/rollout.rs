@@ -1,9 +1,11 @@
 //! The roll-out: step after step on its own predictions, the graph rebuilt each time, and
 //! back-propagation through all of it.
 
-use super::cpu::{Engine, Gradients, Mode, StepGraph};
+use super::cpu::{Engine, Gradients, Mode};
 use super::interlacer::InterlacerConfig;
 use super::tokens::{Frame, N_CANDIDATES, StateGradients, StepState, Tokens};
+use crate::graph::walks::WalkSeed;
+use crate::graph::{MaskConfig, StepGraph};
 use crate::motion::MotionEstimator;
 use crate::ops::motion_head::{motion_head_backward, motion_head_forward};
 use crate::particles::Particles;
@@ -16,6 +18,8 @@ type Vec3 = [f32; 3];
 pub struct RolloutConfig {
     /// Sizes of the Interlacer.
     pub interlacer: InterlacerConfig,
+    /// Walks and weights of the mask.
+    pub mask: MaskConfig,
     /// Frame of the positions' features.
     pub frame: Frame,
     /// Length of a step in seconds.
@@ -29,6 +33,8 @@ pub struct Scene {
     pub start: StepState,
     /// Kinematic particles one step back, now, and 1..=`n_steps` steps ahead.
     pub kinematic: Vec<Vec<Vec3>>,
+    /// What the draws of sampled walks are counted by.
+    pub walk_seed: WalkSeed,
 }
 
 impl Scene {
@@ -150,7 +156,7 @@ impl Rollout {
                 particles.clone_from(given);
             }
             let engine = &mut self.engines[if self.mode == Mode::Training { t } else { 0 }];
-            step.predict(self.config, weights, engine, self.mode)?;
+            step.predict(self.config, weights, engine, self.mode, scene.walk_seed.step(t))?;
             if !goes_on(t + 1) {
                 self.n_steps = t + 1;
                 break;
@@ -264,11 +270,12 @@ impl Step {
         weights: &[f32],
         engine: &mut Engine,
         mode: Mode,
+        seed: WalkSeed,
     ) -> Result<()> {
         let n = self.state.positions.len();
         self.tokens.encode(&self.state, config.frame, config.step_secs)?;
-        self.graph.knn.rebuild(&self.tokens.positions, config.interlacer.k)?;
-        self.graph.loads.rebuild(&self.graph.knn, config.interlacer.n_hops)?;
+        let InterlacerConfig { k, n_hops, .. } = config.interlacer;
+        self.graph.rebuild(&self.tokens.positions, k, n_hops, &config.mask, seed)?;
         if mode == Mode::Training {
             self.graph.transposed.rebuild(&self.graph.loads);
         }
@@ -339,7 +346,8 @@ mod tests {
             n_hops: 3,
             n_outputs: N_OUTPUTS,
         };
-        RolloutConfig { interlacer, frame: FRAME, step_secs: 0.1 }
+        let mask = MaskConfig::default();
+        RolloutConfig { interlacer, mask, frame: FRAME, step_secs: 0.1 }
     }
 
     fn scene(n_steps: usize) -> Scene {
@@ -349,7 +357,7 @@ mod tests {
                 start.kinematic[1].iter().map(|p| [p[0] + 0.01 * t as f32, p[1], p[2]]).collect()
             })
             .collect();
-        Scene { start, kinematic }
+        Scene { start, kinematic, walk_seed: WalkSeed::default() }
     }
 
     fn weights() -> Vec<f32> {

@@ -273,6 +273,9 @@ impl Dataset {
             window.scene.kinematic.iter_mut().for_each(|positions| augmentation.apply(positions));
         }
         window.scene.set_particles(&now, &history, self.model.n_history);
+        if self.model.mask.walks.is_some() {
+            window.scene.walk_seed.seed = rng.random();
+        }
         if self.model.n_motion > 0 {
             let clouds = [&cloud_before, &cloud_now];
             window.scene.set_motion(&mut window.motion, &now, clouds);

@@ -6,7 +6,8 @@ use rayon::prelude::*;
 
 use super::forward::with_scratch;
 use super::gradients::{GRADIENT_GROUPS, Gradients};
-use super::{AttentionBuffers, BlockBuffers, CHUNK, Engine, Mode, StepGraph};
+use super::{AttentionBuffers, BlockBuffers, CHUNK, Engine, Mode};
+use crate::graph::StepGraph;
 use crate::model::Layout;
 use crate::model::interlacer::{Affine, Attention, Block};
 use crate::ops::grf_attention::{

@@ -1,7 +1,7 @@
 //! The engine against PyTorch's golden values, layer by layer, and against itself on more threads.
 
 use super::*;
-use crate::graph::KnnGraph;
+use crate::graph::StepGraph;
 use crate::model::weights::initial_weights;
 use crate::ops::check::{Golden, assert_close, numbers};
 
@@ -100,7 +100,7 @@ fn gradients_equal_pytorch() {
 fn random_scene(n: usize) -> (StepGraph, Vec<f32>) {
     let positions: Vec<[f32; 3]> =
         numbers(3 * n, 8).chunks_exact(3).map(|p| [p[0], p[1], p[2]]).collect();
-    let mut graph = StepGraph { knn: KnnGraph::default(), ..StepGraph::default() };
+    let mut graph = StepGraph::default();
     graph.knn.rebuild(&positions, 3).unwrap();
     graph.loads.rebuild(&graph.knn, 3).unwrap();
     graph.transposed.rebuild(&graph.loads);

@@ -1,0 +1,222 @@
+//! Masks as power series of the weighted adjacency: M = Σ_t α_t W^t, exactly and from walks.
+
+use rayon::prelude::*;
+
+use super::WeightedGraph;
+use super::walks::{WalkConfig, WalkSampler, WalkSeed};
+
+/// f with Σ_p f_p f_{k-p} = α_k, f_0 > 0: then (Σ f_t W^t)² = Σ α_t W^t (GRF masking, lemma 3.1;
+/// Reid et al. 2024b, Eq. 6).
+///
+/// Empty unless α_0 is positive.
+pub fn deconvolve(alpha: &[f64]) -> Vec<f64> {
+    let mut f: Vec<f64> = Vec::with_capacity(alpha.len());
+    let root = alpha.first().map_or(0.0, |a| a.sqrt());
+    if root <= 0.0 || root.is_nan() {
+        return f;
+    }
+    f.push(root);
+    for k in 1..alpha.len() {
+        let inner: f64 = (1..k).map(|p| f[p] * f[k - p]).sum();
+        f.push((alpha[k] - inner) / (2.0 * root));
+    }
+    f
+}
+
+/// α of known kernels.
+pub mod kernels {
+    /// (I - U)^-2: α_t = t + 1, `n` terms.
+    pub fn inverse_square(n: usize) -> Vec<f64> {
+        (0..n).map(|t| t as f64 + 1.0).collect()
+    }
+
+    /// exp(U): α_t = 1 / t!, `n` terms.
+    pub fn exponential(n: usize) -> Vec<f64> {
+        let next = |term: &mut f64, t: usize| {
+            *term /= t.max(1) as f64;
+            Some(*term)
+        };
+        (0..n).scan(1.0, next).collect()
+    }
+}
+
+/// Σ_t α_t W^t as a dense matrix, row by row, `[n][n]` (f64): the reference for small graphs.
+pub fn dense(graph: &WeightedGraph, alpha: &[f64]) -> Vec<f64> {
+    let n = graph.len();
+    let mut sum = vec![0.0; n * n];
+    sum.par_chunks_mut(n.max(1)).enumerate().for_each(|(i, out)| {
+        // Row i of W^t, from that of W^(t-1).
+        let mut row = vec![0.0; n];
+        row[i] = 1.0;
+        for (t, &a) in alpha.iter().enumerate() {
+            if t > 0 {
+                let mut next = vec![0.0; n];
+                for (j, &x) in row.iter().enumerate().filter(|(_, x)| **x != 0.0) {
+                    for (&to, &w) in graph.neighbors(j).iter().zip(graph.weights(j)) {
+                        next[to as usize] += x * f64::from(w);
+                    }
+                }
+                row = next;
+            }
+            out.iter_mut().zip(&row).for_each(|(sum, x)| *sum += a * x);
+        }
+    });
+    sum
+}
+
+/// Graph random features of every node as a dense matrix, `[n][n]`: row i estimates row i of
+/// Σ_t f_t W^t (Eq. 10 of GRF masking), or is the ad-hoc one of Eq. 24 without importance weights.
+pub fn features(graph: &WeightedGraph, f: &[f64], config: &WalkConfig, seed: WalkSeed) -> Vec<f64> {
+    let n = graph.len();
+    let mut features = vec![0.0; n * n];
+    let rows = features.par_chunks_mut(n.max(1)).enumerate();
+    rows.for_each_init(WalkSampler::default, |sampler, (i, row)| {
+        sampler.sample(graph, i, config, seed, |node, hop, load| {
+            row[node as usize] += f.get(hop).map_or(0.0, |f| f * load);
+        });
+        row.iter_mut().for_each(|x| *x /= config.n_walks as f64);
+    });
+    features
+}
+
+/// Φ Φᵀ of features `[n][n]`.
+pub fn gram(features: &[f64], n: usize) -> Vec<f64> {
+    let mut out = vec![0.0; n * n];
+    out.par_chunks_mut(n.max(1)).enumerate().for_each(|(i, row)| {
+        for (j, x) in row.iter_mut().enumerate() {
+            let (a, b) = (&features[i * n..(i + 1) * n], &features[j * n..(j + 1) * n]);
+            *x = a.iter().zip(b).map(|(a, b)| a * b).sum();
+        }
+    });
+    out
+}
+
+/// On which side of the kernel walks are sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Φ Φᵀ: the same walks on both sides, f deconvolved (Reid et al. 2024b).
+    Symmetric,
+    /// Φ alone: walks on one side, one-hot vectors on the other (GRF masking, appendix C.3).
+    Asymmetric,
+}
+
+/// Estimate of Σ_t α_t W^t, `[n][n]`, from walks; `f` as [`Side::coefficients`] gives it.
+///
+/// `config.n_walks` counts walks for each side of the kernel: where one-hot vectors stand on one
+/// side, the other one walks twice as often. So do the figures that this is checked against.
+pub fn estimate(
+    graph: &WeightedGraph,
+    f: &[f64],
+    side: Side,
+    config: &WalkConfig,
+    seed: WalkSeed,
+) -> Vec<f64> {
+    match side {
+        Side::Symmetric => gram(&features(graph, f, config, seed), graph.len()),
+        Side::Asymmetric => {
+            let config = WalkConfig { n_walks: 2 * config.n_walks, ..*config };
+            features(graph, f, &config, seed)
+        }
+    }
+}
+
+impl Side {
+    /// f of the walks for a kernel of coefficients α; empty if it has none on this side.
+    pub fn coefficients(self, alpha: &[f64]) -> Vec<f64> {
+        match self {
+            Self::Symmetric => deconvolve(alpha),
+            Self::Asymmetric => alpha.to_vec(),
+        }
+    }
+}
+
+/// ‖a - b‖²_F / ‖b‖²_F.
+pub fn relative_squared_error(a: &[f64], b: &[f64]) -> f64 {
+    let difference: f64 = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum();
+    difference / b.iter().map(|b| b * b).sum::<f64>()
+}
+
+/// Mean and its standard error.
+pub fn mean_and_standard_error(values: &[f64]) -> [f64; 2] {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let variance = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+    [mean, (variance / n).sqrt()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::walks::{Halting, Sampler};
+    use super::*;
+
+    #[test]
+    fn deconvolution_gives_the_known_sequences() {
+        assert!(deconvolve(&kernels::inverse_square(8)).iter().all(|f| (f - 1.0).abs() < 1e-12));
+        // exp(U): 1 / (2^k k!).
+        let mut expected = 1.0;
+        for (k, f) in deconvolve(&kernels::exponential(8)).into_iter().enumerate() {
+            expected /= if k > 0 { 2.0 * k as f64 } else { 1.0 };
+            assert!((f / expected - 1.0).abs() < 1e-12, "{k}: {f}");
+        }
+        // (I - U)^-1: (2k-1)!! / (2k)!!.
+        let f = deconvolve(&[1.0; 4]);
+        for (f, expected) in f.iter().zip([1.0, 1.0 / 2.0, 3.0 / 8.0, 15.0 / 48.0]) {
+            assert!((f - expected).abs() < 1e-12, "{f}");
+        }
+        assert!(deconvolve(&[]).is_empty() && deconvolve(&[0.0, 1.0]).is_empty());
+        assert!(deconvolve(&[-1.0]).is_empty() && deconvolve(&[f64::NAN]).is_empty());
+    }
+
+    #[test]
+    fn the_dense_series_is_the_series() {
+        // A directed cycle of three with weight ½: W³ = I / 8.
+        let edges = [(0, 1, 0.5), (1, 2, 0.5), (2, 0, 0.5)];
+        let graph = WeightedGraph::from_edges(3, &edges, true).unwrap();
+        let m = dense(&graph, &[1.0, 2.0, 3.0, 4.0]);
+        let expected = [1.5, 1.0, 0.75, 0.75, 1.5, 1.0, 1.0, 0.75, 1.5];
+        assert_eq!(m, expected);
+    }
+
+    /// On a directed graph of unequal weights: every sampler and either end of the walks.
+    #[test]
+    fn estimates_are_unbiased() {
+        let edges: Vec<(u32, u32, f32)> = (0..9u32)
+            .flat_map(|i| (1..=3 + i % 2).map(move |j| (i, (i + j * j) % 9, 0.1 * j as f32)))
+            .collect();
+        let graph = WeightedGraph::from_edges(9, &edges, true).unwrap();
+        let f = [1.0, 0.5, -0.25, 0.5];
+        let exact = dense(&graph, &f);
+        for halting in [Halting::Hops(3), Halting::Probability { p_halt: 0.3, max_hops: 3 }] {
+            for sampler in [
+                Sampler::Iid,
+                Sampler::Antithetic,
+                Sampler::Repelling,
+                Sampler::AntitheticRepelling,
+            ] {
+                let config = WalkConfig { sampler, n_walks: 5, halting, importance: true };
+                let n_trials = 4000;
+                let mut mean = vec![0.0; exact.len()];
+                for seed in 0..n_trials {
+                    let seed = WalkSeed { seed, stamp_ns: 7 };
+                    let features = features(&graph, &f, &config, seed);
+                    mean.iter_mut().zip(features).for_each(|(m, x)| *m += x / n_trials as f64);
+                }
+                let error = relative_squared_error(&mean, &exact);
+                assert!(error < 1e-4, "{sampler:?} {halting:?}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_importance_weights_every_visit_counts_one() {
+        let graph = WeightedGraph::from_edges(2, &[(0, 1, 0.125)], false).unwrap();
+        let config = WalkConfig {
+            sampler: Sampler::Iid,
+            n_walks: 2,
+            halting: Halting::Hops(2),
+            importance: false,
+        };
+        let seed = WalkSeed { seed: 1, stamp_ns: 0 };
+        assert_eq!(features(&graph, &[1.0, 10.0, 100.0], &config, seed), [101., 10., 10., 101.]);
+    }
+}
