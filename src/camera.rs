@@ -76,8 +76,7 @@ impl Camera {
     /// polynomials fold back, points far outside would land in the image.
     pub fn project(&self, point: [f64; 3]) -> Option<[f64; 2]> {
         let [x, y, z] = point;
-        // Not `z <= 0.0`: NaN is refused too.
-        if !(z > 0.0) {
+        if z <= 0.0 || z.is_nan() {
             return None;
         }
         let image = match &self.distortion {

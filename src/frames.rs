@@ -193,7 +193,7 @@ impl Frames {
     /// Adds a message; the frame that it completes, if any.
     ///
     /// # Errors
-    /// [`Error::Shape`] if a camera index is none of the settings'.
+    /// [`crate::Error::Shape`] if a camera index is none of the settings'.
     pub fn push(&mut self, input: Input) -> Result<Option<Frame>> {
         match input {
             Input::Color { camera, image } => self.push_image(camera, false, image)?,

@@ -259,7 +259,7 @@ fn a_larger_colour_image_has_no_gaps_through_which_hidden_points_show() {
 fn a_lens_with_distortion_bends_the_rays_and_is_kept() {
     let size = [40, 30];
     let info = info_of(size, 40.0, &[-0.2, 0.05, 0.001, -0.002, 0.0]);
-    let depth = image_of("16UC1", size, vec![0xE8, 0x03].repeat(1200));
+    let depth = image_of("16UC1", size, [0xE8, 0x03].repeat(1200));
     let view = |info: &Arc<CameraInfo>| {
         let view = View::Depth { depth: depth.clone(), info: info.clone(), color: None };
         [CameraFrame { camera: 0, view, world_from_camera: pose() }]

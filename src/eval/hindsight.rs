@@ -1,7 +1,7 @@
 //! Predictions judged by what the cameras saw later, where no truth is known.
 //!
 //! Each prediction waits until the frames come that show the times it tells of. Two measures, both
-//! apart for each [`Region`]: the Chamfer distance to the cloud seen then, and whether the cameras
+//! apart for each [`Region`](super::Region): the Chamfer distance to the cloud seen then, and whether the cameras
 //! saw through the predicted points.
 
 mod judge;

@@ -64,8 +64,8 @@ impl Scene {
     pub fn cast(&self, x: f64, y: f64) -> (f64, bool) {
         let ray = [x, y, 1.0];
         let (mut enter, mut leave) = (0.0f64, f64::INFINITY);
-        for axis in 0..3 {
-            let [a, b] = [self.min[axis], self.max[axis]].map(|bound| bound / ray[axis]);
+        for (axis, along) in ray.into_iter().enumerate() {
+            let [a, b] = [self.min[axis], self.max[axis]].map(|bound| bound / along);
             (enter, leave) = (enter.max(a.min(b)), leave.min(a.max(b)));
         }
         if enter < leave { (enter, true) } else { (WALL_M, false) }

@@ -1,6 +1,6 @@
 //! The directed k-nearest-neighbour graph over all tokens.
 //!
-//! Searched by a [grid](grid); by kiddo's k-d tree, which is also the grid's oracle, where points
+//! Searched by a uniform grid; by kiddo's k-d tree, which is also the grid's oracle, where points
 //! are spread too unevenly for it.
 
 mod grid;

@@ -41,10 +41,9 @@ impl EdgeWeights {
     pub fn validate(self) -> Result<()> {
         match self {
             Self::Distance { bandwidth_m }
-                if !(bandwidth_m > 0.0 && bandwidth_m * bandwidth_m > 0.0)
-                    || !bandwidth_m.is_finite() =>
+                if !(bandwidth_m * bandwidth_m > 0.0 && bandwidth_m > 0.0 && bandwidth_m < 1e9) =>
             {
-                let problem = format!("a bandwidth of {bandwidth_m} m is not above 0");
+                let problem = format!("a bandwidth of {bandwidth_m} m is not in 1e-19..1e9");
                 Err(Error::Config { key: "edge_weights".into(), problem })
             }
             _ => Ok(()),

@@ -93,7 +93,7 @@ class Received:
 
     opened: list[Received] = []
 
-    def __init__(self, node, topic: str, type_name: str):
+    def __init__(self, node, topic: str, type_name: str, outlives_test: bool = False):
         self.messages: list = []
         self.topic = topic
         self._node = node
@@ -103,7 +103,8 @@ class Received:
         self._subscription = node.create_subscription(
             message_class(type_name), topic, self._received, qos
         )
-        Received.opened.append(self)
+        if not outlives_test:
+            Received.opened.append(self)
 
     def _received(self, message) -> None:
         self.messages.append(message)

@@ -23,7 +23,9 @@ class Diagnostics:
     """The newest status of each name."""
 
     def __init__(self, ros, node_name: str = "forecloud"):
-        self._received = Received(ros, "/diagnostics", "diagnostic_msgs/msg/DiagnosticArray")
+        kind = "diagnostic_msgs/msg/DiagnosticArray"
+        # Of nodes that several tests share; nobody predicts for it.
+        self._received = Received(ros, "/diagnostics", kind, outlives_test=True)
         self._node_name = node_name
 
     @property
@@ -62,11 +64,13 @@ class Running:
 @pytest.fixture(scope="module")
 def running(ros):
     diagnostics = Diagnostics(ros)
-    predictions = Received(ros, "/forecloud/prediction", "forecloud/msg/Prediction")
+    kind = "forecloud/msg/Prediction"
+    predictions = Received(ros, "/forecloud/prediction", kind, outlives_test=True)
     node = NodeProcess()
     wait_for(diagnostics.statuses, "diagnostics")
     predictions.wait_for_publisher()
     yield Running(node, diagnostics)
+    predictions.close()
     node.stop()
     print(f"--- log of the node\n{node.log}")
 

@@ -40,7 +40,7 @@ fn rgb(u: u32, v: u32) -> [u8; 3] {
 }
 
 fn depth_mm(u: u32, v: u32) -> u32 {
-    if (u + v) % 5 == 0 { 0 } else { 500 + 17 * u * v }
+    if (u + v).is_multiple_of(5) { 0 } else { 500 + 17 * u * v }
 }
 
 /// Largest difference of a colour from `expected`.
@@ -166,7 +166,7 @@ fn run_lengths_of_depths_as_ros_writes_them() {
     let image = decode(format, &data(7, 5, &code));
     let expected = |u: u32, v: u32| match (u, v) {
         (6, 0) => 65535,
-        _ if (u + v) % 4 == 0 => 0,
+        _ if (u + v).is_multiple_of(4) => 0,
         _ => (500 + 3701 * u * v) as u16,
     };
     let expected: Vec<u8> = (0..35).flat_map(|i| expected(i % 7, i / 7).to_le_bytes()).collect();

@@ -110,8 +110,7 @@ impl Layout {
     /// This layout, if it is a usual one.
     fn usual(&self) -> Option<Usual> {
         let [x, y, z] = self.position;
-        let is_usual = !self.big_endian
-            && !(x.is_double || y.is_double || z.is_double)
+        let is_usual = !(self.big_endian || x.is_double || y.is_double || z.is_double)
             && (y.offset, z.offset) == (x.offset + 4, x.offset + 8);
         let color = match self.color {
             Color::None => None,
