@@ -118,7 +118,10 @@ fn stamps_of_zero_are_counted_and_named() {
         assert_eq!(intake.n_predicted, 0, "{topics:?}");
         assert!(counts.n_dropped() + counts.time_jumps >= n - 2, "{topics:?}: {counts:?}");
         assert!(intake.told(told), "{topics:?}: {:?}", intake.problems);
-        assert!(intake.take_frames(n..n + SOON) >= SOON - 2, "{topics:?}: {:?}", intake.problems);
+        // A camera that was left out for it is taken back once it has sent for a while.
+        let n_more = 2 * SOON + 10;
+        let n_predicted = intake.take_frames(n..n + n_more);
+        assert!(n_predicted >= n_more - 8, "{topics:?}: {n_predicted}, {:?}", intake.problems);
     }
 }
 
