@@ -44,7 +44,7 @@ def test_the_log_is_on_rosout_also_for_those_who_come_later(ros, start_node):
     assert abs(waits.stamp.sec - ros.get_clock().now().nanoseconds // 10**9) < 60
 
     # A warning that comes a hundred times is told once, as in the log on stderr.
-    joints = ros.create_publisher(message_class("sensor_msgs/msg/JointState"), "/joint_states", 100)
+    joints = ros.create_publisher(message_class("sensor_msgs/msg/JointState"), "/robot_1/joint_states", 100)
     wait_for(joints.get_subscription_count, "the node's subscription")
     data = b"\x00\x01\x00\x00"
 
