@@ -18,8 +18,15 @@ STAMPED = ("sensor_msgs/msg/", "trajectory_msgs/msg/")
 class Endless:
     """Plays from construction to `stop`; each round is stamped later than the one before."""
 
-    def __init__(self, node, messages: list[Message], period_secs: float, **player_options):
-        self.change: Callable[[Message], Message | None] = lambda message: message
+    def __init__(
+        self,
+        node,
+        messages: list[Message],
+        period_secs: float,
+        change: Callable[[Message], Message | None] = lambda message: message,
+        **player_options,
+    ):
+        self.change = change
         """What becomes of a message, with its stamp set; None is not sent."""
         self.offset_secs = 0.0
         """Added to all stamps."""

@@ -78,8 +78,8 @@ def running(ros):
 @pytest.fixture(scope="module")
 def played(ros, running, recording):
     """The recording without end; its plans are left out at first."""
-    endless = Endless(ros, recording, PERIOD_SECS)
-    endless.change = without("/planned_joints")
+    # From the first message on: it is a plan.
+    endless = Endless(ros, recording, PERIOD_SECS, change=without("/planned_joints"))
     yield endless
     endless.stop()
 
