@@ -3,19 +3,16 @@
 //! `cargo bench --bench forward [-- --tokens 2048,8192 --widths 64,128]`: N is the number of all
 //! tokens (scene, history and robot alike), taken from the demo recording. Prints medians.
 
-use std::path::Path;
-use std::time::Instant;
+mod support;
 
-use forecloud::cloud::{Cloud, Workspace};
-use forecloud::frames::FramesConfig;
 use forecloud::graph::random::{draw, uniform};
 use forecloud::model::weights::initial_weights;
 use forecloud::model::{Engine, Layout, Mode, ModelConfig, StepGraph};
 use forecloud::particles::Particles;
-use forecloud::recording::Recording;
 use rayon::prelude::*;
+use support::{Demo, time_ms};
 
-/// Timed runs of each figure, after one that warms up.
+/// Timed runs of each figure.
 const RUNS: usize = 15;
 
 fn main() -> anyhow::Result<()> {
@@ -25,11 +22,11 @@ fn main() -> anyhow::Result<()> {
         at.map_or(default.to_vec(), |text| text.split(',').filter_map(|n| n.parse().ok()).collect())
     };
     let (tokens, widths) = (list("--tokens", &[2048, 8192, 32768]), list("--widths", &[64, 128]));
-    let cloud = demo_cloud()?;
+    let demo = Demo::open()?;
     println!(
         "threads: {}, cloud: {} points of the demo recording",
         rayon::current_num_threads(),
-        cloud.len()
+        demo.cloud.len()
     );
     println!(
         "matrix products alone (256 x 512 x 128, one a thread): {:.0} GFLOP/s",
@@ -41,31 +38,15 @@ fn main() -> anyhow::Result<()> {
     );
     for &n in &tokens {
         for &width in &widths {
-            bench(&cloud, n, width)?;
+            bench(&demo, n, width)?;
         }
     }
     Ok(())
 }
 
-/// The cloud of the demo recording's first frame.
-fn demo_cloud() -> anyhow::Result<Cloud> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/demo_tumble");
-    let recording = Recording::open(&path, FramesConfig::default())?;
-    let mut cloud = Cloud::default();
-    recording.play(|frame, _| -> forecloud::Result<()> {
-        if cloud.is_empty() {
-            cloud.from_cameras(&frame.cameras, &Workspace::default(), None)?;
-        }
-        Ok(())
-    })?;
-    Ok(cloud)
-}
-
-fn bench(cloud: &Cloud, n: usize, width: usize) -> anyhow::Result<()> {
+fn bench(demo: &Demo, n: usize, width: usize) -> anyhow::Result<()> {
     let config = ModelConfig { width, ..ModelConfig::default() }.interlacer();
-    let mut particles = Particles::default();
-    particles.sample(cloud, n, 1, 0, &Workspace::default());
-    anyhow::ensure!(particles.len() == n, "the cloud has only {} points", particles.len());
+    let particles = demo.particles(n)?;
     let weights = initial_weights(&Layout::new(config), 1);
     let features: Vec<f32> =
         (0..n * config.n_features).map(|i| uniform(draw(1, 0, i as u64, 0)) - 0.5).collect();
@@ -102,17 +83,11 @@ fn check(
     Ok(())
 }
 
-/// Median milliseconds of `f`.
+/// Median milliseconds of `f`, after a run that warms up.
 fn median<E>(mut f: impl FnMut() -> Result<(), E>) -> Result<f64, E> {
     f()?;
-    let mut times = Vec::new();
-    for _ in 0..RUNS {
-        let start = Instant::now();
-        f()?;
-        times.push(start.elapsed().as_secs_f64() * 1e3);
-    }
-    times.sort_by(f64::total_cmp);
-    Ok(times[times.len() / 2])
+    let times: Result<Vec<f64>, E> = (0..RUNS).map(|_| time_ms(&mut f)).collect();
+    times.map(support::median)
 }
 
 /// What the machine's matrix products reach at the shapes of a chunk: the engine's upper bound.

@@ -137,6 +137,7 @@ impl Predictor {
         // Each step: tokens → k-NN graph → walks and loads (Algorithm 2, enumerated) → Interlacer
         // (Eq. 28 in its local layers) → Δx; then again from where the particles went.
         let start = Instant::now();
+        let is_slowed = self.pace.is_slowed();
         let mut run = self.pace.start(arrived, start);
         let (weights, scene) = (&self.model.weights, &self.scene);
         let goes_on = |n_done| run.goes_on(n_done, Instant::now());
@@ -145,7 +146,7 @@ impl Predictor {
 
         let prediction = &mut self.prediction;
         prediction.stamp = now.stamp;
-        prediction.is_cut = self.rollout.n_steps() < self.config.horizon || self.pace.is_slowed();
+        prediction.is_cut = is_slowed || self.rollout.n_steps() < self.config.horizon;
         prediction.seed = self.config.seed;
         prediction.particles.clone_from(&now.particles);
         prediction.displacements.resize_with(self.rollout.n_steps(), Vec::new);

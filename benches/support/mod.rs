@@ -1,0 +1,52 @@
+//! What the benches share.
+
+use std::path::Path;
+use std::time::Instant;
+
+use forecloud::cloud::{Cloud, Workspace};
+use forecloud::frames::FramesConfig;
+use forecloud::particles::Particles;
+use forecloud::recording::Recording;
+
+/// Particles of the demo recording, and the cloud that they are drawn from.
+pub struct Demo {
+    /// Of the first frame.
+    pub cloud: Cloud,
+}
+
+impl Demo {
+    /// Reads the recording.
+    pub fn open() -> anyhow::Result<Self> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/demo_tumble");
+        let recording = Recording::open(&path, FramesConfig::default())?;
+        let mut cloud = Cloud::default();
+        recording.play(|frame, _| -> forecloud::Result<()> {
+            if cloud.is_empty() {
+                cloud.from_cameras(&frame.cameras, &Workspace::default(), None)?;
+            }
+            Ok(())
+        })?;
+        Ok(Self { cloud })
+    }
+
+    /// Exactly `n` particles.
+    pub fn particles(&self, n: usize) -> anyhow::Result<Particles> {
+        let mut particles = Particles::default();
+        particles.sample(&self.cloud, n, 1, 0, &Workspace::default());
+        anyhow::ensure!(particles.len() == n, "the cloud has only {} points", particles.len());
+        Ok(particles)
+    }
+}
+
+/// Milliseconds that `f` takes.
+pub fn time_ms<E>(f: impl FnOnce() -> Result<(), E>) -> Result<f64, E> {
+    let start = Instant::now();
+    f()?;
+    Ok(start.elapsed().as_secs_f64() * 1e3)
+}
+
+/// The middle one of `times_ms`.
+pub fn median(mut times_ms: Vec<f64>) -> f64 {
+    times_ms.sort_by(f64::total_cmp);
+    times_ms[times_ms.len() / 2]
+}
