@@ -11,8 +11,7 @@ use crate::graph::StepGraph;
 use crate::model::Layout;
 use crate::model::interlacer::{Affine, Mixer, MixerKind};
 use crate::ops::layer_norm::{Saved, layer_norm_forward};
-use crate::ops::linear::{linear_forward, linear_forward_add};
-use crate::ops::relu::relu_forward;
+use crate::ops::linear::{linear_forward, linear_forward_add, linear_relu_forward};
 use crate::ops::rows::SharedRows;
 use crate::ops::simd::vectorize;
 use crate::{Error, Result};
@@ -213,8 +212,8 @@ impl Pass<'_> {
             // SAFETY: as above.
             let hidden = if self.keep { unsafe { self.mlp.hidden.rows_mut(kept) } } else { hidden };
             normalize(weights, mlp.norm, x, u, saved);
-            linear_forward(u, mlp.up.weight.of(weights), mlp.up.bias.of(weights), hidden);
-            vectorize(|| relu_forward(hidden));
+            let (w, b) = (mlp.up.weight.of(weights), mlp.up.bias.of(weights));
+            linear_relu_forward(u, w, b, wide, hidden);
             linear_forward_add(hidden, mlp.down.weight.of(weights), mlp.down.bias.of(weights), x);
         });
     }

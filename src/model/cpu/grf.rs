@@ -38,7 +38,7 @@ impl forward::Pass<'_> {
             )
         };
         let loads = &self.graph.loads;
-        vectorize(|| grf_attention_forward(rows, qkv, loads, view.state, out, denominators));
+        grf_attention_forward(rows, qkv, loads, view.state, out, denominators);
         self.project_out(tensors.out, out, x);
     }
 }

@@ -8,9 +8,9 @@ use super::{MixerBuffers, backward};
 use crate::model::interlacer::{Affine, Attention};
 use crate::ops::layer_norm::{layer_norm_backward, layer_norm_output};
 use crate::ops::linear::{
-    linear_backward_input, linear_backward_weights, linear_forward, linear_forward_add,
+    linear_backward_input, linear_backward_weights, linear_forward_add, linear_relu_forward,
 };
-use crate::ops::relu::{relu_backward, relu_forward};
+use crate::ops::relu::relu_backward;
 use crate::ops::simd::vectorize;
 
 impl forward::Pass<'_> {
@@ -27,9 +27,9 @@ impl forward::Pass<'_> {
         let (out, saved) = unsafe { (view.qkv.rows_mut(rows.clone()), view.norm.saved(&rows)) };
         with_scratch(rows.len() * d, |u| {
             normalize(weights, tensors.norm, x, u, saved);
-            linear_forward(u, tensors.qkv.weight.of(weights), tensors.qkv.bias.of(weights), out);
+            let (w, b) = (tensors.qkv.weight.of(weights), tensors.qkv.bias.of(weights));
+            linear_relu_forward(u, w, b, 2 * d, out);
         });
-        vectorize(|| out.chunks_exact_mut(3 * d).for_each(|row| relu_forward(&mut row[..2 * d])));
         out
     }
 
