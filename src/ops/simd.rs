@@ -30,6 +30,32 @@ pub fn dots<S: Simd, const N: usize>(simd: S, a: &[f32], b: [&[f32]; N]) -> [f32
     })
 }
 
+/// Σ f(x) over a row, f given for vectors and for the single numbers behind them.
+///
+/// Four sums at a time, so that no addition waits for the last one.
+#[inline(always)]
+pub fn sum_of<S: Simd>(
+    simd: S,
+    x: &[f32],
+    vector: impl Fn(S::f32s, S::f32s) -> S::f32s,
+    single: impl Fn(f32) -> f32,
+) -> f32 {
+    let (vectors, tail) = S::as_simd_f32s(x);
+    let mut sums = [simd.splat_f32s(0.0); 4];
+    let mut fours = vectors.chunks_exact(4);
+    for four in fours.by_ref() {
+        for (sum, &x) in sums.iter_mut().zip(four) {
+            *sum = vector(*sum, x);
+        }
+    }
+    for (sum, &x) in sums.iter_mut().zip(fours.remainder()) {
+        *sum = vector(*sum, x);
+    }
+    let [a, b, c, d] = sums;
+    let sum = simd.add_f32s(simd.add_f32s(a, b), simd.add_f32s(c, d));
+    simd.reduce_sum_f32s(sum) + tail.iter().map(|&x| single(x)).sum::<f32>()
+}
+
 /// y += Σ a_r·x_r over `N` rows of y's length.
 #[inline(always)]
 pub fn axpys<S: Simd, const N: usize>(simd: S, y: &mut [f32], a: [f32; N], x: [&[f32]; N]) {

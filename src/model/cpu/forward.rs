@@ -13,7 +13,6 @@ use crate::model::interlacer::{Affine, Mixer, MixerKind};
 use crate::ops::layer_norm::{Saved, layer_norm_forward};
 use crate::ops::linear::{linear_forward, linear_forward_add, linear_relu_forward};
 use crate::ops::rows::SharedRows;
-use crate::ops::simd::vectorize;
 use crate::{Error, Result};
 
 thread_local! {
@@ -245,5 +244,5 @@ pub(super) fn normalize(
     saved: Option<Saved<'_>>,
 ) {
     let (w, b) = (norm.weight.of(weights), norm.bias.of(weights));
-    vectorize(|| layer_norm_forward(x, w, b, u, saved));
+    layer_norm_forward(x, w, b, u, saved);
 }

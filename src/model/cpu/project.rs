@@ -89,7 +89,7 @@ impl backward::Pass<'_> {
         let norm_weight = norm.weight.of(self.weights);
         with_scratch(dx.len(), |u| {
             let bias = norm.bias.of(self.weights);
-            vectorize(|| layer_norm_output(saved.normalized, norm_weight, bias, u));
+            layer_norm_output(saved.normalized, norm_weight, bias, u);
             let (dw, db) = linear.weight.pair_mut(linear.bias, gradient);
             linear_backward_weights(u, dy, dw, db);
             linear_backward_input(dy, linear.weight.of(self.weights), db.len(), u);
