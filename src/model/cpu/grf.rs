@@ -8,7 +8,6 @@ use crate::model::interlacer::{Attention, Span};
 use crate::ops::grf_attention::{
     EdgeGradients, grf_attention_backward_key, grf_attention_backward_query, grf_attention_forward,
 };
-use crate::ops::simd::vectorize;
 
 /// f = softplus(θ).
 pub(super) fn hop_weights(logits: &[f32], f: &mut [f32]) {
@@ -75,20 +74,19 @@ impl backward::Pass<'_> {
         let out = &saved.out[rows.start * d..rows.end * d];
         self.project_back(tensors.out, out, dx, d_out, gradient);
         let (denominators, f) = (&saved.denominators[rows.clone()], &saved.state[..]);
-        vectorize(|| {
-            grf_attention_backward_query(
-                rows,
-                &saved.qkv,
-                loads,
-                f,
-                out,
-                denominators,
-                d_out,
-                d_qkv,
-                d_f,
-                edges,
-            )
-        });
+        let qkv = &saved.qkv;
+        grf_attention_backward_query(
+            rows,
+            qkv,
+            loads,
+            f,
+            out,
+            denominators,
+            d_out,
+            d_qkv,
+            d_f,
+            edges,
+        );
     }
 
     /// f = softplus(θ): dθ = df · sigmoid(θ), each group of rows into its own gradients.
@@ -128,11 +126,7 @@ impl backward::Pass<'_> {
             )
         };
         let (keys, transposed) = (rows.clone(), &self.graph.transposed);
-        vectorize(|| {
-            grf_attention_backward_key(
-                keys, &saved.qkv, transposed, d_out, weights, d_scores, d_qkv,
-            )
-        });
+        grf_attention_backward_key(keys, &saved.qkv, transposed, d_out, weights, d_scores, d_qkv);
         self.through_qkv(tensors, saved, rows, d_qkv, gradient);
     }
 }
