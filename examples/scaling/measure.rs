@@ -102,9 +102,8 @@ pub fn sparsity(
     let mut nonzero: Vec<usize> = (0..n_trials).flat_map(of_trial).collect();
     nonzero.sort_unstable();
     let n_features = nonzero.len();
-    let share = |bound: f64| {
-        nonzero.partition_point(|&x| x as f64 <= bound) as f64 / n_features as f64
-    };
+    let share =
+        |bound: f64| nonzero.partition_point(|&x| x as f64 <= bound) as f64 / n_features as f64;
     let (n_walks, p_halt) = (config.n_walks, p_halt(config));
     let bound = bounds::nonzero_bound(n_walks, p_halt, delta);
     let bound_as_stated = bounds::nonzero_bound_as_stated(n_walks, p_halt, delta);
@@ -139,6 +138,13 @@ pub struct Tail {
     /// Deviations that 5 % of the trials exceed, as measured (in the worst entry) and by the bound.
     pub deviation: f64,
     pub deviation_bound: f64,
+}
+
+impl Tail {
+    /// Whether no share of the trials is above the bound.
+    pub fn holds(&self) -> bool {
+        self.measured.iter().zip(&self.bound).all(|(measured, bound)| measured <= bound)
+    }
 }
 
 /// Deviations of the heat kernel's estimate on `graph`, `n_walks` from each node for either side.
