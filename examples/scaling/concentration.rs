@@ -3,7 +3,7 @@
 use crate::graphs::{GraphName, Graphs};
 use crate::measure::{self, TAIL, Tail};
 use crate::names::{SamplerName, SideName};
-use crate::plot::{Axis, Curve, Line, Panel};
+use crate::plot::{Axis, Curve, GREY, Line, Panel};
 use anyhow::{Result, ensure};
 use plotters::prelude::SeriesLabelPosition;
 use serde::Serialize;
@@ -77,18 +77,18 @@ impl Args {
                     let points = tail.thresholds.iter().zip(shares).filter(|at| *at.1 > 0.0);
                     points.map(|(t, share)| [*t, *share]).collect::<Vec<_>>()
                 };
-                let label = |what| format!("{} walks, {what}", tail.n_walks);
-                curves.push(Curve::new(
-                    label("measured"),
-                    color,
-                    Line::Solid,
-                    points(&tail.measured),
-                ));
-                curves.push(Curve::new(label("bound"), color, Line::Dashed, points(&tail.bound)));
+                let label = format!("{} walks", tail.n_walks);
+                curves.push(Curve::new(label, color, Line::Solid, points(&tail.measured)));
+                curves.push(Curve::new("", color, Line::Dashed, points(&tail.bound)));
             }
+            curves.push(Curve::new("bounds", GREY, Line::Dashed, Vec::new()));
             let x = Axis { name: "deviation t", range: [1e-3, 10.0], log: true };
             let lowest = 0.7 / self.trials as f64;
-            let y = Axis { name: "share of trials beyond t", range: [lowest, 3.0], log: true };
+            let y = Axis {
+                name: "share of trials beyond t (worst entry)",
+                range: [lowest, 3.0],
+                log: true,
+            };
             let title = format!("{}, {title}", first.label());
             Panel { title, x, y, curves, legend: SeriesLabelPosition::LowerLeft }
         };

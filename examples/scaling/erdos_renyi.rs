@@ -121,7 +121,10 @@ impl Args {
         x: fn(&ErdosRenyi) -> f64,
         sparsity: bool,
     ) -> Panel {
-        let y = |row: &ErdosRenyi| if sparsity { row.nonzero_share } else { row.error };
+        let y = |row: &ErdosRenyi| match sparsity {
+            true => row.nonzero_share.map(|share| 100.0 * share),
+            false => row.error,
+        };
         let curve = |(color, name): (usize, &SamplerName)| {
             let sampler = Sampler::from(*name);
             let rows = rows.iter().filter(|row| row.sampler == sampler);
@@ -131,7 +134,7 @@ impl Args {
         };
         let curves: Vec<_> = self.samplers.iter().enumerate().map(curve).collect();
         let y_name = match sparsity {
-            true => "share of non-zero entries",
+            true => "non-zero entries (%)",
             false => "relative error of the mask",
         };
         let x = Axis::spanning(x_name, &curves, 0, log_x);

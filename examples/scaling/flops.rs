@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long, default_value_t = 8)]
     features: usize,
     /// Sets of walks to average
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 100)]
     trials: u64,
 }
 
@@ -81,6 +81,6 @@ fn panels(rows: &[Flops]) -> Vec<Panel> {
     ];
     let x = Axis::spanning("tokens N", &curves, 0, true);
     let y = Axis::spanning("operations (FLOP)", &curves, 1, true);
-    let title = "Cost of one head of attention".to_string();
+    let title = "Cost of one head of attention on a path of tokens".to_string();
     vec![Panel { title, x, y, curves, legend: SeriesLabelPosition::UpperLeft }]
 }

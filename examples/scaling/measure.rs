@@ -6,8 +6,8 @@ use forecloud::graph::walks::{Halting, Sampler, WalkConfig, WalkSeed};
 use forecloud::graph::{WeightedGraph, generate};
 use serde::Serialize;
 
-/// Terms of a kernel's power series: with ‖U‖ ≤ 0.25 the rest is below 1e-50.
-const N_TERMS: usize = 32;
+/// Terms of a kernel's power series: with ‖U‖ ≤ 0.25 the rest is below 1e-20.
+const N_TERMS: usize = 16;
 /// Scale of U = 0.25 D^-½ A D^-½: the heat kernel exp(σ² W), σ = 0.5, of GRF masking's appendix E.
 const SCALE: f32 = 0.25;
 /// Thresholds of deviations in each factor of ten, and the range that they cover.

@@ -29,8 +29,9 @@ pub enum Line {
     Dotted,
 }
 
-/// A line through points, which have a marker each where it is solid.
+/// A line through points, which have a marker each where it is solid and they are few.
 pub struct Curve {
+    /// In the legend; none for none.
     pub label: String,
     pub color: usize,
     pub line: Line,
@@ -108,7 +109,7 @@ fn draw_panel(area: &Area, panel: &Panel) -> Result<()> {
             .label(&curve.label)
             .legend(move |(x, y)| path_element(line, vec![(x, y), (x + 26, y)], style));
         if line == Line::Solid && points.len() < 40 {
-            chart.draw_series(points.iter().map(|&at| Circle::new(at, 3, color.filled())))?;
+            chart.draw_series(points.iter().map(|&at| Circle::new(at, 2, color.filled())))?;
         }
         let bars = curve.points.iter().zip(&curve.errors);
         let bar = |([x, y], e): (&[f64; 2], &f64)| {
@@ -177,7 +178,7 @@ impl Axis {
         let [low, high] = [fold(f64::INFINITY, f64::min), fold(f64::NEG_INFINITY, f64::max)];
         let range = match log {
             true => [low / 1.3, high * 1.3],
-            false => [0.0, high * 1.05],
+            false => [low - 0.15 * (high - low), high + 0.08 * (high - low)],
         };
         Self { name, range, log }
     }
@@ -210,7 +211,7 @@ impl Axis {
 
 impl ValueFormatter<f64> for Axis {
     fn format_ext(&self, value: &f64) -> String {
-        if !self.log || (1e-3..1e5).contains(value) {
+        if !self.log || (1e-3..1e4).contains(value) {
             // Enough digits for any tick, without the rounding errors of the steps' sum.
             return format!("{}", (value * 1e6).round() / 1e6);
         }

@@ -79,11 +79,12 @@ impl Args {
             let s = &row.sparsity;
             (s.n_nodes >= largest).then_some(s.n_walks as f64)
         };
-        let nodes = format!("{n_walks} walks a node");
-        let walks = format!("{largest} nodes");
+        let share = 100.0 * (1.0 - self.delta);
+        let nodes = format!("Entries that {share:.0} % of features don't exceed: {n_walks} walks");
+        let walks = format!("The same: N = {largest}");
         vec![
-            self.panel(nodes, "nodes N", rows, &by_nodes, SeriesLabelPosition::UpperLeft),
-            self.panel(walks, "walks n a node", rows, &by_walks, SeriesLabelPosition::LowerRight),
+            self.panel(nodes, "nodes N", rows, &by_nodes),
+            self.panel(walks, "walks n a node", rows, &by_walks),
         ]
     }
 
@@ -93,7 +94,6 @@ impl Args {
         x_name: &'static str,
         rows: &[Row],
         x: &dyn Fn(&Row) -> Option<f64>,
-        legend: SeriesLabelPosition,
     ) -> Panel {
         let curve = |of: Option<GraphName>, label: String, color, line, y: fn(&Sparsity) -> f64| {
             let rows = rows.iter().filter(|row| of.is_none_or(|of| row.graph == of));
@@ -102,17 +102,19 @@ impl Args {
             points.sort_by(|a, b| a[0].total_cmp(&b[0]));
             Curve::new(label, color, line, points)
         };
-        let quantile = 100.0 * (1.0 - self.delta);
-        let bound = format!("lemma 3.3, {quantile:.0} % of features");
+        let bound = "bound of lemma 3.3".to_string();
         let mut curves = vec![curve(None, bound, GREY, Line::Dashed, |s| s.bound)];
         for (color, &graph) in self.graphs.iter().enumerate() {
-            let name = graph.label();
-            let of = |line, what: String, y| curve(Some(graph), what, color, line, y);
-            curves.push(of(Line::Solid, format!("{name}: {quantile:.0} %"), |s| s.quantile as f64));
-            curves.push(of(Line::Dotted, format!("{name}: mean"), |s| s.mean));
+            let of = |line, label: &str, y| curve(Some(graph), label.into(), color, line, y);
+            curves.push(of(Line::Solid, graph.label(), |s| s.quantile as f64));
+            curves.push(of(Line::Dotted, "", |s| s.mean));
         }
         let x = Axis::spanning(x_name, &curves, 0, true);
-        let y = Axis::spanning("non-zero entries of a feature", &curves, 1, true);
+        // The same for both panels, with room for the legend above.
+        let most = rows.iter().map(|row| row.sparsity.bound).fold(1.0, f64::max);
+        let name = "non-zero entries (dotted: mean)";
+        let y = Axis { name, range: [1.0, 2.0 * most], log: true };
+        let legend = SeriesLabelPosition::UpperLeft;
         Panel { title, x, y, curves, legend }
     }
 }
