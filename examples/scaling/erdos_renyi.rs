@@ -103,8 +103,8 @@ impl Args {
     fn panels(&self, rows: &Rows) -> Vec<Panel> {
         let p = |row: &ErdosRenyi| row.edge_probability;
         let n = |row: &ErdosRenyi| row.n_nodes as f64;
-        let over_p = format!("N = {}, {} walks", self.nodes, self.walks);
-        let over_n = format!("p = {}, {} walks", self.p, self.walks);
+        let over_p = format!("N = {}, {} walks; bars: standard error", self.nodes, self.walks);
+        let over_n = format!("p = {}, {} walks; bars: standard error", self.p, self.walks);
         vec![
             self.panel(&over_p, ("edge probability p", false), &rows.over_p, p, false),
             self.panel(&over_p, ("edge probability p", false), &rows.over_p, p, true),
@@ -137,7 +137,10 @@ impl Args {
             true => "non-zero entries (%)",
             false => "relative error of the mask",
         };
-        let x = Axis::spanning(x_name, &curves, 0, log_x);
+        let x = match log_x {
+            true => Axis::spanning(x_name, &curves, 0, true),
+            false => Axis { name: x_name, range: [0.0, 1.05], log: false },
+        };
         let y = Axis::spanning(y_name, &curves, 1, sparsity && log_x);
         let legend = match sparsity && log_x {
             true => SeriesLabelPosition::UpperRight,

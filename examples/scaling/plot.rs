@@ -1,6 +1,7 @@
 //! Panels of curves as an SVG file, by `plotters`.
 
 use anyhow::{Context, Result};
+use plotters::coord::cartesian::Cartesian2d;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::element::{DashedPathElement, DynElement, IntoDynElement};
 use plotters::prelude::*;
@@ -98,24 +99,7 @@ fn draw_panel(area: &Area, panel: &Panel) -> Result<()> {
         .bold_line_style(BLACK.mix(0.12))
         .draw()?;
     for curve in &panel.curves {
-        let color = COLORS[curve.color % COLORS.len()];
-        let (line, style) = (curve.line, color.stroke_width(2));
-        let inside = |[x, y]: &[f64; 2]| panel.x.holds(*x) && panel.y.holds(*y);
-        let points: Vec<(f64, f64)> =
-            curve.points.iter().filter(|at| inside(at)).map(|at| (at[0], at[1])).collect();
-        let drawn =
-            chart.draw_series(std::iter::once(path_element(line, points.clone(), style)))?;
-        drawn
-            .label(&curve.label)
-            .legend(move |(x, y)| path_element(line, vec![(x, y), (x + 26, y)], style));
-        if line == Line::Solid && points.len() < 40 {
-            chart.draw_series(points.iter().map(|&at| Circle::new(at, 2, color.filled())))?;
-        }
-        let bars = curve.points.iter().zip(&curve.errors);
-        let bar = |([x, y], e): (&[f64; 2], &f64)| {
-            ErrorBar::new_vertical(*x, y - e, *y, y + e, color.stroke_width(1), 8)
-        };
-        chart.draw_series(bars.map(bar))?;
+        draw_curve(&mut chart, panel, curve)?;
     }
     chart
         .configure_series_labels()
@@ -126,6 +110,30 @@ fn draw_panel(area: &Area, panel: &Panel) -> Result<()> {
         .legend_area_size(30)
         .margin(6)
         .draw()?;
+    Ok(())
+}
+
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
+
+fn draw_curve<'b: 'a, 'a>(chart: &mut Chart<'a, 'b>, panel: &Panel, curve: &Curve) -> Result<()> {
+    let color = COLORS[curve.color % COLORS.len()];
+    let (line, style) = (curve.line, color.stroke_width(2));
+    let inside = |[x, y]: &[f64; 2]| panel.x.holds(*x) && panel.y.holds(*y);
+    let points: Vec<(f64, f64)> =
+        curve.points.iter().filter(|at| inside(at)).map(|at| (at[0], at[1])).collect();
+    let drawn = chart.draw_series([path_element(line, points.clone(), style)])?;
+    if !curve.label.is_empty() {
+        let sample = move |(x, y)| path_element(line, vec![(x, y), (x + 26, y)], style);
+        drawn.label(&curve.label).legend(sample);
+    }
+    if line == Line::Solid && points.len() < 40 {
+        chart.draw_series(points.iter().map(|&at| Circle::new(at, 2, color.filled())))?;
+    }
+    let bars = curve.points.iter().zip(&curve.errors);
+    let bar = |([x, y], e): (&[f64; 2], &f64)| {
+        ErrorBar::new_vertical(*x, y - e, *y, y + e, color.stroke_width(1), 8)
+    };
+    chart.draw_series(bars.map(bar))?;
     Ok(())
 }
 
