@@ -8,19 +8,27 @@ use forecloud::graph::bounds::AttentionFlops;
 use forecloud::graph::series::{Side, mean_and_standard_error, nonzero_entries};
 use forecloud::graph::walks::{Sampler, WalkConfig, WalkSeed};
 use forecloud::graph::{EdgeWeights, KnnGraph, WeightedGraph, generate, random};
-use measure::walks;
+use measure::{Prefixes, three_hops, walks};
 
 const SIDES: [Side; 2] = [Side::Symmetric, Side::Asymmetric];
 
 /// The k-NN graph of points strewn over a square, directed as the model's or made symmetric.
 fn knn(n: usize, symmetric: bool) -> WeightedGraph {
+    let (knn, points) = neighbors(n);
+    if symmetric {
+        return generate::symmetric_knn(&knn).unwrap();
+    }
+    let mut directed = WeightedGraph::default();
+    directed.rebuild(&knn, &points, EdgeWeights::Uniform);
+    directed
+}
+
+fn neighbors(n: usize) -> (KnnGraph, Vec<[f32; 3]>) {
     let coordinate = |i, axis| random::uniform(random::draw(5, 0, i, axis));
     let points: Vec<_> = (0..n as u64).map(|i| [coordinate(i, 0), coordinate(i, 1), 0.0]).collect();
     let mut knn = KnnGraph::default();
     knn.rebuild(&points, 3).unwrap();
-    let mut directed = WeightedGraph::default();
-    directed.rebuild(&knn, &points, EdgeWeights::Uniform);
-    if symmetric { generate::symmetric_knn(&knn).unwrap() } else { directed }
+    (knn, points)
 }
 
 /// A ring that is walked one way only: no walk meets a node twice.
@@ -179,5 +187,24 @@ fn errors_on_random_graphs_fall_with_walks_and_repelling() {
     for n_nodes in [30, 120] {
         let visited = measure(n_nodes, 0.5, 4)[0].nonzero_share[0] * n_nodes as f64;
         assert!((4.3..5.0).contains(&visited), "{visited} of {n_nodes}");
+    }
+}
+
+/// Three hops on three neighbours: 27 repelling walks are all there are, and exact if all count the
+/// same; enumerated ones are exact for any weights, up to f32.
+#[test]
+fn as_many_repelling_walks_as_there_are_give_the_exact_mask() {
+    let (knn, points) = neighbors(300);
+    let mut graph = WeightedGraph::default();
+    for weights in [EdgeWeights::Uniform, EdgeWeights::Distance { bandwidth_m: 0.1 }] {
+        graph.rebuild(&knn, &points, weights);
+        let prefixes = Prefixes::new(&graph).unwrap();
+        let error = |sampler, n| prefixes.sampled(&three_hops(sampler, n), 5, 0).0[0];
+        assert!(prefixes.enumerated.0 < 1e-12, "{weights:?}: {:?}", prefixes.enumerated);
+        assert!(error(Sampler::Iid, 27) > 1e-3, "{weights:?}");
+        assert!(error(Sampler::Repelling, 26) > 1e-4, "{weights:?}");
+        let all = error(Sampler::Repelling, 27);
+        let is_exact = weights == EdgeWeights::Uniform;
+        assert!(if is_exact { all < 1e-25 } else { all > 1e-4 }, "{weights:?}: {all}");
     }
 }

@@ -3,7 +3,7 @@
 #[path = "../../benches/support/demo.rs"]
 mod demo;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use demo::Demo;
 use forecloud::graph::{EdgeWeights, KnnGraph, WeightedGraph, generate};
@@ -61,22 +61,27 @@ impl Graphs {
             GraphName::ErdosRenyi => {
                 generate::erdos_renyi(n, (MEAN_DEGREE / n as f64).min(1.0), seed)?
             }
-            GraphName::Knn => {
-                let demo = match self.demo.take() {
-                    Some(demo) => demo,
-                    None => Demo::open()?,
-                };
-                let positions = demo.particles(n)?.positions;
-                self.demo = Some(demo);
-                let mut knn = KnnGraph::default();
-                knn.rebuild(&positions, K)?;
-                if symmetric {
-                    return Ok(generate::symmetric_knn(&knn)?);
-                }
-                let mut graph = WeightedGraph::default();
-                graph.rebuild(&knn, &positions, EdgeWeights::Uniform);
-                graph
-            }
+            GraphName::Knn if symmetric => generate::symmetric_knn(&self.neighbors(n)?.0)?,
+            GraphName::Knn => self.knn(n, EdgeWeights::Uniform)?,
         })
+    }
+
+    /// The directed k-NN graph of `n` particles of the demo's cloud.
+    pub fn knn(&mut self, n: usize, weights: EdgeWeights) -> Result<WeightedGraph> {
+        let (knn, positions) = self.neighbors(n)?;
+        let mut graph = WeightedGraph::default();
+        graph.rebuild(&knn, &positions, weights);
+        Ok(graph)
+    }
+
+    fn neighbors(&mut self, n: usize) -> Result<(KnnGraph, Vec<[f32; 3]>)> {
+        if self.demo.is_none() {
+            self.demo = Some(Demo::open()?);
+        }
+        let demo = self.demo.as_ref().context("the demo was not read")?;
+        let positions = demo.particles(n)?.positions;
+        let mut knn = KnnGraph::default();
+        knn.rebuild(&positions, K)?;
+        Ok((knn, positions))
     }
 }

@@ -12,6 +12,7 @@ mod measure;
 #[path = "../support/names.rs"]
 mod names;
 mod plot;
+mod prefixes;
 mod sparsity;
 
 use anyhow::{Result, ensure};
@@ -40,6 +41,7 @@ enum Command {
     Sparsity(sparsity::Args),
     Concentration(concentration::Args),
     ErdosRenyi(erdos_renyi::Args),
+    Prefixes(prefixes::Args),
 }
 
 #[derive(clap::Args)]
@@ -62,6 +64,7 @@ fn main() -> Result<()> {
         Command::Sparsity(args) => args.run(&output),
         Command::Concentration(args) => args.run(&output),
         Command::ErdosRenyi(args) => args.run(&output),
+        Command::Prefixes(args) => args.run(&output),
     }
 }
 

@@ -3,7 +3,7 @@
 use forecloud::graph::bounds::{self, AttentionFlops};
 use forecloud::graph::series::{self, Side, kernels};
 use forecloud::graph::walks::{Halting, Sampler, WalkConfig, WalkSeed};
-use forecloud::graph::{WeightedGraph, generate};
+use forecloud::graph::{Loads, WeightedGraph, generate};
 use serde::Serialize;
 
 /// Terms of a kernel's power series: with ‖U‖ ≤ 0.25 the rest is below 1e-20.
@@ -265,4 +265,53 @@ pub fn erdos_renyi(
         nonzero_share: series::mean_and_standard_error(&shares),
     });
     Ok(rows.collect())
+}
+
+/// Walks of exactly three hops, as the model's.
+pub fn three_hops(sampler: Sampler, n_walks: usize) -> WalkConfig {
+    WalkConfig { sampler, n_walks, halting: Halting::Hops(3), importance: true }
+}
+
+/// Masks M = Σ W^t, t ≤ 3, of walks of three hops.
+pub struct Prefixes<'a> {
+    graph: &'a WeightedGraph,
+    exact: Vec<f64>,
+    /// Relative squared error of the mask of enumerated walks, and its entries a row.
+    pub enumerated: (f64, f64),
+}
+
+const THREE_HOPS: [f64; 4] = [1.0; 4];
+
+impl<'a> Prefixes<'a> {
+    /// Of all nodes of `graph`.
+    pub fn new(graph: &'a WeightedGraph) -> forecloud::Result<Self> {
+        let n = graph.len();
+        let exact = series::dense(graph, &THREE_HOPS);
+        let mut loads = Loads::default();
+        loads.rebuild(graph, THREE_HOPS.len() - 1)?;
+        let mut mask = vec![0.0; n * n];
+        for i in 0..n {
+            let row = loads.row(i);
+            for (&j, of_hops) in row.nodes.iter().zip(row.loads.chunks_exact(THREE_HOPS.len())) {
+                mask[i * n + j as usize] = of_hops.iter().map(|&load| f64::from(load)).sum();
+            }
+        }
+        let error = series::relative_squared_error(&mask, &exact);
+        let enumerated = (error, loads.n_entries() as f64 / n as f64);
+        Ok(Self { graph, exact, enumerated })
+    }
+
+    /// Of sampled walks: relative squared error of the mask, and its mean number of entries a row.
+    pub fn sampled(&self, config: &WalkConfig, n_trials: u64, seed: u64) -> (Mean, f64) {
+        let mut nonzero = 0;
+        let of_trial = |trial| {
+            let seed = trial_seed(seed, trial, config);
+            nonzero += series::nonzero_entries(self.graph, config, seed).iter().sum::<usize>();
+            let mask = series::features(self.graph, &THREE_HOPS, config, seed);
+            series::relative_squared_error(&mask, &self.exact)
+        };
+        let errors: Vec<f64> = (0..n_trials).map(of_trial).collect();
+        let n_rows = n_trials as f64 * self.graph.len() as f64;
+        (series::mean_and_standard_error(&errors), nonzero as f64 / n_rows)
+    }
 }
