@@ -4,7 +4,7 @@ use crate::graphs::{GraphName, Graphs};
 use crate::measure::{self, TAIL, Tail};
 use crate::names::{SamplerName, SideName};
 use crate::plot::{Axis, Curve, GREY, Line, Panel};
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use plotters::prelude::SeriesLabelPosition;
 use serde::Serialize;
 use std::fmt::Write;
@@ -35,7 +35,7 @@ pub struct Args {
     sampler: SamplerName,
     /// Trials; shares below one of them are not seen
     #[arg(long, default_value_t = 2000)]
-    trials: u64,
+    trials: usize,
 }
 
 #[derive(Serialize)]
@@ -49,8 +49,8 @@ struct Row {
 impl Args {
     pub fn run(&self, output: &crate::Output) -> Result<()> {
         let nodes = self.nodes;
-        ensure!((2..=256).contains(&nodes), "--nodes {nodes}: not in 2..=256");
-        ensure!((1..=1 << 20).contains(&self.trials), "--trials {}: not in 1..=2^20", self.trials);
+        crate::ensure_within("--nodes", &[nodes], 2..=256)?;
+        crate::ensure_within("--trials", &[self.trials], 1..=1 << 20)?;
         let mut graphs = Graphs::default();
         let mut rows = Vec::new();
         for &graph in &self.graphs {
@@ -59,7 +59,8 @@ impl Args {
                 for &n_walks in &self.walks {
                     let config = measure::walks(self.sampler.into(), n_walks, self.p_halt);
                     config.validate()?;
-                    let tail = measure::tail(&made, side.into(), &config, self.trials, output.seed);
+                    let tail =
+                        measure::tail(&made, side.into(), &config, self.trials as u64, output.seed);
                     rows.push(Row { graph, side, tail });
                 }
             }

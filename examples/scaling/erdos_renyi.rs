@@ -3,7 +3,7 @@
 use crate::measure::{self, ErdosRenyi};
 use crate::names::{SamplerName, SideName};
 use crate::plot::{Axis, Curve, Line, Panel};
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::ValueEnum;
 use forecloud::graph::walks::Sampler;
 use plotters::prelude::SeriesLabelPosition;
@@ -44,7 +44,7 @@ pub struct Args {
     p_halt: f32,
     /// Random graphs to average
     #[arg(long, default_value_t = 100)]
-    trials: u64,
+    trials: usize,
 }
 
 #[derive(Serialize)]
@@ -55,14 +55,15 @@ struct Rows {
 
 impl Args {
     pub fn run(&self, output: &crate::Output) -> Result<()> {
-        let sizes = self.sizes.iter().chain([&self.nodes]);
-        ensure!(sizes.clone().all(|n| (1..=1000).contains(n)), "nodes: not in 1..=1000");
+        crate::ensure_within("--sizes", &self.sizes, 2..=1000)?;
+        crate::ensure_within("--nodes", &[self.nodes], 2..=1000)?;
+        crate::ensure_within("--trials", &[self.trials], 1..=1 << 20)?;
         let of_sampler = |&name: &SamplerName| measure::walks(name.into(), self.walks, self.p_halt);
         let configs: Vec<_> = self.samplers.iter().map(of_sampler).collect();
         configs.iter().try_for_each(|config| config.validate())?;
         let row = |n, p| {
             let side = self.side.into();
-            measure::erdos_renyi(n, p, side, &configs, self.trials, output.seed)
+            measure::erdos_renyi(n, p, side, &configs, self.trials as u64, output.seed)
         };
         let over_p = self.probabilities.iter().map(|&p| row(self.nodes, p));
         let over_n = self.sizes.iter().map(|&n| row(n, self.p));

@@ -33,24 +33,26 @@ pub struct Args {
     features: usize,
     /// Sets of walks to average
     #[arg(long, default_value_t = 100)]
-    trials: u64,
+    trials: usize,
 }
 
 impl Args {
     pub fn run(&self, output: &crate::Output) -> Result<()> {
         let config = measure::walks(Sampler::Iid, self.walks, self.p_halt);
         config.validate()?;
+        crate::ensure_within("--sizes", &self.sizes, 1..=1 << 24)?;
+        crate::ensure_within("--trials", &[self.trials], 1..=1 << 20)?;
         let row = |&n_tokens: &usize| {
             let (width, n_features) = (self.width, self.features);
             let flops = AttentionFlops { n_tokens, width, n_features };
-            measure::flops(flops, &config, self.trials, output.seed)
+            measure::flops(flops, &config, self.trials as u64, output.seed)
         };
         let rows = self.sizes.iter().map(row).collect::<Result<Vec<_>, _>>()?;
         output.give("flops", self, &rows, &table(&rows, self.trials), &panels(&rows))
     }
 }
 
-fn table(rows: &[Flops], trials: u64) -> String {
+fn table(rows: &[Flops], trials: usize) -> String {
     let mut out = format!(
         "MFLOP; mean ± standard error of {trials} sets of walks\n\
          {:>7} {:>12} {:>10} {:>18} {:>16}\n",

@@ -19,6 +19,7 @@ use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
 use plot::Panel;
 use serde::Serialize;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// Measures what the theory of graph random features (GRFs) says: what attention costs, how sparse
@@ -66,6 +67,13 @@ fn main() -> Result<()> {
         Command::ErdosRenyi(args) => args.run(&output),
         Command::Prefixes(args) => args.run(&output),
     }
+}
+
+/// Checks the numbers of nodes, trials or whatever `option` counts.
+fn ensure_within(option: &str, values: &[usize], allowed: RangeInclusive<usize>) -> Result<()> {
+    let outside = values.iter().find(|value| !allowed.contains(*value));
+    ensure!(outside.is_none(), "{option}: {values:?} are not all in {allowed:?}");
+    Ok(())
 }
 
 impl Output {

@@ -1,6 +1,6 @@
 //! Panels of curves as an SVG file, by `plotters`.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use plotters::coord::cartesian::Cartesian2d;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::element::{DashedPathElement, DynElement, IntoDynElement};
@@ -82,6 +82,10 @@ pub fn draw(path: &Path, panels: &[Panel]) -> Result<()> {
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
 fn draw_panel(area: &Area, panel: &Panel) -> Result<()> {
+    let [x, y] = [&panel.x, &panel.y];
+    let drawable =
+        |axis: &Axis| axis.range.iter().all(|v| v.is_finite()) && axis.range[0] < axis.range[1];
+    ensure!(drawable(x) && drawable(y), "nothing to draw from {:?} and {:?}", x.range, y.range);
     let mut chart = ChartBuilder::on(area)
         .caption(&panel.title, ("sans-serif", 17))
         .margin(12)
@@ -186,7 +190,10 @@ impl Axis {
         let [low, high] = [fold(f64::INFINITY, f64::min), fold(f64::NEG_INFINITY, f64::max)];
         let range = match log {
             true => [low / 1.3, high * 1.3],
-            false => [low - 0.15 * (high - low), high + 0.08 * (high - low)],
+            false => {
+                let span = (high - low).max(0.1 * high.abs()).max(1e-9);
+                [low - 0.15 * span, high + 0.08 * span]
+            }
         };
         Self { name, range, log }
     }

@@ -4,7 +4,7 @@ use crate::graphs::{GraphName, Graphs};
 use crate::measure::{self, Mean, Prefixes};
 use crate::names::SamplerName;
 use crate::plot::{Axis, Curve, Line, Panel};
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::ValueEnum;
 use forecloud::graph::EdgeWeights;
 use plotters::prelude::SeriesLabelPosition;
@@ -32,7 +32,7 @@ pub struct Args {
     bandwidth_m: f32,
     /// Sets of walks to average
     #[arg(long, default_value_t = 10)]
-    trials: u64,
+    trials: usize,
 }
 
 #[derive(Serialize)]
@@ -48,7 +48,8 @@ struct Row {
 impl Args {
     pub fn run(&self, output: &crate::Output) -> Result<()> {
         let nodes = self.nodes;
-        ensure!((4..=4096).contains(&nodes), "--nodes {nodes}: not in 4..=4096");
+        crate::ensure_within("--nodes", &[nodes], 4..=4096)?;
+        crate::ensure_within("--trials", &[self.trials], 1..=1 << 20)?;
         let distance = EdgeWeights::Distance { bandwidth_m: self.bandwidth_m };
         distance.validate()?;
         let mut graphs = Graphs::default();
@@ -60,7 +61,8 @@ impl Args {
                 for &n_walks in &self.walks {
                     let config = measure::three_hops(sampler.into(), n_walks);
                     config.validate()?;
-                    let (error, nonzero) = prefixes.sampled(&config, self.trials, output.seed);
+                    let (error, nonzero) =
+                        prefixes.sampled(&config, self.trials as u64, output.seed);
                     rows.push(Row {
                         sampler: Some(sampler),
                         n_walks,
@@ -85,7 +87,7 @@ impl Args {
     fn table(&self, rows: &[Row]) -> String {
         let mut out = format!(
             "{}, N = {}; relative squared error of the mask, mean ± standard error of {} sets of walks\n\
-             {:<9} {:<10} {:>6} {:>10} {:>10} {:>15}\n",
+             {:<9} {:<10} {:>4} {:>17} {:>15}\n",
             GraphName::Knn.label(),
             self.nodes,
             self.trials,
@@ -93,14 +95,13 @@ impl Args {
             "walks",
             "n",
             "error",
-            "",
             "distinct nodes"
         );
         for row in rows {
             let [error, standard_error] = row.error;
             let _ = writeln!(
                 out,
-                "{:<9} {:<10} {:>6} {error:>10.1e} ± {standard_error:>7.0e} {:>15.2}",
+                "{:<9} {:<10} {:>4} {error:>8.1e} ± {standard_error:<6.0e} {:>15.2}",
                 row.weights,
                 row.sampler.map_or("enumerated".into(), name),
                 row.n_walks,

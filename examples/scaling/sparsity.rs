@@ -49,7 +49,9 @@ struct Row {
 impl Args {
     pub fn run(&self, output: &crate::Output) -> Result<()> {
         ensure!(0.0 < self.delta && self.delta < 1.0, "--delta {}: not in 0..1", self.delta);
-        ensure!(self.features > 0, "--features 0: at least 1");
+        ensure!(self.p_halt > 0.0, "--p-halt {}: the lemma is of walks that halt", self.p_halt);
+        crate::ensure_within("--sizes", &self.sizes, 1..=1 << 20)?;
+        crate::ensure_within("--features", &[self.features], 1..=1 << 26)?;
         let mut graphs = Graphs::default();
         let mut rows = Vec::new();
         for &graph in &self.graphs {
