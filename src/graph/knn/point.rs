@@ -64,7 +64,8 @@ fn by_tree(tree: &ImmutableKdTree<f32, 3>, points: &[[f32; 3]], query: &[f32; 3]
     // Its distance may be rounded otherwise than ours: all about as near compete.
     let reach = hits.last().map_or(0.0, |hit| hit.distance) * (1.0 + 1e-5) + f32::MIN_POSITIVE;
     let hits = tree.query(query).within::<SquaredEuclidean<f32>>(reach).unsorted().execute();
-    let keys = hits.iter().map(|hit| (squared_distance(query, &points[hit.item as usize]), hit.item));
+    let keys =
+        hits.iter().map(|hit| (squared_distance(query, &points[hit.item as usize]), hit.item));
     keys.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))).map_or(0, |(_, item)| item)
 }
 
