@@ -11,10 +11,8 @@ use crate::graph::StepGraph;
 use crate::model::interlacer::{Affine, Mixer, MixerKind};
 use crate::model::{Layout, LocalLayer};
 use crate::ops::layer_norm::{Saved, layer_norm_forward};
-use crate::ops::linear::{linear_forward, linear_forward_add};
-use crate::ops::relu::relu_forward;
+use crate::ops::linear::{linear_forward, linear_forward_add, linear_relu_forward};
 use crate::ops::rows::SharedRows;
-use crate::ops::simd::vectorize;
 use crate::{Error, Result};
 
 thread_local! {
@@ -241,8 +239,8 @@ impl Pass<'_> {
             // SAFETY: as above.
             let hidden = if self.keep { unsafe { self.mlp.hidden.rows_mut(kept) } } else { hidden };
             normalize(weights, mlp.norm, x, u, saved);
-            linear_forward(u, mlp.up.weight.of(weights), mlp.up.bias.of(weights), hidden);
-            vectorize(|| relu_forward(hidden));
+            let (w, b) = (mlp.up.weight.of(weights), mlp.up.bias.of(weights));
+            linear_relu_forward(u, w, b, wide, hidden);
             linear_forward_add(hidden, mlp.down.weight.of(weights), mlp.down.bias.of(weights), x);
         });
     }
@@ -274,5 +272,5 @@ pub(super) fn normalize(
     saved: Option<Saved<'_>>,
 ) {
     let (w, b) = (norm.weight.of(weights), norm.bias.of(weights));
-    vectorize(|| layer_norm_forward(x, w, b, u, saved));
+    layer_norm_forward(x, w, b, u, saved);
 }

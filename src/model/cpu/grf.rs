@@ -44,9 +44,7 @@ impl forward::Pass<'_> {
         let loads = &self.graph.loads;
         let f = view.state;
         match self.layout.config.wide_heads(1) {
-            None => {
-                vectorize(|| grf_attention_forward(rows, qkv, loads, f, out, denominators));
-            }
+            None => grf_attention_forward(rows, qkv, loads, f, out, denominators),
             Some(WideHeads { n_features: m, .. }) => {
                 vectorize(|| grf_attention_wide_forward(rows, qkv, m, loads, f, out, denominators))
             }

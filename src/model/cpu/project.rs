@@ -7,10 +7,11 @@ use super::views::{MixerView, SavedNorm};
 use super::{MixerBuffers, backward};
 use crate::model::interlacer::{Affine, Attention, Mixer};
 use crate::ops::favor::{favor_backward, favor_forward};
-use crate::ops::feature_map::{feature_map_backward, feature_map_forward};
+use crate::ops::feature_map::{FeatureMap, feature_map_backward, feature_map_forward};
 use crate::ops::layer_norm::{layer_norm_backward, layer_norm_output};
 use crate::ops::linear::{
     linear_backward_input, linear_backward_weights, linear_forward, linear_forward_add,
+    linear_relu_forward,
 };
 use crate::ops::linear_attention_wide::WideHeads;
 use crate::ops::simd::vectorize;
@@ -32,30 +33,27 @@ impl forward::Pass<'_> {
         let (out, saved) = unsafe { (view.qkv.rows_mut(rows.clone()), view.norm.saved(&rows)) };
         // SAFETY: as above.
         let kept = || view.keeps_input.then(|| unsafe { view.unmapped.rows_mut(rows) });
+        let (w, b) = (tensors.qkv.weight.of(weights), tensors.qkv.bias.of(weights));
         let n_heads = mixer.kind.mapped_heads();
         if let Some(heads) = n_heads.and_then(|n_heads| config.wide_heads(n_heads)) {
             with_scratch(n * 4 * d, |scratch| {
                 let (u, qkv) = scratch.split_at_mut(n * d);
                 normalize(weights, tensors.norm, x, u, saved);
-                linear_forward(
-                    u,
-                    tensors.qkv.weight.of(weights),
-                    tensors.qkv.bias.of(weights),
-                    qkv,
-                );
+                linear_forward(u, w, b, qkv);
                 keep(qkv, kept(), d);
-                let projections = &self.projections[mixer.index];
-                map_randomly(heads, projections, qkv, out);
+                map_randomly(heads, &self.projections[mixer.index], qkv, out);
             });
             return out;
         }
+        let map = n_heads.map(|_| config.layers.feature_map);
         with_scratch(n * d, |u| {
             normalize(weights, tensors.norm, x, u, saved);
-            linear_forward(u, tensors.qkv.weight.of(weights), tensors.qkv.bias.of(weights), out);
+            // ReLU, in the pass that adds the bias.
+            let n_relu = if map == Some(FeatureMap::Relu) { 2 * d } else { 0 };
+            linear_relu_forward(u, w, b, n_relu, out);
         });
-        if n_heads.is_some() {
+        if let Some(map) = map.filter(|&map| map != FeatureMap::Relu) {
             keep(out, kept(), d);
-            let map = config.layers.feature_map;
             vectorize(|| {
                 let rows = out.chunks_exact_mut(3 * d);
                 rows.for_each(|row| feature_map_forward(map, &mut row[..2 * d]));
@@ -140,7 +138,7 @@ impl backward::Pass<'_> {
         let norm_weight = norm.weight.of(self.weights);
         with_scratch(dx.len(), |u| {
             let bias = norm.bias.of(self.weights);
-            vectorize(|| layer_norm_output(saved.normalized, norm_weight, bias, u));
+            layer_norm_output(saved.normalized, norm_weight, bias, u);
             let (dw, db) = linear.weight.pair_mut(linear.bias, gradient);
             linear_backward_weights(u, dy, dw, db);
             linear_backward_input(dy, linear.weight.of(self.weights), db.len(), u);
