@@ -19,7 +19,7 @@ pub struct Cli {
 enum Command {
     Info(info::Args),
     Replay(replay::Args),
-    Train(train::Args),
+    Train(Box<train::Args>),
 }
 
 impl Cli {
