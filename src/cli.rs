@@ -18,7 +18,7 @@ pub struct Cli {
 #[derive(clap::Subcommand)]
 enum Command {
     Info(info::Args),
-    Replay(replay::Args),
+    Replay(Box<replay::Args>),
     Train(Box<train::Args>),
 }
 

@@ -216,7 +216,7 @@ mod tests {
             ("--feature-map favor --random-features 0", "random features"),
             ("--global softmax --local none --feature-map elu", "feature_map"),
         ] {
-            let message = format!("{:#}", parse(line).err().expect(line));
+            let message = format!("{:#}", parse(line).expect_err(line));
             assert!(message.contains(word), "{line}: {message}");
         }
     }
