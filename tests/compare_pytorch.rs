@@ -31,8 +31,10 @@ fn the_peer_answers_every_command() {
     let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     assert_eq!(file.tensor("output").unwrap().shape(), [256, 7]);
     for (name, tensor) in file.tensors() {
-        let values = tensor.data().chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()));
-        let largest = values.fold(0.0f32, |m, x| if x.is_finite() { m.max(x.abs()) } else { f32::NAN });
+        let values =
+            tensor.data().chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()));
+        let largest =
+            values.fold(0.0f32, |m, x| if x.is_finite() { m.max(x.abs()) } else { f32::NAN });
         assert!(largest > 0.0, "{name}: {largest}");
     }
     let error = peer::run(&["serve", &problem], &b"forwards"[..], Vec::new()).unwrap_err();

@@ -18,7 +18,6 @@ use forecloud::train::adamw::{AdamW, AdamWConfig};
 
 mod problem;
 #[path = "../support/mod.rs"]
-#[allow(dead_code)]
 mod support;
 
 use problem::{LEARNING_RATE, LOSS_SCALE, NamedTensor, Problem, floats, save};

@@ -8,8 +8,7 @@ use anyhow::{Context, ensure};
 use forecloud::graph::StepGraph;
 use forecloud::graph::random::{draw, uniform};
 use forecloud::graph::walks::WalkSeed;
-use forecloud::model::tokens::{StepState, Tokens};
-use forecloud::model::weights::initial_weights;
+use forecloud::model::tokens::Tokens;
 use forecloud::model::{InterlacerConfig, Layout, ModelConfig};
 use forecloud::ops::charbonnier::DELTA_M;
 use forecloud::ops::layer_norm;
@@ -18,7 +17,7 @@ use forecloud::ops::motion_head::MAX_RESIDUAL_M;
 use forecloud::train::adamw::AdamWConfig;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize_to_file};
 
-use super::support::Demo;
+use super::support::{Demo, Turning, weights};
 
 type Vec3 = [f32; 3];
 
@@ -48,38 +47,21 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// `n_tokens` points of the demo's first cloud that turn about the vertical axis, and a model
-    /// of width `width`, all other sizes the defaults.
+    /// `n_tokens` turning points of the demo's first cloud, and a model of width `width`, all other
+    /// sizes the defaults.
     pub fn new(demo: &Demo, n_tokens: usize, width: usize) -> anyhow::Result<Self> {
         let model = ModelConfig { width, ..ModelConfig::default() };
         model.validate()?;
         let (config, rollout) = (model.interlacer(), model.rollout());
-        let particles = demo.particles(n_tokens)?;
-        let center = rollout.frame.center_m;
-        let turn = |p: &Vec3, angle: f32| {
-            let (x, y) = (p[0] - center[0], p[1] - center[1]);
-            [-angle * y, angle * x, 0.0]
-        };
-        let random = |stream, i: usize| uniform(draw(1, 0, i as u64, stream));
-        let state = StepState {
-            velocities: particles.positions.iter().map(|p| turn(p, 0.03)).collect(),
-            velocity_known: vec![1.0; n_tokens],
-            positions: particles.positions,
-            colors: particles.colors,
-            ..StepState::default()
-        };
+        let Turning { state, targets } = Turning::new(demo, n_tokens, &model)?;
         let mut tokens = Tokens::default();
         tokens.encode(&state, rollout.frame, rollout.step_secs)?;
-        let mut weights = initial_weights(&Layout::new(config), 1);
-        // The head starts at zero, where no gradient would reach the layers before it.
-        for (i, w) in weights.iter_mut().enumerate() {
-            *w += 0.1 * (random(2, i) - 0.5);
-        }
+        let random = |i: usize| uniform(draw(1, 0, i as u64, 3));
         Ok(Self {
             config,
-            weights,
-            targets: state.positions.iter().map(|p| turn(p, 0.05)).collect(),
-            point_weights: (0..n_tokens).map(|i| 0.05 + random(3, i)).collect(),
+            weights: weights(&Layout::new(config)),
+            targets,
+            point_weights: (0..n_tokens).map(|i| 0.05 + random(i)).collect(),
             positions: state.positions,
             features: tokens.features,
             candidates: tokens.candidates,
