@@ -20,7 +20,8 @@ mod problem;
 #[path = "../support/mod.rs"]
 mod support;
 
-use problem::{LEARNING_RATE, LOSS_SCALE, NamedTensor, Problem, floats, save};
+use problem::{NamedTensor, Problem, floats, save};
+use support::{LEARNING_RATE, LOSS_SCALE};
 
 fn main() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();

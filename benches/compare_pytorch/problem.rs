@@ -17,14 +17,10 @@ use forecloud::ops::motion_head::MAX_RESIDUAL_M;
 use forecloud::train::adamw::AdamWConfig;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize_to_file};
 
-use super::support::{Demo, Turning, weights};
+use super::support::{Demo, LEARNING_RATE, LOSS_SCALE, Turning, weights};
 
 type Vec3 = [f32; 3];
 
-/// The learning rate of all training steps here.
-pub const LEARNING_RATE: f32 = 1e-4;
-/// The loss is in metres; as in training, gradients are of centimetres.
-pub const LOSS_SCALE: f32 = 100.0;
 /// Metadata key of the settings.
 const SETTINGS_KEY: &str = "settings";
 

@@ -1,7 +1,9 @@
 //! What the benches share.
 
 // Each takes only a part of it.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
+
+mod training;
 
 use std::path::Path;
 use std::time::Instant;
@@ -14,6 +16,8 @@ use forecloud::model::weights::initial_weights;
 use forecloud::model::{Layout, ModelConfig};
 use forecloud::particles::Particles;
 use forecloud::recording::Recording;
+
+pub use training::{LEARNING_RATE, LOSS_SCALE, Training};
 
 /// Particles of the demo recording, and the cloud that they are drawn from.
 pub struct Demo {
