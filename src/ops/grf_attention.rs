@@ -6,8 +6,10 @@
 
 use std::ops::Range;
 
+use pulp::Simd;
+
 use super::linear_attention::EPSILON;
-use super::simd::{axpy, dot};
+use super::simd::{WithSimd, axpy, axpys, dispatch, dot, dots};
 use crate::graph::Loads;
 use crate::graph::loads::TransposedLoads;
 
@@ -18,7 +20,6 @@ fn mask(hop_weights: &[f32], loads: &[f32]) -> f32 {
 }
 
 /// Attention outputs `out` `[rows, d]` and denominators of the queries `rows`; `qkv` holds all rows.
-#[inline(always)]
 pub fn grf_attention_forward(
     rows: Range<usize>,
     qkv: &[f32],
@@ -28,21 +29,80 @@ pub fn grf_attention_forward(
     denominators: &mut [f32],
 ) {
     let d = out.len() / rows.len().max(1);
-    let (wide, hops) = (3 * d, hop_weights.len());
-    for ((i, out), denominator) in rows.zip(out.chunks_exact_mut(d)).zip(denominators) {
-        let row = loads.row(i);
-        let q = &qkv[i * wide..][..d];
-        let mut total = EPSILON;
-        out.fill(0.0);
-        for (&j, c) in row.nodes.iter().zip(row.loads.chunks_exact(hops)) {
-            let kv = &qkv[j as usize * wide + d..][..2 * d];
-            let weight = mask(hop_weights, c) * dot(q, &kv[..d]);
-            total += weight;
-            axpy(out, weight, &kv[d..]);
+    dispatch(Forward { rows, d, qkv, loads, hop_weights, out, denominators });
+}
+
+struct Forward<'a> {
+    rows: Range<usize>,
+    d: usize,
+    qkv: &'a [f32],
+    loads: &'a Loads,
+    hop_weights: &'a [f32],
+    out: &'a mut [f32],
+    denominators: &'a mut [f32],
+}
+
+impl WithSimd for Forward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let outs = self.out.chunks_exact_mut(self.d).zip(self.denominators);
+        for (i, (out, denominator)) in self.rows.zip(outs) {
+            let row = self.loads.row(i);
+            let query = Query {
+                q: &self.qkv[i * 3 * self.d..][..self.d],
+                qkv: self.qkv,
+                hop_weights: self.hop_weights,
+            };
+            let loads = |entry: usize| &row.loads[entry * self.hop_weights.len()..];
+            out.fill(0.0);
+            let mut total = EPSILON;
+            let mut groups = row.nodes.chunks_exact(GROUP);
+            let mut entry = 0;
+            for group in groups.by_ref() {
+                let nodes: [u32; GROUP] = std::array::from_fn(|g| group[g]);
+                let loads = std::array::from_fn(|g| loads(entry + g));
+                total += query.attend(simd, nodes, loads, out);
+                entry += GROUP;
+            }
+            for &node in groups.remainder() {
+                total += query.attend(simd, [node], [loads(entry)], out);
+                entry += 1;
+            }
+            *denominator = total;
+            let inverse = 1.0 / total;
+            out.iter_mut().for_each(|o| *o *= inverse);
         }
-        *denominator = total;
-        let inverse = 1.0 / total;
-        out.iter_mut().for_each(|o| *o *= inverse);
+    }
+}
+
+/// Keys that a query attends to at once: independent sums keep the processor's adders busy.
+const GROUP: usize = 4;
+
+struct Query<'a> {
+    q: &'a [f32],
+    qkv: &'a [f32],
+    hop_weights: &'a [f32],
+}
+
+impl Query<'_> {
+    /// Adds the values of `nodes` to `out`, and gives the sum of their weights.
+    #[inline(always)]
+    fn attend<S: Simd, const N: usize>(
+        &self,
+        simd: S,
+        nodes: [u32; N],
+        loads: [&[f32]; N],
+        out: &mut [f32],
+    ) -> f32 {
+        let d = self.q.len();
+        let kv = nodes.map(|j| self.qkv[j as usize * 3 * d + d..][..2 * d].split_at(d));
+        let scores = dots(simd, self.q, kv.map(|(k, _)| k));
+        let weights: [f32; N] =
+            std::array::from_fn(|n| mask(self.hop_weights, loads[n]) * scores[n]);
+        axpys(simd, out, weights, kv.map(|(_, v)| v));
+        weights.iter().sum()
     }
 }
 

@@ -1,6 +1,8 @@
 //! Layer normalisation over the columns of each row (Ba et al. 2016), biased variance.
 
-use super::simd::{dot, sum};
+use pulp::Simd;
+
+use super::simd::{WithSimd, dispatch, dot, sum, sum_of};
 
 /// Added to the variance.
 pub const EPSILON: f32 = 1e-5;
@@ -14,41 +16,107 @@ pub struct Saved<'a> {
 }
 
 /// y = (x - mean) / √(var + ε) · weight + bias. `x`, `y` `[rows, d]`.
-#[inline(always)]
 pub fn layer_norm_forward(
     x: &[f32],
     weight: &[f32],
     bias: &[f32],
     y: &mut [f32],
-    mut saved: Option<Saved<'_>>,
+    saved: Option<Saved<'_>>,
 ) {
-    let d = weight.len();
-    for (row, (x, y)) in x.chunks_exact(d).zip(y.chunks_exact_mut(d)).enumerate() {
-        let mean = sum(x) / d as f32;
-        for (y, x) in y.iter_mut().zip(x) {
-            *y = x - mean;
-        }
-        let rstd = 1.0 / (dot(y, y) / d as f32 + EPSILON).sqrt();
-        for y in y.iter_mut() {
-            *y *= rstd;
-        }
-        if let Some(saved) = &mut saved {
-            saved.normalized[row * d..(row + 1) * d].copy_from_slice(y);
-            saved.inverse_deviation[row] = rstd;
-        }
-        for (y, (w, b)) in y.iter_mut().zip(weight.iter().zip(bias)) {
-            *y = *y * w + b;
+    dispatch(Forward { x, weight, bias, y, saved });
+}
+
+struct Forward<'a> {
+    x: &'a [f32],
+    weight: &'a [f32],
+    bias: &'a [f32],
+    y: &'a mut [f32],
+    saved: Option<Saved<'a>>,
+}
+
+impl WithSimd for Forward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let d = self.weight.len();
+        let rows = self.x.chunks_exact(d).zip(self.y.chunks_exact_mut(d));
+        for (row, (x, y)) in rows.enumerate() {
+            let (mean, rstd) = moments(simd, x);
+            let normalized = self.saved.as_mut().map(|saved| {
+                saved.inverse_deviation[row] = rstd;
+                &mut saved.normalized[row * d..][..d]
+            });
+            normalize(simd, x, [mean, rstd], [self.weight, self.bias], y, normalized);
         }
     }
 }
 
-/// The output of a forward call, again, from its normalised rows.
+/// y = (x - mean) · rstd · weight + bias of a row; what is before the weight also to `normalized`.
 #[inline(always)]
+fn normalize<S: Simd>(
+    simd: S,
+    x: &[f32],
+    [mean, rstd]: [f32; 2],
+    [weight, bias]: [&[f32]; 2],
+    y: &mut [f32],
+    mut normalized: Option<&mut [f32]>,
+) {
+    let (means, rstds) = (simd.splat_f32s(mean), simd.splat_f32s(rstd));
+    let ((xs, x), (ws, w), (bs, b)) =
+        (S::as_simd_f32s(x), S::as_simd_f32s(weight), S::as_simd_f32s(bias));
+    let (ys, y) = S::as_mut_simd_f32s(y);
+    for (c, y) in ys.iter_mut().enumerate() {
+        let x_hat = simd.mul_f32s(simd.sub_f32s(xs[c], means), rstds);
+        if let Some(normalized) = &mut normalized {
+            S::as_mut_simd_f32s(normalized).0[c] = x_hat;
+        }
+        *y = simd.mul_add_e_f32s(x_hat, ws[c], bs[c]);
+    }
+    for (c, y) in y.iter_mut().enumerate() {
+        let x_hat = (x[c] - mean) * rstd;
+        if let Some(normalized) = &mut normalized {
+            S::as_mut_simd_f32s(normalized).1[c] = x_hat;
+        }
+        *y = x_hat * w[c] + b[c];
+    }
+}
+
+/// Mean and inverse deviation of a row.
+#[inline(always)]
+fn moments<S: Simd>(simd: S, x: &[f32]) -> (f32, f32) {
+    let d = x.len() as f32;
+    let mean = sum_of(simd, x, |sum, x| simd.add_f32s(sum, x), |x| x) / d;
+    let means = simd.splat_f32s(mean);
+    let squares = |sum: S::f32s, x: S::f32s| {
+        let deviation = simd.sub_f32s(x, means);
+        simd.mul_add_e_f32s(deviation, deviation, sum)
+    };
+    let variance = sum_of(simd, x, squares, |x| (x - mean) * (x - mean)) / d;
+    (mean, 1.0 / (variance + EPSILON).sqrt())
+}
+
+/// The output of a forward call, again, from its normalised rows.
 pub fn layer_norm_output(normalized: &[f32], weight: &[f32], bias: &[f32], y: &mut [f32]) {
-    let d = weight.len();
-    for (x, y) in normalized.chunks_exact(d).zip(y.chunks_exact_mut(d)) {
-        for (y, (x, (w, b))) in y.iter_mut().zip(x.iter().zip(weight.iter().zip(bias))) {
-            *y = x * w + b;
+    dispatch(Output { normalized, weight, bias, y });
+}
+
+struct Output<'a> {
+    normalized: &'a [f32],
+    weight: &'a [f32],
+    bias: &'a [f32],
+    y: &'a mut [f32],
+}
+
+impl WithSimd for Output<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let d = self.weight.len();
+        for (x, y) in self.normalized.chunks_exact(d).zip(self.y.chunks_exact_mut(d)) {
+            // Of mean 0 and deviation 1 already: the same products as in the forward call.
+            normalize(simd, x, [0.0, 1.0], [self.weight, self.bias], y, None);
         }
     }
 }

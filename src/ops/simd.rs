@@ -1,6 +1,76 @@
 //! Vectorised loops of the operations, compiled for each instruction set and chosen at run time.
 
+use pulp::Simd;
+pub use pulp::WithSimd;
+
 const LANES: usize = 16;
+
+/// Runs `kernel`, written once for any instruction set, with the widest that the processor has.
+///
+/// Unlike [`vectorize`]'s closures, a kernel names its vectors, so that products and sums are fused.
+#[inline(always)]
+pub fn dispatch<K: WithSimd>(kernel: K) -> K::Output {
+    pulp::Arch::new().dispatch(kernel)
+}
+
+/// Dot products of `a` with `N` rows of its length.
+#[inline(always)]
+pub fn dots<S: Simd, const N: usize>(simd: S, a: &[f32], b: [&[f32]; N]) -> [f32; N] {
+    let (a_vectors, a_tail) = S::as_simd_f32s(a);
+    let b = b.map(|row| S::as_simd_f32s(&row[..a.len()]));
+    let mut sums = [simd.splat_f32s(0.0); N];
+    for (c, &a) in a_vectors.iter().enumerate() {
+        for (sum, (b, _)) in sums.iter_mut().zip(&b) {
+            *sum = simd.mul_add_e_f32s(a, b[c], *sum);
+        }
+    }
+    std::array::from_fn(|r| {
+        let tail: f32 = a_tail.iter().zip(b[r].1).map(|(a, b)| a * b).sum();
+        simd.reduce_sum_f32s(sums[r]) + tail
+    })
+}
+
+/// Σ f(x) over a row, f given for vectors and for the single numbers behind them.
+///
+/// Four sums at a time, so that no addition waits for the last one.
+#[inline(always)]
+pub fn sum_of<S: Simd>(
+    simd: S,
+    x: &[f32],
+    vector: impl Fn(S::f32s, S::f32s) -> S::f32s,
+    single: impl Fn(f32) -> f32,
+) -> f32 {
+    let (vectors, tail) = S::as_simd_f32s(x);
+    let mut sums = [simd.splat_f32s(0.0); 4];
+    let mut fours = vectors.chunks_exact(4);
+    for four in fours.by_ref() {
+        for (sum, &x) in sums.iter_mut().zip(four) {
+            *sum = vector(*sum, x);
+        }
+    }
+    for (sum, &x) in sums.iter_mut().zip(fours.remainder()) {
+        *sum = vector(*sum, x);
+    }
+    let [a, b, c, d] = sums;
+    let sum = simd.add_f32s(simd.add_f32s(a, b), simd.add_f32s(c, d));
+    simd.reduce_sum_f32s(sum) + tail.iter().map(|&x| single(x)).sum::<f32>()
+}
+
+/// y += Σ a_r·x_r over `N` rows of y's length.
+#[inline(always)]
+pub fn axpys<S: Simd, const N: usize>(simd: S, y: &mut [f32], a: [f32; N], x: [&[f32]; N]) {
+    let x = x.map(|row| S::as_simd_f32s(&row[..y.len()]));
+    let factors = a.map(|a| simd.splat_f32s(a));
+    let (y_vectors, y_tail) = S::as_mut_simd_f32s(y);
+    for (c, y) in y_vectors.iter_mut().enumerate() {
+        for (&factor, (x, _)) in factors.iter().zip(&x) {
+            *y = simd.mul_add_e_f32s(factor, x[c], *y);
+        }
+    }
+    for (c, y) in y_tail.iter_mut().enumerate() {
+        *y += a.iter().zip(&x).map(|(a, (_, x))| a * x[c]).sum::<f32>();
+    }
+}
 
 /// Runs `f` with the widest SIMD instructions that the processor has.
 ///
