@@ -57,7 +57,7 @@ fn serve(problem: Problem, input: impl BufRead, mut output: impl Write) -> anyho
                 let engine = inference.get_or_insert_with(new_engine);
                 let start = Instant::now();
                 let n = problem.n_tokens();
-                engine.forward(&problem.weights, &problem.features, &graph.loads, n)?;
+                engine.forward(&problem.weights, &problem.features, &graph, n)?;
                 writeln!(output, "{}", milliseconds(start))?;
             }
             ["train"] => {
@@ -130,7 +130,7 @@ impl Training {
     /// Forward pass, motion head, loss, and back; the loss (m).
     fn differentiate(&mut self, problem: &Problem, graph: &StepGraph) -> forecloud::Result<f64> {
         let Problem { features, candidates, .. } = problem;
-        self.engine.forward(&self.weights, features, &graph.loads, problem.n_tokens())?;
+        self.engine.forward(&self.weights, features, graph, problem.n_tokens())?;
         self.head.clear();
         self.head.extend_from_slice(self.engine.output());
         motion_head_forward(&mut self.head, candidates, &mut self.displacements);

@@ -30,14 +30,14 @@ pub fn forward(criterion: &mut Criterion, demo: &Demo) -> anyhow::Result<()> {
         let (k, n_hops) = (config.k, config.n_hops);
         graph.rebuild(&tokens.positions, k, n_hops, &config.mask, WalkSeed::default())?;
         let mut engine = Engine::new(interlacer, Mode::Inference);
-        one_thread.install(|| engine.forward(&weights, &tokens.features, &graph.loads, n))?;
+        one_thread.install(|| engine.forward(&weights, &tokens.features, &graph, n))?;
         let output = engine.output().to_vec();
-        engine.forward(&weights, &tokens.features, &graph.loads, n)?;
+        engine.forward(&weights, &tokens.features, &graph, n)?;
         ensure!(engine.output() == output, "one thread gives another result than all");
         ensure!(output.iter().all(|y| y.is_finite()), "an output is not finite");
         set_size(&mut group, n);
         group.bench_function(BenchmarkId::new(format!("d{}", config.width), n), |bencher| {
-            bencher.iter(|| engine.forward(&weights, &tokens.features, &graph.loads, n));
+            bencher.iter(|| engine.forward(&weights, &tokens.features, &graph, n));
         });
     }
     group.finish();
