@@ -1,6 +1,7 @@
 //! From particles to the mask: k-NN graph, walks, merged loads; built once per step and shared by
 //! all layers.
 
+pub mod anchors;
 pub mod knn;
 pub mod loads;
 pub mod mask;
@@ -9,6 +10,7 @@ pub mod series;
 pub mod walks;
 pub mod weighted;
 
+pub use anchors::Anchors;
 pub use knn::KnnGraph;
 pub use loads::Loads;
 pub use mask::{MaskConfig, StepGraph};

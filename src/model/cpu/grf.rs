@@ -4,10 +4,14 @@ use std::ops::Range;
 
 use super::views::MixerView;
 use super::{MixerBuffers, backward, forward};
-use crate::model::interlacer::{Attention, Span};
+use crate::model::interlacer::{Attention, Mixer, Span};
 use crate::ops::grf_attention::{
     EdgeGradients, grf_attention_backward_key, grf_attention_backward_query, grf_attention_forward,
 };
+use crate::ops::grf_attention_wide::{
+    grf_attention_wide_backward_key, grf_attention_wide_backward_query, grf_attention_wide_forward,
+};
+use crate::ops::linear_attention_wide::WideHeads;
 use crate::ops::simd::vectorize;
 
 /// f = softplus(θ).
@@ -38,7 +42,13 @@ impl forward::Pass<'_> {
             )
         };
         let loads = &self.graph.loads;
-        grf_attention_forward(rows, qkv, loads, view.state, out, denominators);
+        let f = view.state;
+        match self.layout.config.wide_heads(1) {
+            None => grf_attention_forward(rows, qkv, loads, f, out, denominators),
+            Some(WideHeads { n_features: m, .. }) => {
+                vectorize(|| grf_attention_wide_forward(rows, qkv, m, loads, f, out, denominators))
+            }
+        }
         self.project_out(tensors.out, out, x);
     }
 }
@@ -75,20 +85,38 @@ impl backward::Pass<'_> {
         let out = &saved.out[rows.start * d..rows.end * d];
         self.project_back(tensors.out, out, dx, d_out, gradient);
         let (denominators, f) = (&saved.denominators[rows.clone()], &saved.state[..]);
-        vectorize(|| {
-            grf_attention_backward_query(
-                rows,
-                &saved.qkv,
-                loads,
-                f,
-                out,
-                denominators,
-                d_out,
-                d_qkv,
-                d_f,
-                edges,
-            )
-        });
+        let qkv = &saved.qkv[..];
+        match self.layout.config.wide_heads(1) {
+            None => vectorize(|| {
+                grf_attention_backward_query(
+                    rows,
+                    qkv,
+                    loads,
+                    f,
+                    out,
+                    denominators,
+                    d_out,
+                    d_qkv,
+                    d_f,
+                    edges,
+                )
+            }),
+            Some(WideHeads { n_features, .. }) => vectorize(|| {
+                grf_attention_wide_backward_query(
+                    rows,
+                    qkv,
+                    n_features,
+                    loads,
+                    f,
+                    out,
+                    denominators,
+                    d_out,
+                    d_qkv,
+                    d_f,
+                    edges,
+                )
+            }),
+        }
     }
 
     /// f = softplus(θ): dθ = df · sigmoid(θ), each group of rows into its own gradients.
@@ -111,6 +139,7 @@ impl backward::Pass<'_> {
     /// The keys' and values' gradients, and on to dx.
     pub(super) fn grf_keys(
         &self,
+        mixer: &Mixer,
         tensors: &Attention,
         saved: &MixerBuffers,
         slot: &backward::Slot<'_>,
@@ -128,11 +157,17 @@ impl backward::Pass<'_> {
             )
         };
         let (keys, transposed) = (rows.clone(), &self.graph.transposed);
-        vectorize(|| {
-            grf_attention_backward_key(
-                keys, &saved.qkv, transposed, d_out, weights, d_scores, d_qkv,
-            )
-        });
-        self.through_qkv(tensors, saved, rows, d_qkv, gradient);
+        let qkv = &saved.qkv[..];
+        match self.layout.config.wide_heads(1) {
+            None => vectorize(|| {
+                grf_attention_backward_key(keys, qkv, transposed, d_out, weights, d_scores, d_qkv)
+            }),
+            Some(WideHeads { n_features: m, .. }) => vectorize(|| {
+                grf_attention_wide_backward_key(
+                    keys, qkv, m, transposed, d_out, weights, d_scores, d_qkv,
+                )
+            }),
+        }
+        self.through_qkv(mixer, tensors, saved, rows, d_qkv, gradient);
     }
 }
