@@ -40,3 +40,19 @@ fn the_peer_answers_every_command() {
     let error = peer::run(&["serve", &problem], &b"forwards"[..], Vec::new()).unwrap_err();
     assert!(error.to_string().contains("forwards"), "{error}");
 }
+
+#[test]
+fn the_layers_are_timed_in_turns() {
+    let mut answers = Vec::new();
+    let arguments = ["layers", "--tokens", "256", "--width", "16", "--runs", "3"];
+    peer::run(&arguments, &b""[..], &mut answers).unwrap();
+    let rows = String::from_utf8(answers).unwrap();
+    let rows: Vec<serde_json::Value> =
+        rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<_> = rows.iter().map(|row| row["local"].as_str().unwrap()).collect();
+    assert_eq!(names, ["grf", "message_passing", "linear", "none"]);
+    for row in &rows {
+        let times = row["milliseconds"].as_array().unwrap();
+        assert!(times.len() == 3 && times.iter().all(|ms| ms.as_f64().unwrap() > 0.0), "{row}");
+    }
+}

@@ -219,6 +219,22 @@ def compare(n: int, width: int, args, jemalloc) -> dict:
     return result
 
 
+def layers(n: int, width: int, args) -> list[dict]:
+    """Steps of training in Forecloud with the GRF attention and with other layers in its place."""
+    command = [PEER, "layers", "--tokens", str(n), "--width", str(width), "--runs", str(args.runs)]
+    environment = {**os.environ, "RAYON_NUM_THREADS": str(args.threads)}
+    done = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    grf = next(row["milliseconds"] for row in rows if row["local"] == "grf")
+    print(f"\nlocal layers, N = {n}, d = {width}: training in Forecloud, graph included")
+    print(f"  {'local layer':17}{'weights':>11}{'median ms':>11}{'steps/s':>11}{'grf faster':>11}")
+    for row in rows:
+        ms = row["milliseconds"]
+        median, faster = statistics.median(ms), ratio(grf, ms)
+        print(f"  {row['local']:17}{row['n_params']:>11}{median:>11.1f}{1e3 / median:>11.2f}{faster:>11.2f}")
+    return rows
+
+
 def report(result: dict):
     print(f"\nN = {result['tokens']}, d = {result['width']}")
     for name, found in result["differences"].items():
@@ -245,6 +261,9 @@ def main():
     jemalloc = find_jemalloc(args.jemalloc)
     results = [compare(n, width, args, jemalloc) for width in args.widths for n in args.tokens]
     print("\nratio: PyTorch's over Forecloud's, times as the median over paired runs")
+    for result in results:
+        result["layers"] = layers(result["tokens"], result["width"], args)
+    print("\ngrf faster: the layer's time over the GRF attention's, median over paired runs")
     if args.json:
         import torch
 

@@ -3,7 +3,8 @@
 //! `write FILE --tokens N --width D` writes a problem; `serve FILE` answers commands, a line each:
 //! `forward` → milliseconds; `train` → milliseconds and the loss before the step (m); `check FILE`
 //! → writes output, loss and gradients at the present weights; `reset` → the weights as read.
-//! `torch_peer.py` speaks the same.
+//! `torch_peer.py` speaks the same. `layers --tokens N --width D --runs R` compares local layers:
+//! see `layers.rs`.
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -16,6 +17,7 @@ use forecloud::ops::charbonnier::charbonnier;
 use forecloud::ops::motion_head::{motion_head_backward, motion_head_forward};
 use forecloud::train::adamw::{AdamW, AdamWConfig};
 
+mod layers;
 mod problem;
 #[path = "../support/mod.rs"]
 mod support;
@@ -37,7 +39,13 @@ pub fn run(args: &[&str], input: impl BufRead, output: impl Write) -> anyhow::Re
             problem.write(Path::new(path))
         }
         ["serve", path] => serve(Problem::read(Path::new(path))?, input, output),
-        _ => bail!("usage: write FILE --tokens N --width D | serve FILE"),
+        ["layers", "--tokens", n, "--width", width, "--runs", runs] => {
+            layers::run(n.parse()?, width.parse()?, runs.parse()?, output)
+        }
+        _ => bail!(
+            "usage: write FILE --tokens N --width D | serve FILE | \
+             layers --tokens N --width D --runs R"
+        ),
     }
 }
 
