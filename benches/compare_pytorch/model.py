@@ -2,6 +2,21 @@
 
 Written to be fast: one matrix product for q, k and v, heads without copies, and the local
 attention by sparse kernels, forward and backward, over the merged rows that Forecloud writes.
+
+Tried for the local attention: processor time of one thread in ms at N = 4,096, d = 128.
+
+| layer alone | forward | and backward |
+| --- | --- | --- |
+| index_select, index_add over all entries | 54 | 129 |
+| padded rows, gathered, with bmm | 70 | 166 |
+| sampled_addmm and sparse products, by autograd | 2.7 | 128 |
+| the same, differentiated by hand (taken) | 2.6 | 12 |
+
+| whole forward pass, compiled | |
+| --- | --- |
+| gathers left to torch.compile: padded, entries | 293, 152 |
+| sparse products as an opaque operator (taken); with inductor's `freezing` | 108 to 144, 142 |
+| not compiled, for comparison | 92 to 102 |
 """
 
 from __future__ import annotations
