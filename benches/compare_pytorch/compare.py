@@ -44,15 +44,15 @@ def arguments():
     parser.add_argument("--widths", type=numbers, default=[128], help="widths d, e.g. 64,128")
     parser.add_argument(
         "--peers", type=lambda text: text.split(","), default=["eager", "compiled"],
-        help="of PyTorch: eager, compiled, or both (compiling takes minutes)",
+        help="of PyTorch, by commas: eager, compiled (takes minutes), plain (what one writes first)",
     )
     parser.add_argument("--runs", type=int, default=15, help="timed runs of each peer")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--jemalloc", help="libjemalloc.so.2 (default: where the system has it)")
     parser.add_argument("--json", type=Path, help="also write all figures, with every run, here")
     args = parser.parse_args()
-    if not set(args.peers) <= {"eager", "compiled"}:
-        parser.error(f"--peers {','.join(args.peers)}: known are eager and compiled")
+    if not set(args.peers) <= {"eager", "compiled", "plain"}:
+        parser.error(f"--peers {','.join(args.peers)}: known are eager, compiled and plain")
     return args
 
 

@@ -132,6 +132,15 @@ def opaque_attention(graph: Graph, epsilon: float):
     return lambda q, k, v, mask: grf(q, k, v, mask)[0]
 
 
+def plain_attention(graph: Graph, epsilon: float, q, k, v, mask):
+    """What one writes first, left to autograd: keys and values gathered for every entry."""
+    rows, nodes = graph.rows, graph.nodes
+    weights = mask * (q.index_select(0, rows) * k.index_select(0, nodes)).sum(1)
+    values = weights[:, None] * v.index_select(0, nodes)
+    sums = torch.zeros_like(q).index_add(0, rows, values)
+    return sums / (torch.zeros(graph.n).index_add(0, rows, weights) + epsilon)[:, None]
+
+
 class Dense(nn.Module):
     def __init__(self, n_in: int, n_out: int):
         super().__init__()
@@ -218,7 +227,7 @@ class Interlacer(nn.Module):
 class Problem:
     """Model, inputs and loss of a file that Forecloud's peer wrote."""
 
-    def __init__(self, path: str, compiled: bool):
+    def __init__(self, path: str, mode: str):
         with safe_open(path, "pt") as file:
             self.settings = json.loads(file.metadata()["settings"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}
@@ -230,11 +239,15 @@ class Problem:
         graph = Graph(take("loads.starts"), take("loads.nodes"), take("loads.values"))
         epsilon = self.settings["attention_epsilon"]
         self.model, self.initial = Interlacer(self.settings), tensors
-        opaque = opaque_attention(graph, epsilon) if compiled else None
+        attend = {
+            "eager": lambda: lambda *qkvm: GrfAttention.apply(graph, epsilon, *qkvm),
+            "compiled": lambda: opaque_attention(graph, epsilon),
+            "plain": lambda: lambda *qkvm: plain_attention(graph, epsilon, *qkvm),
+        }[mode]()
         for block in self.model.blocks:
             local = block["local"]
             local.loads = graph.loads
-            local.attend = opaque or (lambda *qkvm: GrfAttention.apply(graph, epsilon, *qkvm))
+            local.attend = attend
         self.reset()
 
     def reset(self):

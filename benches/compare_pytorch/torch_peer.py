@@ -1,4 +1,4 @@
-"""PyTorch's side of the comparison: `torch_peer.py FILE eager|compiled THREADS`.
+"""PyTorch's side of the comparison: `torch_peer.py FILE eager|compiled|plain THREADS`.
 
 Answers the commands of `peer.rs`, a line each: forward, train, check FILE, reset.
 """
@@ -14,10 +14,10 @@ from safetensors.torch import save_file
 
 
 class Peer:
-    def __init__(self, path: str, compiled: bool):
-        self.problem = Problem(path, compiled)
+    def __init__(self, path: str, mode: str):
+        self.problem = Problem(path, mode)
         self.infer, self.loss = self.problem.model, self.problem.loss
-        if compiled:
+        if mode == "compiled":
             self.infer = torch.compile(self.infer, dynamic=False)
             self.loss = torch.compile(self.loss, dynamic=False)
 
@@ -54,7 +54,7 @@ class Peer:
 def main():
     path, mode, n_threads = sys.argv[1:]
     torch.set_num_threads(int(n_threads))
-    peer = Peer(path, mode == "compiled")
+    peer = Peer(path, mode)
     print("ready", flush=True)
     for line in sys.stdin:
         command, *arguments = line.split()
