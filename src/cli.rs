@@ -1,6 +1,7 @@
 //! The tool's commands, one file each.
 
 mod info;
+mod layers;
 mod model_file;
 mod replay;
 mod topics;

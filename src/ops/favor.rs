@@ -8,7 +8,7 @@
 
 use super::exp::exp;
 use super::linear::{Mat, matmul};
-use super::simd::dot;
+use super::simd::{dot, vectorized};
 use crate::graph::random::{draw, normal_pair};
 
 /// Most features of a head.
@@ -75,15 +75,15 @@ fn orthogonal(mut x: Vec<f64>, basis: &[Vec<f64>]) -> Vec<f64> {
     x
 }
 
+vectorized! {
 /// Features `[rows, n_heads · m]` of `x` `[rows, d]`, both within rows of `x_stride` and
 /// `out_stride` numbers.
-#[inline(always)]
 pub fn favor_forward(
     sizes: Favor,
-    projections: &[f32],
-    x: &[f32],
+    projections: &'a [f32],
+    x: &'a [f32],
     x_stride: usize,
-    out: &mut [f32],
+    out: &'a mut [f32],
     out_stride: usize,
 ) {
     let (m, dh) = (sizes.n_features, sizes.head_width());
@@ -103,19 +103,20 @@ pub fn favor_forward(
         }
     }
 }
+}
 
+vectorized! {
 /// dx of [`favor_forward`] into `dx` (rows of `dx_stride`), from `features` and `dy` (both in rows
 /// of `stride`). Overwrites `dy`.
-#[inline(always)]
 pub fn favor_backward(
     sizes: Favor,
-    projections: &[f32],
-    x: &[f32],
+    projections: &'a [f32],
+    x: &'a [f32],
     x_stride: usize,
-    features: &[f32],
-    dy: &mut [f32],
+    features: &'a [f32],
+    dy: &'a mut [f32],
     stride: usize,
-    dx: &mut [f32],
+    dx: &'a mut [f32],
     dx_stride: usize,
 ) {
     let (m, dh) = (sizes.n_features, sizes.head_width());
@@ -141,6 +142,7 @@ pub fn favor_backward(
             dx[at.clone()].iter_mut().zip(&x[at]).for_each(|(dx, x)| *dx -= g * x);
         }
     }
+}
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::exp::exp;
 use super::favor::MAX_FEATURES;
 use super::relu::{relu_backward, relu_forward};
+use super::simd::vectorized;
 use crate::{Error, Result};
 
 /// What makes queries and keys non-negative features.
@@ -50,35 +51,50 @@ impl FeatureMap {
     }
 }
 
-/// x = φ(x), element by element, of any map but FAVOR+ (see [`super::favor`]).
-#[inline(always)]
-pub fn feature_map_forward(map: FeatureMap, x: &mut [f32]) {
-    match map {
-        FeatureMap::Elu => {
-            for x in x {
-                *x = if *x > 0.0 { *x + 1.0 } else { exp(*x) };
+vectorized! {
+/// x = φ(x), element by element, of the first `n_mapped` columns of rows of `width` numbers; any map
+/// but FAVOR+ (see [`super::favor`]).
+pub fn feature_map_forward(map: FeatureMap, x: &'a mut [f32], width: usize, n_mapped: usize) {
+    for row in x.chunks_exact_mut(width) {
+        let x = &mut row[..n_mapped];
+        match map {
+            FeatureMap::Elu => {
+                for x in x {
+                    *x = if *x > 0.0 { *x + 1.0 } else { exp(*x) };
+                }
             }
+            FeatureMap::Squared => x.iter_mut().for_each(|x| *x *= *x),
+            FeatureMap::Relu | FeatureMap::Favor { .. } => relu_forward(x),
         }
-        FeatureMap::Squared => x.iter_mut().for_each(|x| *x *= *x),
-        FeatureMap::Relu | FeatureMap::Favor { .. } => relu_forward(x),
     }
 }
+}
 
-/// dy becomes the input's gradient. `kept`: the map's input where it
+vectorized! {
+/// The first `n_mapped` columns of `dy`, of rows of `dy_width` numbers, become the input's gradient.
+/// `kept`, rows of `kept_width` numbers: the map's input where it
 /// [keeps it](FeatureMap::keeps_input), else its output.
-#[inline(always)]
-pub fn feature_map_backward(map: FeatureMap, kept: &[f32], dy: &mut [f32]) {
-    match map {
-        FeatureMap::Elu => {
-            for (dy, &y) in dy.iter_mut().zip(kept) {
-                *dy *= y.min(1.0); // e^x is its own derivative
+pub fn feature_map_backward(
+    map: FeatureMap,
+    kept: &'a [f32],
+    kept_width: usize,
+    dy: &'a mut [f32],
+    dy_width: usize,
+    n_mapped: usize,
+) {
+    for (kept, dy) in kept.chunks_exact(kept_width).zip(dy.chunks_exact_mut(dy_width)) {
+        let (kept, dy) = (&kept[..n_mapped], &mut dy[..n_mapped]);
+        match map {
+            FeatureMap::Elu => {
+                for (dy, &y) in dy.iter_mut().zip(kept) {
+                    *dy *= y.min(1.0); // e^x is its own derivative
+                }
             }
+            FeatureMap::Squared => dy.iter_mut().zip(kept).for_each(|(dy, x)| *dy *= 2.0 * x),
+            FeatureMap::Relu | FeatureMap::Favor { .. } => relu_backward(kept, dy),
         }
-        FeatureMap::Squared => {
-            dy.iter_mut().zip(kept).for_each(|(dy, x)| *dy *= 2.0 * x);
-        }
-        FeatureMap::Relu | FeatureMap::Favor { .. } => relu_backward(kept, dy),
     }
+}
 }
 
 #[cfg(test)]
@@ -105,10 +121,11 @@ mod tests {
         };
         for map in [FeatureMap::Relu, FeatureMap::Elu, FeatureMap::Squared] {
             let mut y = x.clone();
-            feature_map_forward(map, &mut y);
+            feature_map_forward(map, &mut y, 37, 37);
             assert_close(&y, &plain(map, &f64s(&x)), 1e-6);
             let mut dx = dy.clone();
-            feature_map_backward(map, if map.keeps_input() { &x } else { &y }, &mut dx);
+            let kept = if map.keeps_input() { &x } else { &y };
+            feature_map_backward(map, kept, 37, &mut dx, 37, 37);
             assert_gradient(&dx, &x, &dy, |x| plain(map, x));
         }
     }

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::grf_attention::EdgeGradients;
 use super::linear_attention::EPSILON;
-use super::simd::{axpy, dot};
+use super::simd::{axpy, dot, vectorized};
 use crate::graph::Loads;
 use crate::graph::loads::TransposedLoads;
 
@@ -17,17 +17,17 @@ fn mask(hop_weights: &[f32], loads: &[f32]) -> f32 {
     hop_weights.iter().zip(loads).map(|(f, c)| f * c).sum()
 }
 
+vectorized! {
 /// Attention outputs `out` `[rows, d]` and denominators of the queries `queries`; `rows` holds all
 /// rows, `n_features` is m.
-#[inline(always)]
 pub fn grf_attention_wide_forward(
     queries: Range<usize>,
-    rows: &[f32],
+    rows: &'a [f32],
     n_features: usize,
-    loads: &Loads,
-    hop_weights: &[f32],
-    out: &mut [f32],
-    denominators: &mut [f32],
+    loads: &'a Loads,
+    hop_weights: &'a [f32],
+    out: &'a mut [f32],
+    denominators: &'a mut [f32],
 ) {
     let (d, m, hops) = (out.len() / queries.len().max(1), n_features, hop_weights.len());
     let len = 2 * m + d;
@@ -47,22 +47,23 @@ pub fn grf_attention_wide_forward(
         out.iter_mut().for_each(|o| *o *= inverse);
     }
 }
+}
 
+vectorized! {
 /// Backward pass over queries, as [`super::grf_attention::grf_attention_backward_query`]: the φ(q)
 /// columns of `d_rows` (rows of the chunk); scales `d_out` by the inverse denominators.
-#[inline(always)]
 pub fn grf_attention_wide_backward_query(
     queries: Range<usize>,
-    rows: &[f32],
+    rows: &'a [f32],
     n_features: usize,
-    loads: &Loads,
-    hop_weights: &[f32],
-    out: &[f32],
-    denominators: &[f32],
-    d_out: &mut [f32],
-    d_rows: &mut [f32],
-    d_hop_weights: &mut [f32],
-    edges: EdgeGradients<'_>,
+    loads: &'a Loads,
+    hop_weights: &'a [f32],
+    out: &'a [f32],
+    denominators: &'a [f32],
+    d_out: &'a mut [f32],
+    d_rows: &'a mut [f32],
+    d_hop_weights: &'a mut [f32],
+    edges: EdgeGradients<'a>,
 ) {
     let (d, m, hops) = (out.len() / queries.len().max(1), n_features, hop_weights.len());
     let len = 2 * m + d;
@@ -89,19 +90,20 @@ pub fn grf_attention_wide_backward_query(
         }
     }
 }
+}
 
+vectorized! {
 /// Backward pass over keys, as [`super::grf_attention::grf_attention_backward_key`]: the φ(k) and v
 /// columns of `d_rows` (rows `keys`).
-#[inline(always)]
 pub fn grf_attention_wide_backward_key(
     keys: Range<usize>,
-    rows: &[f32],
+    rows: &'a [f32],
     n_features: usize,
-    transposed: &TransposedLoads,
-    d_out: &[f32],
-    edge_weights: &[f32],
-    edge_d_scores: &[f32],
-    d_rows: &mut [f32],
+    transposed: &'a TransposedLoads,
+    d_out: &'a [f32],
+    edge_weights: &'a [f32],
+    edge_d_scores: &'a [f32],
+    d_rows: &'a mut [f32],
 ) {
     let (len, m) = (d_rows.len() / keys.len().max(1), n_features);
     let d = len - 2 * m;
@@ -116,6 +118,7 @@ pub fn grf_attention_wide_backward_key(
             axpy(dv, edge_weights[place], &d_out[i * d..][..d]);
         }
     }
+}
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use super::favor::Favor;
 use super::linear::{Mat, matmul};
 use super::linear_attention::EPSILON;
-use super::simd::{axpy, dot};
+use super::simd::{axpy, dot, vectorized};
 
 /// Widths of one call.
 #[derive(Clone, Copy, Debug)]
@@ -80,14 +80,14 @@ pub fn linear_attention_wide_state(rows: &[f32], heads: WideHeads, state: &mut [
     }
 }
 
+vectorized! {
 /// Attention outputs `out` `[rows, d]` and denominators `[rows, n_heads]` of these queries.
-#[inline(always)]
 pub fn linear_attention_wide_forward(
-    rows: &[f32],
-    state: &[f32],
+    rows: &'a [f32],
+    state: &'a [f32],
     heads: WideHeads,
-    out: &mut [f32],
-    denominators: &mut [f32],
+    out: &'a mut [f32],
+    denominators: &'a mut [f32],
 ) {
     let (d, dh, m) = (heads.width, heads.head_width(), heads.n_features);
     let (s, z) = state.split_at(m * d);
@@ -106,20 +106,21 @@ pub fn linear_attention_wide_forward(
         }
     }
 }
+}
 
+vectorized! {
 /// First half of the backward pass, as
 /// [`super::linear_attention::linear_attention_backward_query`]: the φ(q) columns of `d_rows`, and
 /// `d_state`; scales `d_out` by the inverse denominators.
-#[inline(always)]
 pub fn linear_attention_wide_backward_query(
-    rows: &[f32],
-    state: &[f32],
+    rows: &'a [f32],
+    state: &'a [f32],
     heads: WideHeads,
-    out: &[f32],
-    denominators: &[f32],
-    d_out: &mut [f32],
-    d_rows: &mut [f32],
-    d_state: &mut [f32],
+    out: &'a [f32],
+    denominators: &'a [f32],
+    d_out: &'a mut [f32],
+    d_rows: &'a mut [f32],
+    d_state: &'a mut [f32],
 ) {
     let (d, dh, m, len) = (heads.width, heads.head_width(), heads.n_features, heads.row_len());
     let (s, z) = state.split_at(m * d);
@@ -148,6 +149,7 @@ pub fn linear_attention_wide_backward_query(
             axpy(&mut d_z[at.clone()], g, &row[at]);
         }
     }
+}
 }
 
 /// Second half, once all chunks' `d_state` are summed: the φ(k) and v columns of `d_rows`.

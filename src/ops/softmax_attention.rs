@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::exp::exp;
 use super::linear::{Mat, matmul};
 use super::linear_attention::Heads;
-use super::simd::{dot, sum};
+use super::simd::{dot, sum, vectorized};
 
 /// Rows of one block of scores.
 pub const BLOCK: usize = 256;
@@ -37,16 +37,30 @@ fn part<'a>(
     Mat::columns(rows, 3 * d, which * d + head * dh, dh)
 }
 
+/// The largest of `x`, by lanes: a single running maximum would be one number at a time.
+#[inline(always)]
+fn largest(x: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; 16];
+    let chunks = x.chunks_exact(16);
+    let tail = chunks.remainder().iter().fold(f32::NEG_INFINITY, |max, &x| max.max(x));
+    for chunk in chunks {
+        for (lane, &x) in lanes.iter_mut().zip(chunk) {
+            *lane = if x > *lane { x } else { *lane };
+        }
+    }
+    lanes.iter().fold(tail, |max, &lane| max.max(lane))
+}
+
+vectorized! {
 /// Attention outputs `out` `[rows, d]` of the queries `rows` (up to [`BLOCK`]), and the log-sum-exp
 /// `[rows, n_heads]` of each one's scores; `qkv` holds all rows.
-#[inline(always)]
 pub fn softmax_attention_forward(
     rows: Range<usize>,
-    qkv: &[f32],
+    qkv: &'a [f32],
     heads: Heads,
-    out: &mut [f32],
-    log_sums: &mut [f32],
-    scratch: &mut [f32],
+    out: &'a mut [f32],
+    log_sums: &'a mut [f32],
+    scratch: &'a mut [f32],
 ) {
     let (d, dh, n_heads) = (heads.width, heads.head_width(), heads.n_heads);
     let scale = 1.0 / (dh as f32).sqrt();
@@ -64,7 +78,7 @@ pub fn softmax_attention_forward(
             let running = maxima.iter_mut().zip(sums.iter_mut());
             let outs = out.chunks_exact_mut(d).zip(scores.chunks_exact_mut(keys.len()));
             for ((out, scores), (max, total)) in outs.zip(running) {
-                let highest = scores.iter().fold(*max, |max, &s| max.max(s * scale));
+                let highest = max.max(scale * largest(scores));
                 let shrink = exp(*max - highest);
                 scores.iter_mut().for_each(|s| *s = exp(*s * scale - highest));
                 *total = *total * shrink + sum(scores);
@@ -82,6 +96,7 @@ pub fn softmax_attention_forward(
             log_sums[head] = max + total.ln();
         }
     }
+}
 }
 
 /// Scores' gradients of a block of queries and keys, and their weights (both `[queries, keys]`).
@@ -111,12 +126,13 @@ fn block_gradients(
     }
 }
 
+vectorized! {
 /// δ = d_out·out of each row and head, `[rows, n_heads]`.
-#[inline(always)]
-pub fn softmax_attention_deltas(heads: Heads, out: &[f32], d_out: &[f32], deltas: &mut [f32]) {
+pub fn softmax_attention_deltas(heads: Heads, out: &'a [f32], d_out: &'a [f32], deltas: &'a mut [f32]) {
     let dh = heads.head_width();
     let parts = out.chunks_exact(dh).zip(d_out.chunks_exact(dh));
     deltas.iter_mut().zip(parts).for_each(|(delta, (out, d_out))| *delta = dot(out, d_out));
+}
 }
 
 /// What the backward passes read of all rows.
@@ -132,16 +148,16 @@ pub struct SoftmaxSaved<'a> {
     pub deltas: &'a [f32],
 }
 
+vectorized! {
 /// Backward pass over queries: the q columns of `d_qkv` (rows `rows`, up to [`BLOCK`]).
 ///
 /// `saved.d_out` and `saved.deltas` hold the rows of this chunk alone.
-#[inline(always)]
 pub fn softmax_attention_backward_query(
     rows: Range<usize>,
-    saved: SoftmaxSaved<'_>,
+    saved: SoftmaxSaved<'a>,
     heads: Heads,
-    d_qkv: &mut [f32],
-    scratch: &mut [f32],
+    d_qkv: &'a mut [f32],
+    scratch: &'a mut [f32],
 ) {
     let (d, dh, n_heads) = (heads.width, heads.head_width(), heads.n_heads);
     let (weights, d_scores) = scratch.split_at_mut(BLOCK * BLOCK);
@@ -165,16 +181,17 @@ pub fn softmax_attention_backward_query(
         }
     }
 }
+}
 
+vectorized! {
 /// Backward pass over keys: the k and v columns of `d_qkv` (rows `keys`, up to [`BLOCK`]). Every
 /// block of keys gathers from all blocks of queries, in order.
-#[inline(always)]
 pub fn softmax_attention_backward_key(
     keys: Range<usize>,
-    saved: SoftmaxSaved<'_>,
+    saved: SoftmaxSaved<'a>,
     heads: Heads,
-    d_qkv: &mut [f32],
-    scratch: &mut [f32],
+    d_qkv: &'a mut [f32],
+    scratch: &'a mut [f32],
 ) {
     let (d, dh, n_heads) = (heads.width, heads.head_width(), heads.n_heads);
     let (weights, d_scores) = scratch.split_at_mut(BLOCK * BLOCK);
@@ -200,6 +217,7 @@ pub fn softmax_attention_backward_key(
             matmul(&mut d_qkv[2 * d + head * dh..], 3 * d, weights.t(), d_out, index > 0);
         }
     }
+}
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ impl forward::Pass<'_> {
         match self.layout.config.wide_heads(1) {
             None => grf_attention_forward(rows, qkv, loads, f, out, denominators),
             Some(WideHeads { n_features: m, .. }) => {
-                vectorize(|| grf_attention_wide_forward(rows, qkv, m, loads, f, out, denominators))
+                grf_attention_wide_forward(rows, qkv, m, loads, f, out, denominators)
             }
         }
         self.project_out(tensors.out, out, x);
@@ -101,21 +101,19 @@ impl backward::Pass<'_> {
                     edges,
                 )
             }),
-            Some(WideHeads { n_features, .. }) => vectorize(|| {
-                grf_attention_wide_backward_query(
-                    rows,
-                    qkv,
-                    n_features,
-                    loads,
-                    f,
-                    out,
-                    denominators,
-                    d_out,
-                    d_qkv,
-                    d_f,
-                    edges,
-                )
-            }),
+            Some(WideHeads { n_features, .. }) => grf_attention_wide_backward_query(
+                rows,
+                qkv,
+                n_features,
+                loads,
+                f,
+                out,
+                denominators,
+                d_out,
+                d_qkv,
+                d_f,
+                edges,
+            ),
         }
     }
 
@@ -162,11 +160,9 @@ impl backward::Pass<'_> {
             None => vectorize(|| {
                 grf_attention_backward_key(keys, qkv, transposed, d_out, weights, d_scores, d_qkv)
             }),
-            Some(WideHeads { n_features: m, .. }) => vectorize(|| {
-                grf_attention_wide_backward_key(
-                    keys, qkv, m, transposed, d_out, weights, d_scores, d_qkv,
-                )
-            }),
+            Some(WideHeads { n_features: m, .. }) => grf_attention_wide_backward_key(
+                keys, qkv, m, transposed, d_out, weights, d_scores, d_qkv,
+            ),
         }
         self.through_qkv(mixer, tensors, saved, rows, d_qkv, gradient);
     }

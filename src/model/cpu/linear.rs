@@ -71,7 +71,7 @@ impl forward::Pass<'_> {
                 vectorize(|| linear_attention_forward(qkv, state, heads, out, denominators));
             }
             Some(heads) => {
-                vectorize(|| linear_attention_wide_forward(qkv, state, heads, out, denominators));
+                linear_attention_wide_forward(qkv, state, heads, out, denominators);
             }
         }
         self.project_out(tensors.out, out, x);
@@ -122,18 +122,16 @@ impl backward::Pass<'_> {
                         )
                     });
                 }
-                Some(heads) => vectorize(|| {
-                    linear_attention_wide_backward_query(
-                        qkv,
-                        state,
-                        heads,
-                        out,
-                        denominators,
-                        d_out,
-                        d_qkv,
-                        d_state,
-                    )
-                }),
+                Some(heads) => linear_attention_wide_backward_query(
+                    qkv,
+                    state,
+                    heads,
+                    out,
+                    denominators,
+                    d_out,
+                    d_qkv,
+                    d_state,
+                ),
             }
         });
     }

@@ -54,10 +54,7 @@ impl forward::Pass<'_> {
         });
         if let Some(map) = map.filter(|&map| map != FeatureMap::Relu) {
             keep(out, kept(), d);
-            vectorize(|| {
-                let rows = out.chunks_exact_mut(3 * d);
-                rows.for_each(|row| feature_map_forward(map, &mut row[..2 * d]));
-            });
+            feature_map_forward(map, out, 3 * d, 2 * d);
         }
         out
     }
@@ -116,11 +113,7 @@ impl backward::Pass<'_> {
             let (kept, width) =
                 if map.keeps_input() { (&saved.unmapped, 2 * d) } else { (&saved.qkv, 3 * d) };
             let kept = &kept[rows.start * width..rows.end * width];
-            vectorize(|| {
-                for (y, dy) in kept.chunks_exact(width).zip(d_qkv.chunks_exact_mut(3 * d)) {
-                    feature_map_backward(map, &y[..2 * d], &mut dy[..2 * d]);
-                }
-            });
+            feature_map_backward(map, kept, width, d_qkv, 3 * d, 2 * d);
         }
         self.normalized_linear(tensors.norm, tensors.qkv, norm, d_qkv, dx, gradient);
     }
@@ -160,7 +153,7 @@ fn keep(qkv: &[f32], kept: Option<&mut [f32]>, d: usize) {
 /// `[φ(q) | φ(k) | v]` of rows `[q | k | v]`.
 fn map_randomly(heads: WideHeads, projections: &[f32], qkv: &[f32], out: &mut [f32]) {
     let (d, len) = (heads.width, heads.row_len());
-    vectorize(|| favor_forward(heads.favor(), projections, qkv, 3 * d, out, len));
+    favor_forward(heads.favor(), projections, qkv, 3 * d, out, len);
     for (row, qkv) in out.chunks_exact_mut(len).zip(qkv.chunks_exact(3 * d)) {
         row[2 * heads.features()..].copy_from_slice(&qkv[2 * d..]);
     }
@@ -180,9 +173,7 @@ fn map_randomly_back(
         d_qkv[2 * d..].copy_from_slice(&row[2 * heads.features()..]);
     }
     let sizes = heads.favor();
-    vectorize(|| {
-        favor_backward(sizes, projections, kept, 2 * d, features, d_rows, len, d_qkv, 3 * d)
-    });
+    favor_backward(sizes, projections, kept, 2 * d, features, d_rows, len, d_qkv, 3 * d);
 }
 
 std::thread_local! {

@@ -6,7 +6,6 @@ use super::forward::{self, with_scratch};
 use super::views::MixerView;
 use super::{CHUNK, MixerBuffers, backward};
 use crate::model::interlacer::{Attention, Mixer};
-use crate::ops::simd::vectorize;
 use crate::ops::softmax_attention::{
     BLOCK, SCRATCH_LEN, SoftmaxSaved, softmax_attention_backward_key,
     softmax_attention_backward_query, softmax_attention_deltas, softmax_attention_forward,
@@ -35,7 +34,7 @@ impl forward::Pass<'_> {
             )
         };
         with_scratch(SCRATCH_LEN, |scratch| {
-            vectorize(|| softmax_attention_forward(rows, qkv, heads, out, log_sums, scratch));
+            softmax_attention_forward(rows, qkv, heads, out, log_sums, scratch);
         });
         self.project_out(tensors.out, out, x);
     }
@@ -66,12 +65,10 @@ impl backward::Pass<'_> {
         let out = &saved.out[rows.start * d..rows.end * d];
         self.project_back(tensors.out, out, dx, d_out, gradient);
         with_scratch(SCRATCH_LEN, |scratch| {
-            vectorize(|| {
-                softmax_attention_deltas(heads, out, d_out, deltas);
-                let (qkv, log_sums) = (&saved.qkv[..], &saved.denominators[..]);
-                let saved = SoftmaxSaved { qkv, log_sums, d_out, deltas };
-                softmax_attention_backward_query(rows, saved, heads, d_qkv, scratch);
-            });
+            softmax_attention_deltas(heads, out, d_out, deltas);
+            let (qkv, log_sums) = (&saved.qkv[..], &saved.denominators[..]);
+            let saved = SoftmaxSaved { qkv, log_sums, d_out, deltas };
+            softmax_attention_backward_query(rows, saved, heads, d_qkv, scratch);
         });
     }
 
@@ -93,8 +90,7 @@ impl backward::Pass<'_> {
         let (qkv, log_sums) = (&saved.qkv[..], &saved.denominators[..]);
         let all = SoftmaxSaved { qkv, log_sums, d_out, deltas };
         with_scratch(SCRATCH_LEN, |scratch| {
-            let keys = rows.clone();
-            vectorize(|| softmax_attention_backward_key(keys, all, heads, d_qkv, scratch));
+            softmax_attention_backward_key(rows.clone(), all, heads, d_qkv, scratch);
         });
         self.through_qkv(mixer, tensors, saved, rows, d_qkv, gradient);
     }
