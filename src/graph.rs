@@ -2,6 +2,8 @@
 //! all layers.
 
 pub mod anchors;
+pub mod bounds;
+pub mod generate;
 pub mod knn;
 pub mod loads;
 pub mod mask;

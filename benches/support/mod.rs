@@ -3,51 +3,18 @@
 // Each takes only a part of it.
 #![allow(dead_code, unused_imports)]
 
+mod demo;
 mod training;
 
-use std::path::Path;
 use std::time::Instant;
 
-use forecloud::cloud::{Cloud, Workspace};
-use forecloud::frames::FramesConfig;
 use forecloud::graph::random::{draw, uniform};
 use forecloud::model::tokens::StepState;
 use forecloud::model::weights::initial_weights;
 use forecloud::model::{Layout, ModelConfig};
-use forecloud::particles::Particles;
-use forecloud::recording::Recording;
 
+pub use demo::Demo;
 pub use training::{LEARNING_RATE, LOSS_SCALE, Training};
-
-/// Particles of the demo recording, and the cloud that they are drawn from.
-pub struct Demo {
-    /// Of the first frame.
-    pub cloud: Cloud,
-}
-
-impl Demo {
-    /// Reads the recording.
-    pub fn open() -> anyhow::Result<Self> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/demo_tumble");
-        let recording = Recording::open(&path, FramesConfig::default())?;
-        let mut cloud = Cloud::default();
-        recording.play(|frame, _| -> forecloud::Result<()> {
-            if cloud.is_empty() {
-                cloud.from_cameras(&frame.cameras, &Workspace::default(), None)?;
-            }
-            Ok(())
-        })?;
-        Ok(Self { cloud })
-    }
-
-    /// Exactly `n` particles.
-    pub fn particles(&self, n: usize) -> anyhow::Result<Particles> {
-        let mut particles = Particles::default();
-        particles.sample(&self.cloud, n, 1, 0, &Workspace::default());
-        anyhow::ensure!(particles.len() == n, "the cloud has only {} points", particles.len());
-        Ok(particles)
-    }
-}
 
 /// Points that turn about the vertical axis: as they were in the step before, as they will be.
 pub struct Turning {

@@ -2,7 +2,7 @@
 
 use pulp::Simd;
 
-use super::simd::{WithSimd, dispatch, dot, sum, sum_of};
+use super::simd::{WithSimd, add, axpys, dispatch, dots, multiply, multiply_add, sum_of};
 
 /// Added to the variance.
 pub const EPSILON: f32 = 1e-5;
@@ -122,7 +122,6 @@ impl WithSimd for Output<'_> {
 }
 
 /// dx += the gradient of the input; d_weight, d_bias += theirs. Overwrites `dy`.
-#[inline(always)]
 pub fn layer_norm_backward(
     dy: &mut [f32],
     normalized: &[f32],
@@ -132,18 +131,38 @@ pub fn layer_norm_backward(
     d_weight: &mut [f32],
     d_bias: &mut [f32],
 ) {
-    let d = weight.len();
-    let rows = dy.chunks_exact_mut(d).zip(normalized.chunks_exact(d)).zip(dx.chunks_exact_mut(d));
-    for (((dy, x_hat), dx), rstd) in rows.zip(inverse_deviation) {
-        for c in 0..d {
-            d_weight[c] += dy[c] * x_hat[c];
-            d_bias[c] += dy[c];
-            dy[c] *= weight[c];
-        }
-        let mean = sum(dy) / d as f32;
-        let projection = dot(dy, x_hat) / d as f32;
-        for c in 0..d {
-            dx[c] += rstd * (dy[c] - mean - x_hat[c] * projection);
+    let saved = (normalized, inverse_deviation);
+    dispatch(Backward { dy, saved, weight, dx, d_weight, d_bias });
+}
+
+struct Backward<'a> {
+    dy: &'a mut [f32],
+    /// Normalised rows and their inverse deviations.
+    saved: (&'a [f32], &'a [f32]),
+    weight: &'a [f32],
+    dx: &'a mut [f32],
+    d_weight: &'a mut [f32],
+    d_bias: &'a mut [f32],
+}
+
+impl WithSimd for Backward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let d = self.weight.len();
+        let (normalized, inverse_deviation) = self.saved;
+        let rows = self.dy.chunks_exact_mut(d).zip(normalized.chunks_exact(d));
+        let rows = rows.zip(self.dx.chunks_exact_mut(d)).zip(inverse_deviation);
+        for (((dy, x_hat), dx), &rstd) in rows {
+            axpys(simd, self.d_bias, [1.0], [dy]);
+            multiply_add(simd, self.d_weight, dy, x_hat);
+            multiply(simd, dy, self.weight);
+            let mean = sum_of(simd, dy, |sum, g| simd.add_f32s(sum, g), |g| g) / d as f32;
+            let [projection] = dots(simd, dy, [x_hat]).map(|p| p / d as f32);
+            // dx += rstd · (dy - mean - x̂ · projection)
+            axpys(simd, dx, [rstd, -rstd * projection], [dy, x_hat]);
+            add(simd, dx, -rstd * mean);
         }
     }
 }

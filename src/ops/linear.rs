@@ -124,9 +124,11 @@ pub fn linear_backward_input(dy: &[f32], weight: &[f32], n_out: usize, dx: &mut 
 pub fn linear_backward_weights(x: &[f32], dy: &[f32], d_weight: &mut [f32], d_bias: &mut [f32]) {
     let (n_out, n_in) = (d_bias.len(), d_weight.len() / d_bias.len());
     matmul(d_weight, n_out, Mat::new(x, n_in).t(), Mat::new(dy, n_out), true);
-    for row in dy.chunks_exact(n_out) {
-        d_bias.iter_mut().zip(row).for_each(|(d, g)| *d += g);
-    }
+    vectorize(|| {
+        for row in dy.chunks_exact(n_out) {
+            d_bias.iter_mut().zip(row).for_each(|(d, g)| *d += g);
+        }
+    });
 }
 
 #[cfg(test)]

@@ -17,17 +17,24 @@ pub fn dispatch<K: WithSimd>(kernel: K) -> K::Output {
 #[inline(always)]
 pub fn dots<S: Simd, const N: usize>(simd: S, a: &[f32], b: [&[f32]; N]) -> [f32; N] {
     let (a_vectors, a_tail) = S::as_simd_f32s(a);
-    let b = b.map(|row| S::as_simd_f32s(&row[..a.len()]));
+    let mut rows = [(a_vectors, a_tail); N];
+    for (split, row) in rows.iter_mut().zip(b) {
+        *split = S::as_simd_f32s(&row[..a.len()]);
+    }
     let mut sums = [simd.splat_f32s(0.0); N];
     for (c, &a) in a_vectors.iter().enumerate() {
-        for (sum, (b, _)) in sums.iter_mut().zip(&b) {
+        for (sum, (b, _)) in sums.iter_mut().zip(&rows) {
             *sum = simd.mul_add_e_f32s(a, b[c], *sum);
         }
     }
-    std::array::from_fn(|r| {
-        let tail: f32 = a_tail.iter().zip(b[r].1).map(|(a, b)| a * b).sum();
-        simd.reduce_sum_f32s(sums[r]) + tail
-    })
+    let mut products = [0.0; N];
+    // Loops, not closures of the standard library: those may be compiled apart, without the
+    // instruction set.
+    for ((product, sum), (_, b_tail)) in products.iter_mut().zip(sums).zip(&rows) {
+        let tail: f32 = a_tail.iter().zip(*b_tail).map(|(a, b)| a * b).sum();
+        *product = simd.reduce_sum_f32s(sum) + tail;
+    }
+    products
 }
 
 /// Σ f(x) over a row, f given for vectors and for the single numbers behind them.
@@ -59,16 +66,20 @@ pub fn sum_of<S: Simd>(
 /// y += Σ a_r·x_r over `N` rows of y's length.
 #[inline(always)]
 pub fn axpys<S: Simd, const N: usize>(simd: S, y: &mut [f32], a: [f32; N], x: [&[f32]; N]) {
-    let x = x.map(|row| S::as_simd_f32s(&row[..y.len()]));
-    let factors = a.map(|a| simd.splat_f32s(a));
+    let mut rows: [(&[S::f32s], &[f32]); N] = [(&[], &[]); N];
+    let mut factors = [simd.splat_f32s(0.0); N];
+    for n in 0..N {
+        rows[n] = S::as_simd_f32s(&x[n][..y.len()]);
+        factors[n] = simd.splat_f32s(a[n]);
+    }
     let (y_vectors, y_tail) = S::as_mut_simd_f32s(y);
     for (c, y) in y_vectors.iter_mut().enumerate() {
-        for (&factor, (x, _)) in factors.iter().zip(&x) {
+        for (&factor, (x, _)) in factors.iter().zip(&rows) {
             *y = simd.mul_add_e_f32s(factor, x[c], *y);
         }
     }
     for (c, y) in y_tail.iter_mut().enumerate() {
-        *y += a.iter().zip(&x).map(|(a, (_, x))| a * x[c]).sum::<f32>();
+        *y += a.iter().zip(&rows).map(|(a, (_, x))| a * x[c]).sum::<f32>();
     }
 }
 
@@ -103,6 +114,34 @@ pub(crate) use vectorized;
 #[inline(always)]
 pub fn vectorize<R>(f: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(f)
+}
+
+/// y += a·b, number by number.
+#[inline(always)]
+pub fn multiply_add<S: Simd>(simd: S, y: &mut [f32], a: &[f32], b: &[f32]) {
+    let ((ys, y), (a_s, a)) = (S::as_mut_simd_f32s(y), S::as_simd_f32s(a));
+    let (b_s, b) = S::as_simd_f32s(b);
+    for ((y, &a), &b) in ys.iter_mut().zip(a_s).zip(b_s) {
+        *y = simd.mul_add_e_f32s(a, b, *y);
+    }
+    y.iter_mut().zip(a).zip(b).for_each(|((y, a), b)| *y += a * b);
+}
+
+/// y = y·a, number by number.
+#[inline(always)]
+pub fn multiply<S: Simd>(simd: S, y: &mut [f32], a: &[f32]) {
+    let ((ys, y), (a_s, a)) = (S::as_mut_simd_f32s(y), S::as_simd_f32s(a));
+    ys.iter_mut().zip(a_s).for_each(|(y, &a)| *y = simd.mul_f32s(*y, a));
+    y.iter_mut().zip(a).for_each(|(y, a)| *y *= a);
+}
+
+/// y += a.
+#[inline(always)]
+pub fn add<S: Simd>(simd: S, y: &mut [f32], a: f32) {
+    let (ys, y) = S::as_mut_simd_f32s(y);
+    let a_s = simd.splat_f32s(a);
+    ys.iter_mut().for_each(|y| *y = simd.add_f32s(*y, a_s));
+    y.iter_mut().for_each(|y| *y += a);
 }
 
 /// Dot product of two rows of equal length.

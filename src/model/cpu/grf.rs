@@ -12,7 +12,6 @@ use crate::ops::grf_attention_wide::{
     grf_attention_wide_backward_key, grf_attention_wide_backward_query, grf_attention_wide_forward,
 };
 use crate::ops::linear_attention_wide::WideHeads;
-use crate::ops::simd::vectorize;
 
 /// f = softplus(θ).
 pub(super) fn hop_weights(logits: &[f32], f: &mut [f32]) {
@@ -87,20 +86,18 @@ impl backward::Pass<'_> {
         let (denominators, f) = (&saved.denominators[rows.clone()], &saved.state[..]);
         let qkv = &saved.qkv[..];
         match self.layout.config.wide_heads(1) {
-            None => vectorize(|| {
-                grf_attention_backward_query(
-                    rows,
-                    qkv,
-                    loads,
-                    f,
-                    out,
-                    denominators,
-                    d_out,
-                    d_qkv,
-                    d_f,
-                    edges,
-                )
-            }),
+            None => grf_attention_backward_query(
+                rows,
+                qkv,
+                loads,
+                f,
+                out,
+                denominators,
+                d_out,
+                d_qkv,
+                d_f,
+                edges,
+            ),
             Some(WideHeads { n_features, .. }) => grf_attention_wide_backward_query(
                 rows,
                 qkv,
@@ -157,9 +154,9 @@ impl backward::Pass<'_> {
         let (keys, transposed) = (rows.clone(), &self.graph.transposed);
         let qkv = &saved.qkv[..];
         match self.layout.config.wide_heads(1) {
-            None => vectorize(|| {
+            None => {
                 grf_attention_backward_key(keys, qkv, transposed, d_out, weights, d_scores, d_qkv)
-            }),
+            }
             Some(WideHeads { n_features: m, .. }) => grf_attention_wide_backward_key(
                 keys, qkv, m, transposed, d_out, weights, d_scores, d_qkv,
             ),
