@@ -52,6 +52,8 @@ struct MixerBuffers {
     denominators: Vec<f32>,
     /// A chunk's part of the state, a row a chunk.
     partial_states: Vec<f32>,
+    /// Of linear attention: the state times the weights behind it.
+    folded: Vec<f32>,
     /// What all rows share: the summed state of linear attention, the hop weights of the GRFs.
     state: Vec<f32>,
 }
@@ -162,9 +164,13 @@ impl MixerBuffers {
         match *kind {
             MixerKind::Linear { n_heads, .. } => {
                 let state_len = config.state_len(n_heads);
-                self.denominators.resize(n * n_heads, 0.0);
                 self.partial_states.resize(n.div_ceil(CHUNK) * state_len, 0.0);
                 self.state.resize(state_len, 0.0);
+                let is_wide = config.wide_heads(n_heads).is_some();
+                self.folded.resize(if is_wide { 0 } else { d * d }, 0.0);
+                // Outputs are kept to be differentiated; the forward pass has them folded.
+                n_out = if is_wide { n } else { keep * n };
+                self.denominators.resize(n_out * n_heads, 0.0);
             }
             MixerKind::Softmax { n_heads, .. } => self.denominators.resize(n * n_heads, 0.0),
             MixerKind::Grf { .. } => {
@@ -179,18 +185,20 @@ impl MixerBuffers {
             }
         }
         self.out.resize(n_out * d, 0.0);
-        self.qkv.resize(n * row_len(kind, config), 0.0);
+        self.qkv.resize(n * row_len(kind, config, keep), 0.0);
         let keeps_input = kind.mapped_heads().is_some() && config.layers.feature_map.keeps_input();
         self.unmapped.resize(if keeps_input { keep * n * 2 * d } else { 0 }, 0.0);
     }
 }
 
 /// Numbers in a row `[q | k | v]` of a mixer, feature map applied; 0 of one that has none.
-fn row_len(kind: &MixerKind, config: &InterlacerConfig) -> usize {
+fn row_len(kind: &MixerKind, config: &InterlacerConfig, keep: usize) -> usize {
     let wide = kind.mapped_heads().and_then(|n_heads| config.wide_heads(n_heads));
     match (kind, wide) {
         (MixerKind::Messages { .. }, _) => 0,
         (_, Some(heads)) => heads.row_len(),
+        // Keys and values are in the state, and only queries are read again.
+        (MixerKind::Linear { .. }, None) if keep == 0 => config.width,
         (_, None) => 3 * config.width,
     }
 }

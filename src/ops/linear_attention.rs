@@ -50,6 +50,39 @@ pub fn linear_attention_state(qkv: &[f32], heads: Heads, state: &mut [f32]) {
     }
 }
 
+/// folded = S·W per head, so that the outputs' projection a·W is [`linear_attention_queries`] ·
+/// folded: one product for two. `weight` and `folded` `[d, n_out]`.
+pub fn linear_attention_fold(state: &[f32], heads: Heads, weight: &[f32], folded: &mut [f32]) {
+    let (d, dh) = (heads.width, heads.head_width());
+    let (n_out, s) = (weight.len() / d, heads.split(state).0);
+    for head in 0..heads.n_heads {
+        let rows = head * dh * n_out..(head + 1) * dh * n_out;
+        let s = Mat::new(&s[head * dh * dh..(head + 1) * dh * dh], dh);
+        matmul(&mut folded[rows.clone()], n_out, s, Mat::new(&weight[rows], n_out), false);
+    }
+}
+
+/// queries = q over its head's denominator, `[rows, d]`; `q` are the first d of each `stride`
+/// numbers.
+#[inline(always)]
+pub fn linear_attention_queries(
+    q: &[f32],
+    stride: usize,
+    state: &[f32],
+    heads: Heads,
+    queries: &mut [f32],
+) {
+    let (d, dh) = (heads.width, heads.head_width());
+    let z = heads.split(state).1;
+    for (q, queries) in q.chunks_exact(stride).zip(queries.chunks_exact_mut(d)) {
+        let per_head = q[..d].chunks_exact(dh).zip(z.chunks_exact(dh));
+        for (queries, (q, z)) in queries.chunks_exact_mut(dh).zip(per_head) {
+            let inverse = 1.0 / (dot(q, z) + EPSILON);
+            queries.iter_mut().zip(q).for_each(|(out, q)| *out = q * inverse);
+        }
+    }
+}
+
 /// Attention outputs `out` `[rows, d]` and denominators `[rows, n_heads]` of these queries.
 #[inline(always)]
 pub fn linear_attention_forward(
@@ -175,6 +208,7 @@ pub(crate) mod plain {
 mod tests {
     use super::*;
     use crate::ops::check::*;
+    use crate::ops::linear::plain as linear_plain;
     use crate::ops::relu::relu_forward;
 
     #[test]
@@ -201,6 +235,16 @@ mod tests {
         let (mut out, mut denominators) = (vec![0.0; n * d], vec![0.0; n * heads.n_heads]);
         linear_attention_forward(&qkv, &state, heads, &mut out, &mut denominators);
         assert_close(&out, &plain(&f64s(&qkv)), 1e-5);
+
+        let (weight, n_out) = (numbers(d * 5, 3), 5);
+        let (mut folded, mut queries) = (vec![0.0; d * n_out], vec![0.0; n * d]);
+        linear_attention_fold(&state, heads, &weight, &mut folded);
+        linear_attention_queries(&qkv, 3 * d, &state, heads, &mut queries);
+        let mut projected = vec![0.0; n * n_out];
+        matmul(&mut projected, n_out, Mat::new(&queries, d), Mat::new(&folded, n_out), false);
+        let zero = vec![0.0; n_out];
+        let want = linear_plain::linear(&plain(&f64s(&qkv)), &f64s(&weight), &zero);
+        assert_close(&projected, &want, 1e-5);
 
         let mut d_qkv = vec![0.0; qkv.len()];
         let mut d_state = vec![0.0; state.len()];

@@ -43,7 +43,7 @@ struct SlotBuffers {
 impl SlotBuffers {
     fn resize(&mut self, kind: &MixerKind, config: &InterlacerConfig, graph: &StepGraph, n: usize) {
         let d = config.width;
-        self.d_qkv.resize(n * row_len(kind, config), 0.0);
+        self.d_qkv.resize(n * row_len(kind, config, 1), 0.0);
         match *kind {
             MixerKind::Linear { n_heads, .. } => {
                 let state_len = config.state_len(n_heads);

@@ -41,7 +41,7 @@ pub(super) struct Pass<'a> {
     n_scene: usize,
     x: SharedRows<'a>,
     mlp: MlpView<'a>,
-    keep: bool,
+    pub keep: bool,
     output: SharedRows<'a>,
     head_norm: NormView<'a>,
 }
@@ -166,7 +166,7 @@ impl Pass<'_> {
             }
             match &next {
                 None => self.head(rows, x),
-                Some((mixer, view)) => self.prepare(mixer, view, c, rows, x),
+                Some((mixer, view)) => self.prepare(mixer, view, rows, x),
             }
         });
     }
@@ -174,7 +174,9 @@ impl Pass<'_> {
     /// What all rows share of a mixer, once every row is prepared.
     fn settle(&self, mixer: &Mixer, buffers: &mut MixerBuffers) {
         match mixer.kind {
-            MixerKind::Linear { .. } => super::linear::sum_states(buffers),
+            MixerKind::Linear { ref tensors, n_heads } => {
+                self.settle_state(tensors, n_heads, buffers)
+            }
             MixerKind::Grf { hop_logits, .. } => {
                 super::grf::hop_weights(hop_logits.of(self.weights), &mut buffers.state);
             }
@@ -199,18 +201,10 @@ impl Pass<'_> {
     }
 
     /// All that the mixer needs of a chunk's rows.
-    fn prepare(
-        &self,
-        mixer: &Mixer,
-        view: &MixerView<'_>,
-        chunk: usize,
-        rows: Range<usize>,
-        x: &[f32],
-    ) {
+    fn prepare(&self, mixer: &Mixer, view: &MixerView<'_>, rows: Range<usize>, x: &[f32]) {
         match mixer.kind {
             MixerKind::Linear { ref tensors, n_heads } => {
-                let qkv = self.project_qkv(mixer, tensors, view, rows, x);
-                self.linear_state(n_heads, view, chunk, qkv);
+                self.prepare_linear(mixer, (tensors, n_heads), view, rows, x)
             }
             MixerKind::Grf { ref tensors, .. } | MixerKind::Softmax { ref tensors, .. } => {
                 self.project_qkv(mixer, tensors, view, rows, x);

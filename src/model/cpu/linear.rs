@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
-use super::forward::{self, with_scratch};
+use super::forward::{self, normalize, with_scratch};
 use super::views::MixerView;
 use super::{CHUNK, MixerBuffers, backward};
 use crate::model::interlacer::{Attention, Mixer};
+use crate::ops::linear::linear_forward_add;
 use crate::ops::linear_attention::{
-    linear_attention_backward_key, linear_attention_backward_query, linear_attention_forward,
-    linear_attention_state,
+    linear_attention_backward_key, linear_attention_backward_query, linear_attention_fold,
+    linear_attention_forward, linear_attention_queries, linear_attention_state,
 };
 use crate::ops::linear_attention_wide::{
     linear_attention_wide_backward_key, linear_attention_wide_backward_query,
@@ -16,9 +17,22 @@ use crate::ops::linear_attention_wide::{
 };
 use crate::ops::simd::vectorize;
 
-/// The cloud's state from the chunks', in order.
-pub(super) fn sum_states(buffers: &mut MixerBuffers) {
-    add_up(&buffers.partial_states, &mut buffers.state);
+impl forward::Pass<'_> {
+    /// The cloud's state from the chunks', in order, and what the projection makes of it.
+    pub(super) fn settle_state(
+        &self,
+        tensors: &Attention,
+        n_heads: usize,
+        buffers: &mut MixerBuffers,
+    ) {
+        add_up(&buffers.partial_states, &mut buffers.state);
+        let config = &self.layout.config;
+        if config.wide_heads(n_heads).is_none() {
+            let weight = tensors.out.weight.of(self.weights);
+            let (heads, folded) = (config.heads(n_heads), &mut buffers.folded);
+            linear_attention_fold(&buffers.state, heads, weight, folded);
+        }
+    }
 }
 
 /// sum = Σ parts, in order.
@@ -30,20 +44,39 @@ fn add_up(parts: &[f32], sum: &mut [f32]) {
 }
 
 impl forward::Pass<'_> {
-    /// A chunk's part of the state.
-    pub(super) fn linear_state(
+    /// A chunk's q, k, v and its part of the state.
+    pub(super) fn prepare_linear(
         &self,
-        n_heads: usize,
+        mixer: &Mixer,
+        (tensors, n_heads): (&Attention, usize),
         view: &MixerView<'_>,
-        chunk: usize,
-        qkv: &[f32],
+        rows: Range<usize>,
+        x: &[f32],
     ) {
         let config = &self.layout.config;
+        let (d, n, chunk) = (config.width, rows.len(), rows.start / CHUNK);
         // SAFETY: each task has a chunk of its own.
         let state = unsafe { view.partial_states.rows_mut(chunk..chunk + 1) };
-        match config.wide_heads(n_heads) {
-            None => linear_attention_state(qkv, config.heads(n_heads), state),
-            Some(heads) => linear_attention_wide_state(qkv, heads, state),
+        if let Some(heads) = config.wide_heads(n_heads) {
+            let qkv = self.project_qkv(mixer, tensors, view, rows, x);
+            linear_attention_wide_state(qkv, heads, state);
+        } else if self.keep {
+            let qkv = self.project_qkv(mixer, tensors, view, rows, x);
+            linear_attention_state(qkv, config.heads(n_heads), state);
+        } else {
+            // SAFETY: each task has rows of its own.
+            let queries = unsafe { view.qkv.rows_mut(rows) };
+            // Keys and values never leave the chunk.
+            with_scratch(n * 4 * d, |scratch| {
+                let (u, qkv) = scratch.split_at_mut(n * d);
+                normalize(self.weights, tensors.norm, x, u, None);
+                let map = Some(config.layers.feature_map);
+                self.map_projection(map, tensors, u, None, qkv);
+                for (q, row) in queries.chunks_exact_mut(d).zip(qkv.chunks_exact(3 * d)) {
+                    q.copy_from_slice(&row[..d]);
+                }
+                linear_attention_state(qkv, config.heads(n_heads), state);
+            });
         }
     }
 
@@ -57,23 +90,26 @@ impl forward::Pass<'_> {
         x: &mut [f32],
     ) {
         let (config, state) = (&self.layout.config, view.state);
-        // SAFETY: each task has rows of its own; nobody writes q, k, v in this phase.
-        let (out, denominators, qkv) = unsafe {
-            (
-                view.out.rows_mut(rows.clone()),
-                view.denominators.rows_mut(rows.clone()),
-                view.qkv.rows(rows),
-            )
+        // SAFETY: nobody writes q, k, v in this phase.
+        let qkv = unsafe { view.qkv.rows(rows.clone()) };
+        // SAFETY: each task has rows of its own.
+        let outputs = || unsafe {
+            (view.out.rows_mut(rows.clone()), view.denominators.rows_mut(rows.clone()))
         };
-        match config.wide_heads(n_heads) {
-            None => {
-                let heads = config.heads(n_heads);
+        let Some(heads) = config.wide_heads(n_heads) else {
+            let (heads, stride) = (config.heads(n_heads), qkv.len() / rows.len().max(1));
+            if self.keep {
+                let (out, denominators) = outputs();
                 vectorize(|| linear_attention_forward(qkv, state, heads, out, denominators));
             }
-            Some(heads) => {
-                linear_attention_wide_forward(qkv, state, heads, out, denominators);
-            }
-        }
+            with_scratch(rows.len() * config.width, |queries| {
+                vectorize(|| linear_attention_queries(qkv, stride, state, heads, queries));
+                linear_forward_add(queries, view.folded, tensors.out.bias.of(self.weights), x);
+            });
+            return;
+        };
+        let (out, denominators) = outputs();
+        linear_attention_wide_forward(qkv, state, heads, out, denominators);
         self.project_out(tensors.out, out, x);
     }
 }

@@ -48,15 +48,30 @@ impl forward::Pass<'_> {
         let map = n_heads.map(|_| config.layers.feature_map);
         with_scratch(n * d, |u| {
             normalize(weights, tensors.norm, x, u, saved);
-            // ReLU, in the pass that adds the bias.
-            let n_relu = if map == Some(FeatureMap::Relu) { 2 * d } else { 0 };
-            linear_relu_forward(u, w, b, n_relu, out);
+            self.map_projection(map, tensors, u, kept(), out);
         });
+        out
+    }
+
+    /// `[φ(q) | φ(k) | v]` of normalised rows `u`, for maps of unchanged width; what the map keeps
+    /// goes to `kept`.
+    pub(super) fn map_projection(
+        &self,
+        map: Option<FeatureMap>,
+        tensors: &Attention,
+        u: &[f32],
+        kept: Option<&mut [f32]>,
+        out: &mut [f32],
+    ) {
+        let d = self.layout.config.width;
+        let (w, b) = (tensors.qkv.weight.of(self.weights), tensors.qkv.bias.of(self.weights));
+        // ReLU, in the pass that adds the bias.
+        let n_relu = if map == Some(FeatureMap::Relu) { 2 * d } else { 0 };
+        linear_relu_forward(u, w, b, n_relu, out);
         if let Some(map) = map.filter(|&map| map != FeatureMap::Relu) {
-            keep(out, kept(), d);
+            keep(out, kept, d);
             feature_map_forward(map, out, 3 * d, 2 * d);
         }
-        out
     }
 
     /// x += out·W + b: an attention's output onto the residual stream.

@@ -54,6 +54,8 @@ pub(super) struct MixerView<'a> {
     pub partial_states: SharedRows<'a>,
     /// Final when its mixer's outputs are computed.
     pub state: &'a [f32],
+    /// As the state.
+    pub folded: &'a [f32],
 }
 
 impl<'a> MixerView<'a> {
@@ -74,6 +76,7 @@ impl<'a> MixerView<'a> {
             denominators: per_token(&mut buffers.denominators),
             partial_states: SharedRows::new(&mut buffers.partial_states, buffers.state.len()),
             state: &buffers.state,
+            folded: &buffers.folded,
         }
     }
 }
