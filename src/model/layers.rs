@@ -78,18 +78,21 @@ impl LayersConfig {
     /// [`Error::Config`] names the setting and what to do.
     pub fn validate(&self) -> Result<()> {
         self.feature_map.validate()?;
-        let wrong = |key: &str, problem: &str| {
-            Err(Error::Config { key: format!("model.layers.{key}"), problem: problem.into() })
+        let wrong = |key: &str, problem: String| {
+            Err(Error::Config { key: format!("model.layers.{key}"), problem })
         };
         if !self.has_feature_map() && self.feature_map != FeatureMap::default() {
-            return wrong("feature_map", "no layer has one: take linear or GRF attention, or none");
+            let problem = "no layer has one: take linear or GRF attention, or leave it out";
+            return wrong("feature_map", problem.into());
         }
         if !(2..=64).contains(&self.anchor_stride) {
-            return wrong("anchor_stride", "not in 2..=64");
+            let problem = format!("{} is not in 2..=64", self.anchor_stride);
+            return wrong("anchor_stride", problem);
         }
         let has_anchors = self.local == LocalLayer::MessagePassing;
         if !has_anchors && self.anchor_stride != Self::default().anchor_stride {
-            return wrong("anchor_stride", "only message passing has anchors");
+            let problem = "only message passing has anchors: leave it out".into();
+            return wrong("anchor_stride", problem);
         }
         Ok(())
     }
