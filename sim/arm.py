@@ -47,17 +47,29 @@ class Arm:
         """Stands still."""
         self.joints += [self.joints[-1]] * round(seconds / PERIOD)
 
-    def move(self, pose, speed: float, steady: bool = False) -> None:
-        """Goes straight to a pose at about `speed` (m/s, peak).
+    def seconds(self, pose: np.ndarray, speed: float, steady: bool = False) -> float:
+        """How long `move` takes to a pose at a peak speed in m/s."""
+        way = pose - self.pose
+        length = max(np.linalg.norm(way[:3]), 0.15 * abs(way[3]))
+        peak = 1.2 if steady else 1.875  # peak over mean speed
+        return max(length * peak / speed, 0.16)
+
+    def move(
+        self, pose, speed: float, steady: bool = False,
+        seconds: float | None = None, exact: bool = False,
+    ) -> None:
+        """Goes straight to a pose at about `speed` (m/s, peak), or in a time.
 
         `steady`: constant speed but for short ramps; else a smooth rise and fall.
+        `exact`: to this very yaw, not to its best equivalent half a turn off.
         """
         target = np.array(pose, dtype=float)
-        target[3] = self.near_yaw(target, target[3])
+        if not exact:
+            target[3] = self.near_yaw(target, target[3])
         start = self.pose.copy()
-        length = max(np.linalg.norm(target[:3] - start[:3]), 0.15 * abs(target[3] - start[3]))
-        peak = 1.2 if steady else 1.875  # peak over mean speed
-        steps = max(round(max(length * peak / speed, 0.16) / PERIOD), 1)
+        if seconds is None:
+            seconds = self.seconds(target, speed, steady)
+        steps = max(round(seconds / PERIOD), 1)
         for k in range(1, steps + 1):
             share = progress(k / steps, steady)
             self.joints.append(self.solve(start + share * (target - start), self.joints[-1], 2))

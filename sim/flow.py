@@ -7,8 +7,6 @@ import numpy as np
 from rosbags.highlevel import AnyReader
 from rosbags.typesys import Stores, get_typestore
 
-from sim.scene import CAMERAS
-
 CROP = ((-0.45, -0.5, -0.015), (0.55, 0.5, 0.65))  # the workspace, m
 
 
@@ -32,9 +30,7 @@ class Recording:
     """Pictures and truth of a recording, as arrays by frame."""
 
     def __init__(self, folder: Path):
-        self.depth = {c: [] for c in CAMERAS}  # mm
-        self.ids = {c: [] for c in CAMERAS}
-        self.colour = {c: [] for c in CAMERAS}
+        self.depth, self.ids, self.colour = {}, {}, {}  # by camera; depth in mm
         self.cameras, self.k, places, turns = {}, {}, [], []
         store = get_typestore(Stores.ROS2_JAZZY)
         with AnyReader([Path(folder)], default_typestore=store) as reader:
@@ -51,12 +47,13 @@ class Recording:
                 elif parts[-1] == "camera_info":
                     self.k[parts[0]] = message.k
                 elif parts[-1] == "body_ids":
-                    self.ids[parts[1]].append(self.pixels(message))
+                    self.ids.setdefault(parts[1], []).append(self.pixels(message))
                 elif parts[1:] == ["depth", "image_raw"]:
-                    self.depth[parts[0]].append(self.pixels(message))
+                    self.depth.setdefault(parts[0], []).append(self.pixels(message))
                 elif parts[1:] == ["color", "image_raw"]:
                     shape = (message.height, message.width, 3)
-                    self.colour[parts[0]].append(message.data.reshape(shape))
+                    picture = message.data.reshape(shape)
+                    self.colour.setdefault(parts[0], []).append(picture)
         self.places, self.turns = np.array(places), rotations(np.array(turns))
         self.kinds = np.array([body["kind"] for body in self.about["bodies"]])
 
