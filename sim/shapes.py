@@ -86,18 +86,18 @@ def rod(start, stop, radius: float) -> Part:
 
 def box(rng, a):
     """A cuboid, from a plank to nearly a cube."""
-    return [bar((0, 0, 0), (a, min(a, rng.uniform(0.035, 0.085)), rng.uniform(0.02, 0.075)))]
+    return [bar((0, 0, 0), (a, min(a, rng.uniform(0.04, 0.1)), rng.uniform(0.025, 0.085)))]
 
 
 def cylinder(rng, a):
     """A round bar, lying."""
-    radius = rng.uniform(0.03, 0.06)
+    radius = rng.uniform(0.035, 0.07)
     return [Part("cylinder", (float(radius), float(a)), quaternion=ALONG_X)]
 
 
 def can(rng, a):
     """A cylinder on its end."""
-    return [Part("cylinder", (float(rng.uniform(0.036, 0.058)), float(a)))]
+    return [Part("cylinder", (float(rng.uniform(0.042, 0.068)), float(a)))]
 
 
 def sphere(rng, a):
@@ -107,7 +107,7 @@ def sphere(rng, a):
 
 def capsule(rng, a):
     """A round bar with round ends, lying."""
-    radius = min(rng.uniform(0.028, 0.055), 0.6 * a)
+    radius = min(rng.uniform(0.032, 0.065), 0.6 * a)
     return [Part("capsule", (float(radius), float(a - radius)), quaternion=ALONG_X)]
 
 
@@ -119,19 +119,19 @@ def ellipsoid(rng, a):
 
 def angle(rng, a):
     """An L of two bars, lying flat."""
-    w, h, b = rng.uniform(0.02, 0.032), rng.uniform(0.02, 0.035), rng.uniform(0.35, 0.7) * a
+    w, h, b = rng.uniform(0.022, 0.038), rng.uniform(0.022, 0.04), rng.uniform(0.35, 0.7) * a
     return [bar((0, 0, 0), (a, w, h)), bar((a - w, w + b, 0), (w, b, h))]
 
 
 def tee(rng, a):
     """A T of two bars, lying flat."""
-    w, h, b = rng.uniform(0.02, 0.032), rng.uniform(0.02, 0.035), rng.uniform(0.35, 0.7) * a
+    w, h, b = rng.uniform(0.022, 0.038), rng.uniform(0.022, 0.04), rng.uniform(0.35, 0.7) * a
     return [bar((0, 0, 0), (a, w, h)), bar((0, w + b, 0), (w, b, h))]
 
 
 def mug(rng, a):
     """A cylinder on its end with a handle of three rods; `a` is half its height."""
-    r, rod_r, out = rng.uniform(0.036, 0.055), rng.uniform(0.007, 0.01), rng.uniform(0.025, 0.035)
+    r, rod_r, out = rng.uniform(0.042, 0.064), rng.uniform(0.008, 0.012), rng.uniform(0.03, 0.042)
     low, high = (r, 0.0, -0.5 * a), (r, 0.0, 0.5 * a)
     far_low, far_high = (r + out, 0.0, -0.5 * a), (r + out, 0.0, 0.5 * a)
     handle = [rod(low, far_low, rod_r), rod(far_low, far_high, rod_r), rod(far_high, high, rod_r)]
@@ -140,14 +140,14 @@ def mug(rng, a):
 
 def cross(rng, a):
     """Two bars that cross, lying flat."""
-    w, h, b = rng.uniform(0.02, 0.032), rng.uniform(0.02, 0.035), rng.uniform(0.6, 0.9) * a
+    w, h, b = rng.uniform(0.022, 0.038), rng.uniform(0.022, 0.04), rng.uniform(0.6, 0.9) * a
     sides = [bar((0, s * (w + (b - w) / 2), 0), (w, (b - w) / 2, h)) for s in (-1, 1)]
     return [bar((0, 0, 0), (a, w, h)), *sides]
 
 
 def bracket(rng, a):
     """A U of three bars, lying flat."""
-    w, h, b = rng.uniform(0.018, 0.028), rng.uniform(0.02, 0.035), rng.uniform(0.3, 0.6) * a
+    w, h, b = rng.uniform(0.02, 0.033), rng.uniform(0.022, 0.04), rng.uniform(0.3, 0.6) * a
     legs = [bar((s * (a - w), w + b, 0), (w, b, h)) for s in (-1, 1)]
     return [bar((0, 0, 0), (a, w, h)), *legs]
 
@@ -170,7 +170,7 @@ def ring(rng, a):
 
 def bottle(rng, a):
     """A cylinder with a neck, on its end; `a` is half its height."""
-    r, neck = rng.uniform(0.034, 0.05), rng.uniform(0.3, 0.45) * a
+    r, neck = rng.uniform(0.04, 0.06), rng.uniform(0.3, 0.45) * a
     body = Part("cylinder", (float(r), float(a - neck)))
     top = Part("cylinder", (float(0.45 * r), float(neck)), (0.0, 0.0, float(a)))
     return [top, body]
@@ -178,7 +178,7 @@ def bottle(rng, a):
 
 def prism(rng, a):
     """A six-sided column of three boxes, on its end; `a` is half its height."""
-    r = rng.uniform(0.038, 0.055)
+    r = rng.uniform(0.042, 0.062)
     turns = [(float(np.cos(k * pi / 6)), 0.0, 0.0, float(np.sin(k * pi / 6))) for k in range(3)]
     return [Part("box", (float(r / sqrt(3)), float(r), float(a)), quaternion=q) for q in turns]
 

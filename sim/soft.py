@@ -98,11 +98,13 @@ class Soft:
 
 def random_rope(rng: np.random.Generator, colours) -> Soft:
     """A rope of 0.4 to 0.65 m that lies or falls in a curve."""
-    links = int(rng.integers(18, 26))
+    radius = rng.uniform(0.009, 0.013)
+    pitch = 2.7 * radius  # so that a link clears the next but one
+    links = round(rng.uniform(0.42, 0.65) / pitch)
     trend = rng.normal(0, 0.06)
     return Soft(
-        "rope", (links, 1), float(rng.uniform(0.022, 0.026)), float(rng.uniform(0.010, 0.014)),
-        float(rng.uniform(0.1, 0.3)), float(rng.uniform(0.3, 0.8)), colours,
+        "rope", (links, 1), float(pitch), float(radius), float(rng.uniform(0.1, 0.3)),
+        float(rng.uniform(0.3, 0.8)), colours,
         np.array([*rng.uniform((-0.12, -0.08), (0.06, 0.08)), rng.uniform(0.02, 0.2)]),
         float(np.pi / 2 + rng.uniform(-0.7, 0.7)), trend + rng.normal(0, 0.1, links - 1),
         int(rng.integers(1, 5)),
@@ -110,10 +112,10 @@ def random_rope(rng: np.random.Generator, colours) -> Soft:
 
 
 def random_cloth(rng: np.random.Generator, colours) -> Soft:
-    """A cloth of 24 to 39 cm a side that falls flat."""
-    cells = tuple(int(v) for v in rng.integers(11, 14, 2))
+    """A cloth of 25 to 40 cm a side that falls flat."""
+    cells = tuple(int(v) for v in rng.integers(10, 13, 2))
     return Soft(
-        "cloth", cells, float(rng.uniform(0.024, 0.032)), 0.006,
+        "cloth", cells, float(rng.uniform(0.028, 0.036)), 0.006,
         float(rng.uniform(0.06, 0.2)), float(rng.uniform(0.3, 0.8)), colours,
         np.array([*rng.uniform((-0.12, -0.06), (0.04, 0.06)), rng.uniform(0.02, 0.25)]),
         float(rng.uniform(-np.pi, np.pi)), checks=int(rng.integers(1, 5)),

@@ -89,7 +89,7 @@ def varied(rng: np.random.Generator) -> Look:
     return Look(
         table, tuple(lights), int(rng.integers(2, 7)),
         tuple(rng.uniform(0.15, 0.7, 3)), tuple(rng.uniform(0.15, 0.8, 3)),
-        tuple(rng.uniform(0.15, 0.4) * tint(rng)), tuple(rng.uniform(0.15, 0.45) * tint(rng)),
+        tuple(rng.uniform(0.25, 0.45) * tint(rng)), tuple(rng.uniform(0.15, 0.45) * tint(rng)),
     )
 
 

@@ -32,9 +32,9 @@ class Variety:
     front_elevation_deg: Range
     distance_m: Range
     fovy_deg: Range
-    compact_m: Range = (0.05, 0.095)  # half lengths
-    long_m: Range = (0.13, 0.18)
-    upright_m: Range = (0.05, 0.085)
+    compact_m: Range = (0.06, 0.11)  # half lengths
+    long_m: Range = (0.14, 0.19)
+    upright_m: Range = (0.06, 0.1)
 
     def thing(self, use: str, rng: np.random.Generator) -> Thing:
         """An object at the origin, at rest; `use`: compact, long or upright."""
@@ -109,7 +109,7 @@ SEEN = Variety(
     azimuth_deg=(18, 60),
     elevation_deg=(22, 42),
     front_elevation_deg=(44, 62),
-    distance_m=(1.0, 1.3),
+    distance_m=(0.92, 1.25),
     fovy_deg=(42, 52),
 )
 UNSEEN = Variety(
@@ -123,9 +123,9 @@ UNSEEN = Variety(
     azimuth_deg=(68, 95),
     elevation_deg=(45, 55),
     front_elevation_deg=(65, 75),
-    distance_m=(1.35, 1.5),
+    distance_m=(1.3, 1.5),
     fovy_deg=(36, 41),
-    compact_m=(0.05, 0.08),
+    compact_m=(0.055, 0.09),
 )
 
 

@@ -14,7 +14,7 @@ HOMES = {"left": (-0.17, 0.24, 0.26, 0.0), "right": (-0.17, -0.24, 0.26, 0.0)}
 REACH = (0.32, 0.80)  # m from an arm's base, in the plane
 TOUCH = 0.012  # m from the finger tips to what they grip
 STILL = 0.05  # m/s; what is slower can be gripped
-SETTLE = 0.7  # s from letting go until an arm looks for the next thing
+SETTLE = 0.45  # s from letting go until an arm looks for the next thing
 
 
 @dataclass
@@ -78,9 +78,9 @@ class Task:
         self.soft = None
         self.arms: list[Arm] = []
         self.blind = {"left": 0.0, "right": 0.0}  # s until which an arm does not look
-        self.idle = float(rng.uniform(0.3, 1.5)) if rng.uniform() < 0.35 else 0.0
+        self.idle = float(rng.uniform(0.3, 1.5)) if rng.uniform() < 0.3 else 0.0  # s at first
         sides = ("left", "right")
-        both = rng.uniform() < 0.6
+        both = rng.uniform() < 0.7
         self.working = sides if both else (str(rng.choice(sides)),)
 
     def start(self, side: str) -> np.ndarray:
@@ -89,13 +89,13 @@ class Task:
 
     def extend(self, arm: Arm, now: float, seen: Seen) -> None:
         """Adds to the command of `arm`: an idle stretch, a wait, or what the task chooses."""
-        if now < self.idle:  # all stands still at first
-            arm.hold(0.2)
-        elif arm.side not in self.working:
+        if self.idle and arm.end() == 0:
+            arm.hold(self.idle)
+        if arm.side not in self.working:
             self.wait(arm)
         elif now < self.blind[arm.side]:
             arm.hold(0.1)
-        elif self.rng.uniform() < 0.08:
+        elif self.rng.uniform() < 0.06:
             arm.hold(self.rng.uniform(0.4, 1.2))
         else:
             self.act(arm, now, seen)

@@ -10,7 +10,7 @@ from sim.tasks.base import TOUCH, Grip, Seen, Task, within_reach
 class Can(Task):
     """Cans stand about; an arm, or each on its side, carries one after another."""
 
-    name, number, lively_frames = "can", 3, 9
+    name, number, lively_frames = "can", 3, 12
 
     def things(self) -> list[Thing]:
         """Cans first, then bystanders."""

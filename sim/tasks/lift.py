@@ -12,7 +12,7 @@ APART = 0.17  # m between the hands, at least
 class Lift(Task):
     """Each arm grips an end of a long object; they lift, carry and let go, together or in turn."""
 
-    name, number, lively_frames = "lift", 2, 9
+    name, number, lively_frames = "lift", 2, 12
 
     def __init__(self, rng: np.random.Generator, variety):
         super().__init__(rng, variety)

@@ -11,7 +11,7 @@ from sim.tasks.plain import Pushing
 class Push(Pushing, Task):
     """The arms push blocks in random directions, each at its own or by turns at any."""
 
-    name, number, lively_frames = "push", 0, 9
+    name, number, lively_frames = "push", 0, 12
 
     def __init__(self, rng: np.random.Generator, variety):
         super().__init__(rng, variety)

@@ -17,6 +17,7 @@ class Softly(Lift):
         """At times an object that the soft thing falls or is dragged over."""
         rng = self.rng
         self.soft = self.draw()
+        self.blind = dict.fromkeys(self.blind, 0.3)  # s; it falls first
         self.rigid = int(rng.choice((0, 1, 2), p=(0.5, 0.3, 0.2)))
         chosen = [self.variety.thing("compact", rng) for _ in range(self.rigid)]
         things.arrange(chosen, rng, 0.0)

@@ -10,7 +10,7 @@ from sim.tasks.base import Grip, Seen, Task
 class Tumble(Task):
     """Several objects in the air, on the table or held, and arms that stir them."""
 
-    name, number, lively_frames = "tumble", 1, 14
+    name, number, lively_frames = "tumble", 1, 18
 
     def things(self) -> list[Thing]:
         """Most fall; an arm may hold one at first."""
