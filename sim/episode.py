@@ -65,6 +65,10 @@ class Episode:
         return np.concatenate([arm.at(times) for arm in self.arms], axis=1)
 
 
+class NoEpisode(Exception):
+    """No attempt at a task and seed was worth keeping."""
+
+
 class Rejected(Exception):
     """The attempt is not worth keeping; the message says why."""
 
@@ -73,6 +77,7 @@ def simulate(task: str, seed: int, frames: int = FRAMES, variety: str = "split")
     """The episode of a task and seed: the first attempt that is lively and sound.
 
     `variety`: `split` draws the scene as the seed's split says, `plain` as the committed samples.
+    Raises NoEpisode if there is none.
     """
     reasons = []
     for attempt in range(ATTEMPTS):
@@ -81,7 +86,7 @@ def simulate(task: str, seed: int, frames: int = FRAMES, variety: str = "split")
             return Attempt(task, seed, variety, np.random.default_rng(entropy)).run(frames)
         except Rejected as reason:
             reasons.append(str(reason))
-    raise RuntimeError(f"{task} {seed}: no attempt of {ATTEMPTS} was sound: {sorted(set(reasons))}")
+    raise NoEpisode(f"{task} {seed}: no attempt of {ATTEMPTS} was sound: {sorted(set(reasons))}")
 
 
 class Attempt:

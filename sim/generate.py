@@ -15,15 +15,18 @@ from sim import gl, tasks
 from sim.splits import SPLITS, seeds
 
 
-def make(job: tuple[str, int, str, Path]) -> str:
-    """Simulates and writes one episode, unless it is there; its folder's name."""
+def make(job: tuple[str, int, str, Path]) -> str | None:
+    """Simulates and writes one episode, unless it is there; what was wrong, if it can't."""
     task, seed, variety, out = job
     folder = out / f"{task}_{seed}"
     if not (folder / "metadata.yaml").exists():
         from sim import episode, recording
 
-        recording.write(episode.simulate(task, seed, variety=variety), folder)
-    return folder.name
+        try:
+            recording.write(episode.simulate(task, seed, variety=variety), folder)
+        except episode.NoEpisode as problem:
+            return str(problem)
+    return None
 
 
 def arguments() -> argparse.Namespace:
@@ -59,8 +62,10 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     jobs = [(task, seed, args.variety, args.out) for seed in args.seeds for task in args.tasks]
     with multiprocessing.get_context("spawn").Pool(max(1, args.jobs)) as pool:
-        for _ in tqdm(pool.imap_unordered(make, jobs), total=len(jobs), unit="episode"):
-            pass
+        done = tqdm(pool.imap_unordered(make, jobs), total=len(jobs), unit="episode")
+        problems = [problem for problem in done if problem]
+    if problems:
+        raise SystemExit("\n".join(["left out:", *problems]))
 
 
 if __name__ == "__main__":

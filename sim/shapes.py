@@ -180,7 +180,11 @@ def prism(rng, a):
     """A six-sided column of three boxes, on its end; `a` is half its height."""
     r = rng.uniform(0.042, 0.062)
     turns = [(float(np.cos(k * pi / 6)), 0.0, 0.0, float(np.sin(k * pi / 6))) for k in range(3)]
-    return [Part("box", (float(r / sqrt(3)), float(r), float(a)), quaternion=q) for q in turns]
+    tall = (a, a - 0.0005, a - 0.001)  # faces in one plane would flicker
+    return [
+        Part("box", (float(r / sqrt(3)), float(r), float(h)), quaternion=q)
+        for q, h in zip(turns, tall)
+    ]
 
 
 BUILDERS = {

@@ -84,7 +84,7 @@ class Soft:
             f'spacing="{self.pitch} {self.pitch} {self.pitch}" pos="{x} {y} {z}" '
             f'quat="{np.cos(self.yaw / 2)} 0 0 {np.sin(self.yaw / 2)}" '
             f'mass="{self.mass_kg}" radius="{self.radius}">'
-            '<edge equality="true" damping="0.002"/>'
+            '<edge equality="true" damping="0.002" solref="0.006 1"/>'
             f'<contact condim="3" selfcollide="none" internal="false" {bits} solref="0.01 1" '
             f'friction="{self.friction} 0.005 0.0001" priority="1"/></flexcomp>'
         )

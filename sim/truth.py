@@ -17,7 +17,7 @@ class Truth:
         self.solid = int(model.flex_vertbodyid.min()) if model.nflex else model.nbody
         self.names = [model.body(body).name for body in range(self.solid)]
         if self.faces:
-            thing = model.flex(0).name
+            thing = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_FLEX, 0)
             self.names += [f"{thing}_face_{k}" for k in range(self.faces.count)]
 
     def bodies(self) -> list[dict]:
