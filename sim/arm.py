@@ -47,9 +47,19 @@ class Arm:
         """Stands still."""
         self.joints += [self.joints[-1]] * round(seconds / PERIOD)
 
-    def seconds(self, pose: np.ndarray, speed: float, steady: bool = False) -> float:
-        """How long `move` takes to a pose at a peak speed in m/s."""
-        way = pose - self.pose
+    def aim(self, pose, exact: bool = False) -> np.ndarray:
+        """The pose, its yaw turned by half a turn where the last joint reaches that better.
+
+        `exact`: the pose as it is.
+        """
+        target = np.array(pose, dtype=float)
+        if not exact:
+            target[3] = self.near_yaw(target, target[3])
+        return target
+
+    def seconds(self, target: np.ndarray, speed: float, steady: bool = False) -> float:
+        """How long `move` takes to what `aim` gave, at a peak speed in m/s."""
+        way = target - self.pose
         length = max(np.linalg.norm(way[:3]), 0.15 * abs(way[3]))
         peak = 1.2 if steady else 1.875  # peak over mean speed
         return max(length * peak / speed, 0.16)
@@ -63,9 +73,7 @@ class Arm:
         `steady`: constant speed but for short ramps; else a smooth rise and fall.
         `exact`: to this very yaw, not to its best equivalent half a turn off.
         """
-        target = np.array(pose, dtype=float)
-        if not exact:
-            target[3] = self.near_yaw(target, target[3])
+        target = self.aim(pose, exact)
         start = self.pose.copy()
         if seconds is None:
             seconds = self.seconds(target, speed, steady)

@@ -140,7 +140,8 @@ def mug(rng, a):
 
 def cross(rng, a):
     """Two bars that cross, lying flat."""
-    w, h, b = rng.uniform(0.022, 0.038), rng.uniform(0.022, 0.04), rng.uniform(0.6, 0.9) * a
+    w, h = rng.uniform(0.022, 0.038), rng.uniform(0.022, 0.04)
+    b = max(rng.uniform(0.6, 0.9) * a, w + 0.015)
     sides = [bar((0, s * (w + (b - w) / 2), 0), (w, (b - w) / 2, h)) for s in (-1, 1)]
     return [bar((0, 0, 0), (a, w, h)), *sides]
 

@@ -168,7 +168,8 @@ class Task:
     def together(self, poses: list, speed: float, steady: bool = False, exact: bool = False) -> None:
         """Both arms go to their poses in the same time, that of the longer way."""
         seconds = max(
-            arm.seconds(np.array(p, float), speed, steady) for arm, p in zip(self.arms, poses)
+            arm.seconds(arm.aim(pose, exact), speed, steady)
+            for arm, pose in zip(self.arms, poses)
         )
         for arm, pose in zip(self.arms, poses):
             arm.move(pose, speed, steady, seconds=seconds, exact=exact)

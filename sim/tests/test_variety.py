@@ -87,6 +87,15 @@ def test_there_are_one_to_three_cameras():
     assert {names for names in drawn if len(names) == 1} == {(name,) for name in CAMERAS}
 
 
+@pytest.mark.parametrize("drawn", [SEEN, UNSEEN], ids=lambda drawn: drawn.name)
+@pytest.mark.parametrize("use", ["compact", "long", "upright"])
+def test_all_shapes_have_a_size(drawn, use):
+    rng = np.random.default_rng(4)
+    for thing in (drawn.thing(use, rng) for _ in range(400)):
+        assert min(min(part.size) for part in thing.parts) > 0.004, thing.kind
+        assert 0.05 < thing.bounding_radius() < (0.32 if use == "long" else 0.22), thing.kind
+
+
 @pytest.mark.parametrize("kind", sorted(shapes.BUILDERS))
 def test_shapes_weigh_and_rest_as_computed(kind):
     """Volume, centre of mass and lowest point against MuJoCo's."""
