@@ -33,6 +33,7 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=8, help="a row; default: %(default)s")
     parser.add_argument("--width", type=int, default=200, help="px a frame; default: %(default)s")
     parser.add_argument("--first-camera", action="store_true", help="one row a recording")
+    parser.add_argument("--colours", type=int, help="at most so many, for a small file")
     parser.add_argument("folders", type=Path, nargs="+")
     args = parser.parse_args()
     rows = []
@@ -45,7 +46,9 @@ def main() -> None:
     for each in rows:
         sheet.paste(each, (0, top))
         top += each.height
-    sheet.save(args.out)
+    if args.colours:
+        sheet = sheet.quantize(args.colours, dither=Image.Dither.NONE)
+    sheet.save(args.out, optimize=True)
 
 
 if __name__ == "__main__":
