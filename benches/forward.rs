@@ -57,7 +57,7 @@ fn bench(demo: &Demo, n: usize, width: usize) -> anyhow::Result<()> {
     let knn = median(|| graph.knn.rebuild(&particles.positions, config.k))?;
     let knn_graph = graph.knn.clone();
     let walks = median(|| graph.loads.rebuild(&knn_graph, config.n_hops))?;
-    let forward = median(|| engine.forward(&weights, &features, &graph.loads, n))?;
+    let forward = median(|| engine.forward(&weights, &features, &graph, n))?;
     let gflops = config.flops(n, graph.loads.n_entries(), n) / forward / 1e6;
     println!("{n:>7} {width:>5} {knn:>9.2} {walks:>9.2} {forward:>10.2} {gflops:>8.0}");
     Ok(())
@@ -74,10 +74,10 @@ fn check(
     let config = engine.layout().config;
     graph.knn.rebuild(&particles.positions, config.k)?;
     graph.loads.rebuild(&graph.knn, config.n_hops)?;
-    engine.forward(weights, features, &graph.loads, particles.len())?;
+    engine.forward(weights, features, graph, particles.len())?;
     let output = engine.output().to_vec();
     let one = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
-    one.install(|| engine.forward(weights, features, &graph.loads, particles.len()))?;
+    one.install(|| engine.forward(weights, features, graph, particles.len()))?;
     anyhow::ensure!(engine.output() == output, "one thread gives another result");
     anyhow::ensure!(output.iter().all(|y| y.is_finite()), "not finite");
     Ok(())

@@ -3,11 +3,15 @@
 //!
 //!   cargo run --release --example kernel_error -- --graph edges.txt --kernel exponential
 
+#[path = "support/names.rs"]
+mod names;
+
 use anyhow::{Context, Result, bail, ensure};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use forecloud::graph::WeightedGraph;
 use forecloud::graph::series::{self, Side, kernels};
-use forecloud::graph::walks::{Halting, Sampler, WalkConfig, WalkSeed};
+use forecloud::graph::walks::{Halting, WalkConfig, WalkSeed};
+use names::{SamplerName, SideName};
 use std::path::PathBuf;
 
 /// Terms of a kernel's power series: with ‖U‖ ≤ 0.25 the rest is below 1e-30.
@@ -46,30 +50,12 @@ struct Args {
     seed: u64,
 }
 
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum SideName {
-    Symmetric,
-    Asymmetric,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum SamplerName {
-    Iid,
-    Antithetic,
-    Repelling,
-    #[value(name = "antithetic+repelling")]
-    AntitheticRepelling,
-}
-
 fn main() -> Result<()> {
     let args = Args::parse();
     let graph = read_graph(&args)?.normalized(args.scale);
     let alpha = coefficients(&args.kernel)?;
     let exact = series::dense(&graph, &alpha);
-    let side = match args.side {
-        SideName::Symmetric => Side::Symmetric,
-        SideName::Asymmetric => Side::Asymmetric,
-    };
+    let side = Side::from(args.side);
     let f = side.coefficients(&alpha);
     ensure!(!f.is_empty(), "--side symmetric needs a kernel whose first coefficient is positive");
     println!("walks  relative squared error (mean ± standard error of {} trials)", args.trials);
@@ -122,16 +108,5 @@ fn coefficients(kernel: &str) -> Result<Vec<f64>> {
             Ok(alpha) => Ok(alpha),
             Err(_) => bail!("--kernel: inverse-square, exponential or a0,a1,…, not '{list}'"),
         },
-    }
-}
-
-impl From<SamplerName> for Sampler {
-    fn from(name: SamplerName) -> Self {
-        match name {
-            SamplerName::Iid => Self::Iid,
-            SamplerName::Antithetic => Self::Antithetic,
-            SamplerName::Repelling => Self::Repelling,
-            SamplerName::AntitheticRepelling => Self::AntitheticRepelling,
-        }
     }
 }

@@ -1,6 +1,8 @@
 //! From particles to the mask: k-NN graph, walks, merged loads; built once per step and shared by
 //! all layers.
 
+pub mod bounds;
+pub mod generate;
 pub mod knn;
 pub mod loads;
 pub mod mask;

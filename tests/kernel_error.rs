@@ -1,8 +1,8 @@
 //! Errors of kernels estimated from walks, held against those of the method's authors' own code.
 
-use forecloud::graph::WeightedGraph;
 use forecloud::graph::series::{self, Side, kernels};
 use forecloud::graph::walks::{Halting, Sampler, WalkConfig, WalkSeed};
+use forecloud::graph::{WeightedGraph, generate};
 use std::ops::ControlFlow;
 
 const TABLE: &str = include_str!("data/grf_error.tsv");
@@ -10,24 +10,14 @@ const N_TERMS: usize = 64;
 const N_TRIALS: u64 = 200;
 const N_WALKS: [usize; 4] = [2, 4, 8, 16];
 
-fn grid(side: u32) -> Vec<(u32, u32, f32)> {
-    let cells = (0..side).flat_map(|row| (0..side).map(move |column| (row, column)));
-    let edges = cells.flat_map(|(row, column)| {
-        let node = row * side + column;
-        let right = (column + 1 < side).then_some((node, node + 1, 1.0));
-        let below = (row + 1 < side).then_some((node, node + side, 1.0));
-        right.into_iter().chain(below)
-    });
-    edges.collect()
-}
-
 fn graph(name: &str) -> WeightedGraph {
-    let (n, edges) = match name {
-        "grid 10x10" => (100, grid(10)),
-        "binary tree N=127" => (127, (1..127).map(|i| ((i - 1) / 2, i, 1.0)).collect()),
+    let tree: Vec<_> = (1..127).map(|i| ((i - 1) / 2, i, 1.0)).collect();
+    let graph = match name {
+        "grid 10x10" => generate::grid(10, 10),
+        "binary tree N=127" => WeightedGraph::from_edges(127, &tree, false),
         other => panic!("no graph '{other}'"),
     };
-    WeightedGraph::from_edges(n, &edges, false).unwrap().normalized(0.25)
+    graph.unwrap().normalized(0.25)
 }
 
 fn sampler(name: &str) -> Sampler {

@@ -1,42 +1,10 @@
 //! What the benches share.
 
-use std::path::Path;
+mod demo;
+
 use std::time::Instant;
 
-use forecloud::cloud::{Cloud, Workspace};
-use forecloud::frames::FramesConfig;
-use forecloud::particles::Particles;
-use forecloud::recording::Recording;
-
-/// Particles of the demo recording, and the cloud that they are drawn from.
-pub struct Demo {
-    /// Of the first frame.
-    pub cloud: Cloud,
-}
-
-impl Demo {
-    /// Reads the recording.
-    pub fn open() -> anyhow::Result<Self> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/demo_tumble");
-        let recording = Recording::open(&path, FramesConfig::default())?;
-        let mut cloud = Cloud::default();
-        recording.play(|frame, _| -> forecloud::Result<()> {
-            if cloud.is_empty() {
-                cloud.from_cameras(&frame.cameras, &Workspace::default(), None)?;
-            }
-            Ok(())
-        })?;
-        Ok(Self { cloud })
-    }
-
-    /// Exactly `n` particles.
-    pub fn particles(&self, n: usize) -> anyhow::Result<Particles> {
-        let mut particles = Particles::default();
-        particles.sample(&self.cloud, n, 1, 0, &Workspace::default());
-        anyhow::ensure!(particles.len() == n, "the cloud has only {} points", particles.len());
-        Ok(particles)
-    }
-}
+pub use demo::Demo;
 
 /// Milliseconds that `f` takes.
 pub fn time_ms<E>(f: impl FnOnce() -> Result<(), E>) -> Result<f64, E> {

@@ -79,6 +79,19 @@ pub fn features(graph: &WeightedGraph, f: &[f64], config: &WalkConfig, seed: Wal
     features
 }
 
+/// Distinct nodes that the walks from each node visit, the node itself included: the non-zero entries
+/// of its graph random feature, for f without zeros.
+pub fn nonzero_entries(graph: &WeightedGraph, config: &WalkConfig, seed: WalkSeed) -> Vec<usize> {
+    let of_node = |(sampler, visited): &mut (WalkSampler, Vec<u32>), i| {
+        visited.clear();
+        sampler.sample(graph, i, config, seed, |node, _, _| visited.push(node));
+        visited.sort_unstable();
+        visited.dedup();
+        visited.len()
+    };
+    (0..graph.len()).into_par_iter().map_init(Default::default, of_node).collect()
+}
+
 /// Φ Φᵀ of features `[n][n]`.
 pub fn gram(features: &[f64], n: usize) -> Vec<f64> {
     let mut out = vec![0.0; n * n];

@@ -1,15 +1,22 @@
-//! The Interlacer on the CPU: rows in chunks over threads, two synchronisations a block.
+//! The Interlacer on the CPU: rows in chunks over threads, one synchronisation a mixer.
 //!
-//! Between synchronisations a chunk runs through as many operations as its data allows, so that
-//! it stays in cache: (1) output of the global attention → projection → residual → LayerNorm →
-//! q, k, v of the local layer; (2) GRF attention → projection → residual → MLP → the next block's
-//! LayerNorm → q, k, v → this chunk's part of the global state. The backward pass mirrors it.
-//! Chunks and the order of all sums are fixed, so results do not depend on the number of threads.
+//! The engine runs the flat sequence of the token-mixing layers (mixers). Between two
+//! synchronisations a chunk of rows runs through as many operations as its data allows, so that it
+//! stays in cache: output of mixer i → projection → residual → the MLP where the block ends →
+//! LayerNorm → q, k, v of mixer i + 1 → this chunk's part of its state, if it has one. The
+//! embedding stands in the place of the first output, the head in that of the last preparation.
+//! The backward pass mirrors it. Chunks and the order of all sums are fixed, so results do not
+//! depend on the number of threads.
 
 mod backward;
 mod forward;
 mod gradients;
+mod grf;
+mod linear;
+mod project;
+mod views;
 
+use crate::model::interlacer::MixerKind;
 use crate::model::{InterlacerConfig, Layout};
 use crate::ops::linear_attention::Heads;
 pub use gradients::Gradients;
@@ -26,26 +33,27 @@ pub enum Mode {
     Training,
 }
 
-/// Buffers of one block.
+/// Buffers of one mixer, a row a token; those that its kind has no use for stay empty.
 #[derive(Debug, Default, Clone)]
-struct BlockBuffers {
-    global: AttentionBuffers,
-    local: AttentionBuffers,
-    mlp_normalized: Vec<f32>,
-    mlp_inverse_deviation: Vec<f32>,
-    mlp_hidden: Vec<f32>,
-}
-
-/// Buffers of one attention layer, a row a token.
-#[derive(Debug, Default, Clone)]
-struct AttentionBuffers {
+struct MixerBuffers {
     normalized: Vec<f32>,
     inverse_deviation: Vec<f32>,
+    /// `[q | k | v]`, feature map applied.
     qkv: Vec<f32>,
     out: Vec<f32>,
     denominators: Vec<f32>,
-    /// Summed state of the global attention.
+    /// A chunk's part of the state, a row a chunk.
+    partial_states: Vec<f32>,
+    /// What all rows share: the summed state of linear attention, the hop weights of the GRFs.
     state: Vec<f32>,
+}
+
+/// What the MLPs keep for the backward pass, one block behind the other; empty in inference.
+#[derive(Debug, Default, Clone)]
+struct MlpBuffers {
+    normalized: Vec<f32>,
+    inverse_deviation: Vec<f32>,
+    hidden: Vec<f32>,
 }
 
 /// Forward and backward passes of one model over one set of tokens, with their buffers.
@@ -59,9 +67,9 @@ pub struct Engine {
     n_tokens: usize,
     n_scene: usize,
     x: Vec<f32>,
-    blocks: Vec<BlockBuffers>,
-    hop_weights: Vec<f32>,
-    partial_states: Vec<f32>,
+    /// Of mixer `i` at `i`, modulo their number.
+    mixers: Vec<MixerBuffers>,
+    mlp: MlpBuffers,
     head_normalized: Vec<f32>,
     head_inverse_deviation: Vec<f32>,
     output: Vec<f32>,
@@ -71,16 +79,19 @@ pub struct Engine {
 impl Engine {
     /// An engine for models of `config` (which must be valid).
     pub fn new(config: InterlacerConfig, mode: Mode) -> Self {
-        let n_blocks = if mode == Mode::Training { config.n_blocks } else { 1 };
+        let layout = Layout::new(config);
+        // In inference a block's buffers serve all blocks. Two at least: a mixer's rows are read
+        // by all while the next one's are written.
+        let per_block = (layout.mixers.len() / config.n_blocks.max(1)).max(2);
+        let n_slots = if mode == Mode::Training { layout.mixers.len() } else { per_block };
         Self {
             mode,
-            layout: Layout::new(config),
+            layout,
             n_tokens: 0,
             n_scene: 0,
             x: Vec::new(),
-            blocks: vec![BlockBuffers::default(); n_blocks],
-            hop_weights: Vec::new(),
-            partial_states: Vec::new(),
+            mixers: vec![MixerBuffers::default(); n_slots],
+            mlp: MlpBuffers::default(),
             head_normalized: Vec::new(),
             head_inverse_deviation: Vec::new(),
             output: Vec::new(),
@@ -103,14 +114,6 @@ impl Engine {
         &mut self.output
     }
 
-    fn heads(&self) -> Heads {
-        Heads { width: self.layout.config.width, n_heads: self.layout.config.n_heads }
-    }
-
-    fn n_chunks(&self) -> usize {
-        self.n_tokens.div_ceil(CHUNK)
-    }
-
     /// Sizes all buffers for `n_tokens` tokens; allocates only when they grow.
     fn resize(&mut self, n_tokens: usize, n_scene: usize) {
         let config = self.layout.config;
@@ -119,30 +122,38 @@ impl Engine {
         self.n_scene = n_scene;
         self.x.resize(n_tokens * d, 0.0);
         self.output.resize(n_scene * config.n_outputs, 0.0);
-        self.hop_weights.resize(config.n_blocks * (config.n_hops + 1), 0.0);
-        self.partial_states.resize(self.n_chunks() * self.heads().state_len(), 0.0);
         let keep = if self.mode == Mode::Training { 1 } else { 0 };
         self.head_normalized.resize(keep * n_scene * d, 0.0);
         self.head_inverse_deviation.resize(keep * n_scene, 0.0);
-        let state_len = self.heads().state_len();
-        for block in &mut self.blocks {
-            block.global.resize(n_tokens, d, config.n_heads, keep);
-            block.global.state.resize(state_len, 0.0);
-            block.local.resize(n_tokens, d, 1, keep);
-            block.mlp_normalized.resize(keep * n_tokens * d, 0.0);
-            block.mlp_inverse_deviation.resize(keep * n_tokens, 0.0);
-            block.mlp_hidden.resize(keep * n_tokens * config.mlp_width(), 0.0);
+        for (i, mixer) in self.layout.mixers.iter().enumerate().take(self.mixers.len()) {
+            self.mixers[i].resize(&mixer.kind, &config, n_tokens, keep);
         }
+        let n_kept = keep * config.n_blocks * n_tokens;
+        self.mlp.normalized.resize(n_kept * d, 0.0);
+        self.mlp.inverse_deviation.resize(n_kept, 0.0);
+        self.mlp.hidden.resize(n_kept * config.mlp_width(), 0.0);
     }
 }
 
-impl AttentionBuffers {
-    fn resize(&mut self, n_tokens: usize, d: usize, n_heads: usize, keep: usize) {
-        self.normalized.resize(keep * n_tokens * d, 0.0);
-        self.inverse_deviation.resize(keep * n_tokens, 0.0);
-        self.qkv.resize(n_tokens * 3 * d, 0.0);
-        self.out.resize(n_tokens * d, 0.0);
-        self.denominators.resize(n_tokens * n_heads, 0.0);
+impl MixerBuffers {
+    fn resize(&mut self, kind: &MixerKind, config: &InterlacerConfig, n: usize, keep: usize) {
+        let d = config.width;
+        self.normalized.resize(keep * n * d, 0.0);
+        self.inverse_deviation.resize(keep * n, 0.0);
+        self.out.resize(n * d, 0.0);
+        self.qkv.resize(n * 3 * d, 0.0);
+        match *kind {
+            MixerKind::Linear { n_heads, .. } => {
+                let state_len = Heads { width: d, n_heads }.state_len();
+                self.denominators.resize(n * n_heads, 0.0);
+                self.partial_states.resize(n.div_ceil(CHUNK) * state_len, 0.0);
+                self.state.resize(state_len, 0.0);
+            }
+            MixerKind::Grf { .. } => {
+                self.denominators.resize(n, 0.0);
+                self.state.resize(config.n_hops + 1, 0.0);
+            }
+        }
     }
 }
 

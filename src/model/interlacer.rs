@@ -136,17 +136,39 @@ pub struct Attention {
     pub out: Affine,
 }
 
-/// Tensors of one block.
+/// A token-mixing layer: what the engine runs between two synchronisations.
 #[derive(Debug, Clone, Copy)]
-pub struct Block {
-    /// Global linear attention.
-    pub global: Attention,
-    /// Local GRF-masked attention.
-    pub local: Attention,
-    /// θ_t of the local layer: f_t = softplus(θ_t), `[n_hops + 1]`.
-    pub hop_logits: Span,
-    /// LayerNorm before the MLP.
-    pub mlp_norm: Affine,
+pub struct Mixer {
+    /// Its block.
+    pub block: usize,
+    /// What it does, and its tensors.
+    pub kind: MixerKind,
+}
+
+/// Kinds of token-mixing layers.
+#[derive(Debug, Clone, Copy)]
+pub enum MixerKind {
+    /// Linear attention, every token with every other.
+    Linear {
+        /// Projections.
+        tensors: Attention,
+        /// Heads.
+        n_heads: usize,
+    },
+    /// GRF-masked attention of one head, along the walks of the graph.
+    Grf {
+        /// Projections.
+        tensors: Attention,
+        /// θ_t: f_t = softplus(θ_t), `[n_hops + 1]`.
+        hop_logits: Span,
+    },
+}
+
+/// The MLP that ends a block.
+#[derive(Debug, Clone, Copy)]
+pub struct Mlp {
+    /// LayerNorm before it.
+    pub norm: Affine,
     /// `[d, 4d]`.
     pub up: Affine,
     /// `[4d, d]`.
@@ -171,8 +193,10 @@ pub struct Layout {
     pub config: InterlacerConfig,
     /// Features to width, `[n_features, d]`.
     pub embed: Affine,
-    /// Blocks in order.
-    pub blocks: Vec<Block>,
+    /// Token-mixing layers of all blocks, in the order in which they run.
+    pub mixers: Vec<Mixer>,
+    /// The blocks' MLPs.
+    pub mlps: Vec<Mlp>,
     /// LayerNorm before the head.
     pub head_norm: Affine,
     /// Width to outputs, `[d, n_outputs]`.
@@ -187,20 +211,28 @@ impl Layout {
         let d = config.width;
         let mut table = Table::default();
         let embed = table.dense("embed", config.n_features, d);
-        let blocks = (0..config.n_blocks)
-            .map(|b| Block {
-                global: table.attention(&format!("blocks.{b}.global"), d),
-                local: table.attention(&format!("blocks.{b}.local"), d),
-                hop_logits: table
-                    .tensor(format!("blocks.{b}.local.hop_logits"), vec![config.n_hops + 1]),
-                mlp_norm: table.norm(&format!("blocks.{b}.mlp.norm"), d),
-                up: table.dense(&format!("blocks.{b}.mlp.up"), d, config.mlp_width()),
-                down: table.dense(&format!("blocks.{b}.mlp.down"), config.mlp_width(), d),
-            })
-            .collect();
+        let (mut mixers, mut mlps) = (Vec::new(), Vec::new());
+        for block in 0..config.n_blocks {
+            let mut push = |kind| mixers.push(Mixer { block, kind });
+            let tensors = table.attention(&format!("blocks.{block}.global"), d);
+            push(MixerKind::Linear { tensors, n_heads: config.n_heads });
+            let tensors = table.attention(&format!("blocks.{block}.local"), d);
+            let hop_logits =
+                table.tensor(format!("blocks.{block}.local.hop_logits"), vec![config.n_hops + 1]);
+            push(MixerKind::Grf { tensors, hop_logits });
+            mlps.push(table.mlp(&format!("blocks.{block}.mlp"), &config));
+        }
         let head_norm = table.norm("head.norm", d);
         let head = table.dense("head", d, config.n_outputs);
-        Self { config, embed, blocks, head_norm, head, tensors: table.tensors }
+        Self { config, embed, mixers, mlps, head_norm, head, tensors: table.tensors }
+    }
+
+    /// The blocks whose MLP runs between mixer `i - 1` (the embedding, if 0) and mixer `i` (the
+    /// head, behind the last).
+    pub(crate) fn mlps_before(&self, i: usize) -> std::ops::Range<usize> {
+        let block = |mixer: Option<&Mixer>| mixer.map(|mixer| mixer.block);
+        let first = i.checked_sub(1).and_then(|before| block(self.mixers.get(before))).unwrap_or(0);
+        first..block(self.mixers.get(i)).unwrap_or(self.mlps.len())
     }
 
     /// Numbers in the flat weight vector.
@@ -234,6 +266,15 @@ impl Table {
         Affine {
             weight: self.tensor(format!("{name}.weight"), vec![d]),
             bias: self.tensor(format!("{name}.bias"), vec![d]),
+        }
+    }
+
+    fn mlp(&mut self, name: &str, config: &InterlacerConfig) -> Mlp {
+        let (d, wide) = (config.width, config.mlp_width());
+        Mlp {
+            norm: self.norm(&format!("{name}.norm"), d),
+            up: self.dense(&format!("{name}.up"), d, wide),
+            down: self.dense(&format!("{name}.down"), wide, d),
         }
     }
 

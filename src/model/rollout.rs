@@ -279,7 +279,7 @@ impl Step {
         if mode == Mode::Training {
             self.graph.transposed.rebuild(&self.graph.loads);
         }
-        engine.forward(weights, &self.tokens.features, &self.graph.loads, n)?;
+        engine.forward(weights, &self.tokens.features, &self.graph, n)?;
         self.head.clear();
         self.head.extend_from_slice(engine.output());
         self.displacements.resize(n, [0.0; 3]);

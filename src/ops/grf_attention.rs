@@ -6,10 +6,12 @@
 
 use std::ops::Range;
 
+use pulp::Simd;
+
 use super::linear_attention::EPSILON;
-use super::simd::{axpy, dot};
+use super::simd::{WithSimd, axpy, axpys, dispatch, dots};
 use crate::graph::Loads;
-use crate::graph::loads::TransposedLoads;
+use crate::graph::loads::{Row, TransposedLoads};
 
 /// M_ij from the loads of one entry.
 #[inline(always)]
@@ -18,7 +20,6 @@ fn mask(hop_weights: &[f32], loads: &[f32]) -> f32 {
 }
 
 /// Attention outputs `out` `[rows, d]` and denominators of the queries `rows`; `qkv` holds all rows.
-#[inline(always)]
 pub fn grf_attention_forward(
     rows: Range<usize>,
     qkv: &[f32],
@@ -28,21 +29,123 @@ pub fn grf_attention_forward(
     denominators: &mut [f32],
 ) {
     let d = out.len() / rows.len().max(1);
-    let (wide, hops) = (3 * d, hop_weights.len());
-    for ((i, out), denominator) in rows.zip(out.chunks_exact_mut(d)).zip(denominators) {
-        let row = loads.row(i);
-        let q = &qkv[i * wide..][..d];
-        let mut total = EPSILON;
-        out.fill(0.0);
-        for (&j, c) in row.nodes.iter().zip(row.loads.chunks_exact(hops)) {
-            let kv = &qkv[j as usize * wide + d..][..2 * d];
-            let weight = mask(hop_weights, c) * dot(q, &kv[..d]);
-            total += weight;
-            axpy(out, weight, &kv[d..]);
+    dispatch(Forward { rows, d, qkv, loads, hop_weights, out, denominators });
+}
+
+struct Forward<'a> {
+    rows: Range<usize>,
+    d: usize,
+    qkv: &'a [f32],
+    loads: &'a Loads,
+    hop_weights: &'a [f32],
+    out: &'a mut [f32],
+    denominators: &'a mut [f32],
+}
+
+impl WithSimd for Forward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let outs = self.out.chunks_exact_mut(self.d).zip(self.denominators);
+        for (i, (out, denominator)) in self.rows.zip(outs) {
+            let query = Query::new(i, self.d, self.qkv, self.loads, self.hop_weights);
+            out.fill(0.0);
+            let mut total = EPSILON;
+            let mut entry = 0;
+            while entry + GROUP <= query.row.nodes.len() {
+                total += query.attend::<S, GROUP>(simd, entry, out);
+                entry += GROUP;
+            }
+            while entry < query.row.nodes.len() {
+                total += query.attend::<S, 1>(simd, entry, out);
+                entry += 1;
+            }
+            *denominator = total;
+            let inverse = 1.0 / total;
+            out.iter_mut().for_each(|o| *o *= inverse);
         }
-        *denominator = total;
-        let inverse = 1.0 / total;
-        out.iter_mut().for_each(|o| *o *= inverse);
+    }
+}
+
+/// Entries of a row that are taken at once: independent sums keep the processor's adders busy.
+const GROUP: usize = 4;
+
+/// One query and the keys that its walks reach.
+struct Query<'a> {
+    q: &'a [f32],
+    row: Row<'a>,
+    qkv: &'a [f32],
+    hop_weights: &'a [f32],
+}
+
+impl<'a> Query<'a> {
+    #[inline(always)]
+    fn new(
+        i: usize,
+        d: usize,
+        qkv: &'a [f32],
+        loads: &'a Loads,
+        hop_weights: &'a [f32],
+    ) -> Query<'a> {
+        Query { q: &qkv[i * 3 * d..][..d], row: loads.row(i), qkv, hop_weights }
+    }
+
+    /// Loads per hop of an entry.
+    #[inline(always)]
+    fn loads(&self, entry: usize) -> &'a [f32] {
+        let hops = self.hop_weights.len();
+        &self.row.loads[entry * hops..][..hops]
+    }
+
+    /// Keys and values of `N` entries.
+    #[inline(always)]
+    fn keys<const N: usize>(&self, entry: usize) -> ([&'a [f32]; N], [&'a [f32]; N]) {
+        let d = self.q.len();
+        let (mut k, mut v) = ([self.q; N], [self.q; N]);
+        for n in 0..N {
+            let row = &self.qkv[self.row.nodes[entry + n] as usize * 3 * d + d..][..2 * d];
+            (k[n], v[n]) = row.split_at(d);
+        }
+        (k, v)
+    }
+
+    /// Adds the values of `N` entries to `out`, and gives the sum of their weights.
+    #[inline(always)]
+    fn attend<S: Simd, const N: usize>(&self, simd: S, entry: usize, out: &mut [f32]) -> f32 {
+        let (k, v) = self.keys::<N>(entry);
+        let scores = dots(simd, self.q, k);
+        let mut weights = [0.0; N];
+        for n in 0..N {
+            weights[n] = mask(self.hop_weights, self.loads(entry + n)) * scores[n];
+        }
+        axpys(simd, out, weights, v);
+        weights.iter().sum()
+    }
+
+    /// Adds the gradients of `N` entries; `d_total` is that of the denominator.
+    #[inline(always)]
+    fn backward<S: Simd, const N: usize>(
+        &self,
+        simd: S,
+        entry: usize,
+        (d_out, d_total): (&[f32], f32),
+        dq: &mut [f32],
+        d_hop_weights: &mut [f32],
+        edges: &mut EdgeGradients<'_>,
+    ) {
+        let (k, v) = self.keys::<N>(entry);
+        let (scores, d_weights) = (dots(simd, self.q, k), dots(simd, d_out, v));
+        let mut d_scores = [0.0; N];
+        for n in 0..N {
+            let (loads, d_weight) = (self.loads(entry + n), d_weights[n] + d_total);
+            let m = mask(self.hop_weights, loads);
+            d_scores[n] = m * d_weight;
+            edges.weights[entry + n] = m * scores[n];
+            edges.d_scores[entry + n] = d_scores[n];
+            axpy(d_hop_weights, d_weight * scores[n], loads);
+        }
+        axpys(simd, dq, d_scores, k);
     }
 }
 
@@ -58,7 +161,6 @@ pub struct EdgeGradients<'a> {
 /// hop weights, and per entry what the keys' pass needs (`edges`, from the chunk's first place on).
 ///
 /// Scales `d_out` by the inverse denominators; the keys' pass reads it so.
-#[inline(always)]
 pub fn grf_attention_backward_query(
     rows: Range<usize>,
     qkv: &[f32],
@@ -72,35 +174,58 @@ pub fn grf_attention_backward_query(
     edges: EdgeGradients<'_>,
 ) {
     let d = out.len() / rows.len().max(1);
-    let (wide, hops) = (3 * d, hop_weights.len());
-    let first_place = if rows.is_empty() { 0 } else { loads.row(rows.start).start };
-    let outs = out.chunks_exact(d).zip(d_out.chunks_exact_mut(d)).zip(denominators);
-    for ((i, ((out, d_out), denominator)), d_qkv) in
-        rows.zip(outs).zip(d_qkv.chunks_exact_mut(wide))
-    {
-        let inverse = 1.0 / denominator;
-        d_out.iter_mut().for_each(|g| *g *= inverse);
-        let d_total = -dot(d_out, out);
-        let (q, dq) = (&qkv[i * wide..][..d], &mut d_qkv[..d]);
-        dq.fill(0.0);
-        let row = loads.row(i);
-        for (entry, (&j, c)) in row.nodes.iter().zip(row.loads.chunks_exact(hops)).enumerate() {
-            let kv = &qkv[j as usize * wide + d..][..2 * d];
-            let (k, v) = kv.split_at(d);
-            let (m, score) = (mask(hop_weights, c), dot(q, k));
-            let d_weight = dot(d_out, v) + d_total;
-            let place = row.start + entry - first_place;
-            edges.weights[place] = m * score;
-            edges.d_scores[place] = m * d_weight;
-            axpy(dq, m * d_weight, k);
-            axpy(d_hop_weights, d_weight * score, c);
+    let forward = (qkv, loads, hop_weights, out, denominators);
+    dispatch(BackwardQuery { rows, d, forward, d_out, d_qkv, d_hop_weights, edges });
+}
+
+struct BackwardQuery<'a> {
+    rows: Range<usize>,
+    d: usize,
+    /// Of the forward pass: rows, loads, hop weights, outputs, denominators.
+    forward: (&'a [f32], &'a Loads, &'a [f32], &'a [f32], &'a [f32]),
+    d_out: &'a mut [f32],
+    d_qkv: &'a mut [f32],
+    d_hop_weights: &'a mut [f32],
+    edges: EdgeGradients<'a>,
+}
+
+impl WithSimd for BackwardQuery<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let (qkv, loads, hop_weights, out, denominators) = self.forward;
+        let (mut edge_weights, mut edge_d_scores) = (self.edges.weights, self.edges.d_scores);
+        let mut place = if self.rows.is_empty() { 0 } else { loads.row(self.rows.start).start };
+        let outs = out.chunks_exact(self.d).zip(self.d_out.chunks_exact_mut(self.d));
+        let outs = outs.zip(denominators).zip(self.d_qkv.chunks_exact_mut(3 * self.d));
+        for (i, (((out, d_out), denominator), d_qkv)) in self.rows.zip(outs) {
+            let query = Query::new(i, self.d, qkv, loads, hop_weights);
+            // This row's entries; some places before them may be unused.
+            edge_weights = &mut edge_weights[query.row.start - place..];
+            edge_d_scores = &mut edge_d_scores[query.row.start - place..];
+            place = query.row.start;
+            let mut edges = EdgeGradients { weights: edge_weights, d_scores: edge_d_scores };
+            let inverse = 1.0 / denominator;
+            d_out.iter_mut().for_each(|g| *g *= inverse);
+            let [d_total] = dots(simd, d_out, [out]).map(|g| -g);
+            let (dq, df) = (&mut d_qkv[..self.d], &mut *self.d_hop_weights);
+            dq.fill(0.0);
+            let mut entry = 0;
+            while entry + GROUP <= query.row.nodes.len() {
+                query.backward::<S, GROUP>(simd, entry, (d_out, d_total), dq, df, &mut edges);
+                entry += GROUP;
+            }
+            while entry < query.row.nodes.len() {
+                query.backward::<S, 1>(simd, entry, (d_out, d_total), dq, df, &mut edges);
+                entry += 1;
+            }
         }
     }
 }
 
 /// Backward pass over keys: the k and v columns of `d_qkv` (rows `keys`), reading the scaled
 /// `d_out` and `edges` of all queries. No atomics: every key gathers from the transposed loads.
-#[inline(always)]
 pub fn grf_attention_backward_key(
     keys: Range<usize>,
     qkv: &[f32],
@@ -110,18 +235,69 @@ pub fn grf_attention_backward_key(
     edge_d_scores: &[f32],
     d_qkv: &mut [f32],
 ) {
-    let wide = d_qkv.len() / keys.len().max(1);
-    let d = wide / 3;
-    for (j, d_qkv) in keys.zip(d_qkv.chunks_exact_mut(wide)) {
-        let (dk, dv) = d_qkv[d..].split_at_mut(d);
-        dk.fill(0.0);
-        dv.fill(0.0);
-        let (queries, places) = transposed.column(j);
-        for (&i, &place) in queries.iter().zip(places) {
-            let (i, place) = (i as usize, place as usize);
-            axpy(dk, edge_d_scores[place], &qkv[i * wide..][..d]);
-            axpy(dv, edge_weights[place], &d_out[i * d..][..d]);
+    let d = d_qkv.len() / keys.len().max(1) / 3;
+    let edges = (edge_weights, edge_d_scores);
+    dispatch(BackwardKey { keys, d, qkv, transposed, d_out, edges, d_qkv });
+}
+
+struct BackwardKey<'a> {
+    keys: Range<usize>,
+    d: usize,
+    qkv: &'a [f32],
+    transposed: &'a TransposedLoads,
+    d_out: &'a [f32],
+    /// Weights and gradients of the scores, by place.
+    edges: (&'a [f32], &'a [f32]),
+    d_qkv: &'a mut [f32],
+}
+
+impl WithSimd for BackwardKey<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let d_qkv = std::mem::take(&mut self.d_qkv);
+        for (j, d_qkv) in self.keys.clone().zip(d_qkv.chunks_exact_mut(3 * self.d)) {
+            let (dk, dv) = d_qkv[self.d..].split_at_mut(self.d);
+            dk.fill(0.0);
+            dv.fill(0.0);
+            let n = self.transposed.column(j).0.len();
+            let mut entry = 0;
+            while entry + GROUP <= n {
+                self.gather::<S, GROUP>(simd, j, entry, dk, dv);
+                entry += GROUP;
+            }
+            while entry < n {
+                self.gather::<S, 1>(simd, j, entry, dk, dv);
+                entry += 1;
+            }
         }
+    }
+}
+
+impl BackwardKey<'_> {
+    /// Adds what `N` queries of key `j` say.
+    #[inline(always)]
+    fn gather<S: Simd, const N: usize>(
+        &self,
+        simd: S,
+        j: usize,
+        entry: usize,
+        dk: &mut [f32],
+        dv: &mut [f32],
+    ) {
+        let (queries, places) = self.transposed.column(j);
+        let (edge_weights, edge_d_scores) = self.edges;
+        let (mut q, mut d_out) = ([self.qkv; N], [self.d_out; N]);
+        let (mut weights, mut d_scores) = ([0.0; N], [0.0; N]);
+        for n in 0..N {
+            let (query, place) = (queries[entry + n] as usize, places[entry + n] as usize);
+            q[n] = &self.qkv[query * 3 * self.d..][..self.d];
+            d_out[n] = &self.d_out[query * self.d..][..self.d];
+            (weights[n], d_scores[n]) = (edge_weights[place], edge_d_scores[place]);
+        }
+        axpys(simd, dk, d_scores, q);
+        axpys(simd, dv, weights, d_out);
     }
 }
 

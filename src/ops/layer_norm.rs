@@ -1,6 +1,8 @@
 //! Layer normalisation over the columns of each row (Ba et al. 2016), biased variance.
 
-use super::simd::{dot, sum};
+use pulp::Simd;
+
+use super::simd::{WithSimd, add, axpys, dispatch, dots, multiply, multiply_add, sum_of};
 
 /// Added to the variance.
 pub const EPSILON: f32 = 1e-5;
@@ -14,47 +16,112 @@ pub struct Saved<'a> {
 }
 
 /// y = (x - mean) / √(var + ε) · weight + bias. `x`, `y` `[rows, d]`.
-#[inline(always)]
 pub fn layer_norm_forward(
     x: &[f32],
     weight: &[f32],
     bias: &[f32],
     y: &mut [f32],
-    mut saved: Option<Saved<'_>>,
+    saved: Option<Saved<'_>>,
 ) {
-    let d = weight.len();
-    for (row, (x, y)) in x.chunks_exact(d).zip(y.chunks_exact_mut(d)).enumerate() {
-        let mean = sum(x) / d as f32;
-        for (y, x) in y.iter_mut().zip(x) {
-            *y = x - mean;
-        }
-        let rstd = 1.0 / (dot(y, y) / d as f32 + EPSILON).sqrt();
-        for y in y.iter_mut() {
-            *y *= rstd;
-        }
-        if let Some(saved) = &mut saved {
-            saved.normalized[row * d..(row + 1) * d].copy_from_slice(y);
-            saved.inverse_deviation[row] = rstd;
-        }
-        for (y, (w, b)) in y.iter_mut().zip(weight.iter().zip(bias)) {
-            *y = *y * w + b;
+    dispatch(Forward { x, weight, bias, y, saved });
+}
+
+struct Forward<'a> {
+    x: &'a [f32],
+    weight: &'a [f32],
+    bias: &'a [f32],
+    y: &'a mut [f32],
+    saved: Option<Saved<'a>>,
+}
+
+impl WithSimd for Forward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let d = self.weight.len();
+        let rows = self.x.chunks_exact(d).zip(self.y.chunks_exact_mut(d));
+        for (row, (x, y)) in rows.enumerate() {
+            let (mean, rstd) = moments(simd, x);
+            let normalized = self.saved.as_mut().map(|saved| {
+                saved.inverse_deviation[row] = rstd;
+                &mut saved.normalized[row * d..][..d]
+            });
+            normalize(simd, x, [mean, rstd], [self.weight, self.bias], y, normalized);
         }
     }
 }
 
-/// The output of a forward call, again, from its normalised rows.
+/// y = (x - mean) · rstd · weight + bias of a row; what is before the weight also to `normalized`.
 #[inline(always)]
+fn normalize<S: Simd>(
+    simd: S,
+    x: &[f32],
+    [mean, rstd]: [f32; 2],
+    [weight, bias]: [&[f32]; 2],
+    y: &mut [f32],
+    mut normalized: Option<&mut [f32]>,
+) {
+    let (means, rstds) = (simd.splat_f32s(mean), simd.splat_f32s(rstd));
+    let ((xs, x), (ws, w), (bs, b)) =
+        (S::as_simd_f32s(x), S::as_simd_f32s(weight), S::as_simd_f32s(bias));
+    let (ys, y) = S::as_mut_simd_f32s(y);
+    for (c, y) in ys.iter_mut().enumerate() {
+        let x_hat = simd.mul_f32s(simd.sub_f32s(xs[c], means), rstds);
+        if let Some(normalized) = &mut normalized {
+            S::as_mut_simd_f32s(normalized).0[c] = x_hat;
+        }
+        *y = simd.mul_add_e_f32s(x_hat, ws[c], bs[c]);
+    }
+    for (c, y) in y.iter_mut().enumerate() {
+        let x_hat = (x[c] - mean) * rstd;
+        if let Some(normalized) = &mut normalized {
+            S::as_mut_simd_f32s(normalized).1[c] = x_hat;
+        }
+        *y = x_hat * w[c] + b[c];
+    }
+}
+
+/// Mean and inverse deviation of a row.
+#[inline(always)]
+fn moments<S: Simd>(simd: S, x: &[f32]) -> (f32, f32) {
+    let d = x.len() as f32;
+    let mean = sum_of(simd, x, |sum, x| simd.add_f32s(sum, x), |x| x) / d;
+    let means = simd.splat_f32s(mean);
+    let squares = |sum: S::f32s, x: S::f32s| {
+        let deviation = simd.sub_f32s(x, means);
+        simd.mul_add_e_f32s(deviation, deviation, sum)
+    };
+    let variance = sum_of(simd, x, squares, |x| (x - mean) * (x - mean)) / d;
+    (mean, 1.0 / (variance + EPSILON).sqrt())
+}
+
+/// The output of a forward call, again, from its normalised rows.
 pub fn layer_norm_output(normalized: &[f32], weight: &[f32], bias: &[f32], y: &mut [f32]) {
-    let d = weight.len();
-    for (x, y) in normalized.chunks_exact(d).zip(y.chunks_exact_mut(d)) {
-        for (y, (x, (w, b))) in y.iter_mut().zip(x.iter().zip(weight.iter().zip(bias))) {
-            *y = x * w + b;
+    dispatch(Output { normalized, weight, bias, y });
+}
+
+struct Output<'a> {
+    normalized: &'a [f32],
+    weight: &'a [f32],
+    bias: &'a [f32],
+    y: &'a mut [f32],
+}
+
+impl WithSimd for Output<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let d = self.weight.len();
+        for (x, y) in self.normalized.chunks_exact(d).zip(self.y.chunks_exact_mut(d)) {
+            // Of mean 0 and deviation 1 already: the same products as in the forward call.
+            normalize(simd, x, [0.0, 1.0], [self.weight, self.bias], y, None);
         }
     }
 }
 
 /// dx += the gradient of the input; d_weight, d_bias += theirs. Overwrites `dy`.
-#[inline(always)]
 pub fn layer_norm_backward(
     dy: &mut [f32],
     normalized: &[f32],
@@ -64,18 +131,38 @@ pub fn layer_norm_backward(
     d_weight: &mut [f32],
     d_bias: &mut [f32],
 ) {
-    let d = weight.len();
-    let rows = dy.chunks_exact_mut(d).zip(normalized.chunks_exact(d)).zip(dx.chunks_exact_mut(d));
-    for (((dy, x_hat), dx), rstd) in rows.zip(inverse_deviation) {
-        for c in 0..d {
-            d_weight[c] += dy[c] * x_hat[c];
-            d_bias[c] += dy[c];
-            dy[c] *= weight[c];
-        }
-        let mean = sum(dy) / d as f32;
-        let projection = dot(dy, x_hat) / d as f32;
-        for c in 0..d {
-            dx[c] += rstd * (dy[c] - mean - x_hat[c] * projection);
+    let saved = (normalized, inverse_deviation);
+    dispatch(Backward { dy, saved, weight, dx, d_weight, d_bias });
+}
+
+struct Backward<'a> {
+    dy: &'a mut [f32],
+    /// Normalised rows and their inverse deviations.
+    saved: (&'a [f32], &'a [f32]),
+    weight: &'a [f32],
+    dx: &'a mut [f32],
+    d_weight: &'a mut [f32],
+    d_bias: &'a mut [f32],
+}
+
+impl WithSimd for Backward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let d = self.weight.len();
+        let (normalized, inverse_deviation) = self.saved;
+        let rows = self.dy.chunks_exact_mut(d).zip(normalized.chunks_exact(d));
+        let rows = rows.zip(self.dx.chunks_exact_mut(d)).zip(inverse_deviation);
+        for (((dy, x_hat), dx), &rstd) in rows {
+            axpys(simd, self.d_bias, [1.0], [dy]);
+            multiply_add(simd, self.d_weight, dy, x_hat);
+            multiply(simd, dy, self.weight);
+            let mean = sum_of(simd, dy, |sum, g| simd.add_f32s(sum, g), |g| g) / d as f32;
+            let [projection] = dots(simd, dy, [x_hat]).map(|p| p / d as f32);
+            // dx += rstd · (dy - mean - x̂ · projection)
+            axpys(simd, dx, [rstd, -rstd * projection], [dy, x_hat]);
+            add(simd, dx, -rstd * mean);
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use gemm::Parallelism;
 
+use super::simd::vectorize;
+
 /// A row-major matrix to multiply: data, rows, columns and the distance between rows.
 #[derive(Clone, Copy)]
 pub struct Mat<'a> {
@@ -84,18 +86,30 @@ pub fn matmul(out: &mut [f32], out_stride: usize, a: Mat, b: Mat, add: bool) {
 
 /// y = x·W + b. `x` `[rows, n_in]`, `weight` `[n_in, n_out]`, `y` `[rows, n_out]`.
 pub fn linear_forward(x: &[f32], weight: &[f32], bias: &[f32], y: &mut [f32]) {
-    for row in y.chunks_exact_mut(bias.len()) {
-        row.copy_from_slice(bias);
-    }
+    linear_relu_forward(x, weight, bias, 0, y);
+}
+
+/// y = x·W + b, then ReLU on the first `n_relu` columns.
+pub fn linear_relu_forward(x: &[f32], weight: &[f32], bias: &[f32], n_relu: usize, y: &mut [f32]) {
     let n_in = weight.len() / bias.len();
-    matmul(y, bias.len(), Mat::new(x, n_in), Mat::new(weight, bias.len()), true);
+    matmul(y, bias.len(), Mat::new(x, n_in), Mat::new(weight, bias.len()), false);
+    // Behind the product, while the rows are in cache: one pass for both.
+    vectorize(|| {
+        for row in y.chunks_exact_mut(bias.len()) {
+            let (relu, plain) = row.split_at_mut(n_relu);
+            relu.iter_mut().zip(bias).for_each(|(y, b)| *y = (*y + b).max(0.0));
+            plain.iter_mut().zip(&bias[n_relu..]).for_each(|(y, b)| *y += b);
+        }
+    });
 }
 
 /// y += x·W + b: a projection back onto the residual stream.
 pub fn linear_forward_add(x: &[f32], weight: &[f32], bias: &[f32], y: &mut [f32]) {
-    for row in y.chunks_exact_mut(bias.len()) {
-        row.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
-    }
+    vectorize(|| {
+        for row in y.chunks_exact_mut(bias.len()) {
+            row.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
+        }
+    });
     let n_in = weight.len() / bias.len();
     matmul(y, bias.len(), Mat::new(x, n_in), Mat::new(weight, bias.len()), true);
 }
@@ -110,9 +124,11 @@ pub fn linear_backward_input(dy: &[f32], weight: &[f32], n_out: usize, dx: &mut 
 pub fn linear_backward_weights(x: &[f32], dy: &[f32], d_weight: &mut [f32], d_bias: &mut [f32]) {
     let (n_out, n_in) = (d_bias.len(), d_weight.len() / d_bias.len());
     matmul(d_weight, n_out, Mat::new(x, n_in).t(), Mat::new(dy, n_out), true);
-    for row in dy.chunks_exact(n_out) {
-        d_bias.iter_mut().zip(row).for_each(|(d, g)| *d += g);
-    }
+    vectorize(|| {
+        for row in dy.chunks_exact(n_out) {
+            d_bias.iter_mut().zip(row).for_each(|(d, g)| *d += g);
+        }
+    });
 }
 
 #[cfg(test)]

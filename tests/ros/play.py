@@ -13,6 +13,7 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import rclpy
@@ -89,12 +90,21 @@ class Player:
             if not self.publishers[topic].wait_for_all_acked(left):
                 raise TimeoutError(f"{topic} was not received in {timeout_secs} s")
 
-    def play(self, rate: float = 1.0) -> None:
-        """Publishes each message at its log time from now on, `rate` times as fast."""
+    def play(self, rate: float = 1.0, answered: Callable[[int], None] | None = None) -> None:
+        """Publishes each message at its log time from now on, `rate` times as fast.
+
+        `answered(n)` is called before the images that follow the n-th frame, from 1 on: where it
+        waits for that frame's prediction, a busy machine makes the player late, and loses nothing.
+        """
         start, first = time.monotonic(), self.messages[0].log_time_ns
+        n_frames, frame_ns = 0, None
         for message in self.messages:
             if message.topic.endswith(LATCHED) or message.topic not in self.publishers:
                 continue
+            if message.type_name == "sensor_msgs/msg/Image" and message.log_time_ns != frame_ns:
+                if answered and n_frames:
+                    answered(n_frames)
+                n_frames, frame_ns = n_frames + 1, message.log_time_ns
             due = start + (message.log_time_ns - first) / 1e9 / rate
             time.sleep(max(0.0, due - time.monotonic()))
             self.publishers[message.topic].publish(message.data)

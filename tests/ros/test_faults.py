@@ -37,14 +37,15 @@ def test_a_slow_subscriber_does_not_slow_the_node(ros, recording, start_node):
         player = Player(ros, recording)
         player.wait_for_subscriber()
         os.kill(slow.pid, signal.SIGSTOP)
-        player.play()
+        # Waited for, so that a busy machine loses none: the first frame has no history.
+        player.play(answered=lambda n: predictions.wait_for(n - 1))
         frames = sum(m.topic == "/camera_left/depth/image_raw" for m in recording)
         last = wait_for(
             lambda: timings.messages and timings.messages[-1].frames_in >= frames - 1, "all frames"
         )
         assert last
         last = timings.messages[-1]
-        assert last.frames_used >= 3, "most of the five frames that can be predicted"
+        assert last.frames_used >= frames - 2, "all that can be predicted, but for the last"
         predictions.wait_for(last.frames_used)
         # Publishing does not wait: a few milliseconds, where DDS would block for 100.
         assert max(t.publish_ms for t in timings.messages) < 100.0

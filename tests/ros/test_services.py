@@ -160,7 +160,7 @@ def test_live_predictions_are_the_same_with_and_without_candidates(
     n_predictable = 5  # of 6 frames: the first has no history
     player = Player(ros, recording)
     player.wait_for_subscriber()
-    player.play(0.5)
+    player.play(answered=lambda n: predictions.wait_for(n - 1))
     without = list(predictions.wait_for(n_predictable))
     answer = call.reset()
     assert answer.success and "forgot the history" in answer.message
@@ -173,7 +173,7 @@ def test_live_predictions_are_the_same_with_and_without_candidates(
         answers.append(call.send("predict", request))
 
     predictions.on_message = ask
-    player.play(0.5)
+    player.play(answered=lambda n: predictions.wait_for(n - 1))
     with_candidates = list(predictions.wait_for(n_predictable))
     predictions.on_message = None
     wait_for(lambda: answers and all(answer.done() for answer in answers), "all answers")
@@ -229,6 +229,9 @@ def test_pause_lets_frames_pass_and_remembers_them(ros, start_node, stream, call
 
 
 def test_a_request_without_frames_says_what_is_missing(ros, recording, start_node, call):
+    # What the test before sent to its node must not come to this one.
+    topic = "/robot_description"
+    wait_for(lambda: not ros.count_publishers(topic), f"the last publisher of {topic} to be gone")
     start_node(*SMALL)
     answer = call.wait().predict([plan_of(recording)])
     assert not answer.success and answer.message.startswith("no frame was predicted in 2 s: ")

@@ -57,17 +57,19 @@ fn forward_equals_pytorch_layer_by_layer() {
     let graph = golden_graph(&golden);
     let mut engine = Engine::new(CONFIG, Mode::Training);
     let weights = golden_weights(&golden, engine.layout());
-    engine.forward(&weights, &golden.f32("features"), &graph.loads, N_SCENE).unwrap();
-    for (b, block) in engine.blocks.iter().enumerate() {
+    engine.forward(&weights, &golden.f32("features"), &graph, N_SCENE).unwrap();
+    for (b, mixers) in engine.mixers.chunks_exact(2).enumerate() {
+        let [global, local] = mixers else { unreachable!("two mixers a block") };
         let name = |layer: &str| golden.f64(&format!("act.blocks.{b}.{layer}"));
-        assert_close(&block.global.out, &name("global.attention"), 1e-5);
-        assert_close(&block.local.out, &name("local.attention"), 1e-5);
+        assert_close(&global.out, &name("global.attention"), 1e-5);
+        assert_close(&local.out, &name("local.attention"), 1e-5);
         // The normalised rows pin the residual stream behind the layer before.
         let normalized = |x: &[f64]| -> Vec<f64> {
             crate::ops::layer_norm::plain::layer_norm(x, &[1.0; 16], &[0.0; 16])
         };
-        assert_close(&block.local.normalized, &normalized(&name("global")), 1e-5);
-        assert_close(&block.mlp_normalized, &normalized(&name("local")), 1e-5);
+        assert_close(&local.normalized, &normalized(&name("global")), 1e-5);
+        let mlp = engine.mlp.normalized.chunks_exact(37 * 16).nth(b).unwrap();
+        assert_close(mlp, &normalized(&name("local")), 1e-5);
     }
     assert_close(&engine.x, &golden.f64("act.blocks.1.mlp"), 1e-5);
     assert_close(engine.output(), &golden.f64("act.head"), 1e-5);
@@ -80,7 +82,7 @@ fn gradients_equal_pytorch() {
     let mut engine = Engine::new(CONFIG, Mode::Training);
     let weights = golden_weights(&golden, engine.layout());
     let features = golden.f32("features");
-    engine.forward(&weights, &features, &graph.loads, N_SCENE).unwrap();
+    engine.forward(&weights, &features, &graph, N_SCENE).unwrap();
     let mut gradients = Gradients::new(engine.layout());
     let mut d_features = vec![0.0; features.len()];
     let d_output = golden.f32("loss_weight");
@@ -118,7 +120,7 @@ fn threads_do_not_change_a_bit_and_inference_equals_training() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
             let mut engine = Engine::new(CONFIG, Mode::Training);
-            engine.forward(&weights, &features, &graph.loads, n / 2).unwrap();
+            engine.forward(&weights, &features, &graph, n / 2).unwrap();
             let output = engine.output().to_vec();
             let mut gradients = Gradients::new(engine.layout());
             let mut d_features = vec![0.0; features.len()];
@@ -136,7 +138,7 @@ fn threads_do_not_change_a_bit_and_inference_equals_training() {
     assert!(one.0.iter().chain(&one.1).all(|x| x.is_finite()));
     let mut engine = Engine::new(CONFIG, Mode::Inference);
     for _ in 0..2 {
-        engine.forward(&weights, &features, &graph.loads, n / 2).unwrap();
+        engine.forward(&weights, &features, &graph, n / 2).unwrap();
         assert_eq!(engine.output(), one.0);
     }
 }
@@ -146,8 +148,8 @@ fn refuses_arguments_that_do_not_belong_together() {
     let (graph, features) = random_scene(50);
     let mut engine = Engine::new(CONFIG, Mode::Inference);
     let weights = vec![0.0; engine.layout().n_params()];
-    assert!(engine.forward(&weights[1..], &features, &graph.loads, 9).is_err());
-    assert!(engine.forward(&weights, &features[11..], &graph.loads, 9).is_err());
-    assert!(engine.forward(&weights, &features, &graph.loads, 51).is_err());
-    assert!(engine.forward(&weights, &features, &graph.loads, 9).is_ok());
+    assert!(engine.forward(&weights[1..], &features, &graph, 9).is_err());
+    assert!(engine.forward(&weights, &features[11..], &graph, 9).is_err());
+    assert!(engine.forward(&weights, &features, &graph, 51).is_err());
+    assert!(engine.forward(&weights, &features, &graph, 9).is_ok());
 }

@@ -1,0 +1,132 @@
+//! GRF-masked attention in the engine.
+
+use std::ops::Range;
+
+use super::views::MixerView;
+use super::{MixerBuffers, backward, forward};
+use crate::model::interlacer::{Attention, Span};
+use crate::ops::grf_attention::{
+    EdgeGradients, grf_attention_backward_key, grf_attention_backward_query, grf_attention_forward,
+};
+
+/// f = softplus(θ).
+pub(super) fn hop_weights(logits: &[f32], f: &mut [f32]) {
+    f.iter_mut().zip(logits).for_each(|(f, &theta)| *f = softplus(theta));
+}
+
+/// ln(1 + e^x), stable for large x.
+fn softplus(x: f32) -> f32 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
+}
+
+impl forward::Pass<'_> {
+    /// x += out(GRF attention), at a chunk's rows.
+    pub(super) fn grf_attention(
+        &self,
+        tensors: &Attention,
+        view: &MixerView<'_>,
+        rows: Range<usize>,
+        x: &mut [f32],
+    ) {
+        // SAFETY: each task has rows of its own; nobody writes q, k, v in this phase.
+        let (out, denominators, qkv) = unsafe {
+            (
+                view.out.rows_mut(rows.clone()),
+                view.denominators.rows_mut(rows.clone()),
+                view.qkv.all(),
+            )
+        };
+        let loads = &self.graph.loads;
+        grf_attention_forward(rows, qkv, loads, view.state, out, denominators);
+        self.project_out(tensors.out, out, x);
+    }
+}
+
+impl backward::Pass<'_> {
+    /// The queries' gradient, that of the hop weights, and what the keys' pass needs.
+    pub(super) fn grf_queries(
+        &self,
+        tensors: &Attention,
+        saved: &MixerBuffers,
+        slot: &backward::Slot<'_>,
+        rows: Range<usize>,
+        group: usize,
+        gradient: &mut [f32],
+    ) {
+        let d = self.layout.config.width;
+        let loads = &self.graph.loads;
+        let last = loads.row(rows.end - 1);
+        let places = loads.row(rows.start).start..last.start + last.nodes.len();
+        // SAFETY: each task has rows of its own, places of its own (rows of a chunk are adjacent),
+        // and a group runs one task at a time.
+        let (dx, d_out, d_qkv, edges, d_f) = unsafe {
+            (
+                self.dx.rows(rows.clone()),
+                slot.d_out.rows_mut(rows.clone()),
+                slot.d_qkv.rows_mut(rows.clone()),
+                EdgeGradients {
+                    weights: slot.edge_weights.rows_mut(places.clone()),
+                    d_scores: slot.edge_d_scores.rows_mut(places),
+                },
+                slot.d_hop_weights.rows_mut(group..group + 1),
+            )
+        };
+        let out = &saved.out[rows.start * d..rows.end * d];
+        self.project_back(tensors.out, out, dx, d_out, gradient);
+        let (denominators, f) = (&saved.denominators[rows.clone()], &saved.state[..]);
+        let qkv = &saved.qkv;
+        grf_attention_backward_query(
+            rows,
+            qkv,
+            loads,
+            f,
+            out,
+            denominators,
+            d_out,
+            d_qkv,
+            d_f,
+            edges,
+        );
+    }
+
+    /// f = softplus(θ): dθ = df · sigmoid(θ), each group of rows into its own gradients.
+    pub(super) fn hop_logits(
+        &self,
+        logits: Span,
+        slot: &backward::Slot<'_>,
+        gradients: &mut super::Gradients,
+    ) {
+        // SAFETY: no task is running.
+        let d_f = unsafe { slot.d_hop_weights.all() };
+        let theta = logits.of(self.weights);
+        for (group, d_f) in gradients.groups.iter_mut().zip(d_f.chunks_exact(theta.len())) {
+            for ((d, theta), d_f) in logits.of_mut(group).iter_mut().zip(theta).zip(d_f) {
+                *d += d_f / (1.0 + (-theta).exp());
+            }
+        }
+    }
+
+    /// The keys' and values' gradients, and on to dx.
+    pub(super) fn grf_keys(
+        &self,
+        tensors: &Attention,
+        saved: &MixerBuffers,
+        slot: &backward::Slot<'_>,
+        rows: Range<usize>,
+        gradient: &mut [f32],
+    ) {
+        // SAFETY: nobody writes the queries' gradients and edges in this phase; each task has rows
+        // of its own.
+        let (d_out, weights, d_scores, d_qkv) = unsafe {
+            (
+                slot.d_out.all(),
+                slot.edge_weights.all(),
+                slot.edge_d_scores.all(),
+                slot.d_qkv.rows_mut(rows.clone()),
+            )
+        };
+        let (keys, transposed) = (rows.clone(), &self.graph.transposed);
+        grf_attention_backward_key(keys, &saved.qkv, transposed, d_out, weights, d_scores, d_qkv);
+        self.through_qkv(tensors, saved, rows, d_qkv, gradient);
+    }
+}

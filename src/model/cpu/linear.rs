@@ -1,0 +1,133 @@
+//! Linear attention in the engine.
+
+use std::ops::Range;
+
+use super::forward::{self, with_scratch};
+use super::views::MixerView;
+use super::{CHUNK, MixerBuffers, backward};
+use crate::model::interlacer::Attention;
+use crate::ops::linear_attention::{
+    Heads, linear_attention_backward_key, linear_attention_backward_query,
+    linear_attention_forward, linear_attention_state,
+};
+use crate::ops::simd::vectorize;
+
+/// The cloud's state from the chunks', in order.
+pub(super) fn sum_states(buffers: &mut MixerBuffers) {
+    add_up(&buffers.partial_states, &mut buffers.state);
+}
+
+/// sum = Σ parts, in order.
+fn add_up(parts: &[f32], sum: &mut [f32]) {
+    sum.fill(0.0);
+    for part in parts.chunks_exact(sum.len()) {
+        sum.iter_mut().zip(part).for_each(|(s, p)| *s += p);
+    }
+}
+
+impl forward::Pass<'_> {
+    /// A chunk's part of the state.
+    pub(super) fn linear_state(
+        &self,
+        n_heads: usize,
+        view: &MixerView<'_>,
+        chunk: usize,
+        qkv: &[f32],
+    ) {
+        let heads = Heads { width: self.layout.config.width, n_heads };
+        // SAFETY: each task has a chunk of its own.
+        let state = unsafe { view.partial_states.rows_mut(chunk..chunk + 1) };
+        linear_attention_state(qkv, heads, state);
+    }
+
+    /// x += out(linear attention), at a chunk's rows.
+    pub(super) fn linear_attention(
+        &self,
+        tensors: &Attention,
+        n_heads: usize,
+        view: &MixerView<'_>,
+        rows: Range<usize>,
+        x: &mut [f32],
+    ) {
+        let heads = Heads { width: self.layout.config.width, n_heads };
+        // SAFETY: each task has rows of its own; nobody writes q, k, v in this phase.
+        let (out, denominators, qkv) = unsafe {
+            (
+                view.out.rows_mut(rows.clone()),
+                view.denominators.rows_mut(rows.clone()),
+                view.qkv.rows(rows),
+            )
+        };
+        vectorize(|| linear_attention_forward(qkv, view.state, heads, out, denominators));
+        self.project_out(tensors.out, out, x);
+    }
+}
+
+impl backward::Pass<'_> {
+    /// The queries' gradient and a chunk's share of the state's gradient.
+    pub(super) fn linear_queries(
+        &self,
+        tensors: &Attention,
+        n_heads: usize,
+        saved: &MixerBuffers,
+        slot: &backward::Slot<'_>,
+        rows: Range<usize>,
+        gradient: &mut [f32],
+    ) {
+        let d = self.layout.config.width;
+        let heads = Heads { width: d, n_heads };
+        let chunk = rows.start / CHUNK;
+        // SAFETY: each task has rows of its own.
+        let (dx, d_qkv, d_state) = unsafe {
+            (
+                self.dx.rows(rows.clone()),
+                slot.d_qkv.rows_mut(rows.clone()),
+                slot.partial_d_states.rows_mut(chunk..chunk + 1),
+            )
+        };
+        let out = &saved.out[rows.start * d..rows.end * d];
+        let qkv = &saved.qkv[rows.start * 3 * d..rows.end * 3 * d];
+        let denominators = &saved.denominators[rows.start * n_heads..rows.end * n_heads];
+        with_scratch(out.len(), |d_out| {
+            self.project_back(tensors.out, out, dx, d_out, gradient);
+            let state = &saved.state;
+            vectorize(|| {
+                linear_attention_backward_query(
+                    qkv,
+                    state,
+                    heads,
+                    out,
+                    denominators,
+                    d_out,
+                    d_qkv,
+                    d_state,
+                )
+            });
+        });
+    }
+
+    /// The state's gradient from the chunks', in order.
+    pub(super) fn sum_d_states(&self, slot: &backward::Slot<'_>) {
+        // SAFETY: no task is running.
+        let (parts, sum) = unsafe { (slot.partial_d_states.all(), slot.d_state.rows_mut(0..1)) };
+        add_up(parts, sum);
+    }
+
+    /// The keys' and values' gradients, and on to dx.
+    pub(super) fn linear_keys(
+        &self,
+        tensors: &Attention,
+        n_heads: usize,
+        saved: &MixerBuffers,
+        slot: &backward::Slot<'_>,
+        rows: Range<usize>,
+        gradient: &mut [f32],
+    ) {
+        let d = self.layout.config.width;
+        // SAFETY: each task has rows of its own; nobody writes the state's gradient in this phase.
+        let (d_qkv, d_state) = unsafe { (slot.d_qkv.rows_mut(rows.clone()), slot.d_state.all()) };
+        let qkv = &saved.qkv[rows.start * 3 * d..rows.end * 3 * d];
+        linear_attention_backward_key(qkv, Heads { width: d, n_heads }, d_state, d_qkv);
+        self.through_qkv(tensors, saved, rows, d_qkv, gradient);
+    }
+}
