@@ -1,13 +1,15 @@
 //! Times the graph and the forward pass on a real cloud, after checking them.
 //!
 //! `cargo bench --bench forward [-- --tokens 2048,8192 --widths 64,128]`: N is the number of all
-//! tokens (scene, history and robot alike), taken from the demo recording. Prints medians.
+//! tokens (scene, history and robot alike), taken from the demo recording. Prints medians. Other
+//! layers: `--local grf,message_passing`, `--global linear,softmax`, `--feature-map relu,elu`
+//! (names as in model files; every combination is timed). Walks are anchors for message passing.
 
 mod support;
 
 use forecloud::graph::random::{draw, uniform};
 use forecloud::model::weights::initial_weights;
-use forecloud::model::{Engine, Layout, Mode, ModelConfig, StepGraph};
+use forecloud::model::{Engine, LayersConfig, Layout, LocalLayer, Mode, ModelConfig, StepGraph};
 use forecloud::particles::Particles;
 use rayon::prelude::*;
 use support::{Demo, time_ms};
@@ -22,6 +24,7 @@ fn main() -> anyhow::Result<()> {
         at.map_or(default.to_vec(), |text| text.split(',').filter_map(|n| n.parse().ok()).collect())
     };
     let (tokens, widths) = (list("--tokens", &[2048, 8192, 32768]), list("--widths", &[64, 128]));
+    let variants = layers(&args)?;
     let demo = Demo::open()?;
     println!(
         "threads: {}, cloud: {} points of the demo recording",
@@ -33,19 +36,47 @@ fn main() -> anyhow::Result<()> {
         matmul_gflops()
     );
     println!(
-        "{:>7} {:>5} {:>9} {:>9} {:>10} {:>8}",
+        "{:>7} {:>5} {:>9} {:>9} {:>10} {:>8}  global, local, feature map",
         "N", "d", "k-NN ms", "walks ms", "forward ms", "GFLOP/s"
     );
     for &n in &tokens {
         for &width in &widths {
-            bench(&demo, n, width)?;
+            for &layers in &variants {
+                bench(&demo, n, width, layers)?;
+            }
         }
     }
     Ok(())
 }
 
-fn bench(demo: &Demo, n: usize, width: usize) -> anyhow::Result<()> {
-    let config = ModelConfig { width, ..ModelConfig::default() }.interlacer();
+/// All combinations of the layers that the arguments name.
+fn layers(args: &[String]) -> anyhow::Result<Vec<LayersConfig>> {
+    let names = |option: &str, default: &str| -> Vec<serde_json::Value> {
+        let given = args.iter().position(|arg| arg == option).and_then(|i| args.get(i + 1));
+        let names = given.map_or(default, |names| names);
+        // A name, or JSON such as {"favor":{"n_features":64,"seed":0}} (alone, for its commas).
+        serde_json::from_str(names).map_or_else(
+            |_| names.split(',').map(serde_json::Value::from).collect(),
+            |json| vec![json],
+        )
+    };
+    let mut all = Vec::new();
+    for global in names("--global", "linear") {
+        for local in names("--local", "grf") {
+            for map in names("--feature-map", "relu") {
+                let json =
+                    serde_json::json!({"global": global, "local": local, "feature_map": map});
+                let layers: LayersConfig = serde_json::from_value(json)?;
+                layers.validate()?;
+                all.push(layers);
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn bench(demo: &Demo, n: usize, width: usize, layers: LayersConfig) -> anyhow::Result<()> {
+    let config = ModelConfig { width, layers, ..ModelConfig::default() }.interlacer();
     let particles = demo.particles(n)?;
     let weights = initial_weights(&Layout::new(config), 1);
     let features: Vec<f32> =
@@ -56,10 +87,16 @@ fn bench(demo: &Demo, n: usize, width: usize) -> anyhow::Result<()> {
 
     let knn = median(|| graph.knn.rebuild(&particles.positions, config.k))?;
     let knn_graph = graph.knn.clone();
-    let walks = median(|| graph.loads.rebuild(&knn_graph, config.n_hops))?;
+    let walks = match layers.local {
+        LocalLayer::MessagePassing => {
+            median(|| graph.anchors.rebuild(&particles.positions, layers.anchor_stride))?
+        }
+        _ => median(|| graph.loads.rebuild(&knn_graph, config.n_hops))?,
+    };
     let forward = median(|| engine.forward(&weights, &features, &graph, n))?;
     let gflops = config.flops(n, graph.loads.n_entries(), n) / forward / 1e6;
-    println!("{n:>7} {width:>5} {knn:>9.2} {walks:>9.2} {forward:>10.2} {gflops:>8.0}");
+    let names = (layers.global, layers.local, layers.feature_map);
+    println!("{n:>7} {width:>5} {knn:>9.2} {walks:>9.2} {forward:>10.2} {gflops:>8.0}  {names:?}");
     Ok(())
 }
 
@@ -74,6 +111,7 @@ fn check(
     let config = engine.layout().config;
     graph.knn.rebuild(&particles.positions, config.k)?;
     graph.loads.rebuild(&graph.knn, config.n_hops)?;
+    graph.anchors.rebuild(&particles.positions, config.layers.anchor_stride)?;
     engine.forward(weights, features, graph, particles.len())?;
     let output = engine.output().to_vec();
     let one = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;

@@ -1,6 +1,7 @@
 //! The tool's commands, one file each.
 
 mod info;
+mod layers;
 mod model_file;
 mod replay;
 mod topics;
@@ -17,8 +18,8 @@ pub struct Cli {
 #[derive(clap::Subcommand)]
 enum Command {
     Info(info::Args),
-    Replay(replay::Args),
-    Train(train::Args),
+    Replay(Box<replay::Args>),
+    Train(Box<train::Args>),
 }
 
 impl Cli {

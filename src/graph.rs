@@ -1,6 +1,7 @@
 //! From particles to the mask: k-NN graph, walks, merged loads; built once per step and shared by
 //! all layers.
 
+pub mod anchors;
 pub mod bounds;
 pub mod generate;
 pub mod knn;
@@ -11,6 +12,7 @@ pub mod series;
 pub mod walks;
 pub mod weighted;
 
+pub use anchors::Anchors;
 pub use knn::KnnGraph;
 pub use loads::Loads;
 pub use mask::{MaskConfig, StepGraph};

@@ -2,6 +2,7 @@
 
 pub mod cpu;
 pub mod interlacer;
+pub mod layers;
 pub mod rollout;
 pub mod tokens;
 pub mod weights;
@@ -19,6 +20,7 @@ use crate::{Error, Result};
 pub use crate::graph::StepGraph;
 pub use cpu::{Engine, Gradients, Mode};
 pub use interlacer::{InterlacerConfig, Layout, Span};
+pub use layers::{FeatureMap, GlobalLayer, LayersConfig, LocalLayer};
 pub use rollout::{Rollout, RolloutConfig, Scene};
 
 /// Metadata key of the configuration in model files.
@@ -56,6 +58,9 @@ pub struct ModelConfig {
     /// default: files written before there was a choice stay the same models.
     #[serde(default, skip_serializing_if = "MaskConfig::is_default")]
     pub mask: MaskConfig,
+    /// Token-mixing layers. Left out of the file where they are the default, as the mask is.
+    #[serde(default, skip_serializing_if = "LayersConfig::is_default")]
+    pub layers: LayersConfig,
 }
 
 impl Default for ModelConfig {
@@ -74,6 +79,7 @@ impl Default for ModelConfig {
             plan_lag_secs: 0.05,
             workspace: Workspace::default(),
             mask: MaskConfig::default(),
+            layers: LayersConfig::default(),
         }
     }
 }
@@ -89,6 +95,7 @@ impl ModelConfig {
             k: self.k,
             n_hops: self.n_hops,
             n_outputs: rollout::N_OUTPUTS,
+            layers: self.layers,
         }
     }
 
@@ -118,6 +125,9 @@ impl ModelConfig {
         let wrong = |key: &str, problem: String| {
             Err(Error::Config { key: format!("model.{key}"), problem })
         };
+        if self.layers.local != LocalLayer::Grf && !self.mask.is_default() {
+            return wrong("mask", "only the GRF attention has one: take local: grf".into());
+        }
         let counts = [
             ("n_particles", self.n_particles),
             ("n_history", self.n_history),
@@ -223,6 +233,31 @@ mod tests {
         let loaded = Model::load(&path).unwrap();
         assert_eq!((loaded.config, &loaded.weights), (saved.config, &saved.weights));
         assert_eq!(loaded.hash, saved.hash);
+    }
+
+    /// Files and hashes from before there was a choice of layers and masks stay what they were.
+    #[test]
+    fn default_layers_and_mask_are_left_out_of_the_file_and_others_are_kept() {
+        let json = config_json(&ModelConfig::default());
+        assert!(!json.contains("layers") && !json.contains("mask"), "{json}");
+        assert_eq!(serde_json::from_str::<ModelConfig>(&json).unwrap(), ModelConfig::default());
+        let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/small.safetensors");
+        assert_eq!(Model::load(&shipped).unwrap().hash, "d84607309fc95b6d");
+
+        let layers = LayersConfig {
+            local: LocalLayer::MessagePassing,
+            feature_map: FeatureMap::Favor { n_features: 24, seed: 5 },
+            anchor_stride: 6,
+            ..LayersConfig::default()
+        };
+        let other = ModelConfig { layers, ..ModelConfig::default() };
+        let json = config_json(&other);
+        assert_eq!(serde_json::from_str::<ModelConfig>(&json).unwrap(), other);
+        assert!(serde_json::from_str::<ModelConfig>(&json.replace("global", "globe")).is_err());
+        assert!(other.validate().is_ok());
+        let walks = crate::graph::EdgeWeights::Distance { bandwidth_m: 0.1 };
+        let mask = MaskConfig { edge_weights: walks, ..MaskConfig::default() };
+        assert!(ModelConfig { mask, ..other }.validate().unwrap_err().to_string().contains("mask"));
     }
 
     #[test]

@@ -4,14 +4,21 @@
 //! All matrices are row-major f32. Weights are stored `[in, out]`, so that y = x·W + b.
 
 pub mod charbonnier;
+pub mod exp;
+pub mod favor;
+pub mod feature_map;
 pub mod grf_attention;
+pub mod grf_attention_wide;
 pub mod layer_norm;
 pub mod linear;
 pub mod linear_attention;
+pub mod linear_attention_wide;
+pub mod message_passing;
 pub mod motion_head;
 pub mod relu;
 pub mod rows;
 pub mod simd;
+pub mod softmax_attention;
 
 #[cfg(test)]
 pub(crate) mod check;

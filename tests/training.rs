@@ -4,7 +4,9 @@
 use std::path::Path;
 
 use forecloud::frames::FramesConfig;
-use forecloud::model::{Model, ModelConfig};
+use forecloud::graph::walks::{Halting, Sampler, WalkConfig};
+use forecloud::graph::{EdgeWeights, MaskConfig};
+use forecloud::model::{FeatureMap, GlobalLayer, LayersConfig, LocalLayer, Model, ModelConfig};
 use forecloud::train::dataset::{Dataset, DatasetConfig};
 use forecloud::train::trainer::{TrainConfig, Trainer};
 
@@ -77,4 +79,61 @@ fn a_resumed_run_is_the_same_run_to_the_bit() {
     let bytes = std::fs::read(&checkpoint).unwrap();
     std::fs::write(&checkpoint, &bytes[..bytes.len() / 2]).unwrap();
     assert!(message(Trainer::resume(&checkpoint, &config(12), &model())).contains("safetensors"));
+}
+
+/// Models of other layers, and one of another mask.
+fn others() -> Vec<ModelConfig> {
+    let local = |local| LayersConfig { local, ..LayersConfig::default() };
+    let global = |global| LayersConfig { global, ..LayersConfig::default() };
+    let map = |feature_map| LayersConfig { feature_map, ..LayersConfig::default() };
+    let layers = [
+        local(LocalLayer::MessagePassing),
+        local(LocalLayer::Linear),
+        local(LocalLayer::None),
+        global(GlobalLayer::Softmax),
+        global(GlobalLayer::None),
+        LayersConfig { global: GlobalLayer::None, ..local(LocalLayer::None) },
+        map(FeatureMap::Elu),
+        map(FeatureMap::Squared),
+        map(FeatureMap::Favor { n_features: 24, seed: 2 }),
+    ];
+    let walks = WalkConfig {
+        sampler: Sampler::Repelling,
+        n_walks: 6,
+        halting: Halting::Probability { p_halt: 0.3, max_hops: 3 },
+        importance: true,
+    };
+    let edge_weights = EdgeWeights::Distance { bandwidth_m: 0.05 };
+    let mask = MaskConfig { edge_weights, walks: Some(walks) };
+    let mut all = vec![ModelConfig { mask, ..model() }];
+    all.extend(layers.map(|layers| ModelConfig { layers, ..model() }));
+    all
+}
+
+#[test]
+fn models_of_other_layers_train_and_resume() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let checkpoint = folder.path().join("checkpoint.safetensors");
+    for model in others() {
+        let mut whole = Trainer::new(config(60), model).unwrap();
+        let before = whole.validate(&data, 4, 1).unwrap();
+        let mut losses = Vec::new();
+        for step in 0..8 {
+            losses.push(whole.step(&data).unwrap().loss_mm);
+            if step == 4 {
+                whole.save(&checkpoint).unwrap();
+            }
+        }
+        let after = whole.validate(&data, 4, 1).unwrap();
+        assert!(after.moving_1_mm < before.moving_1_mm, "{:?}: {after:?}", model.layers);
+        let mut resumed = Trainer::resume(&checkpoint, &config(60), &model).unwrap();
+        for loss in &losses[5..] {
+            assert_eq!(resumed.step(&data).unwrap().loss_mm, *loss);
+        }
+        assert_eq!(resumed.model().unwrap().hash, whole.model().unwrap().hash);
+        assert_eq!(Model::load(&checkpoint).unwrap().config, model);
+        // Layers and mask belong to the run.
+        let other = Trainer::resume(&checkpoint, &config(60), &self::model()).err().unwrap();
+        assert!(other.to_string().contains("another model"));
+    }
 }

@@ -14,6 +14,7 @@ use forecloud::train::trainer::{RunFiles, TrainConfig, Trainer, Validation};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::layers::{self, LayerArgs};
 use super::topics::TopicArgs;
 
 /// Train a model on simulated recordings.
@@ -24,6 +25,9 @@ use super::topics::TopicArgs;
 /// write a checkpoint first.
 ///
 /// Example: forecloud train recordings --out runs/first --steps 20000
+///
+/// Other layers, compared on the same data and seed:
+/// forecloud train recordings --out runs/messages --steps 20000 --local message_passing
 #[derive(clap::Args)]
 pub struct Args {
     /// Folder of recordings (rosbag2 folders with truth).
@@ -38,7 +42,7 @@ pub struct Args {
     #[arg(long, value_name = "STEP")]
     stop_at: Option<u64>,
     /// Start from this model's weights and sizes instead of random weights (fine-tuning).
-    #[arg(long, value_name = "MODEL", conflicts_with_all = ["width", "blocks", "particles", "history", "plan_lag"])]
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["width", "blocks", "particles", "history", "plan_lag"], conflicts_with_all = layers::IDS)]
     from: Option<PathBuf>,
     /// Windows a step.
     #[arg(long, default_value_t = TrainConfig::default().batch)]
@@ -83,6 +87,8 @@ pub struct Args {
     #[arg(long)]
     threads: Option<usize>,
     #[command(flatten)]
+    layers: LayerArgs,
+    #[command(flatten)]
     topics: TopicArgs,
 }
 
@@ -112,17 +118,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
     }
     let start = args.from.as_deref().map(Model::load).transpose()?;
-    let model = start.as_ref().map_or(
-        ModelConfig {
-            width: args.width,
-            n_blocks: args.blocks,
-            n_particles: args.particles,
-            n_history: args.history,
-            plan_lag_secs: args.plan_lag,
-            ..ModelConfig::default()
-        },
-        |start| start.config,
-    );
+    let model = match &start {
+        Some(start) => start.config,
+        None => new_model(args)?,
+    };
     let config = TrainConfig {
         steps: args.steps,
         batch: args.batch,
@@ -157,6 +156,20 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let hash = trainer.model()?.hash;
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "model: {} ({hash})", files.model.display()).context("standard output")
+}
+
+/// The configuration that the options ask for.
+fn new_model(args: &Args) -> anyhow::Result<ModelConfig> {
+    let mut model = ModelConfig {
+        width: args.width,
+        n_blocks: args.blocks,
+        n_particles: args.particles,
+        n_history: args.history,
+        plan_lag_secs: args.plan_lag,
+        ..ModelConfig::default()
+    };
+    args.layers.apply(&mut model)?;
+    Ok(model)
 }
 
 fn name(path: &Path) -> String {

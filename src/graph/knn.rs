@@ -4,6 +4,7 @@
 //! are spread too unevenly for it.
 
 mod grid;
+mod point;
 
 use std::num::NonZeroUsize;
 
@@ -12,6 +13,8 @@ use kiddo::{ImmutableKdTree, SquaredEuclidean};
 use rayon::prelude::*;
 
 use crate::{Error, Result};
+
+pub use point::NearestPoint;
 
 /// Queries handed to one thread at a time.
 const QUERY_CHUNK: usize = 512;

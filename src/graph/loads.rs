@@ -60,7 +60,8 @@ impl Edges for WeightedGraph {
     }
 }
 
-/// Merged loads of every node: distinct end nodes, ascending, each with `n_hops + 1` loads.
+/// Merged loads of every node: distinct end nodes, in the order in which walks first reach them,
+/// each with `n_hops + 1` loads.
 #[derive(Debug, Default, Clone)]
 pub struct Loads {
     n_hops: usize,
@@ -69,22 +70,29 @@ pub struct Loads {
     lens: Vec<u32>,
     nodes: Vec<u32>,
     loads: Vec<f32>,
-    scratch: Vec<Merge>,
+    scratch: Vec<Scratch>,
     n_entries: usize,
 }
 
-/// The row of one node while its walks are merged.
+/// What merging a row takes besides the row.
 #[derive(Debug, Default, Clone)]
-struct Merge {
-    /// Distinct nodes in the order of discovery, and `n_hops + 1` loads of each.
-    nodes: Vec<u32>,
-    loads: Vec<f32>,
-    stride: usize,
-    /// Hash table of places in `nodes`: open addressing, twice as many slots as places.
-    slots: Vec<u32>,
-    /// Node << 32 | place.
-    order: Vec<u64>,
+struct Scratch {
+    /// Hash table of a row's nodes: open addressing, twice as many slots as nodes at least; in a
+    /// slot node << 32 | place.
+    slots: Vec<u64>,
     sampler: WalkSampler,
+}
+
+/// A slot without a node.
+const EMPTY: u64 = u64::MAX;
+
+/// The row of one node while its walks are merged, in its place among all rows.
+struct Merge<'a> {
+    nodes: &'a mut [u32],
+    loads: &'a mut [f32],
+    n_nodes: usize,
+    stride: usize,
+    slots: &'a mut [u64],
 }
 
 /// One row of merged loads.
@@ -92,7 +100,7 @@ struct Merge {
 pub struct Row<'a> {
     /// Place of the row's first entry among all entries (some places are unused).
     pub start: usize,
-    /// Distinct end nodes, ascending.
+    /// Distinct end nodes, those of fewer hops first.
     pub nodes: &'a [u32],
     /// `n_hops + 1` loads for each of `nodes` (unitless).
     pub loads: &'a [f32],
@@ -109,7 +117,7 @@ impl Loads {
         let degree = graph.max_degree();
         let prefixes = (0..=n_hops as u32).map(|t| degree.saturating_pow(t));
         let n_prefixes = prefixes.fold(0, usize::saturating_add);
-        self.fill(graph.n_nodes(), n_prefixes, n_hops, |merge, i| merge.enumerate(graph, i))
+        self.fill(graph.n_nodes(), n_prefixes, n_hops, |merge, _, i| merge.enumerate(graph, i))
     }
 
     /// Samples walks on `graph`, and merges them: c(i, j, t) is the mean over the walks from i of
@@ -126,13 +134,11 @@ impl Loads {
         config.validate()?;
         let n_hops = config.halting.max_hops();
         let n_visits = config.n_walks * n_hops + 1;
-        self.fill(graph.len(), n_visits, n_hops, |merge, i| {
+        self.fill(graph.len(), n_visits, n_hops, |merge, sampler, i| {
             let share = 1.0 / config.n_walks as f32;
-            let mut sampler = std::mem::take(&mut merge.sampler);
             sampler.sample(graph, i, config, seed, |node, hop, load| {
                 *merge.load(node, hop) += share * load as f32;
             });
-            merge.sampler = sampler;
         })
     }
 
@@ -142,7 +148,7 @@ impl Loads {
         n: usize,
         n_visits: usize,
         n_hops: usize,
-        row: impl Fn(&mut Merge, usize) + Sync,
+        row: impl Fn(&mut Merge<'_>, &mut WalkSampler, usize) + Sync,
     ) -> Result<()> {
         if n_visits > MAX_PREFIXES {
             let what = "visits of a node's walks (take fewer hops, neighbours or walks)";
@@ -155,7 +161,8 @@ impl Loads {
         self.lens.resize(n, 0);
         self.nodes.resize(n * row_cap, 0);
         self.loads.resize(n * row_cap * stride, 0.0);
-        self.scratch.resize(n.div_ceil(ROWS_PER_TASK), Merge::default());
+        self.scratch.resize_with(n.div_ceil(ROWS_PER_TASK), Scratch::default);
+        let n_slots = (2 * row_cap).next_power_of_two();
 
         let rows = self.starts.par_chunks_mut(ROWS_PER_TASK);
         self.n_entries = rows
@@ -164,16 +171,23 @@ impl Loads {
             .zip(self.loads.par_chunks_mut(ROWS_PER_TASK * row_cap * stride))
             .zip(self.scratch.par_iter_mut())
             .enumerate()
-            .map(|(task, ((((starts, lens), nodes), loads), merge))| {
+            .map(|(task, ((((starts, lens), nodes), loads), scratch))| {
                 let first = task * ROWS_PER_TASK;
+                scratch.slots.resize(n_slots, EMPTY);
                 let mut used = 0;
                 for (i, (start, len)) in starts.iter_mut().zip(lens).enumerate() {
-                    merge.clear(row_cap, stride);
-                    row(merge, first + i);
+                    scratch.slots.fill(EMPTY);
+                    let mut merge = Merge {
+                        nodes: &mut nodes[used..],
+                        loads: &mut loads[used * stride..],
+                        n_nodes: 0,
+                        stride,
+                        slots: &mut scratch.slots,
+                    };
+                    row(&mut merge, &mut scratch.sampler, first + i);
                     *start = (first * row_cap + used) as u32;
-                    *len = merge.nodes.len() as u32;
-                    merge.write_sorted(&mut nodes[used..], &mut loads[used * stride..]);
-                    used += merge.nodes.len();
+                    *len = merge.n_nodes as u32;
+                    used += merge.n_nodes;
                 }
                 used
             })
@@ -219,22 +233,13 @@ impl Loads {
     }
 }
 
-impl Merge {
-    /// Forgets the last row; the next one has at most `row_cap` nodes.
-    fn clear(&mut self, row_cap: usize, stride: usize) {
-        self.stride = stride;
-        self.nodes.clear();
-        self.loads.clear();
-        self.slots.clear();
-        self.slots.resize((2 * row_cap).next_power_of_two(), u32::MAX);
-    }
-
+impl Merge<'_> {
     /// Each hop's loads times W give the next one's.
     #[inline]
     fn enumerate(&mut self, graph: &impl Edges, root: usize) {
         *self.load(root as u32, 0) = 1.0;
         for hop in 0..self.stride - 1 {
-            for place in 0..self.nodes.len() {
+            for place in 0..self.n_nodes {
                 let load = self.loads[place * self.stride + hop];
                 if load == 0.0 {
                     continue; // not reached in so many hops
@@ -254,31 +259,23 @@ impl Merge {
         let mut slot = (node.wrapping_mul(0x9e37_79b1) >> 16) as usize & mask;
         let place = loop {
             match self.slots[slot] {
-                u32::MAX => {
-                    self.slots[slot] = self.nodes.len() as u32;
-                    self.nodes.push(node);
-                    self.loads.resize(self.nodes.len() * self.stride, 0.0);
-                    break self.nodes.len() - 1;
-                }
-                place if self.nodes[place as usize] == node => break place as usize,
+                EMPTY => break self.add(node, slot),
+                found if (found >> 32) as u32 == node => break found as u32 as usize,
                 _ => slot = (slot + 1) & mask,
             }
         };
         &mut self.loads[place * self.stride + hop]
     }
 
-    fn write_sorted(&mut self, nodes: &mut [u32], loads: &mut [f32]) {
-        let stride = self.stride;
-        self.order.clear();
-        let keys = self.nodes.iter().zip(0u64..);
-        self.order.extend(keys.map(|(&node, place)| u64::from(node) << 32 | place));
-        self.order.sort_unstable();
-        for (out, &key) in self.order.iter().enumerate() {
-            let place = (key & u64::from(u32::MAX)) as usize;
-            nodes[out] = (key >> 32) as u32;
-            loads[out * stride..(out + 1) * stride]
-                .copy_from_slice(&self.loads[place * stride..(place + 1) * stride]);
-        }
+    /// A place for a node that was not reached before.
+    #[inline]
+    fn add(&mut self, node: u32, slot: usize) -> usize {
+        let place = self.n_nodes;
+        self.slots[slot] = u64::from(node) << 32 | place as u64;
+        self.nodes[place] = node;
+        self.loads[place * self.stride..][..self.stride].fill(0.0);
+        self.n_nodes += 1;
+        place
     }
 }
 
@@ -372,7 +369,8 @@ mod tests {
             let mut covered = vec![0.0; n_hops + 1];
             for i in 0..n {
                 let row = loads.row(i);
-                assert!(row.nodes.is_sorted_by(|a, b| a < b), "ascending and distinct");
+                let distinct: std::collections::HashSet<_> = row.nodes.iter().collect();
+                assert_eq!(distinct.len(), row.nodes.len());
                 for (&j, c) in row.nodes.iter().zip(row.loads.chunks_exact(n_hops + 1)) {
                     for t in 0..=n_hops {
                         let exact = powers[t][i * n + j as usize];

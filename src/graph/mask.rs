@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::loads::TransposedLoads;
 use super::walks::{WalkConfig, WalkSeed};
-use super::{EdgeWeights, KnnGraph, Loads, WeightedGraph};
+use super::{Anchors, EdgeWeights, KnnGraph, Loads, WeightedGraph};
 use crate::{Error, Result};
 
 /// How the mask M = Σ_t f_t W^t is made.
@@ -49,10 +49,27 @@ pub struct StepGraph {
     pub loads: Loads,
     /// The same by column; only kept up to date in training.
     pub transposed: TransposedLoads,
+    /// Anchors of message passing; only kept up to date for models that have it.
+    pub anchors: Anchors,
     weighted: WeightedGraph,
 }
 
 impl StepGraph {
+    /// Graph and anchors of `positions` (m) for message passing: `k` neighbours, every
+    /// `anchor_stride`-th node an anchor.
+    ///
+    /// # Errors
+    /// As [`KnnGraph::rebuild`] and [`Anchors::rebuild`].
+    pub fn rebuild_anchors(
+        &mut self,
+        positions: &[[f32; 3]],
+        k: usize,
+        anchor_stride: usize,
+    ) -> Result<()> {
+        self.knn.rebuild(positions, k)?;
+        self.anchors.rebuild(positions, anchor_stride)
+    }
+
     /// Graph and loads of `positions` (m): `k` neighbours, `n_hops` hops.
     ///
     /// # Errors

@@ -13,12 +13,14 @@ mod forward;
 mod gradients;
 mod grf;
 mod linear;
+mod messages;
 mod project;
+mod softmax;
 mod views;
 
-use crate::model::interlacer::MixerKind;
-use crate::model::{InterlacerConfig, Layout};
-use crate::ops::linear_attention::Heads;
+use crate::graph::StepGraph;
+use crate::model::interlacer::{Mixer, MixerKind};
+use crate::model::{FeatureMap, InterlacerConfig, Layout};
 pub use gradients::Gradients;
 
 /// Rows that a task takes at a time: their activations stay in the second-level cache.
@@ -40,7 +42,13 @@ struct MixerBuffers {
     inverse_deviation: Vec<f32>,
     /// `[q | k | v]`, feature map applied.
     qkv: Vec<f32>,
+    /// `[q | k]` before it, where its gradient needs them.
+    unmapped: Vec<f32>,
+    /// What senders and receivers bring into their messages, a row for each of either.
+    senders: Vec<f32>,
+    receivers: Vec<f32>,
     out: Vec<f32>,
+    /// Of linear and GRF attention; the log-sum-exp of the scores of softmax attention.
     denominators: Vec<f32>,
     /// A chunk's part of the state, a row a chunk.
     partial_states: Vec<f32>,
@@ -70,6 +78,8 @@ pub struct Engine {
     /// Of mixer `i` at `i`, modulo their number.
     mixers: Vec<MixerBuffers>,
     mlp: MlpBuffers,
+    /// Projections of each mixer's random features; empty without.
+    projections: Vec<Vec<f32>>,
     head_normalized: Vec<f32>,
     head_inverse_deviation: Vec<f32>,
     output: Vec<f32>,
@@ -86,6 +96,7 @@ impl Engine {
         let n_slots = if mode == Mode::Training { layout.mixers.len() } else { per_block };
         Self {
             mode,
+            projections: projections(&layout),
             layout,
             n_tokens: 0,
             n_scene: 0,
@@ -115,7 +126,7 @@ impl Engine {
     }
 
     /// Sizes all buffers for `n_tokens` tokens; allocates only when they grow.
-    fn resize(&mut self, n_tokens: usize, n_scene: usize) {
+    fn resize(&mut self, n_tokens: usize, n_scene: usize, graph: &StepGraph) {
         let config = self.layout.config;
         let d = config.width;
         self.n_tokens = n_tokens;
@@ -126,7 +137,7 @@ impl Engine {
         self.head_normalized.resize(keep * n_scene * d, 0.0);
         self.head_inverse_deviation.resize(keep * n_scene, 0.0);
         for (i, mixer) in self.layout.mixers.iter().enumerate().take(self.mixers.len()) {
-            self.mixers[i].resize(&mixer.kind, &config, n_tokens, keep);
+            self.mixers[i].resize(&mixer.kind, &config, graph, n_tokens, keep);
         }
         let n_kept = keep * config.n_blocks * n_tokens;
         self.mlp.normalized.resize(n_kept * d, 0.0);
@@ -136,25 +147,65 @@ impl Engine {
 }
 
 impl MixerBuffers {
-    fn resize(&mut self, kind: &MixerKind, config: &InterlacerConfig, n: usize, keep: usize) {
+    fn resize(
+        &mut self,
+        kind: &MixerKind,
+        config: &InterlacerConfig,
+        graph: &StepGraph,
+        n: usize,
+        keep: usize,
+    ) {
         let d = config.width;
         self.normalized.resize(keep * n * d, 0.0);
         self.inverse_deviation.resize(keep * n, 0.0);
-        self.out.resize(n * d, 0.0);
-        self.qkv.resize(n * 3 * d, 0.0);
+        let mut n_out = n;
         match *kind {
             MixerKind::Linear { n_heads, .. } => {
-                let state_len = Heads { width: d, n_heads }.state_len();
+                let state_len = config.state_len(n_heads);
                 self.denominators.resize(n * n_heads, 0.0);
                 self.partial_states.resize(n.div_ceil(CHUNK) * state_len, 0.0);
                 self.state.resize(state_len, 0.0);
             }
+            MixerKind::Softmax { n_heads, .. } => self.denominators.resize(n * n_heads, 0.0),
             MixerKind::Grf { .. } => {
                 self.denominators.resize(n, 0.0);
                 self.state.resize(config.n_hops + 1, 0.0);
             }
+            MixerKind::Messages { to, .. } => {
+                let (n_senders, n_receivers) = messages::counts(to, graph);
+                self.senders.resize(n_senders * d, 0.0);
+                self.receivers.resize(n_receivers * d, 0.0);
+                n_out = n_receivers;
+            }
         }
+        self.out.resize(n_out * d, 0.0);
+        self.qkv.resize(n * row_len(kind, config), 0.0);
+        let keeps_input = kind.mapped_heads().is_some() && config.layers.feature_map.keeps_input();
+        self.unmapped.resize(if keeps_input { keep * n * 2 * d } else { 0 }, 0.0);
     }
+}
+
+/// Numbers in a row `[q | k | v]` of a mixer, feature map applied; 0 of one that has none.
+fn row_len(kind: &MixerKind, config: &InterlacerConfig) -> usize {
+    let wide = kind.mapped_heads().and_then(|n_heads| config.wide_heads(n_heads));
+    match (kind, wide) {
+        (MixerKind::Messages { .. }, _) => 0,
+        (_, Some(heads)) => heads.row_len(),
+        (_, None) => 3 * config.width,
+    }
+}
+
+/// Projections of each mixer's random features: drawn by counter from the configuration's seed,
+/// others for each mixer.
+fn projections(layout: &Layout) -> Vec<Vec<f32>> {
+    let FeatureMap::Favor { seed, .. } = layout.config.layers.feature_map else {
+        return vec![Vec::new(); layout.mixers.len()];
+    };
+    let of = |mixer: &Mixer| {
+        let heads = mixer.kind.mapped_heads().and_then(|n| layout.config.wide_heads(n));
+        heads.map_or(Vec::new(), |heads| heads.favor().projections(seed, mixer.index as u64))
+    };
+    layout.mixers.iter().map(of).collect()
 }
 
 #[cfg(test)]

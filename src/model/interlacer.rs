@@ -6,11 +6,15 @@
 //! - MLP: x += down(ReLU(up(LayerNorm(x)))),
 //!
 //! and y = head(LayerNorm(x)) at the scene tokens (Whitney et al. 2024; GRF masking, section 4.4).
-//! The global layer carries what is far apart, the local layer the geometry.
+//! The global layer carries what is far apart, the local layer the geometry. Both can be others, or
+//! left out ([`LayersConfig`]): the layout holds the flat sequence of what there is.
 
 use serde::{Deserialize, Serialize};
 
+use super::layers::{FeatureMap, GlobalLayer, LayersConfig, LocalLayer};
 use crate::graph::loads::MAX_PREFIXES;
+use crate::ops::linear_attention::Heads;
+use crate::ops::linear_attention_wide::WideHeads;
 use crate::{Error, Result};
 
 /// Sizes of an Interlacer.
@@ -31,6 +35,8 @@ pub struct InterlacerConfig {
     pub n_hops: usize,
     /// Outputs a scene token.
     pub n_outputs: usize,
+    /// Token-mixing layers.
+    pub layers: LayersConfig,
 }
 
 /// Largest value of each size that a model file may ask for.
@@ -61,6 +67,10 @@ impl InterlacerConfig {
             let problem = format!("{} does not divide width {}", self.n_heads, self.width);
             return Err(Error::Config { key: "model.n_heads".into(), problem });
         }
+        self.layers.validate()?;
+        if self.layers.local != LocalLayer::Grf {
+            return Ok(());
+        }
         let hops = 0..=self.n_hops as u32;
         let n_prefixes = hops.fold(0usize, |n, t| n.saturating_add(self.k.saturating_pow(t)));
         if n_prefixes > MAX_PREFIXES {
@@ -76,15 +86,68 @@ impl InterlacerConfig {
     }
 
     /// Multiply-adds × 2 of one forward pass over `n_tokens` tokens with `n_entries` merged loads,
-    /// `n_outputs` read at `n_scene` tokens.
+    /// `n_outputs` read at `n_scene` tokens. Exponentials count nothing.
     pub fn flops(&self, n_tokens: usize, n_entries: usize, n_scene: usize) -> f64 {
         let (n, d) = (n_tokens as f64, self.width as f64);
-        let head = d / self.n_heads as f64;
-        let dense = 2.0 * n * d * (8.0 * d + 8.0 * d) + 4.0 * n * d * head + 2.0 * n * d;
-        let local = n_entries as f64 * (4.0 * d + 2.0 * (self.n_hops + 1) as f64);
-        self.n_blocks as f64 * (dense + local)
+        let mixers = Layout::new(*self).mixers;
+        let mixing: f64 = mixers.iter().map(|mixer| self.mixer_flops(mixer, n, n_entries)).sum();
+        let mlps = self.n_blocks as f64 * 2.0 * n * d * 8.0 * d;
+        mixing
+            + mlps
             + 2.0 * n * d * self.n_features as f64
             + 2.0 * n_scene as f64 * d * self.n_outputs as f64
+    }
+
+    fn mixer_flops(&self, mixer: &Mixer, n: f64, n_entries: usize) -> f64 {
+        let d = self.width as f64;
+        let projections = 8.0 * n * d * d;
+        // Width of a head's features, and the cost of random ones.
+        let features = |n_heads: usize| match self.layers.feature_map {
+            FeatureMap::Favor { n_features, .. } => {
+                (n_features as f64, 4.0 * n * n_features as f64 * d)
+            }
+            _ => (d / n_heads as f64, 0.0),
+        };
+        match mixer.kind {
+            MixerKind::Linear { n_heads, .. } => {
+                let (width, mapping) = features(n_heads);
+                projections + mapping + 4.0 * n * d * width + 2.0 * n * n_heads as f64 * width
+            }
+            MixerKind::Softmax { .. } => projections + 4.0 * n * n * d,
+            MixerKind::Grf { .. } => {
+                let (width, mapping) = features(1);
+                let entry = 2.0 * (width + d) + 2.0 * (self.n_hops + 1) as f64;
+                projections + mapping + n_entries as f64 * entry
+            }
+            MixerKind::Messages { to, .. } => {
+                let anchors = n / self.layers.anchor_stride as f64;
+                let (senders, receivers, links) = match to {
+                    Receivers::Anchors => (n, anchors, anchors * self.k as f64),
+                    Receivers::Rest => (anchors, n - anchors, n - anchors),
+                };
+                2.0 * d * d * (senders + 2.0 * receivers) + 9.0 * d * links
+            }
+        }
+    }
+
+    /// Widths of a linear attention of `n_heads` heads.
+    pub(crate) fn heads(&self, n_heads: usize) -> Heads {
+        Heads { width: self.width, n_heads }
+    }
+
+    /// The same with random features, if it has them.
+    pub(crate) fn wide_heads(&self, n_heads: usize) -> Option<WideHeads> {
+        match self.layers.feature_map {
+            FeatureMap::Favor { n_features, .. } => {
+                Some(WideHeads { width: self.width, n_heads, n_features })
+            }
+            _ => None,
+        }
+    }
+
+    /// Numbers in the state of a linear attention of `n_heads` heads.
+    pub(crate) fn state_len(&self, n_heads: usize) -> usize {
+        self.wide_heads(n_heads).map_or(self.heads(n_heads).state_len(), |heads| heads.state_len())
     }
 }
 
@@ -139,6 +202,8 @@ pub struct Attention {
 /// A token-mixing layer: what the engine runs between two synchronisations.
 #[derive(Debug, Clone, Copy)]
 pub struct Mixer {
+    /// Its place among the model's mixers.
+    pub index: usize,
     /// Its block.
     pub block: usize,
     /// What it does, and its tensors.
@@ -155,6 +220,13 @@ pub enum MixerKind {
         /// Heads.
         n_heads: usize,
     },
+    /// Softmax attention, every token with every other.
+    Softmax {
+        /// Projections.
+        tensors: Attention,
+        /// Heads.
+        n_heads: usize,
+    },
     /// GRF-masked attention of one head, along the walks of the graph.
     Grf {
         /// Projections.
@@ -162,6 +234,48 @@ pub enum MixerKind {
         /// θ_t: f_t = softplus(θ_t), `[n_hops + 1]`.
         hop_logits: Span,
     },
+    /// One of the two steps of message passing.
+    Messages {
+        /// Projections.
+        tensors: Messages,
+        /// Who hears.
+        to: Receivers,
+    },
+}
+
+/// The two steps of message passing, which are two mixers: the second reads what the first wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Receivers {
+    /// Each anchor hears its k neighbours.
+    Anchors,
+    /// Every other token hears its nearest anchor.
+    Rest,
+}
+
+/// Tensors of a step of message passing.
+#[derive(Debug, Clone, Copy)]
+pub struct Messages {
+    /// LayerNorm before it.
+    pub norm: Affine,
+    /// W_s: what senders tell, `[d, d]`.
+    pub senders: Span,
+    /// W_r and b: what receivers add, `[d, d]`.
+    pub receivers: Affine,
+    /// W_p: what their relative place adds, `[3, d]`.
+    pub positions: Span,
+    /// Projection back, `[d, d]`.
+    pub out: Affine,
+}
+
+impl MixerKind {
+    /// Heads of an attention whose queries and keys pass through the feature map.
+    pub(crate) fn mapped_heads(&self) -> Option<usize> {
+        match *self {
+            Self::Linear { n_heads, .. } => Some(n_heads),
+            Self::Grf { .. } => Some(1),
+            Self::Softmax { .. } | Self::Messages { .. } => None,
+        }
+    }
 }
 
 /// The MLP that ends a block.
@@ -213,13 +327,11 @@ impl Layout {
         let embed = table.dense("embed", config.n_features, d);
         let (mut mixers, mut mlps) = (Vec::new(), Vec::new());
         for block in 0..config.n_blocks {
-            let mut push = |kind| mixers.push(Mixer { block, kind });
-            let tensors = table.attention(&format!("blocks.{block}.global"), d);
-            push(MixerKind::Linear { tensors, n_heads: config.n_heads });
-            let tensors = table.attention(&format!("blocks.{block}.local"), d);
-            let hop_logits =
-                table.tensor(format!("blocks.{block}.local.hop_logits"), vec![config.n_hops + 1]);
-            push(MixerKind::Grf { tensors, hop_logits });
+            let mut kinds = table.global(&format!("blocks.{block}.global"), &config);
+            kinds.extend(table.local(&format!("blocks.{block}.local"), &config));
+            for kind in kinds {
+                mixers.push(Mixer { index: mixers.len(), block, kind });
+            }
             mlps.push(table.mlp(&format!("blocks.{block}.mlp"), &config));
         }
         let head_norm = table.norm("head.norm", d);
@@ -266,6 +378,50 @@ impl Table {
         Affine {
             weight: self.tensor(format!("{name}.weight"), vec![d]),
             bias: self.tensor(format!("{name}.bias"), vec![d]),
+        }
+    }
+
+    fn global(&mut self, name: &str, config: &InterlacerConfig) -> Vec<MixerKind> {
+        let (d, n_heads) = (config.width, config.n_heads);
+        match config.layers.global {
+            GlobalLayer::Linear => {
+                vec![MixerKind::Linear { tensors: self.attention(name, d), n_heads }]
+            }
+            GlobalLayer::Softmax => {
+                vec![MixerKind::Softmax { tensors: self.attention(name, d), n_heads }]
+            }
+            GlobalLayer::None => Vec::new(),
+        }
+    }
+
+    fn local(&mut self, name: &str, config: &InterlacerConfig) -> Vec<MixerKind> {
+        let d = config.width;
+        match config.layers.local {
+            LocalLayer::Grf => {
+                let tensors = self.attention(name, d);
+                let hop_logits = self.tensor(format!("{name}.hop_logits"), vec![config.n_hops + 1]);
+                vec![MixerKind::Grf { tensors, hop_logits }]
+            }
+            LocalLayer::Linear => {
+                vec![MixerKind::Linear { tensors: self.attention(name, d), n_heads: 1 }]
+            }
+            LocalLayer::MessagePassing => [Receivers::Anchors, Receivers::Rest]
+                .map(|to| {
+                    let step = if to == Receivers::Anchors { "anchors" } else { "rest" };
+                    MixerKind::Messages { tensors: self.messages(&format!("{name}.{step}"), d), to }
+                })
+                .into(),
+            LocalLayer::None => Vec::new(),
+        }
+    }
+
+    fn messages(&mut self, name: &str, d: usize) -> Messages {
+        Messages {
+            norm: self.norm(&format!("{name}.norm"), d),
+            senders: self.tensor(format!("{name}.senders.weight"), vec![d, d]),
+            receivers: self.dense(&format!("{name}.receivers"), d, d),
+            positions: self.tensor(format!("{name}.positions.weight"), vec![3, d]),
+            out: self.dense(&format!("{name}.out"), d, d),
         }
     }
 

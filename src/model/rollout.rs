@@ -3,6 +3,7 @@
 
 use super::cpu::{Engine, Gradients, Mode};
 use super::interlacer::InterlacerConfig;
+use super::layers::LocalLayer;
 use super::tokens::{Frame, N_CANDIDATES, StateGradients, StepState, Tokens};
 use crate::graph::walks::WalkSeed;
 use crate::graph::{MaskConfig, StepGraph};
@@ -274,11 +275,7 @@ impl Step {
     ) -> Result<()> {
         let n = self.state.positions.len();
         self.tokens.encode(&self.state, config.frame, config.step_secs)?;
-        let InterlacerConfig { k, n_hops, .. } = config.interlacer;
-        self.graph.rebuild(&self.tokens.positions, k, n_hops, &config.mask, seed)?;
-        if mode == Mode::Training {
-            self.graph.transposed.rebuild(&self.graph.loads);
-        }
+        self.rebuild_graph(config, mode, seed)?;
         engine.forward(weights, &self.tokens.features, &self.graph, n)?;
         self.head.clear();
         self.head.extend_from_slice(engine.output());
@@ -290,6 +287,28 @@ impl Step {
         Err(Error::NonFinite {
             what: "predicted motion (check the model file and the joint states)",
         })
+    }
+
+    /// What the model's layers need of the graph, and nothing else.
+    fn rebuild_graph(&mut self, config: RolloutConfig, mode: Mode, seed: WalkSeed) -> Result<()> {
+        let InterlacerConfig { k, n_hops, layers, .. } = config.interlacer;
+        let (graph, positions) = (&mut self.graph, &self.tokens.positions);
+        match layers.local {
+            LocalLayer::Grf => {
+                graph.rebuild(positions, k, n_hops, &config.mask, seed)?;
+                if mode == Mode::Training {
+                    graph.transposed.rebuild(&graph.loads);
+                }
+            }
+            LocalLayer::MessagePassing => {
+                graph.rebuild_anchors(positions, k, layers.anchor_stride)?;
+                if mode == Mode::Training {
+                    graph.anchors.transpose(&graph.knn);
+                }
+            }
+            LocalLayer::Linear | LocalLayer::None => {}
+        }
+        Ok(())
     }
 
     fn backward(
@@ -345,6 +364,7 @@ mod tests {
             k: 3,
             n_hops: 3,
             n_outputs: N_OUTPUTS,
+            layers: super::super::LayersConfig::default(),
         };
         let mask = MaskConfig::default();
         RolloutConfig { interlacer, mask, frame: FRAME, step_secs: 0.1 }

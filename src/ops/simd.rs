@@ -83,6 +83,31 @@ pub fn axpys<S: Simd, const N: usize>(simd: S, y: &mut [f32], a: [f32; N], x: [&
     }
 }
 
+/// Defines a function whose body is compiled for each instruction set and chosen at run time.
+///
+/// For bodies that are too long for [`vectorize`], whose closures the compiler may leave outside of
+/// what is compiled for each set: then they run on the narrowest vectors. References are `&'a`.
+macro_rules! vectorized {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block) => {
+        $(#[$meta])*
+        $vis fn $name<'a>($($arg: $type),*) {
+            struct Kernel<'a> {
+                $($arg: $type),*
+            }
+            impl<'a> $crate::ops::simd::WithSimd for Kernel<'a> {
+                type Output = ();
+                #[inline(always)]
+                fn with_simd<S: pulp::Simd>(self, _: S) {
+                    let Self { $($arg),* } = self;
+                    $body
+                }
+            }
+            $crate::ops::simd::dispatch(Kernel { $($arg),* })
+        }
+    };
+}
+pub(crate) use vectorized;
+
 /// Runs `f` with the widest SIMD instructions that the processor has.
 ///
 /// Only what is inlined into `f` profits: the helpers of this module are `inline(always)`.

@@ -18,6 +18,8 @@ from torch.nn.functional import softplus
 
 M, N, F, D, HEADS, BLOCKS, HOPS, K, N_OUT = 37, 21, 11, 16, 4, 2, 3, 3, 7
 NORM_EPS, ATTENTION_EPS = 1e-5, 1e-6
+VARIANT_D, VARIANT_HEADS, FEATURES, STRIDE = 8, 2, 10, 3  # of the other layers' models
+PLACE_SCALE, EXPONENT_BOUND = 0.05, 32.0  # relative places in metres; cut of FAVOR+'s exponents
 CANDIDATES, RESIDUAL_REACH, DELTA = 4, 0.25, 1e-3  # motion head; lengths in metres
 
 
@@ -61,7 +63,7 @@ def hop_matrices(neighbours):
     return torch.stack([torch.linalg.matrix_power(adjacency / K, t) for t in range(HOPS + 1)])
 
 
-def random_weights(source):
+def random_weights(source, d=D, layers=("linear", "grf")):
     weights = {}
 
     def linear(name, fan_in, fan_out):
@@ -69,21 +71,37 @@ def random_weights(source):
         weights[f"{name}.bias"] = source.normal(fan_out, std=0.2)
 
     def norm(name):
-        weights[f"{name}.weight"] = source.normal(D, std=0.2, mean=1.0)
-        weights[f"{name}.bias"] = source.normal(D, std=0.2)
+        weights[f"{name}.weight"] = source.normal(d, std=0.2, mean=1.0)
+        weights[f"{name}.bias"] = source.normal(d, std=0.2)
 
-    linear("embed", F, D)
+    def attention(name):
+        norm(f"{name}.norm")
+        linear(f"{name}.qkv", d, 3 * d)
+        linear(f"{name}.out", d, d)
+
+    def messages(name):
+        norm(f"{name}.norm")
+        weights[f"{name}.senders.weight"] = source.normal(d, d, std=d**-0.5)
+        linear(f"{name}.receivers", d, d)
+        weights[f"{name}.positions.weight"] = source.normal(3, d, std=0.1)
+        linear(f"{name}.out", d, d)
+
+    linear("embed", F, d)
     for b in range(BLOCKS):
-        for layer in ("global", "local"):
-            norm(f"blocks.{b}.{layer}.norm")
-            linear(f"blocks.{b}.{layer}.qkv", D, 3 * D)
-            linear(f"blocks.{b}.{layer}.out", D, D)
-        weights[f"blocks.{b}.local.hop_logits"] = source.normal(HOPS + 1)
+        for place, layer in zip(("global", "local"), layers):
+            name = f"blocks.{b}.{place}"
+            if layer == "message_passing":
+                messages(f"{name}.anchors")
+                messages(f"{name}.rest")
+            elif layer != "none":
+                attention(name)
+            if layer == "grf":
+                weights[f"{name}.hop_logits"] = source.normal(HOPS + 1)
         norm(f"blocks.{b}.mlp.norm")
-        linear(f"blocks.{b}.mlp.up", D, 4 * D)
-        linear(f"blocks.{b}.mlp.down", 4 * D, D)
+        linear(f"blocks.{b}.mlp.up", d, 4 * d)
+        linear(f"blocks.{b}.mlp.down", 4 * d, d)
     norm("head.norm")
-    linear("head", D, N_OUT)
+    linear("head", d, N_OUT)
     return weights
 
 
@@ -112,7 +130,7 @@ class Interlacer:
         return unit * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
 
     def qkv(self, name, x):
-        q, k, v = self.linear(f"{name}.qkv", self.norm(f"{name}.norm", x)).split(D, dim=1)
+        q, k, v = self.linear(f"{name}.qkv", self.norm(f"{name}.norm", x)).chunk(3, dim=1)
         return self.relu(q), self.relu(k), v
 
     def divided(self, numerator, denominator):
@@ -173,6 +191,150 @@ def interlacer():
         "loss": loss,
         **model.tape,
         **grads,
+    }
+
+
+# ---------------------------------------------------------------- other layers
+
+
+class Variant(Interlacer):
+    """The same with other layers; every mixer's output before its projection is on the tape."""
+
+    def __init__(self, weights, hops, layers, feature_map, positions, neighbours, projections):
+        super().__init__(weights, hops)
+        self.layers, self.feature_map, self.projections = layers, feature_map, projections
+        self.positions, self.neighbours = positions, neighbours
+
+    def mapped(self, name, x):
+        """Features [..., m] of x [..., d_h]."""
+        if self.feature_map == "elu":
+            return torch.where(x > 0, x + 1, torch.exp(x.clamp(max=0)))
+        if self.feature_map == "squared":
+            return x.square()
+        if self.feature_map == "favor":
+            x = x / x.shape[-1] ** 0.25
+            exponent = x @ self.projections[name].T - x.square().sum(-1, keepdim=True) / 2
+            assert exponent.abs().max() < EXPONENT_BOUND - 1
+            return torch.exp(exponent) / FEATURES**0.5
+        return self.relu(x)
+
+    def heads(self, name, x, heads, is_mapped=True):
+        """q and k [M, heads, features], v [M, heads, d_h]."""
+        parts = self.linear(f"{name}.qkv", self.norm(f"{name}.norm", x)).chunk(3, dim=1)
+        q, k, v = (part.reshape(M, heads, -1) for part in parts)
+        return (self.mapped(name, q), self.mapped(name, k), v) if is_mapped else (q, k, v)
+
+    def mixed(self, name, x, scores, v):
+        """x plus the projected mean of v by scores [heads, M, M], and the mean kept."""
+        total = scores.sum(-1)
+        self.denominators.append(total.detach().flatten())
+        a = torch.einsum("hij,jhc->ihc", scores, v) / (total.T + ATTENTION_EPS)[..., None]
+        a = self.keep(f"{name}.attention", a.reshape(M, -1))
+        return self.keep(name, x + self.linear(f"{name}.out", a))
+
+    def linear_layer(self, name, x, heads):
+        q, k, v = self.heads(name, x, heads)
+        return self.mixed(name, x, torch.einsum("ihc,jhc->hij", q, k), v)
+
+    def grf_layer(self, name, x):
+        q, k, v = self.heads(name, x, 1)
+        mask = torch.einsum("t,tij->ij", softplus(self.weights[f"{name}.hop_logits"]), self.hops)
+        return self.mixed(name, x, mask * torch.einsum("ihc,jhc->hij", q, k), v)
+
+    def softmax_layer(self, name, x, heads):
+        q, k, v = self.heads(name, x, heads, is_mapped=False)
+        scores = torch.softmax(torch.einsum("ihc,jhc->hij", q, k) / q.shape[-1] ** 0.5, dim=-1)
+        a = torch.einsum("hij,jhc->ihc", scores, v).reshape(M, -1)
+        a = self.keep(f"{name}.attention", a)
+        return self.keep(name, x + self.linear(f"{name}.out", a))
+
+    def messages(self, name, x, receivers, senders):
+        """Mean message to each of `receivers` [R] from `senders` [R, S]."""
+        h = self.norm(f"{name}.norm", x)
+        told = (h @ self.weights[f"{name}.senders.weight"])[senders]
+        added = self.linear(f"{name}.receivers", h)[receivers]
+        offset = (self.positions[senders] - self.positions[receivers][:, None]) / PLACE_SCALE
+        place = offset @ self.weights[f"{name}.positions.weight"]
+        a = self.keep(f"{name}.attention", self.relu(told + added[:, None] + place).mean(1))
+        update = torch.zeros_like(x).index_add(0, receivers, self.linear(f"{name}.out", a))
+        return self.keep(name, x + update)
+
+    def message_passing_layer(self, name, x):
+        anchors = torch.arange(0, M, STRIDE)
+        rest = torch.tensor([i for i in range(M) if i % STRIDE != 0])
+        x = self.messages(f"{name}.anchors", x, anchors, self.neighbours[anchors])
+        squared = (self.positions[rest][:, None] - self.positions[anchors][None]).square().sum(-1)
+        ordered, index = torch.sort(squared, dim=1, stable=True)
+        assert (ordered[:, 1] / ordered[:, 0]).min() > 1 + 1e-4, "no near tie of anchors"
+        return self.messages(f"{name}.rest", x, rest, anchors[index[:, :1]])
+
+    def layer(self, kind, name, x, heads):
+        if kind == "linear":
+            return self.linear_layer(name, x, heads)
+        if kind == "softmax":
+            return self.softmax_layer(name, x, heads)
+        if kind == "grf":
+            return self.grf_layer(name, x)
+        return self.message_passing_layer(name, x) if kind == "message_passing" else x
+
+    def forward(self, features):
+        x = self.keep("embed", self.linear("embed", features))
+        for b in range(BLOCKS):
+            x = self.layer(self.layers[0], f"blocks.{b}.global", x, VARIANT_HEADS)
+            x = self.layer(self.layers[1], f"blocks.{b}.local", x, 1)
+            name = f"blocks.{b}.mlp"
+            hidden = self.relu(self.linear(f"{name}.up", self.norm(f"{name}.norm", x)))
+            x = self.keep(name, x + self.linear(f"{name}.down", hidden))
+        return self.keep("head", self.linear("head", self.norm("head.norm", x[:N])))
+
+
+VARIANTS = {  # name: seed, (global, local), feature map
+    "message_passing": (30, ("linear", "message_passing"), "relu"),
+    "local_linear": (31, ("linear", "linear"), "relu"),
+    "local_none": (32, ("linear", "none"), "relu"),
+    "global_none": (33, ("none", "grf"), "relu"),
+    "neither": (34, ("none", "none"), "relu"),
+    "softmax": (35, ("softmax", "grf"), "relu"),
+    "elu": (36, ("linear", "grf"), "elu"),
+    "squared": (37, ("linear", "grf"), "squared"),
+    "favor": (38, ("linear", "grf"), "favor"),
+}
+
+
+def variant(name):
+    seed, layers, feature_map = VARIANTS[name]
+    source = Source(seed)
+    positions = source.uniform(M, 3, low=-1.0)
+    features = source.normal(M, F)
+    weights = random_weights(source, VARIANT_D, layers)
+    loss_weight = source.normal(N, N_OUT)
+    neighbours = nearest(positions)
+    hops = hop_matrices(neighbours)
+    projections = {}
+    if feature_map == "favor":  # of any distribution: the engine is given the same
+        for b in range(BLOCKS):
+            head_width = VARIANT_D // VARIANT_HEADS
+            projections[f"blocks.{b}.global"] = source.normal(FEATURES, head_width)
+            projections[f"blocks.{b}.local"] = source.normal(FEATURES, VARIANT_D)
+
+    leaves = {"features": features, **weights}
+
+    def loss_of(values):
+        held = {n: v for n, v in values.items() if n != "features"}
+        model = Variant(held, hops, layers, feature_map, positions, neighbours, projections)
+        return (model.forward(values["features"]) * loss_weight).sum(), model
+
+    grads, loss, model = gradients(loss_of, leaves)
+    assert min(model.kinks) > 1e-5, "no ReLU input may sit where float32 could flip it"
+    if model.denominators:
+        denominators = torch.cat(model.denominators)
+        assert denominators[denominators != 0].min() > 1e-3, "no nearly empty attention row"
+    given = {f"projection.{n}": w for n, w in projections.items()}
+    return {
+        **single({"positions": positions, "loss_weight": loss_weight, **leaves, **given}),
+        "loss": loss,
+        **model.tape,
+        **{n: g for n, g in grads.items() if not n.startswith("grad.act.")},
     }
 
 
@@ -293,12 +455,18 @@ def main():
     torch.use_deterministic_algorithms(True)
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
     for make in (interlacer, head, adamw):
-        tensors = {}
-        for name, x in make().items():
-            x = x.detach()
-            assert torch.isfinite(x).all(), name
-            tensors[name] = (x[None] if x.dim() == 0 else x).contiguous().clone()
-        save_file(tensors, folder / f"{make.__name__}.safetensors")
+        save(make(), folder / f"{make.__name__}.safetensors")
+    for name in VARIANTS:
+        save(variant(name), folder / f"layers_{name}.safetensors")
+
+
+def save(values, path):
+    tensors = {}
+    for name, x in values.items():
+        x = x.detach()
+        assert torch.isfinite(x).all(), name
+        tensors[name] = (x[None] if x.dim() == 0 else x).contiguous().clone()
+    save_file(tensors, path)
 
 
 if __name__ == "__main__":

@@ -161,6 +161,19 @@ impl Grid {
         }
     }
 
+    /// The point nearest to `position`, wherever that is (finite); of equally near ones, the first.
+    #[inline(always)]
+    pub(super) fn nearest_point(&self, position: &[f32; 3]) -> u32 {
+        // So far outside of the box the rounding of a place in cells exceeds the slack.
+        let place = |i: usize| (position[i] - self.min[i]) / self.cell_m;
+        if (0..3).all(|i| place(i).abs() < 2.0 * MAX_CELLS) {
+            return self.nearest(u32::MAX, position, 1).keys[0] as u32;
+        }
+        let mut nearest = Nearest::new(1);
+        self.search_places(u32::MAX, position, 0..self.indices.len(), &mut nearest);
+        nearest.keys[0] as u32
+    }
+
     #[inline(always)]
     fn nearest(&self, node: u32, position: &[f32; 3], k: usize) -> Nearest {
         let mut nearest = Nearest::new(k);

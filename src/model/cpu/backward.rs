@@ -6,12 +6,11 @@ use rayon::prelude::*;
 
 use super::gradients::{GRADIENT_GROUPS, Gradients};
 use super::views::SavedNorm;
-use super::{CHUNK, Engine, MixerBuffers, MlpBuffers, Mode};
+use super::{CHUNK, Engine, MixerBuffers, MlpBuffers, Mode, row_len};
 use crate::graph::StepGraph;
 use crate::model::Layout;
 use crate::model::interlacer::{InterlacerConfig, Mixer, MixerKind};
 use crate::ops::linear::{linear_backward_input, linear_backward_weights};
-use crate::ops::linear_attention::Heads;
 use crate::ops::relu::relu_backward;
 use crate::ops::rows::SharedRows;
 use crate::ops::simd::vectorize;
@@ -30,6 +29,10 @@ pub(super) struct Buffers {
 struct SlotBuffers {
     d_qkv: Vec<f32>,
     d_out: Vec<f32>,
+    /// Gradient of what receivers bring into their messages.
+    d_receivers: Vec<f32>,
+    /// Products of outputs and their gradients, for softmax attention.
+    deltas: Vec<f32>,
     edge_weights: Vec<f32>,
     edge_d_scores: Vec<f32>,
     partial_d_states: Vec<f32>,
@@ -40,10 +43,10 @@ struct SlotBuffers {
 impl SlotBuffers {
     fn resize(&mut self, kind: &MixerKind, config: &InterlacerConfig, graph: &StepGraph, n: usize) {
         let d = config.width;
-        self.d_qkv.resize(n * 3 * d, 0.0);
+        self.d_qkv.resize(n * row_len(kind, config), 0.0);
         match *kind {
             MixerKind::Linear { n_heads, .. } => {
-                let state_len = Heads { width: d, n_heads }.state_len();
+                let state_len = config.state_len(n_heads);
                 self.partial_d_states.resize(n.div_ceil(CHUNK) * state_len, 0.0);
                 self.d_state.resize(state_len, 0.0);
             }
@@ -53,6 +56,15 @@ impl SlotBuffers {
                 self.edge_d_scores.resize(graph.loads.n_places(), 0.0);
                 self.d_hop_weights.resize(GRADIENT_GROUPS * (config.n_hops + 1), 0.0);
             }
+            MixerKind::Softmax { n_heads, .. } => {
+                self.d_out.resize(n * d, 0.0);
+                self.deltas.resize(n * n_heads, 0.0);
+            }
+            MixerKind::Messages { to, .. } => {
+                let (_, n_receivers) = super::messages::counts(to, graph);
+                self.d_out.resize(n_receivers * d, 0.0);
+                self.d_receivers.resize(n_receivers * d, 0.0);
+            }
         }
     }
 }
@@ -61,6 +73,8 @@ impl SlotBuffers {
 pub(super) struct Slot<'a> {
     pub d_qkv: SharedRows<'a>,
     pub d_out: SharedRows<'a>,
+    pub d_receivers: SharedRows<'a>,
+    pub deltas: SharedRows<'a>,
     pub edge_weights: SharedRows<'a>,
     pub edge_d_scores: SharedRows<'a>,
     pub partial_d_states: SharedRows<'a>,
@@ -69,11 +83,17 @@ pub(super) struct Slot<'a> {
 }
 
 impl<'a> Slot<'a> {
-    fn new(buffers: &'a mut SlotBuffers, config: &InterlacerConfig) -> Self {
+    fn new(buffers: &'a mut SlotBuffers, config: &InterlacerConfig, n: usize) -> Self {
         let (d, state_len) = (config.width, buffers.d_state.len());
+        let per_token = |data: &'a mut Vec<f32>| {
+            let width = data.len() / n.max(1);
+            SharedRows::new(data, width)
+        };
         Self {
-            d_qkv: SharedRows::new(&mut buffers.d_qkv, 3 * d),
+            d_qkv: per_token(&mut buffers.d_qkv),
             d_out: SharedRows::new(&mut buffers.d_out, d),
+            d_receivers: SharedRows::new(&mut buffers.d_receivers, d),
+            deltas: per_token(&mut buffers.deltas),
             edge_weights: SharedRows::new(&mut buffers.edge_weights, 1),
             edge_d_scores: SharedRows::new(&mut buffers.edge_d_scores, 1),
             partial_d_states: SharedRows::new(&mut buffers.partial_d_states, state_len),
@@ -88,7 +108,8 @@ pub(super) struct Pass<'a> {
     pub weights: &'a [f32],
     pub layout: &'a Layout,
     pub graph: &'a StepGraph,
-    n_tokens: usize,
+    pub projections: &'a [Vec<f32>],
+    pub n_tokens: usize,
     mixers: &'a [MixerBuffers],
     mlp: &'a MlpBuffers,
     head: SavedNorm<'a>,
@@ -102,7 +123,7 @@ impl Engine {
     /// Back-propagates through the last forward pass.
     ///
     /// `d_output`: gradient of [`Engine::output`]; `weights`, `features`, `graph` as in that pass,
-    /// `graph.transposed` up to date. Adds to `gradients`; writes `d_features`.
+    /// its transposed loads or anchors up to date. Adds to `gradients`; writes `d_features`.
     ///
     /// # Errors
     /// [`Error::Shape`] if the arguments do not belong to the last forward pass, or the engine was
@@ -128,14 +149,13 @@ impl Engine {
         if features.len() != n_features || d_features.len() != n_features {
             return shape("features and their gradient", n_features, d_features.len());
         }
-        if graph.loads.len() != self.n_tokens {
-            return shape("rows of the loads", self.n_tokens, graph.loads.len());
-        }
-        let mut slots = self.resize_slots(graph);
+        self.check_graph(graph, self.n_tokens)?;
+        let (mut slots, n) = (self.resize_slots(graph), self.n_tokens);
         let pass = Pass {
             weights,
             layout: &self.layout,
             graph,
+            projections: &self.projections,
             n_tokens: self.n_tokens,
             mixers: &self.mixers,
             mlp: &self.mlp,
@@ -148,7 +168,8 @@ impl Engine {
             d_features: SharedRows::new(d_features, config.n_features),
             dx: SharedRows::new(&mut self.backward.dx, config.width),
         };
-        let views: Vec<Slot<'_>> = slots.iter_mut().map(|slot| Slot::new(slot, &config)).collect();
+        let views: Vec<Slot<'_>> =
+            slots.iter_mut().map(|slot| Slot::new(slot, &config, n)).collect();
         for i in (0..=self.layout.mixers.len()).rev() {
             pass.phase(i, &views, gradients);
         }
@@ -233,8 +254,14 @@ impl Pass<'_> {
             MixerKind::Linear { ref tensors, n_heads } => {
                 self.linear_queries(tensors, n_heads, saved, slot, rows, gradient)
             }
+            MixerKind::Softmax { ref tensors, n_heads } => {
+                self.softmax_queries(tensors, n_heads, saved, slot, rows, gradient)
+            }
             MixerKind::Grf { ref tensors, .. } => {
                 self.grf_queries(tensors, saved, slot, rows, group, gradient)
+            }
+            MixerKind::Messages { ref tensors, to } => {
+                self.message_receivers(tensors, to, saved, slot, rows, gradient)
             }
         }
     }
@@ -244,6 +271,7 @@ impl Pass<'_> {
         match mixer.kind {
             MixerKind::Linear { .. } => self.sum_d_states(slot),
             MixerKind::Grf { hop_logits, .. } => self.hop_logits(hop_logits, slot, gradients),
+            MixerKind::Softmax { .. } | MixerKind::Messages { .. } => {}
         }
     }
 
@@ -258,10 +286,16 @@ impl Pass<'_> {
     ) {
         match mixer.kind {
             MixerKind::Linear { ref tensors, n_heads } => {
-                self.linear_keys(tensors, n_heads, saved, slot, rows, gradient)
+                self.linear_keys(mixer, tensors, n_heads, saved, slot, rows, gradient)
+            }
+            MixerKind::Softmax { ref tensors, n_heads } => {
+                self.softmax_keys(mixer, tensors, n_heads, saved, slot, rows, gradient)
             }
             MixerKind::Grf { ref tensors, .. } => {
-                self.grf_keys(tensors, saved, slot, rows, gradient)
+                self.grf_keys(mixer, tensors, saved, slot, rows, gradient)
+            }
+            MixerKind::Messages { ref tensors, to } => {
+                self.message_senders(tensors, to, saved, slot, rows, gradient)
             }
         }
     }

@@ -8,8 +8,8 @@ use rayon::prelude::*;
 use super::views::{MixerView, MlpView, NormView};
 use super::{CHUNK, Engine, MixerBuffers, Mode};
 use crate::graph::StepGraph;
-use crate::model::Layout;
 use crate::model::interlacer::{Affine, Mixer, MixerKind};
+use crate::model::{Layout, LocalLayer};
 use crate::ops::layer_norm::{Saved, layer_norm_forward};
 use crate::ops::linear::{linear_forward, linear_forward_add, linear_relu_forward};
 use crate::ops::rows::SharedRows;
@@ -35,6 +35,7 @@ pub(super) struct Pass<'a> {
     pub weights: &'a [f32],
     pub layout: &'a Layout,
     pub graph: &'a StepGraph,
+    pub projections: &'a [Vec<f32>],
     features: &'a [f32],
     n_tokens: usize,
     n_scene: usize,
@@ -67,18 +68,17 @@ impl Engine {
         if features.len() != n_tokens * config.n_features {
             return shape("features", n_tokens * config.n_features, features.len());
         }
-        if graph.loads.len() != n_tokens || graph.loads.n_hops() != config.n_hops {
-            return shape("rows of the loads", n_tokens, graph.loads.len());
-        }
+        self.check_graph(graph, n_tokens)?;
         if n_scene > n_tokens {
             return shape("scene tokens", n_tokens, n_scene);
         }
-        self.resize(n_tokens, n_scene);
+        self.resize(n_tokens, n_scene, graph);
         let d = config.width;
         let pass = Pass {
             weights,
             layout: &self.layout,
             graph,
+            projections: &self.projections,
             features,
             n_tokens,
             n_scene,
@@ -97,6 +97,24 @@ impl Engine {
             pass.phase(i, current, next);
         }
         Ok(())
+    }
+}
+
+impl Engine {
+    /// Holds what the layers read of `graph` to the number of tokens.
+    pub(super) fn check_graph(&self, graph: &StepGraph, n_tokens: usize) -> Result<()> {
+        let config = &self.layout.config;
+        let (what, got) = match config.layers.local {
+            LocalLayer::Grf if graph.loads.n_hops() != config.n_hops => {
+                ("rows of the loads (of other hops)", 0)
+            }
+            LocalLayer::Grf => ("rows of the loads", graph.loads.len()),
+            LocalLayer::MessagePassing => {
+                ("nodes of neighbours and anchors", graph.anchors.len().min(graph.knn.len()))
+            }
+            LocalLayer::Linear | LocalLayer::None => return Ok(()),
+        };
+        if got == n_tokens { Ok(()) } else { Err(Error::Shape { what, expected: n_tokens, got }) }
     }
 }
 
@@ -160,6 +178,7 @@ impl Pass<'_> {
             MixerKind::Grf { hop_logits, .. } => {
                 super::grf::hop_weights(hop_logits.of(self.weights), &mut buffers.state);
             }
+            MixerKind::Softmax { .. } | MixerKind::Messages { .. } => {}
         }
     }
 
@@ -169,7 +188,13 @@ impl Pass<'_> {
             MixerKind::Linear { ref tensors, n_heads } => {
                 self.linear_attention(tensors, n_heads, view, rows, x)
             }
+            MixerKind::Softmax { ref tensors, n_heads } => {
+                self.softmax_attention(tensors, n_heads, view, rows, x)
+            }
             MixerKind::Grf { ref tensors, .. } => self.grf_attention(tensors, view, rows, x),
+            MixerKind::Messages { ref tensors, to } => {
+                self.hear_messages(tensors, to, view, rows, x)
+            }
         }
     }
 
@@ -184,11 +209,14 @@ impl Pass<'_> {
     ) {
         match mixer.kind {
             MixerKind::Linear { ref tensors, n_heads } => {
-                let qkv = self.project_qkv(tensors, view, rows, x);
+                let qkv = self.project_qkv(mixer, tensors, view, rows, x);
                 self.linear_state(n_heads, view, chunk, qkv);
             }
-            MixerKind::Grf { ref tensors, .. } => {
-                self.project_qkv(tensors, view, rows, x);
+            MixerKind::Grf { ref tensors, .. } | MixerKind::Softmax { ref tensors, .. } => {
+                self.project_qkv(mixer, tensors, view, rows, x);
+            }
+            MixerKind::Messages { ref tensors, to } => {
+                self.prepare_messages(tensors, to, view, rows, x)
             }
         }
     }

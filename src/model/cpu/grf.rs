@@ -4,10 +4,14 @@ use std::ops::Range;
 
 use super::views::MixerView;
 use super::{MixerBuffers, backward, forward};
-use crate::model::interlacer::{Attention, Span};
+use crate::model::interlacer::{Attention, Mixer, Span};
 use crate::ops::grf_attention::{
     EdgeGradients, grf_attention_backward_key, grf_attention_backward_query, grf_attention_forward,
 };
+use crate::ops::grf_attention_wide::{
+    grf_attention_wide_backward_key, grf_attention_wide_backward_query, grf_attention_wide_forward,
+};
+use crate::ops::linear_attention_wide::WideHeads;
 
 /// f = softplus(θ).
 pub(super) fn hop_weights(logits: &[f32], f: &mut [f32]) {
@@ -37,7 +41,13 @@ impl forward::Pass<'_> {
             )
         };
         let loads = &self.graph.loads;
-        grf_attention_forward(rows, qkv, loads, view.state, out, denominators);
+        let f = view.state;
+        match self.layout.config.wide_heads(1) {
+            None => grf_attention_forward(rows, qkv, loads, f, out, denominators),
+            Some(WideHeads { n_features: m, .. }) => {
+                grf_attention_wide_forward(rows, qkv, m, loads, f, out, denominators)
+            }
+        }
         self.project_out(tensors.out, out, x);
     }
 }
@@ -74,19 +84,34 @@ impl backward::Pass<'_> {
         let out = &saved.out[rows.start * d..rows.end * d];
         self.project_back(tensors.out, out, dx, d_out, gradient);
         let (denominators, f) = (&saved.denominators[rows.clone()], &saved.state[..]);
-        let qkv = &saved.qkv;
-        grf_attention_backward_query(
-            rows,
-            qkv,
-            loads,
-            f,
-            out,
-            denominators,
-            d_out,
-            d_qkv,
-            d_f,
-            edges,
-        );
+        let qkv = &saved.qkv[..];
+        match self.layout.config.wide_heads(1) {
+            None => grf_attention_backward_query(
+                rows,
+                qkv,
+                loads,
+                f,
+                out,
+                denominators,
+                d_out,
+                d_qkv,
+                d_f,
+                edges,
+            ),
+            Some(WideHeads { n_features, .. }) => grf_attention_wide_backward_query(
+                rows,
+                qkv,
+                n_features,
+                loads,
+                f,
+                out,
+                denominators,
+                d_out,
+                d_qkv,
+                d_f,
+                edges,
+            ),
+        }
     }
 
     /// f = softplus(θ): dθ = df · sigmoid(θ), each group of rows into its own gradients.
@@ -109,6 +134,7 @@ impl backward::Pass<'_> {
     /// The keys' and values' gradients, and on to dx.
     pub(super) fn grf_keys(
         &self,
+        mixer: &Mixer,
         tensors: &Attention,
         saved: &MixerBuffers,
         slot: &backward::Slot<'_>,
@@ -126,7 +152,15 @@ impl backward::Pass<'_> {
             )
         };
         let (keys, transposed) = (rows.clone(), &self.graph.transposed);
-        grf_attention_backward_key(keys, &saved.qkv, transposed, d_out, weights, d_scores, d_qkv);
-        self.through_qkv(tensors, saved, rows, d_qkv, gradient);
+        let qkv = &saved.qkv[..];
+        match self.layout.config.wide_heads(1) {
+            None => {
+                grf_attention_backward_key(keys, qkv, transposed, d_out, weights, d_scores, d_qkv)
+            }
+            Some(WideHeads { n_features: m, .. }) => grf_attention_wide_backward_key(
+                keys, qkv, m, transposed, d_out, weights, d_scores, d_qkv,
+            ),
+        }
+        self.through_qkv(mixer, tensors, saved, rows, d_qkv, gradient);
     }
 }

@@ -5,10 +5,14 @@ use std::ops::Range;
 use super::forward::{self, with_scratch};
 use super::views::MixerView;
 use super::{CHUNK, MixerBuffers, backward};
-use crate::model::interlacer::Attention;
+use crate::model::interlacer::{Attention, Mixer};
 use crate::ops::linear_attention::{
-    Heads, linear_attention_backward_key, linear_attention_backward_query,
-    linear_attention_forward, linear_attention_state,
+    linear_attention_backward_key, linear_attention_backward_query, linear_attention_forward,
+    linear_attention_state,
+};
+use crate::ops::linear_attention_wide::{
+    linear_attention_wide_backward_key, linear_attention_wide_backward_query,
+    linear_attention_wide_forward, linear_attention_wide_state,
 };
 use crate::ops::simd::vectorize;
 
@@ -34,10 +38,13 @@ impl forward::Pass<'_> {
         chunk: usize,
         qkv: &[f32],
     ) {
-        let heads = Heads { width: self.layout.config.width, n_heads };
+        let config = &self.layout.config;
         // SAFETY: each task has a chunk of its own.
         let state = unsafe { view.partial_states.rows_mut(chunk..chunk + 1) };
-        linear_attention_state(qkv, heads, state);
+        match config.wide_heads(n_heads) {
+            None => linear_attention_state(qkv, config.heads(n_heads), state),
+            Some(heads) => linear_attention_wide_state(qkv, heads, state),
+        }
     }
 
     /// x += out(linear attention), at a chunk's rows.
@@ -49,7 +56,7 @@ impl forward::Pass<'_> {
         rows: Range<usize>,
         x: &mut [f32],
     ) {
-        let heads = Heads { width: self.layout.config.width, n_heads };
+        let (config, state) = (&self.layout.config, view.state);
         // SAFETY: each task has rows of its own; nobody writes q, k, v in this phase.
         let (out, denominators, qkv) = unsafe {
             (
@@ -58,7 +65,15 @@ impl forward::Pass<'_> {
                 view.qkv.rows(rows),
             )
         };
-        vectorize(|| linear_attention_forward(qkv, view.state, heads, out, denominators));
+        match config.wide_heads(n_heads) {
+            None => {
+                let heads = config.heads(n_heads);
+                vectorize(|| linear_attention_forward(qkv, state, heads, out, denominators));
+            }
+            Some(heads) => {
+                linear_attention_wide_forward(qkv, state, heads, out, denominators);
+            }
+        }
         self.project_out(tensors.out, out, x);
     }
 }
@@ -74,8 +89,8 @@ impl backward::Pass<'_> {
         rows: Range<usize>,
         gradient: &mut [f32],
     ) {
-        let d = self.layout.config.width;
-        let heads = Heads { width: d, n_heads };
+        let config = &self.layout.config;
+        let d = config.width;
         let chunk = rows.start / CHUNK;
         // SAFETY: each task has rows of its own.
         let (dx, d_qkv, d_state) = unsafe {
@@ -86,13 +101,28 @@ impl backward::Pass<'_> {
             )
         };
         let out = &saved.out[rows.start * d..rows.end * d];
-        let qkv = &saved.qkv[rows.start * 3 * d..rows.end * 3 * d];
+        let qkv = saved.qkv_rows(&rows, self.n_tokens);
         let denominators = &saved.denominators[rows.start * n_heads..rows.end * n_heads];
         with_scratch(out.len(), |d_out| {
             self.project_back(tensors.out, out, dx, d_out, gradient);
             let state = &saved.state;
-            vectorize(|| {
-                linear_attention_backward_query(
+            match config.wide_heads(n_heads) {
+                None => {
+                    let heads = config.heads(n_heads);
+                    vectorize(|| {
+                        linear_attention_backward_query(
+                            qkv,
+                            state,
+                            heads,
+                            out,
+                            denominators,
+                            d_out,
+                            d_qkv,
+                            d_state,
+                        )
+                    });
+                }
+                Some(heads) => linear_attention_wide_backward_query(
                     qkv,
                     state,
                     heads,
@@ -101,8 +131,8 @@ impl backward::Pass<'_> {
                     d_out,
                     d_qkv,
                     d_state,
-                )
-            });
+                ),
+            }
         });
     }
 
@@ -116,6 +146,7 @@ impl backward::Pass<'_> {
     /// The keys' and values' gradients, and on to dx.
     pub(super) fn linear_keys(
         &self,
+        mixer: &Mixer,
         tensors: &Attention,
         n_heads: usize,
         saved: &MixerBuffers,
@@ -123,11 +154,14 @@ impl backward::Pass<'_> {
         rows: Range<usize>,
         gradient: &mut [f32],
     ) {
-        let d = self.layout.config.width;
+        let config = &self.layout.config;
         // SAFETY: each task has rows of its own; nobody writes the state's gradient in this phase.
         let (d_qkv, d_state) = unsafe { (slot.d_qkv.rows_mut(rows.clone()), slot.d_state.all()) };
-        let qkv = &saved.qkv[rows.start * 3 * d..rows.end * 3 * d];
-        linear_attention_backward_key(qkv, Heads { width: d, n_heads }, d_state, d_qkv);
-        self.through_qkv(tensors, saved, rows, d_qkv, gradient);
+        let qkv = saved.qkv_rows(&rows, self.n_tokens);
+        match config.wide_heads(n_heads) {
+            None => linear_attention_backward_key(qkv, config.heads(n_heads), d_state, d_qkv),
+            Some(heads) => linear_attention_wide_backward_key(qkv, heads, d_state, d_qkv),
+        }
+        self.through_qkv(mixer, tensors, saved, rows, d_qkv, gradient);
     }
 }

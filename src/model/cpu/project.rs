@@ -5,31 +5,57 @@ use std::ops::Range;
 use super::forward::{self, normalize, with_scratch};
 use super::views::{MixerView, SavedNorm};
 use super::{MixerBuffers, backward};
-use crate::model::interlacer::{Affine, Attention};
+use crate::model::interlacer::{Affine, Attention, Mixer};
+use crate::ops::favor::{favor_backward, favor_forward};
+use crate::ops::feature_map::{FeatureMap, feature_map_backward, feature_map_forward};
 use crate::ops::layer_norm::{layer_norm_backward, layer_norm_output};
 use crate::ops::linear::{
-    linear_backward_input, linear_backward_weights, linear_forward_add, linear_relu_forward,
+    linear_backward_input, linear_backward_weights, linear_forward, linear_forward_add,
+    linear_relu_forward,
 };
-use crate::ops::relu::relu_backward;
+use crate::ops::linear_attention_wide::WideHeads;
 use crate::ops::simd::vectorize;
 
 impl forward::Pass<'_> {
-    /// `[q | k | v]` of a chunk's normalised rows, ReLU on q and k.
+    /// `[q | k | v]` of a chunk's normalised rows, the feature map on q and k of a mixer that has
+    /// one.
     pub(super) fn project_qkv<'v>(
         &self,
+        mixer: &Mixer,
         tensors: &Attention,
         view: &MixerView<'v>,
         rows: Range<usize>,
         x: &[f32],
     ) -> &'v [f32] {
-        let (weights, d) = (self.weights, self.layout.config.width);
+        let (weights, config) = (self.weights, &self.layout.config);
+        let (d, n) = (config.width, rows.len());
         // SAFETY: each task has rows of its own.
         let (out, saved) = unsafe { (view.qkv.rows_mut(rows.clone()), view.norm.saved(&rows)) };
-        with_scratch(rows.len() * d, |u| {
+        // SAFETY: as above.
+        let kept = || view.keeps_input.then(|| unsafe { view.unmapped.rows_mut(rows) });
+        let (w, b) = (tensors.qkv.weight.of(weights), tensors.qkv.bias.of(weights));
+        let n_heads = mixer.kind.mapped_heads();
+        if let Some(heads) = n_heads.and_then(|n_heads| config.wide_heads(n_heads)) {
+            with_scratch(n * 4 * d, |scratch| {
+                let (u, qkv) = scratch.split_at_mut(n * d);
+                normalize(weights, tensors.norm, x, u, saved);
+                linear_forward(u, w, b, qkv);
+                keep(qkv, kept(), d);
+                map_randomly(heads, &self.projections[mixer.index], qkv, out);
+            });
+            return out;
+        }
+        let map = n_heads.map(|_| config.layers.feature_map);
+        with_scratch(n * d, |u| {
             normalize(weights, tensors.norm, x, u, saved);
-            let (w, b) = (tensors.qkv.weight.of(weights), tensors.qkv.bias.of(weights));
-            linear_relu_forward(u, w, b, 2 * d, out);
+            // ReLU, in the pass that adds the bias.
+            let n_relu = if map == Some(FeatureMap::Relu) { 2 * d } else { 0 };
+            linear_relu_forward(u, w, b, n_relu, out);
         });
+        if let Some(map) = map.filter(|&map| map != FeatureMap::Relu) {
+            keep(out, kept(), d);
+            feature_map_forward(map, out, 3 * d, 2 * d);
+        }
         out
     }
 
@@ -54,25 +80,41 @@ impl backward::Pass<'_> {
         linear_backward_input(dx, out.weight.of(self.weights), db.len(), d_out);
     }
 
-    /// From d_qkv through ReLU, projection and LayerNorm to dx.
+    /// From d_qkv through feature map, projection and LayerNorm to dx.
     pub(super) fn through_qkv(
         &self,
+        mixer: &Mixer,
         tensors: &Attention,
         saved: &MixerBuffers,
         rows: Range<usize>,
         d_qkv: &mut [f32],
         gradient: &mut [f32],
     ) {
-        let d = self.layout.config.width;
-        let qkv = &saved.qkv[rows.start * 3 * d..rows.end * 3 * d];
-        vectorize(|| {
-            for (y, dy) in qkv.chunks_exact(3 * d).zip(d_qkv.chunks_exact_mut(3 * d)) {
-                relu_backward(&y[..2 * d], &mut dy[..2 * d]);
-            }
-        });
+        let config = &self.layout.config;
+        let (d, n_heads) = (config.width, mixer.kind.mapped_heads());
         let norm = saved.norm().rows(&rows, d);
         // SAFETY: each task has rows of its own.
-        let dx = unsafe { self.dx.rows_mut(rows) };
+        let dx = unsafe { self.dx.rows_mut(rows.clone()) };
+        if let Some(heads) = n_heads.and_then(|n_heads| config.wide_heads(n_heads)) {
+            let len = heads.row_len();
+            let features = &saved.qkv[rows.start * len..rows.end * len];
+            let kept = &saved.unmapped[rows.start * 2 * d..rows.end * 2 * d];
+            let mut d_unmapped = SCRATCH.take();
+            d_unmapped.resize(rows.len() * 3 * d, 0.0);
+            let projections = &self.projections[mixer.index];
+            map_randomly_back(heads, projections, kept, features, d_qkv, &mut d_unmapped);
+            self.normalized_linear(tensors.norm, tensors.qkv, norm, &d_unmapped, dx, gradient);
+            SCRATCH.set(d_unmapped);
+            return;
+        }
+        if n_heads.is_some() {
+            let map = config.layers.feature_map;
+            // What the map kept, and how wide its rows are.
+            let (kept, width) =
+                if map.keeps_input() { (&saved.unmapped, 2 * d) } else { (&saved.qkv, 3 * d) };
+            let kept = &kept[rows.start * width..rows.end * width];
+            feature_map_backward(map, kept, width, d_qkv, 3 * d, 2 * d);
+        }
         self.normalized_linear(tensors.norm, tensors.qkv, norm, d_qkv, dx, gradient);
     }
 
@@ -100,7 +142,52 @@ impl backward::Pass<'_> {
     }
 }
 
+/// Copies q and k of rows `[q | k | v]`, if they are kept.
+fn keep(qkv: &[f32], kept: Option<&mut [f32]>, d: usize) {
+    let Some(kept) = kept else { return };
+    for (kept, row) in kept.chunks_exact_mut(2 * d).zip(qkv.chunks_exact(3 * d)) {
+        kept.copy_from_slice(&row[..2 * d]);
+    }
+}
+
+/// `[φ(q) | φ(k) | v]` of rows `[q | k | v]`.
+fn map_randomly(heads: WideHeads, projections: &[f32], qkv: &[f32], out: &mut [f32]) {
+    let (d, len) = (heads.width, heads.row_len());
+    favor_forward(heads.favor(), projections, qkv, 3 * d, out, len);
+    for (row, qkv) in out.chunks_exact_mut(len).zip(qkv.chunks_exact(3 * d)) {
+        row[2 * heads.features()..].copy_from_slice(&qkv[2 * d..]);
+    }
+}
+
+/// Gradient of `[q | k | v]` from that of `[φ(q) | φ(k) | v]`, which it overwrites.
+fn map_randomly_back(
+    heads: WideHeads,
+    projections: &[f32],
+    kept: &[f32],
+    features: &[f32],
+    d_rows: &mut [f32],
+    d_qkv: &mut [f32],
+) {
+    let (d, len) = (heads.width, heads.row_len());
+    for (row, d_qkv) in d_rows.chunks_exact(len).zip(d_qkv.chunks_exact_mut(3 * d)) {
+        d_qkv[2 * d..].copy_from_slice(&row[2 * heads.features()..]);
+    }
+    let sizes = heads.favor();
+    favor_backward(sizes, projections, kept, 2 * d, features, d_rows, len, d_qkv, 3 * d);
+}
+
+std::thread_local! {
+    /// Gradient of a chunk's q, k, v (beside the other scratch, which is in use).
+    static SCRATCH: std::cell::Cell<Vec<f32>> = const { std::cell::Cell::new(Vec::new()) };
+}
+
 impl MixerBuffers {
+    /// Rows `[q | k | v]` of some of `n` tokens.
+    pub(super) fn qkv_rows(&self, rows: &Range<usize>, n: usize) -> &[f32] {
+        let len = self.qkv.len() / n.max(1);
+        &self.qkv[rows.start * len..rows.end * len]
+    }
+
     /// What the LayerNorm before the mixer kept.
     pub(super) fn norm(&self) -> SavedNorm<'_> {
         SavedNorm { normalized: &self.normalized, inverse_deviation: &self.inverse_deviation }

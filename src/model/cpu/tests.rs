@@ -1,19 +1,25 @@
 //! The engine against PyTorch's golden values, layer by layer, and against itself on more threads.
 
+mod layers;
+
 use super::*;
-use crate::graph::StepGraph;
+use crate::model::LayersConfig;
 use crate::model::weights::initial_weights;
 use crate::ops::check::{Golden, assert_close, numbers};
 
-const CONFIG: InterlacerConfig = InterlacerConfig {
-    n_features: 11,
-    width: 16,
-    n_heads: 4,
-    n_blocks: 2,
-    k: 3,
-    n_hops: 3,
-    n_outputs: 7,
-};
+fn config() -> InterlacerConfig {
+    InterlacerConfig {
+        n_features: 11,
+        width: 16,
+        n_heads: 4,
+        n_blocks: 2,
+        k: 3,
+        n_hops: 3,
+        n_outputs: 7,
+        layers: LayersConfig::default(),
+    }
+}
+
 const N_SCENE: usize = 21;
 
 fn golden_graph(golden: &Golden) -> StepGraph {
@@ -55,7 +61,7 @@ fn graph_and_loads_are_those_of_the_golden_file() {
 fn forward_equals_pytorch_layer_by_layer() {
     let golden = Golden::read("interlacer");
     let graph = golden_graph(&golden);
-    let mut engine = Engine::new(CONFIG, Mode::Training);
+    let mut engine = Engine::new(config(), Mode::Training);
     let weights = golden_weights(&golden, engine.layout());
     engine.forward(&weights, &golden.f32("features"), &graph, N_SCENE).unwrap();
     for (b, mixers) in engine.mixers.chunks_exact(2).enumerate() {
@@ -79,7 +85,7 @@ fn forward_equals_pytorch_layer_by_layer() {
 fn gradients_equal_pytorch() {
     let golden = Golden::read("interlacer");
     let graph = golden_graph(&golden);
-    let mut engine = Engine::new(CONFIG, Mode::Training);
+    let mut engine = Engine::new(config(), Mode::Training);
     let weights = golden_weights(&golden, engine.layout());
     let features = golden.f32("features");
     engine.forward(&weights, &features, &graph, N_SCENE).unwrap();
@@ -99,27 +105,29 @@ fn gradients_equal_pytorch() {
     }
 }
 
-fn random_scene(n: usize) -> (StepGraph, Vec<f32>) {
+fn random_scene(n: usize, anchor_stride: usize) -> (StepGraph, Vec<f32>) {
     let positions: Vec<[f32; 3]> =
         numbers(3 * n, 8).chunks_exact(3).map(|p| [p[0], p[1], p[2]]).collect();
     let mut graph = StepGraph::default();
-    graph.knn.rebuild(&positions, 3).unwrap();
+    graph.rebuild_anchors(&positions, 3, anchor_stride).unwrap();
+    graph.anchors.transpose(&graph.knn);
     graph.loads.rebuild(&graph.knn, 3).unwrap();
     graph.transposed.rebuild(&graph.loads);
-    (graph, numbers(n * CONFIG.n_features, 9))
+    (graph, numbers(n * config().n_features, 9))
 }
 
-#[test]
-fn threads_do_not_change_a_bit_and_inference_equals_training() {
-    // More rows than one task of the loads, and no multiple of a chunk.
-    let n = 2 * 1024 + 77;
-    let (graph, features) = random_scene(n);
-    let mut weights = initial_weights(Engine::new(CONFIG, Mode::Training).layout(), 3);
+/// Outputs, gradient of the weights, gradient of the features.
+type Bits = (Vec<f32>, Vec<f32>, Vec<f32>);
+
+/// Runs a model of `config` on `n` random tokens, on one thread and on several; and in inference.
+fn assert_same_bits(config: InterlacerConfig, n: usize) -> Bits {
+    let (graph, features) = random_scene(n, config.layers.anchor_stride);
+    let mut weights = initial_weights(Engine::new(config, Mode::Training).layout(), 3);
     weights.iter_mut().zip(numbers(1 << 20, 4)).for_each(|(w, r)| *w += 0.05 * r);
-    let run = |threads: usize| {
+    let run = |threads: usize| -> Bits {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
-            let mut engine = Engine::new(CONFIG, Mode::Training);
+            let mut engine = Engine::new(config, Mode::Training);
             engine.forward(&weights, &features, &graph, n / 2).unwrap();
             let output = engine.output().to_vec();
             let mut gradients = Gradients::new(engine.layout());
@@ -135,18 +143,25 @@ fn threads_do_not_change_a_bit_and_inference_equals_training() {
     };
     let one = run(1);
     assert!(one == run(2) && one == run(5), "bits differ with the number of threads");
-    assert!(one.0.iter().chain(&one.1).all(|x| x.is_finite()));
-    let mut engine = Engine::new(CONFIG, Mode::Inference);
+    assert!(one.0.iter().chain(&one.1).chain(&one.2).all(|x| x.is_finite()));
+    let mut engine = Engine::new(config, Mode::Inference);
     for _ in 0..2 {
         engine.forward(&weights, &features, &graph, n / 2).unwrap();
         assert_eq!(engine.output(), one.0);
     }
+    one
+}
+
+#[test]
+fn threads_do_not_change_a_bit_and_inference_equals_training() {
+    // More rows than one task of the loads, and no multiple of a chunk.
+    assert_same_bits(config(), 2 * 1024 + 77);
 }
 
 #[test]
 fn refuses_arguments_that_do_not_belong_together() {
-    let (graph, features) = random_scene(50);
-    let mut engine = Engine::new(CONFIG, Mode::Inference);
+    let (graph, features) = random_scene(50, 4);
+    let mut engine = Engine::new(config(), Mode::Inference);
     let weights = vec![0.0; engine.layout().n_params()];
     assert!(engine.forward(&weights[1..], &features, &graph, 9).is_err());
     assert!(engine.forward(&weights, &features[11..], &graph, 9).is_err());

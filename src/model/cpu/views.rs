@@ -44,6 +44,11 @@ impl<'a> NormView<'a> {
 pub(super) struct MixerView<'a> {
     pub norm: NormView<'a>,
     pub qkv: SharedRows<'a>,
+    /// Empty where nothing is kept.
+    pub unmapped: SharedRows<'a>,
+    pub keeps_input: bool,
+    pub senders: SharedRows<'a>,
+    pub receivers: SharedRows<'a>,
     pub out: SharedRows<'a>,
     pub denominators: SharedRows<'a>,
     pub partial_states: SharedRows<'a>,
@@ -54,15 +59,19 @@ pub(super) struct MixerView<'a> {
 impl<'a> MixerView<'a> {
     /// Shares the buffers of `n` tokens.
     pub(super) fn new(buffers: &'a mut MixerBuffers, n: usize, d: usize) -> Self {
-        let width = |len: usize| len / n.max(1);
+        let per_token = |data: &'a mut Vec<f32>| {
+            let width = data.len() / n.max(1);
+            SharedRows::new(data, width)
+        };
         Self {
             norm: NormView::new(&mut buffers.normalized, &mut buffers.inverse_deviation, d),
-            qkv: SharedRows::new(&mut buffers.qkv, 3 * d),
+            qkv: per_token(&mut buffers.qkv),
+            keeps_input: !buffers.unmapped.is_empty(),
+            unmapped: per_token(&mut buffers.unmapped),
+            senders: SharedRows::new(&mut buffers.senders, d),
+            receivers: SharedRows::new(&mut buffers.receivers, d),
             out: SharedRows::new(&mut buffers.out, d),
-            denominators: {
-                let width = width(buffers.denominators.len());
-                SharedRows::new(&mut buffers.denominators, width)
-            },
+            denominators: per_token(&mut buffers.denominators),
             partial_states: SharedRows::new(&mut buffers.partial_states, buffers.state.len()),
             state: &buffers.state,
         }

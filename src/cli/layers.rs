@@ -1,0 +1,223 @@
+//! Options of `forecloud train` that choose the model's layers and the mask of its GRF attention.
+
+use anyhow::{Context, ensure};
+use clap::builder::PossibleValuesParser;
+use forecloud::graph::walks::{Halting, Sampler, WalkConfig};
+use forecloud::graph::{EdgeWeights, MaskConfig};
+use forecloud::model::{FeatureMap, LayersConfig, ModelConfig};
+use serde::de::DeserializeOwned;
+
+/// Names of the layers, as model files have them.
+const GLOBAL: [&str; 3] = ["linear", "softmax", "none"];
+const LOCAL: [&str; 4] = ["grf", "message_passing", "linear", "none"];
+const FEATURE_MAPS: [&str; 4] = ["relu", "elu", "squared", "favor"];
+const SAMPLERS: [&str; 4] = ["iid", "antithetic", "repelling", "antithetic_repelling"];
+
+/// What all of these conflict with, for they are the start model's.
+pub const IDS: [&str; 10] = [
+    "global",
+    "local",
+    "feature_map",
+    "random_features",
+    "feature_seed",
+    "anchor_stride",
+    "edge_bandwidth",
+    "sampler",
+    "walks",
+    "p_halt",
+];
+
+/// Layers and mask. The default is the papers' GRF Interlacer with the exact mask.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Layers (for comparison on the same data)")]
+pub struct LayerArgs {
+    /// Global layer: linear attention (linear cost), softmax attention (exact, quadratic), or none.
+    #[arg(long, default_value = "linear", value_parser = PossibleValuesParser::new(GLOBAL))]
+    global: String,
+    /// Local layer: GRF-masked attention, message passing over anchors, linear attention without a
+    /// mask (one head), or none.
+    #[arg(long, default_value = "grf", value_parser = PossibleValuesParser::new(LOCAL))]
+    local: String,
+    /// Feature map of linear and GRF attention: ReLU, ELU + 1, x², or FAVOR+ (random features of
+    /// the softmax kernel).
+    #[arg(long, default_value = "relu", value_parser = PossibleValuesParser::new(FEATURE_MAPS))]
+    feature_map: String,
+    /// Random features a head; with --feature-map favor (there 64 unless said).
+    #[arg(long, value_name = "M")]
+    random_features: Option<usize>,
+    /// Seed of the random features; with --feature-map favor (there 0 unless said).
+    #[arg(long, value_name = "SEED")]
+    feature_seed: Option<u64>,
+    /// Every so many tokens, one is an anchor; with --local message_passing (there 4 unless said).
+    #[arg(long, value_name = "TOKENS")]
+    anchor_stride: Option<usize>,
+    /// Weigh the graph's edges by exp(-d²/σ²) with this σ, in metres; else all weigh the same. With
+    /// --local grf.
+    #[arg(long, value_name = "METRES")]
+    edge_bandwidth: Option<f32>,
+    /// Sample the walks of the mask, so dependent; else all walks are taken, which is exact. With
+    /// --local grf and --walks.
+    #[arg(long, requires = "walks", value_parser = PossibleValuesParser::new(SAMPLERS))]
+    sampler: Option<String>,
+    /// Walks sampled from each token.
+    #[arg(long, value_name = "N", requires = "sampler")]
+    walks: Option<usize>,
+    /// Probability with which a sampled walk halts before each hop; else all are of full length.
+    #[arg(long, value_name = "P", requires = "sampler")]
+    p_halt: Option<f32>,
+}
+
+impl LayerArgs {
+    /// Writes layers and mask into `model`.
+    ///
+    /// # Errors
+    /// Says which options do not belong together.
+    pub fn apply(&self, model: &mut ModelConfig) -> anyhow::Result<()> {
+        let default = LayersConfig::default();
+        model.layers = LayersConfig {
+            global: named(&self.global)?,
+            local: named(&self.local)?,
+            feature_map: self.feature_map()?,
+            anchor_stride: self.anchor_stride.unwrap_or(default.anchor_stride),
+        };
+        model.mask = self.mask(model.n_hops)?;
+        let has_mask = self.local == "grf";
+        ensure!(
+            has_mask || (self.edge_bandwidth.is_none() && self.sampler.is_none()),
+            "--edge-bandwidth, --sampler, --walks and --p-halt set the mask of GRF attention: \
+             not with --local {}",
+            self.local
+        );
+        ensure!(
+            self.anchor_stride.is_none() || self.local == "message_passing",
+            "--anchor-stride sets the anchors of message passing: not with --local {}",
+            self.local
+        );
+        model.layers.validate().context("--global, --local, --feature-map or --anchor-stride")
+    }
+
+    fn feature_map(&self) -> anyhow::Result<FeatureMap> {
+        if self.feature_map != "favor" {
+            ensure!(
+                self.random_features.is_none() && self.feature_seed.is_none(),
+                "--random-features and --feature-seed set FAVOR+: not with --feature-map {}",
+                self.feature_map
+            );
+            return named(&self.feature_map);
+        }
+        let (n_features, seed) =
+            (self.random_features.unwrap_or(64), self.feature_seed.unwrap_or(0));
+        Ok(FeatureMap::Favor { n_features, seed })
+    }
+
+    fn mask(&self, n_hops: usize) -> anyhow::Result<MaskConfig> {
+        let edge_weights = self
+            .edge_bandwidth
+            .map_or(EdgeWeights::Uniform, |bandwidth_m| EdgeWeights::Distance { bandwidth_m });
+        let halting = match self.p_halt {
+            Some(p_halt) => Halting::Probability { p_halt, max_hops: n_hops },
+            None => Halting::Hops(n_hops),
+        };
+        let walks = match (&self.sampler, self.walks) {
+            (Some(sampler), Some(n_walks)) => {
+                let sampler: Sampler = named(sampler)?;
+                Some(WalkConfig { sampler, n_walks, halting, importance: true })
+            }
+            _ => None,
+        };
+        Ok(MaskConfig { edge_weights, walks })
+    }
+}
+
+/// The value of this name in model files.
+fn named<T: DeserializeOwned>(name: &str) -> anyhow::Result<T> {
+    Ok(serde_json::from_value(serde_json::Value::from(name))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use forecloud::model::{GlobalLayer, LocalLayer};
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        layers: LayerArgs,
+    }
+
+    fn parse(line: &str) -> anyhow::Result<ModelConfig> {
+        let words = std::iter::once("train").chain(line.split_whitespace());
+        let mut model = ModelConfig::default();
+        Command::try_parse_from(words)?.layers.apply(&mut model)?;
+        model.validate()?;
+        Ok(model)
+    }
+
+    #[test]
+    fn no_option_is_the_default_model() {
+        assert_eq!(parse("").unwrap(), ModelConfig::default());
+    }
+
+    #[test]
+    fn every_name_is_a_layer_a_map_or_a_sampler() {
+        for global in GLOBAL {
+            parse(&format!("--global {global}")).unwrap();
+        }
+        for local in LOCAL {
+            parse(&format!("--local {local}")).unwrap();
+        }
+        for map in FEATURE_MAPS {
+            parse(&format!("--feature-map {map}")).unwrap();
+        }
+        for sampler in SAMPLERS {
+            parse(&format!("--sampler {sampler} --walks 9")).unwrap();
+        }
+    }
+
+    #[test]
+    fn options_reach_the_model() {
+        let model = parse("--global none --feature-map favor --random-features 32").unwrap();
+        assert_eq!(model.layers.global, GlobalLayer::None);
+        assert_eq!(model.layers.feature_map, FeatureMap::Favor { n_features: 32, seed: 0 });
+        let model = parse("--local message_passing --anchor-stride 6").unwrap();
+        assert_eq!(model.layers.local, LocalLayer::MessagePassing);
+        assert_eq!(model.layers.anchor_stride, 6);
+        let model =
+            parse("--edge-bandwidth 0.05 --sampler repelling --walks 9 --p-halt 0.25").unwrap();
+        let expected = MaskConfig {
+            edge_weights: EdgeWeights::Distance { bandwidth_m: 0.05 },
+            walks: Some(WalkConfig {
+                sampler: Sampler::Repelling,
+                n_walks: 9,
+                halting: Halting::Probability { p_halt: 0.25, max_hops: 3 },
+                importance: true,
+            }),
+        };
+        assert_eq!(model.mask, expected);
+    }
+
+    #[test]
+    fn options_that_do_not_belong_together_are_refused_by_name() {
+        for (line, word) in [
+            ("--local convolution", "convolution"),
+            ("--walks 9", "--sampler"),
+            ("--sampler iid", "--walks"),
+            ("--p-halt 0.5", "--sampler"),
+            ("--sampler iid --walks 0", "walks"),
+            ("--sampler iid --walks 9 --p-halt 1", "halting"),
+            ("--edge-bandwidth 0", "bandwidth"),
+            ("--local none --edge-bandwidth 0.1", "--local none"),
+            ("--local linear --sampler iid --walks 9", "--local linear"),
+            ("--anchor-stride 4", "--anchor-stride"),
+            ("--local message_passing --anchor-stride 1", "anchor_stride"),
+            ("--random-features 9", "--random-features"),
+            ("--feature-map elu --feature-seed 1", "--feature-map elu"),
+            ("--feature-map favor --random-features 0", "random features"),
+            ("--global softmax --local none --feature-map elu", "feature_map"),
+        ] {
+            let message = format!("{:#}", parse(line).expect_err(line));
+            assert!(message.contains(word), "{line}: {message}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Models of other layers against PyTorch's golden values, and against themselves on more threads.
+
+use super::*;
+use crate::model::{GlobalLayer, LocalLayer};
+
+const FAVOR: FeatureMap = FeatureMap::Favor { n_features: 10, seed: 1 };
+
+/// Name of the golden file, and the layers that it is of.
+fn variants() -> Vec<(&'static str, LayersConfig)> {
+    let default = LayersConfig { anchor_stride: 4, ..LayersConfig::default() };
+    let local = |local| LayersConfig { local, ..default };
+    let global = |global| LayersConfig { global, ..default };
+    let map = |feature_map| LayersConfig { feature_map, ..default };
+    let (none, messages) = (local(LocalLayer::None), local(LocalLayer::MessagePassing));
+    vec![
+        ("message_passing", LayersConfig { anchor_stride: 3, ..messages }),
+        ("local_linear", local(LocalLayer::Linear)),
+        ("local_none", none),
+        ("global_none", global(GlobalLayer::None)),
+        ("neither", LayersConfig { global: GlobalLayer::None, ..none }),
+        ("softmax", global(GlobalLayer::Softmax)),
+        ("elu", map(FeatureMap::Elu)),
+        ("squared", map(FeatureMap::Squared)),
+        ("favor", map(FAVOR)),
+    ]
+}
+
+/// Names of the tensors of each mixer begin so.
+fn mixer_names(layers: &LayersConfig, n_blocks: usize) -> Vec<String> {
+    let mut names = Vec::new();
+    for b in 0..n_blocks {
+        if layers.global != GlobalLayer::None {
+            names.push(format!("blocks.{b}.global"));
+        }
+        match layers.local {
+            LocalLayer::None => {}
+            LocalLayer::MessagePassing => {
+                names.extend(["anchors", "rest"].map(|step| format!("blocks.{b}.local.{step}")));
+            }
+            _ => names.push(format!("blocks.{b}.local")),
+        }
+    }
+    names
+}
+
+struct Run {
+    golden: Golden,
+    engine: Engine,
+    graph: StepGraph,
+    weights: Vec<f32>,
+    features: Vec<f32>,
+}
+
+/// A forward pass on the golden file's inputs.
+fn run(name: &str, layers: LayersConfig) -> Run {
+    let golden = Golden::read(&format!("layers_{name}"));
+    let mut graph = golden_graph(&golden);
+    graph.anchors.rebuild(&golden.vectors("positions"), layers.anchor_stride).unwrap();
+    graph.anchors.transpose(&graph.knn);
+    let config = InterlacerConfig { width: 8, n_heads: 2, layers, ..config() };
+    config.validate().unwrap();
+    let mut engine = Engine::new(config, Mode::Training);
+    if layers.feature_map == FAVOR {
+        let names = mixer_names(&layers, config.n_blocks);
+        for (i, (ours, name)) in engine.projections.iter_mut().zip(names).enumerate() {
+            let head_width = if i % 2 == 0 { 4.0f32 } else { 8.0 };
+            let given = golden.f32(&format!("projection.{name}"));
+            assert_eq!(ours.len(), given.len());
+            *ours = given.iter().map(|w| w / head_width.powf(0.25)).collect();
+        }
+    }
+    let (weights, features) = (golden_weights(&golden, engine.layout()), golden.f32("features"));
+    engine.forward(&weights, &features, &graph, N_SCENE).unwrap();
+    Run { golden, engine, graph, weights, features }
+}
+
+#[test]
+fn other_layers_equal_pytorch_one_by_one() {
+    for (name, layers) in variants() {
+        let Run { golden, engine, .. } = run(name, layers);
+        let names = mixer_names(&layers, 2);
+        assert_eq!(names.len(), engine.layout.mixers.len(), "{name}");
+        let normalized = |x: &[f64]| -> Vec<f64> {
+            crate::ops::layer_norm::plain::layer_norm(x, &[1.0; 8], &[0.0; 8])
+        };
+        // The residual stream before each layer, pinned by what its LayerNorm kept.
+        let mut before = golden.f64("act.embed");
+        for (i, mixer) in names.iter().enumerate() {
+            if i > 0 && names[i - 1][..8] != mixer[..8] {
+                before = golden.f64(&format!("act.{}.mlp", &names[i - 1][..8]));
+            }
+            assert_close(&engine.mixers[i].normalized, &normalized(&before), 2e-5);
+            let mixed = golden.f64(&format!("act.{mixer}.attention"));
+            assert_close(&engine.mixers[i].out, &mixed, 2e-5);
+            before = golden.f64(&format!("act.{mixer}"));
+        }
+        assert_close(&engine.x, &golden.f64("act.blocks.1.mlp"), 2e-5);
+        assert_close(engine.output(), &golden.f64("act.head"), 2e-5);
+    }
+}
+
+#[test]
+fn gradients_through_other_layers_equal_pytorch() {
+    for (name, layers) in variants() {
+        let Run { golden, mut engine, graph, weights, features } = run(name, layers);
+        let mut gradients = Gradients::new(engine.layout());
+        let mut d_features = vec![0.0; features.len()];
+        let d_output = golden.f32("loss_weight");
+        engine
+            .backward(&weights, &features, &graph, &d_output, &mut gradients, &mut d_features)
+            .unwrap();
+        assert_close(&d_features, &golden.f64("grad.features"), 5e-5);
+        let mut gradient = vec![0.0; weights.len()];
+        gradients.add_to(&mut gradient);
+        for tensor in &engine.layout().tensors {
+            let want = golden.f64(&format!("grad.{}", tensor.name));
+            assert_close(tensor.span.of(&gradient), &want, 5e-5);
+        }
+    }
+}
+
+#[test]
+fn threads_do_not_change_a_bit_of_other_layers() {
+    for (_, layers) in variants() {
+        assert_same_bits(InterlacerConfig { layers, ..config() }, 1024 + 77);
+    }
+}
+
+#[test]
+fn a_last_chunk_of_one_token_is_an_anchor_without_a_rest() {
+    let layers = LayersConfig { local: LocalLayer::MessagePassing, ..LayersConfig::default() };
+    assert_same_bits(InterlacerConfig { layers, ..config() }, 2 * CHUNK + 1);
+    // Anchors farther apart than a chunk is long would leave chunks without any.
+    let layers = LayersConfig { anchor_stride: 64, ..layers };
+    assert_same_bits(InterlacerConfig { layers, ..config() }, CHUNK + 3);
+}
+
+#[test]
+fn a_graph_that_lacks_what_the_layers_read_is_refused() {
+    let (graph, features) = random_scene(50, 4);
+    let (mut only_loads, mut only_anchors) = (StepGraph::default(), StepGraph::default());
+    only_loads.loads = graph.loads.clone();
+    (only_anchors.anchors, only_anchors.knn) = (graph.anchors.clone(), graph.knn.clone());
+    let messages = LayersConfig { local: LocalLayer::MessagePassing, ..LayersConfig::default() };
+    let none = LayersConfig { local: LocalLayer::None, ..LayersConfig::default() };
+    let empty = StepGraph::default();
+    for (layers, good, bad) in [
+        (LayersConfig::default(), &only_loads, Some(&only_anchors)),
+        (messages, &only_anchors, Some(&only_loads)),
+        (none, &empty, None),
+    ] {
+        let mut engine = Engine::new(InterlacerConfig { layers, ..config() }, Mode::Inference);
+        let weights = vec![0.0; engine.layout().n_params()];
+        assert!(engine.forward(&weights, &features, good, 9).is_ok());
+        if let Some(bad) = bad {
+            assert!(engine.forward(&weights, &features, bad, 9).is_err());
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Which token-mixing layers a model is made of: what is compared on the same data.
+
+use serde::{Deserialize, Serialize};
+
+pub use crate::ops::feature_map::FeatureMap;
+use crate::{Error, Result};
+
+/// The layer of a block in which every token meets every other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GlobalLayer {
+    /// Linear attention: linear cost.
+    #[default]
+    Linear,
+    /// Softmax attention, exact: quadratic time, for comparison.
+    Softmax,
+    /// No such layer.
+    None,
+}
+
+/// The layer of a block that carries the local geometry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LocalLayer {
+    /// GRF-masked attention of one head.
+    #[default]
+    Grf,
+    /// Message passing over anchors: each anchor hears its k neighbours, then every other token its
+    /// nearest anchor (the Interlacer of Whitney et al. 2024).
+    MessagePassing,
+    /// Linear attention of one head, as the GRF attention has one, but without its mask: the
+    /// transformer that the papers call unmasked.
+    Linear,
+    /// No such layer.
+    None,
+}
+
+/// A model's layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LayersConfig {
+    /// Global layer of each block.
+    pub global: GlobalLayer,
+    /// Local layer of each block, behind the global one.
+    pub local: LocalLayer,
+    /// Feature map of linear and GRF attention.
+    pub feature_map: FeatureMap,
+    /// Every so many tokens, one is an anchor of message passing.
+    pub anchor_stride: usize,
+}
+
+impl Default for LayersConfig {
+    fn default() -> Self {
+        Self {
+            global: GlobalLayer::default(),
+            local: LocalLayer::default(),
+            feature_map: FeatureMap::default(),
+            anchor_stride: 4,
+        }
+    }
+}
+
+impl LayersConfig {
+    /// Whether all is as it is without settings.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether any layer has a feature map.
+    pub fn has_feature_map(&self) -> bool {
+        self.global == GlobalLayer::Linear
+            || matches!(self.local, LocalLayer::Grf | LocalLayer::Linear)
+    }
+
+    /// Checks that the settings belong together.
+    ///
+    /// # Errors
+    /// [`Error::Config`] names the setting and what to do.
+    pub fn validate(&self) -> Result<()> {
+        self.feature_map.validate()?;
+        let wrong = |key: &str, problem: &str| {
+            Err(Error::Config { key: format!("model.layers.{key}"), problem: problem.into() })
+        };
+        if !self.has_feature_map() && self.feature_map != FeatureMap::default() {
+            return wrong("feature_map", "no layer has one: take linear or GRF attention, or none");
+        }
+        if !(2..=64).contains(&self.anchor_stride) {
+            return wrong("anchor_stride", "not in 2..=64");
+        }
+        let has_anchors = self.local == LocalLayer::MessagePassing;
+        if !has_anchors && self.anchor_stride != Self::default().anchor_stride {
+            return wrong("anchor_stride", "only message passing has anchors");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_do_not_belong_together_are_refused() {
+        let good = LayersConfig::default();
+        assert!(good.validate().is_ok());
+        let refused = |layers: LayersConfig, key: &str| {
+            let message = layers.validate().unwrap_err().to_string();
+            assert!(message.contains(key), "{message}");
+        };
+        let maps = [FeatureMap::Elu, FeatureMap::Favor { n_features: 9, seed: 1 }];
+        for feature_map in maps {
+            let layers = LayersConfig { global: GlobalLayer::Softmax, feature_map, ..good };
+            assert!(layers.validate().is_ok(), "the local layer has a map");
+            let local = LocalLayer::MessagePassing;
+            refused(LayersConfig { local, ..layers }, "feature_map");
+        }
+        let local = LocalLayer::MessagePassing;
+        assert!(LayersConfig { local, anchor_stride: 7, ..good }.validate().is_ok());
+        refused(LayersConfig { local, anchor_stride: 1, ..good }, "anchor_stride");
+        refused(LayersConfig { anchor_stride: 7, ..good }, "anchor_stride");
+    }
+}

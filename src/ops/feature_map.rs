@@ -1,0 +1,144 @@
+//! Feature maps φ of linear attention: its kernel is φ(q)·φ(k) (Katharopoulos et al. 2020).
+
+use serde::{Deserialize, Serialize};
+
+use super::exp::exp;
+use super::favor::MAX_FEATURES;
+use super::relu::{relu_backward, relu_forward};
+use super::simd::vectorized;
+use crate::{Error, Result};
+
+/// What makes queries and keys non-negative features.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum FeatureMap {
+    /// max(x, 0), the papers' setting.
+    #[default]
+    Relu,
+    /// ELU + 1: x + 1 where x > 0, else e^x; never zero (Katharopoulos et al. 2020).
+    Elu,
+    /// x², element by element, as in the comparison of kernels of Choromanski et al. 2022 (Fig. 8:
+    /// x², ELU + 1 and ReLU). Not ReLU squared, which is a hidden activation elsewhere and, as a
+    /// kernel, only ReLU's with other weights: its zeros are ReLU's.
+    Squared,
+    /// FAVOR+: positive orthogonal random features of the softmax kernel (Choromanski et al. 2021).
+    Favor {
+        /// Features m of a head.
+        n_features: usize,
+        /// Seed of the projections; they are drawn once and never trained.
+        seed: u64,
+    },
+}
+
+impl FeatureMap {
+    /// Checks the number of features.
+    ///
+    /// # Errors
+    /// [`Error::Config`] unless it is in 1..=1024.
+    pub fn validate(self) -> Result<()> {
+        match self {
+            Self::Favor { n_features, .. } if !(1..=MAX_FEATURES).contains(&n_features) => {
+                let problem = format!("{n_features} random features are not in 1..={MAX_FEATURES}");
+                Err(Error::Config { key: "model.layers.feature_map".into(), problem })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the gradient needs the map's input: its output does not tell it.
+    pub fn keeps_input(self) -> bool {
+        matches!(self, Self::Squared | Self::Favor { .. })
+    }
+}
+
+vectorized! {
+/// x = φ(x), element by element, of the first `n_mapped` columns of rows of `width` numbers; any map
+/// but FAVOR+ (see [`super::favor`]).
+pub fn feature_map_forward(map: FeatureMap, x: &'a mut [f32], width: usize, n_mapped: usize) {
+    for row in x.chunks_exact_mut(width) {
+        let x = &mut row[..n_mapped];
+        match map {
+            FeatureMap::Elu => {
+                for x in x {
+                    *x = if *x > 0.0 { *x + 1.0 } else { exp(*x) };
+                }
+            }
+            FeatureMap::Squared => x.iter_mut().for_each(|x| *x *= *x),
+            FeatureMap::Relu | FeatureMap::Favor { .. } => relu_forward(x),
+        }
+    }
+}
+}
+
+vectorized! {
+/// The first `n_mapped` columns of `dy`, of rows of `dy_width` numbers, become the input's gradient.
+/// `kept`, rows of `kept_width` numbers: the map's input where it
+/// [keeps it](FeatureMap::keeps_input), else its output.
+pub fn feature_map_backward(
+    map: FeatureMap,
+    kept: &'a [f32],
+    kept_width: usize,
+    dy: &'a mut [f32],
+    dy_width: usize,
+    n_mapped: usize,
+) {
+    for (kept, dy) in kept.chunks_exact(kept_width).zip(dy.chunks_exact_mut(dy_width)) {
+        let (kept, dy) = (&kept[..n_mapped], &mut dy[..n_mapped]);
+        match map {
+            FeatureMap::Elu => {
+                for (dy, &y) in dy.iter_mut().zip(kept) {
+                    *dy *= y.min(1.0); // e^x is its own derivative
+                }
+            }
+            FeatureMap::Squared => dy.iter_mut().zip(kept).for_each(|(dy, x)| *dy *= 2.0 * x),
+            FeatureMap::Relu | FeatureMap::Favor { .. } => relu_backward(kept, dy),
+        }
+    }
+}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::*;
+
+    #[test]
+    fn feature_maps_and_their_gradients() {
+        let (x, dy) = (numbers(37, 1), numbers(37, 2));
+        let plain = |map: FeatureMap, x: &[f64]| -> Vec<f64> {
+            let one = |&x: &f64| match map {
+                FeatureMap::Elu => {
+                    if x > 0.0 {
+                        x + 1.0
+                    } else {
+                        x.exp()
+                    }
+                }
+                FeatureMap::Squared => x * x,
+                _ => x.max(0.0),
+            };
+            x.iter().map(one).collect()
+        };
+        for map in [FeatureMap::Relu, FeatureMap::Elu, FeatureMap::Squared] {
+            let mut y = x.clone();
+            feature_map_forward(map, &mut y, 37, 37);
+            assert_close(&y, &plain(map, &f64s(&x)), 1e-6);
+            let mut dx = dy.clone();
+            let kept = if map.keeps_input() { &x } else { &y };
+            feature_map_backward(map, kept, 37, &mut dx, 37, 37);
+            assert_gradient(&dx, &x, &dy, |x| plain(map, x));
+        }
+    }
+
+    #[test]
+    fn refuses_numbers_of_features_and_unknown_maps() {
+        for n_features in [0, MAX_FEATURES + 1] {
+            assert!(FeatureMap::Favor { n_features, seed: 0 }.validate().is_err());
+        }
+        assert!(FeatureMap::Favor { n_features: 1, seed: 0 }.validate().is_ok());
+        assert!(serde_json::from_str::<FeatureMap>(r#""gelu""#).is_err());
+        let map: FeatureMap =
+            serde_json::from_str(r#"{"favor":{"n_features":8,"seed":3}}"#).unwrap();
+        assert_eq!(map, FeatureMap::Favor { n_features: 8, seed: 3 });
+    }
+}
