@@ -1,4 +1,4 @@
-"""Recordings of two simulated arms that push and tumble objects, as rosbag2 MCAP.
+"""Recordings of two simulated arms that push, tumble, lift and carry things, as rosbag2 MCAP.
 
 Importing the package chooses MuJoCo's OpenGL backend, which must happen before MuJoCo is imported.
 """

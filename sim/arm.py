@@ -47,17 +47,37 @@ class Arm:
         """Stands still."""
         self.joints += [self.joints[-1]] * round(seconds / PERIOD)
 
-    def move(self, pose, speed: float, steady: bool = False) -> None:
-        """Goes straight to a pose at about `speed` (m/s, peak).
+    def aim(self, pose, exact: bool = False) -> np.ndarray:
+        """The pose, its yaw turned by half a turn where the last joint reaches that better.
 
-        `steady`: constant speed but for short ramps; else a smooth rise and fall.
+        `exact`: the pose as it is.
         """
         target = np.array(pose, dtype=float)
-        target[3] = self.near_yaw(target, target[3])
-        start = self.pose.copy()
-        length = max(np.linalg.norm(target[:3] - start[:3]), 0.15 * abs(target[3] - start[3]))
+        if not exact:
+            target[3] = self.near_yaw(target, target[3])
+        return target
+
+    def seconds(self, target: np.ndarray, speed: float, steady: bool = False) -> float:
+        """How long `move` takes to what `aim` gave, at a peak speed in m/s."""
+        way = target - self.pose
+        length = max(np.linalg.norm(way[:3]), 0.15 * abs(way[3]))
         peak = 1.2 if steady else 1.875  # peak over mean speed
-        steps = max(round(max(length * peak / speed, 0.16) / PERIOD), 1)
+        return max(length * peak / speed, 0.16)
+
+    def move(
+        self, pose, speed: float, steady: bool = False,
+        seconds: float | None = None, exact: bool = False,
+    ) -> None:
+        """Goes straight to a pose at about `speed` (m/s, peak), or in a time.
+
+        `steady`: constant speed but for short ramps; else a smooth rise and fall.
+        `exact`: to this very yaw, not to its best equivalent half a turn off.
+        """
+        target = self.aim(pose, exact)
+        start = self.pose.copy()
+        if seconds is None:
+            seconds = self.seconds(target, speed, steady)
+        steps = max(round(seconds / PERIOD), 1)
         for k in range(1, steps + 1):
             share = progress(k / steps, steady)
             self.joints.append(self.solve(start + share * (target - start), self.joints[-1], 2))

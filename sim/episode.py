@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 import mujoco
 import numpy as np
 
-from sim import robot, scene
+from sim import robot, scene, tasks
 from sim.arm import PERIOD, Arm
 from sim.scene import TIMESTEP, Camera, Thing
-from sim.tasks import TASKS, Grip
+from sim.soft import Knot, Soft
+from sim.tasks.base import Grip, Seen, grip_top
 
 FRAMES = 50
 FRAME_SECS = 0.1
@@ -18,12 +19,17 @@ FRAME_JOINTS = round(FRAME_SECS / 0.02)  # joint samples between frames
 ATTEMPTS = 60
 BOUNDS = ((-0.44, -0.49, -0.01), (0.54, 0.49, 0.6))  # where objects stay, m
 MAX_STEP = 0.22  # m between frames, of an object's centre
-GRIP_RANGE = 0.05  # m between the tool and an object's surface, at most
+GRIP_RANGE = 0.05  # m between the tool and an object's bounding ball, at most (plain scenes)
+FINGER_RANGE = 0.03  # m between a finger and an object's surface, at most
+SHARED_TURN = 0.1  # weight of rotation in the welds of a shared grip
+# Instability rejects an attempt (check_frame): without this MuJoCo would write it to a log file.
+mujoco.set_mju_user_warning(lambda _: None)
 
 
 @dataclass
 class Episode:
-    """What happened. Rows: `qpos` one a frame; joints 50 times a second, from the first frame on."""
+    """What happened. Rows: `qpos` and `places` (of objects' bodies, m) one a frame; joints 50 times
+    a second, from the first frame on."""
 
     task: str
     seed: int
@@ -31,9 +37,12 @@ class Episode:
     things: list[Thing]
     cameras: list[Camera]
     qpos: np.ndarray
+    places: np.ndarray
     joint_positions: np.ndarray
     joint_velocities: np.ndarray
     arms: list[Arm]
+    variety: str = "plain"
+    soft: Soft | None = None
     first: int = 0  # frame of the whole episode that row 0 is
 
     def part(self, start: int, frames: int) -> "Episode":
@@ -41,14 +50,14 @@ class Episode:
         joints = slice(start * FRAME_JOINTS, (start + frames - 1) * FRAME_JOINTS + 1)
         return replace(
             self, qpos=self.qpos[start : start + frames],
+            places=self.places[start : start + frames],
             joint_positions=self.joint_positions[joints],
             joint_velocities=self.joint_velocities[joints], first=self.first + start,
         )
 
     def steps(self) -> np.ndarray:
-        """How far the centre of each object goes from frame to frame (frames - 1 × objects, m)."""
-        places = self.qpos[:, 14:].reshape(len(self.qpos), -1, 7)[:, :, :3]
-        return np.linalg.norm(np.diff(places, axis=0), axis=2)
+        """How far each object's bodies go from frame to frame (frames - 1 × bodies, m)."""
+        return np.linalg.norm(np.diff(self.places, axis=0), axis=2)
 
     def plan(self, frame: int) -> np.ndarray:
         """Commanded joints 0, 0.1, … 1 s after a frame: 11 × 14."""
@@ -56,56 +65,72 @@ class Episode:
         return np.concatenate([arm.at(times) for arm in self.arms], axis=1)
 
 
+class NoEpisode(Exception):
+    """No attempt at a task and seed was worth keeping."""
+
+
 class Rejected(Exception):
     """The attempt is not worth keeping; the message says why."""
 
 
-def simulate(task: str, seed: int, frames: int = FRAMES) -> Episode:
-    """The episode of a task and seed: the first attempt that is lively and sound."""
+def simulate(task: str, seed: int, frames: int = FRAMES, variety: str = "split") -> Episode:
+    """The episode of a task and seed: the first attempt that is lively and sound.
+
+    `variety`: `split` draws the scene as the seed's split says, `plain` as the committed samples.
+    Raises NoEpisode if there is none.
+    """
     reasons = []
     for attempt in range(ATTEMPTS):
-        rng = np.random.default_rng([seed, sorted(TASKS).index(task), attempt])
+        entropy = [seed, tasks.number(task), attempt] + ([1] if variety == "split" else [])
         try:
-            return Attempt(task, seed, rng).run(frames)
+            return Attempt(task, seed, variety, np.random.default_rng(entropy)).run(frames)
         except Rejected as reason:
             reasons.append(str(reason))
-    raise RuntimeError(f"{task} {seed}: no attempt of {ATTEMPTS} was sound: {sorted(set(reasons))}")
+    raise NoEpisode(f"{task} {seed}: no attempt of {ATTEMPTS} was sound: {sorted(set(reasons))}")
 
 
 class Attempt:
     """The physics of one attempt."""
 
-    def __init__(self, task: str, seed: int, rng: np.random.Generator):
-        self.task, self.seed = TASKS[task](rng), seed
+    def __init__(self, task: str, seed: int, variety: str, rng: np.random.Generator):
+        self.task, self.variety = tasks.make(task, seed, variety, rng)
+        self.seed = seed
         self.things = self.task.things()
-        self.cameras = scene.cameras(rng)
-        self.model = scene.build(self.things, self.cameras, rng)
+        self.soft: Soft | None = self.task.soft
+        self.cameras = self.variety.cameras(rng)
+        look = self.variety.look(rng)
+        self.model = scene.build(self.things, self.cameras, look, self.soft)
         self.data = mujoco.MjData(self.model)
         self.arms = [Arm(self.model, side, self.task.start(side)) for side in robot.SIDES]
-        self.bodies = [self.model.body(scene.thing_name(i)).id for i in range(len(self.things))]
+        self.task.arms = self.arms
+        names = scene.grip_bodies(self.things, self.soft)
+        self.shapes = self.things + [Knot(self.soft.radius) for _ in names[len(self.things) :]]
+        self.bodies = [self.model.body(name).id for name in names]
         self.hands = {side: self.model.body(f"{side}_hand").id for side in robot.SIDES}
         self.held: set[tuple[str, int]] = set()
-        owner = self.model.geom_bodyid
-        names = [self.model.body(b).name for b in owner]
-        self.is_arm = np.array([n.startswith(robot.SIDES) for n in names])
-        self.is_left = np.array([n.startswith("left") for n in names])
-        self.is_thing = np.array([n.startswith("object") for n in names])
+        names = [self.model.body(b).name for b in range(self.model.nbody)]
+        self.free = [b for b, name in enumerate(names) if name.startswith("object")]
+        owners = [names[b] for b in self.model.geom_bodyid] + ["object"]  # geom -1: a flex
+        self.is_arm = np.array([n.startswith(robot.SIDES) for n in owners])
+        self.is_thing = np.array([n.startswith("object") for n in owners])
 
     def run(self, frames: int) -> Episode:
         """Simulates, checks, and returns the episode; raises Rejected."""
         self.begin()
-        rows, positions, velocities = [], [], []
+        rows, places, positions, velocities = [], [], [], []
         count = 14
         for sample in range((frames - 1) * FRAME_JOINTS + 1):
             positions.append(self.data.qpos[:count].copy())
             velocities.append(self.data.qvel[:count].copy())
             if sample % FRAME_JOINTS == 0:
                 rows.append(self.data.qpos.copy())
-                self.check_frame(rows)
+                places.append(self.data.xpos[self.free].copy())
+                self.check_frame(places)
             self.advance(sample * PERIOD)
         episode = Episode(
             self.task.name, self.seed, self.model, self.things, self.cameras, np.array(rows),
-            np.array(positions), np.array(velocities), self.arms,
+            np.array(places), np.array(positions), np.array(velocities), self.arms,
+            self.variety.name, self.soft,
         )
         self.check_lively(episode)
         return episode
@@ -119,19 +144,37 @@ class Attempt:
             dof = self.model.body_dofadr[self.bodies[i]]
             if thing.held_by:
                 tip = self.data.site(f"{thing.held_by}_tool").xpos
-                self.data.qpos[at : at + 3] = tip - (0, 0, thing.bounding_radius() + 0.004)
+                under = np.array((0, 0, thing.bounding_radius()))
+                if thing.parts:
+                    under = grip_top(thing, np.eye(3), 0)
+                self.data.qpos[at : at + 3] = tip - under - (0, 0, 0.004)
             else:
                 self.data.qvel[dof : dof + 6] = thing.velocity
+        if self.soft:
+            self.soft.bend(self.model, self.data.qpos)
         mujoco.mj_forward(self.model, self.data)
         self.commit(0.0)
         self.check_contacts(first=True)
 
     def commit(self, now: float) -> None:
         """Fixes the commands up to HORIZON from now."""
-        places = self.data.xpos[self.bodies].copy()
+        seen = None
         for arm in self.arms:
             while arm.end() < now + HORIZON:
-                self.task.extend(arm, now, places, self.things)
+                seen = seen or self.look()
+                self.task.extend(arm, now, seen)
+
+    def look(self) -> Seen:
+        """Places, frames and speeds of what hands can hold."""
+        velocity, speeds = np.empty(6), []
+        for body in self.bodies:
+            kind = mujoco.mjtObj.mjOBJ_BODY
+            mujoco.mj_objectVelocity(self.model, self.data, kind, body, velocity, 0)
+            speeds.append(np.linalg.norm(velocity[3:]))
+        return Seen(
+            self.data.xpos[self.bodies].copy(),
+            self.data.xmat[self.bodies].reshape(-1, 3, 3).copy(), np.array(speeds), self.shapes,
+        )
 
     def advance(self, now: float) -> None:
         """Goes on by one joint sample (20 ms), the command linear within it."""
@@ -158,21 +201,49 @@ class Attempt:
                 self.set_weld(grip, False)
 
     def near(self, grip: Grip) -> bool:
-        """Whether the tool is close enough to grip; always so at the start."""
+        """Whether the hand is close enough to grip; always so at the start."""
         tip = self.data.site(f"{grip.side}_tool").xpos
         gap = np.linalg.norm(tip - self.data.xpos[self.bodies[grip.thing]])
-        return gap < self.things[grip.thing].bounding_radius() + GRIP_RANGE
+        if self.variety.name == "plain":
+            return gap < self.shapes[grip.thing].bounding_radius() + GRIP_RANGE
+        fingers, body = self.geoms(self.hands[grip.side])[-2:], self.bodies[grip.thing]
+        gaps = [
+            mujoco.mj_geomDistance(self.model, self.data, finger, geom, 0.1, None)
+            for finger in fingers
+            for geom in self.geoms(body)
+        ]
+        return min(gaps, default=gap) < FINGER_RANGE
+
+    def geoms(self, body: int) -> range:
+        """The geoms of a body; a cloth's vertex has none."""
+        first = self.model.body_geomadr[body]
+        return range(first, first + self.model.body_geomnum[body])
 
     def set_weld(self, grip: Grip, active: bool) -> None:
-        """Welds hand and object as they are now, or lets go."""
+        """Ties hand and object together as they are now, or lets go."""
         weld = self.model.equality(f"hold_{grip.side}_{grip.thing}").id
         hand, body = self.hands[grip.side], self.bodies[grip.thing]
         inverse, turn, place = np.empty(4), np.empty(4), np.empty(3)
         mujoco.mju_negQuat(inverse, self.data.xquat[hand])
         mujoco.mju_rotVecQuat(place, self.data.xpos[body] - self.data.xpos[hand], inverse)
         mujoco.mju_mulQuat(turn, inverse, self.data.xquat[body])
-        self.model.eq_data[weld, :10] = np.concatenate([np.zeros(3), place, turn])
+        values = self.model.eq_data[weld]
+        if self.model.eq_type[weld] == mujoco.mjtEq.mjEQ_CONNECT:
+            values[:6] = np.concatenate([place, np.zeros(3)])
+        elif grip.shared:
+            values[:11] = self.shared(grip, turn)
+        else:
+            values[:10] = np.concatenate([np.zeros(3), place, turn])
         self.data.eq_active[weld] = active
+
+    def shared(self, grip: Grip, turn: np.ndarray) -> np.ndarray:
+        """A weld about the finger tips that lets the object turn a little in the hand."""
+        hand, body = self.hands[grip.side], self.bodies[grip.thing]
+        tip = self.data.site(f"{grip.side}_tool").xpos
+        points = [
+            self.data.xmat[b].reshape(3, 3).T @ (tip - self.data.xpos[b]) for b in (body, hand)
+        ]
+        return np.concatenate([*points, turn, [SHARED_TURN]])
 
     def check_contacts(self, first: bool = False) -> None:
         """Rejects arms that touch the table, the rim or each other, and overlaps at the start."""
@@ -186,17 +257,15 @@ class Attempt:
         if len(depth) and depth.max() > (0.002 if first else 0.012):
             raise Rejected("bodies overlap")
 
-    def check_frame(self, rows: list[np.ndarray]) -> None:
+    def check_frame(self, places: list[np.ndarray]) -> None:
         """Rejects objects that leave the tray, or move too far in one frame."""
-        places = rows[-1][14:].reshape(-1, 7)[:, :3]
-        if not np.all(np.isfinite(rows[-1])):
+        now = places[-1]
+        if any(warning.number for warning in self.data.warning):
             raise Rejected("the physics broke")
-        if np.any(places < BOUNDS[0]) or np.any(places > BOUNDS[1]):
+        if np.any(now < BOUNDS[0]) or np.any(now > BOUNDS[1]):
             raise Rejected("an object left the tray")
-        if len(rows) > 1:
-            before = rows[-2][14:].reshape(-1, 7)[:, :3]
-            if np.linalg.norm(places - before, axis=1).max() > MAX_STEP:
-                raise Rejected("an object is too fast")
+        if len(places) > 1 and np.linalg.norm(now - places[-2], axis=1).max() > MAX_STEP:
+            raise Rejected("an object is too fast")
 
     def check_lively(self, episode: Episode) -> None:
         """Rejects episodes where too little moves."""

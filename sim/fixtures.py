@@ -11,7 +11,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 
-from sim import episode, gl, recording, robot, scene
+from sim import episode, gl, recording, robot, scene, textures
 
 TINY_SEED, TINY_FRAMES = 200_003, 6
 DEMO_SEED = 200_005
@@ -20,7 +20,7 @@ DEMO_SEED = 200_005
 def kinematics(cases: int) -> dict:
     """Random joint positions, and the pose of every link in the world: x y z, then qx qy qz qw."""
     rng = np.random.default_rng(7)
-    model = scene.build([], scene.cameras(rng), rng)
+    model = scene.build([], scene.cameras(rng), textures.plain(rng))
     data = mujoco.MjData(model)
     names = [link.name for side in robot.SIDES for link in robot.links(side)]
     found = []
@@ -53,10 +53,10 @@ def main() -> None:
     Path("data").mkdir(exist_ok=True)
     (tests / "two_arms.urdf").write_text(robot.urdf())
     (tests / "kinematics.json").write_text(json.dumps(kinematics(6), indent=1) + "\n")
-    push = episode.simulate("push", TINY_SEED)
+    push = episode.simulate("push", TINY_SEED, variety="plain")
     way = np.convolve(push.steps()[:, 0], np.ones(TINY_FRAMES - 1), "valid")
     replace_recording(push.part(int(np.argmax(way)), TINY_FRAMES), tests / "tiny_push")
-    replace_recording(episode.simulate("tumble", DEMO_SEED), Path("data/demo_tumble"))
+    replace_recording(episode.simulate("tumble", DEMO_SEED, variety="plain"), Path("data/demo_tumble"))
 
 
 if __name__ == "__main__":

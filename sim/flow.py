@@ -7,8 +7,6 @@ import numpy as np
 from rosbags.highlevel import AnyReader
 from rosbags.typesys import Stores, get_typestore
 
-from sim.scene import CAMERAS
-
 CROP = ((-0.45, -0.5, -0.015), (0.55, 0.5, 0.65))  # the workspace, m
 
 
@@ -32,9 +30,7 @@ class Recording:
     """Pictures and truth of a recording, as arrays by frame."""
 
     def __init__(self, folder: Path):
-        self.depth = {c: [] for c in CAMERAS}  # mm
-        self.ids = {c: [] for c in CAMERAS}
-        self.colour = {c: [] for c in CAMERAS}
+        self.depth, self.ids, self.colour = {}, {}, {}  # by camera; depth in mm
         self.cameras, self.k, places, turns = {}, {}, [], []
         store = get_typestore(Stores.ROS2_JAZZY)
         with AnyReader([Path(folder)], default_typestore=store) as reader:
@@ -51,12 +47,13 @@ class Recording:
                 elif parts[-1] == "camera_info":
                     self.k[parts[0]] = message.k
                 elif parts[-1] == "body_ids":
-                    self.ids[parts[1]].append(self.pixels(message))
+                    self.ids.setdefault(parts[1], []).append(self.pixels(message))
                 elif parts[1:] == ["depth", "image_raw"]:
-                    self.depth[parts[0]].append(self.pixels(message))
+                    self.depth.setdefault(parts[0], []).append(self.pixels(message))
                 elif parts[1:] == ["color", "image_raw"]:
                     shape = (message.height, message.width, 3)
-                    self.colour[parts[0]].append(message.data.reshape(shape))
+                    picture = message.data.reshape(shape)
+                    self.colour.setdefault(parts[0], []).append(picture)
         self.places, self.turns = np.array(places), rotations(np.array(turns))
         self.kinds = np.array([body["kind"] for body in self.about["bodies"]])
 
@@ -90,9 +87,12 @@ class Recording:
         local = np.einsum("nji,nj->ni", self.turns[start][ids], points - self.places[start][ids])
         return np.einsum("nij,nj->ni", self.turns[stop][ids], local) + self.places[stop][ids]
 
-    def flow_error(self, frame: int, camera: str, kind: str) -> np.ndarray:
-        """Depth error (m) of points that move, against the next picture, where the body is seen.
+    def flow_error(self, frame: int, camera: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
+        """Depth errors (m) of points that move, against the next picture, where the body is seen.
 
+        The first: against the depth between four pixels, which is not exact over an edge of the
+        body, or where another part of it hides the point (over 2 cm are left out). The second:
+        how far the point lies before the nearest of the four, where it would have to be seen.
         `kind`: of the bodies, `robot` or `object`.
         """
         points, ids = self.points(frame, camera)
@@ -116,6 +116,8 @@ class Recording:
             [(1 - low) * (1 - right), (1 - low) * right, low * (1 - right), low * right]
         )
         # Linear between pixels is exact for 1 / z on a plane.
-        gaps = np.abs(1 / np.sum(weights / np.maximum(depths, 1e-3), axis=0) - local[shown, 2])
-        hidden = gaps > 0.02  # by another part of the same body
-        return gaps[same & ~hidden]
+        away = local[shown, 2]
+        gaps = np.abs(1 / np.sum(weights / np.maximum(depths, 1e-3), axis=0) - away)
+        before = np.maximum(depths.min(axis=0) - away, 0)
+        hidden = gaps > 0.02
+        return gaps[same & ~hidden], before[same]

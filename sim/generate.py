@@ -11,20 +11,22 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from sim import gl
+from sim import gl, tasks
 from sim.splits import SPLITS, seeds
-from sim.tasks import TASKS
 
 
-def make(job: tuple[str, int, Path]) -> str:
-    """Simulates and writes one episode, unless it is there; its folder's name."""
-    task, seed, out = job
+def make(job: tuple[str, int, str, Path]) -> str | None:
+    """Simulates and writes one episode, unless it is there; what was wrong, if it can't."""
+    task, seed, variety, out = job
     folder = out / f"{task}_{seed}"
     if not (folder / "metadata.yaml").exists():
         from sim import episode, recording
 
-        recording.write(episode.simulate(task, seed), folder)
-    return folder.name
+        try:
+            recording.write(episode.simulate(task, seed, variety=variety), folder)
+        except episode.NoEpisode as problem:
+            return str(problem)
+    return None
 
 
 def arguments() -> argparse.Namespace:
@@ -32,15 +34,19 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="folder for the recordings")
     parser.add_argument("--split", choices=SPLITS, required=True)
-    parser.add_argument("--tasks", default=",".join(sorted(TASKS)), help="default: %(default)s")
+    parser.add_argument("--tasks", help="comma-separated; default: all of the split")
+    parser.add_argument(
+        "--variety", choices=("split", "plain"), default="split",
+        help="plain: the first scene, without variety (push and tumble only)",
+    )
     parser.add_argument("--episodes", type=int, required=True, help="number for each task")
     parser.add_argument("--first-seed", type=int, default=0, help="first episode in the split")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="default: all cores")
     args = parser.parse_args()
-    args.tasks = args.tasks.split(",")
-    unknown = sorted(set(args.tasks) - set(TASKS))
-    if unknown:
-        parser.error(f"unknown task {', '.join(unknown)}: expected {', '.join(sorted(TASKS))}")
+    known = sorted(tasks.of(args.split, args.variety))
+    args.tasks = args.tasks.split(",") if args.tasks else known
+    if unknown := sorted(set(args.tasks) - set(known)):
+        parser.error(f"no task {', '.join(unknown)} in {args.split}: expected {', '.join(known)}")
     try:
         args.seeds = seeds(args.split, args.first_seed, args.episodes)
     except ValueError as error:
@@ -54,10 +60,12 @@ def main() -> None:
     """Runs the jobs, tasks in turn for each seed."""
     args = arguments()
     args.out.mkdir(parents=True, exist_ok=True)
-    jobs = [(task, seed, args.out) for seed in args.seeds for task in args.tasks]
+    jobs = [(task, seed, args.variety, args.out) for seed in args.seeds for task in args.tasks]
     with multiprocessing.get_context("spawn").Pool(max(1, args.jobs)) as pool:
-        for _ in tqdm(pool.imap_unordered(make, jobs), total=len(jobs), unit="episode"):
-            pass
+        done = tqdm(pool.imap_unordered(make, jobs), total=len(jobs), unit="episode")
+        problems = [problem for problem in done if problem]
+    if problems:
+        raise SystemExit("\n".join(["left out:", *problems]))
 
 
 if __name__ == "__main__":

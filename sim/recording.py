@@ -18,6 +18,7 @@ from sim import robot, scene
 from sim.episode import FRAME_JOINTS, Episode
 from sim.render import Painter
 from sim.splits import split_of
+from sim.truth import Truth
 
 START = 1_700_000_000 * 10**9  # ns, stamp of the first frame
 FRAME_NS, JOINT_NS = 100_000_000, 20_000_000
@@ -26,7 +27,6 @@ PLAN_LEAD = 30_000_000  # ns from a plan's log time to its stamp
 CHUNK_BYTES = 4 * 2**20  # uncompressed
 TYPES = get_typestore(Stores.ROS2_JAZZY)
 MSG = TYPES.types
-KINDS = (("object", "object"), ("left", "robot"), ("right", "robot"))
 
 
 class BigChunks(McapWriter):
@@ -61,8 +61,8 @@ def qos(latched: bool) -> Qos:
     )
 
 
-def topics() -> list[tuple[str, str, bool]]:
-    """Name, type, and whether latched, of every topic."""
+def topics(cameras) -> list[tuple[str, str, bool]]:
+    """Name, type, and whether latched, of every topic, where the cameras have these names."""
     result = [
         ("/robot_description", "std_msgs/msg/String", True),
         ("/tf_static", "tf2_msgs/msg/TFMessage", True),
@@ -71,7 +71,7 @@ def topics() -> list[tuple[str, str, bool]]:
         ("/joint_states", "sensor_msgs/msg/JointState", False),
         ("/tf", "tf2_msgs/msg/TFMessage", False),
     ]
-    for camera in scene.CAMERAS:
+    for camera in cameras:
         result += [
             (f"/{camera}/color/camera_info", "sensor_msgs/msg/CameraInfo", False),
             (f"/{camera}/color/image_raw", "sensor_msgs/msg/Image", False),
@@ -115,9 +115,9 @@ def image(stamp: int, frame: str, encoding: str, pixels: np.ndarray):
     )
 
 
-def camera_info(stamp: int, frame: str):
-    """A sensor_msgs/CameraInfo without distortion."""
-    focal, cx, cy = scene.intrinsics()
+def camera_info(stamp: int, frame: str, fovy: float):
+    """A sensor_msgs/CameraInfo without distortion; `fovy` in degrees."""
+    focal, cx, cy = scene.intrinsics(fovy)
     k = np.array([focal, 0, cx, 0, focal, cy, 0, 0, 1])
     p = np.array([focal, 0, cx, 0, 0, focal, cy, 0, 0, 0, 1, 0])
     region = MSG["sensor_msgs/msg/RegionOfInterest"](0, 0, 0, 0, False)
@@ -134,19 +134,21 @@ class Messages:
         self.episode = episode
         self.model = episode.model
         self.data = mujoco.MjData(self.model)
+        self.truth = Truth(self.model, episode.soft)
         self.frames = len(episode.qpos)
+        self.topics = topics([view.name for view in episode.cameras])
 
     def all(self) -> list[tuple[int, str, object]]:
         """Draws every frame: needs OpenGL."""
         found = self.latched()
         for sample in range(len(self.episode.joint_positions)):
             found.append(self.joint_state(sample))
-        with Painter(self.model) as painter:
+        with Painter(self.model, self.truth) as painter:
             for frame in range(self.frames):
                 self.data.qpos[:] = self.episode.qpos[frame]
                 mujoco.mj_forward(self.model, self.data)
                 found += self.frame(frame, painter)
-        order = {name: i for i, (name, _, _) in enumerate(topics())}
+        order = {name: i for i, (name, _, _) in enumerate(self.topics)}
         return sorted(found, key=lambda message: (message[0], order[message[1]]))
 
     def latched(self) -> list[tuple[int, str, object]]:
@@ -165,15 +167,22 @@ class Messages:
         ]
 
     def bodies(self) -> dict:
-        """Task, seed, split, and every body by id."""
-        entries = []
-        for body in range(self.model.nbody):
-            name = self.model.body(body).name
-            kind = next((k for prefix, k in KINDS if name.startswith(prefix)), "static")
-            entries.append({"id": body, "name": name, "kind": kind})
+        """Task, seed, split, and every body by id; of varied scenes also what they are made of."""
         episode = self.episode
-        split = split_of(episode.seed)
-        return {"task": episode.task, "seed": episode.seed, "split": split, "bodies": entries}
+        about = {"task": episode.task, "seed": episode.seed, "split": split_of(episode.seed)}
+        if episode.variety != "plain":
+            about["variety"] = episode.variety
+            about["cameras"] = [view.name for view in episode.cameras]
+            about["objects"] = [self.about(i) for i in range(len(episode.things))]
+            if episode.soft:
+                about["soft"] = episode.soft.kind
+        return about | {"bodies": self.truth.bodies()}
+
+    def about(self, index: int) -> dict:
+        """Shape, mass and friction of an object."""
+        name, thing = scene.thing_name(index), self.episode.things[index]
+        mass = float(self.model.body(name).mass[0])
+        return {"name": name, "shape": thing.kind, "mass_kg": mass, "friction": thing.friction}
 
     def robot_bodies(self, moving: bool) -> list[int]:
         """Links that a moving joint (or a fixed one) ties to their parent."""
@@ -221,10 +230,11 @@ class Messages:
         seen = stamp + IMAGE_DELAY
         links = [self.link_transform(stamp, b) for b in self.robot_bodies(moving=True)]
         found = [self.plan(frame), (stamp, "/tf", MSG["tf2_msgs/msg/TFMessage"](links))]
-        for name in scene.CAMERAS:
-            view, frame_id = painter.view(self.data, name), f"{name}_optical_frame"
+        for camera in self.episode.cameras:
+            name, frame_id = camera.name, f"{camera.name}_optical_frame"
+            view, info = painter.view(self.data, name), camera_info(stamp, frame_id, camera.fovy)
             found += [
-                (seen, f"/{name}/color/camera_info", camera_info(stamp, frame_id)),
+                (seen, f"/{name}/color/camera_info", info),
                 (seen, f"/{name}/color/image_raw", image(stamp, frame_id, "rgb8", view.colour)),
                 (seen, f"/{name}/depth/image_raw", image(stamp, frame_id, "16UC1", view.depth)),
                 (seen, f"/truth/{name}/body_ids", image(stamp, frame_id, "16UC1", view.body_ids)),
@@ -236,7 +246,7 @@ class Messages:
         point, pose = MSG["geometry_msgs/msg/Point"], MSG["geometry_msgs/msg/Pose"]
         poses = [
             pose(point(*(float(v) for v in place)), quaternion(turn))
-            for place, turn in zip(self.data.xpos, self.data.xquat)
+            for place, turn in zip(*self.truth.poses(self.data))
         ]
         return MSG["geometry_msgs/msg/PoseArray"](header(stamp, robot.ROOT), poses)
 
@@ -249,14 +259,15 @@ def write(episode: Episode, folder: Path) -> None:
     writer = McapBag(draft, version=9, storage_plugin=StoragePlugin.MCAP)
     writer.set_compression(CompressionMode.STORAGE, CompressionFormat.ZSTD)
     try:
+        messages = Messages(episode)
         with writer:
             channels = {
                 name: writer.add_connection(
                     name, kind, typestore=TYPES, offered_qos_profiles=[qos(latched)]
                 )
-                for name, kind, latched in topics()
+                for name, kind, latched in messages.topics
             }
-            for at, topic, message in Messages(episode).all():
+            for at, topic, message in messages.all():
                 data = TYPES.serialize_cdr(message, channels[topic].msgtype)
                 writer.write(channels[topic], at, data)
         draft.replace(folder)

@@ -6,6 +6,7 @@ import mujoco
 import numpy as np
 
 from sim.scene import HEIGHT, WIDTH
+from sim.truth import Truth
 
 ZNEAR, ZFAR = 0.05, 8.0  # m, as in the model (its extent is 1 m)
 
@@ -16,22 +17,23 @@ class View:
 
     colour: np.ndarray  # HEIGHT × WIDTH × 3, uint8
     depth: np.ndarray  # HEIGHT × WIDTH, uint16
-    body_ids: np.ndarray  # HEIGHT × WIDTH, uint16
+    body_ids: np.ndarray  # HEIGHT × WIDTH, uint16, as in Truth
 
 
 class Painter:
     """Draws a model off screen. Close it before making the next."""
 
-    def __init__(self, model: mujoco.MjModel):
-        self.model = model
+    def __init__(self, model: mujoco.MjModel, truth: Truth):
+        self.model, self.truth = model, truth
         self.gl = mujoco.GLContext(WIDTH, HEIGHT)
         self.gl.make_current()
         self.context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_50)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self.context)
         self.context.readDepthMap = mujoco.mjtDepthMap.mjDEPTH_ZEROFAR
         self.rect = mujoco.MjrRect(0, 0, WIDTH, HEIGHT)
-        self.scene = mujoco.MjvScene(model, 200)
+        self.scene = mujoco.MjvScene(model, 200 + (truth.faces.count if truth.faces else 0))
         self.option = mujoco.MjvOption()
+        self.option.flexgroup[:] = 0  # a cloth is drawn here, triangle by triangle
         self.camera = mujoco.MjvCamera()
         self.camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
         for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
@@ -50,11 +52,34 @@ class Painter:
         mujoco.mjv_updateScene(
             self.model, data, self.option, None, self.camera, mujoco.mjtCatBit.mjCAT_ALL, self.scene
         )
+        if self.truth.faces:
+            self.add_faces(data)
         colour, _ = self.read(segments=False)
         marks, nearness = self.read(segments=True)
         metres = ZNEAR * ZFAR / (ZNEAR + nearness.astype(np.float64) * (ZFAR - ZNEAR))
         depth = np.where(nearness > 0, np.rint(1000 * metres), 0).astype(np.uint16)
         return View(colour, depth, self.body_ids(marks))
+
+    def add_faces(self, data: mujoco.MjData) -> None:
+        """Adds the triangles of a cloth to the scene, each turned to the camera."""
+        eye = data.cam_xpos[self.camera.fixedcamid]
+        faces = self.truth.faces
+        a, b, c = faces.points(data)
+        normal = np.cross(b - a, c - a)
+        away = np.einsum("ni,ni->n", normal, eye - a) < 0
+        b[away], c[away], normal[away] = c[away].copy(), b[away].copy(), -normal[away]
+        normal /= np.linalg.norm(normal, axis=1, keepdims=True)
+        frames = np.stack([b - a, c - a, normal], axis=2)
+        for face in range(faces.count):
+            colour = np.array([*self.truth.soft.colours[faces.tone[face]], 1], np.float32)
+            geom = self.scene.geoms[self.scene.ngeom]
+            mujoco.mjv_initGeom(
+                geom, mujoco.mjtGeom.mjGEOM_TRIANGLE, np.ones(3), a[face],
+                frames[face].reshape(9), colour,
+            )
+            geom.segid = self.scene.ngeom
+            geom.objtype, geom.objid = mujoco.mjtObj.mjOBJ_FLEX, self.truth.solid + face
+            self.scene.ngeom += 1
 
     def read(self, segments: bool) -> tuple[np.ndarray, np.ndarray]:
         """Draws the scene; colour and reversed depth (1 near, 0 far)."""
@@ -74,4 +99,6 @@ class Painter:
         for geom in self.scene.geoms[: self.scene.ngeom]:
             if geom.segid >= 0 and geom.objtype == mujoco.mjtObj.mjOBJ_GEOM:
                 bodies[geom.segid + 1] = self.model.geom_bodyid[geom.objid]
+            elif geom.objtype == mujoco.mjtObj.mjOBJ_FLEX:
+                bodies[geom.segid + 1] = geom.objid
         return bodies[numbers]

@@ -1,12 +1,14 @@
 """The scene of an episode as one MuJoCo model: table with a rim, arms, objects, cameras."""
 
 from dataclasses import dataclass
-from math import cos, pi, sin
 
 import mujoco
 import numpy as np
 
 from sim import robot
+from sim.shapes import ROLLING, Part
+from sim.soft import Soft
+from sim.textures import Look, Texture
 
 TIMESTEP = 0.002  # s
 WIDTH, HEIGHT, FOVY = 320, 240, 46.0  # px, px, degrees
@@ -21,7 +23,10 @@ THING_BITS = 'contype="4" conaffinity="7"'
 
 @dataclass
 class Thing:
-    """A free object. `size`: half sizes of a box; radius of a sphere; radius and half length."""
+    """A free object: `parts`, or one primitive of `kind` and `size` (as Part.size).
+
+    `grips`: where hands hold it, as part and point in the body's frame.
+    """
 
     kind: str
     size: tuple[float, ...]
@@ -33,9 +38,14 @@ class Thing:
     quaternion: np.ndarray  # w x y z
     velocity: np.ndarray  # linear in the world, then angular in the body
     held_by: str | None = None  # the arm that carries it at first
+    parts: tuple[Part, ...] = ()
+    texture: Texture | None = None
+    grips: tuple[tuple[int, tuple[float, ...]], ...] = ()
 
     def bounding_radius(self) -> float:
         """Radius of a ball about the centre that holds the object."""
+        if self.parts:
+            return max(part.bounding_radius() for part in self.parts)
         if self.kind == "capsule":
             return self.size[0] + self.size[1]
         return float(np.linalg.norm(self.size))
@@ -54,15 +64,16 @@ class Camera:
     name: str
     position: np.ndarray
     rotation: np.ndarray
+    fovy: float = FOVY  # degrees
 
     def quaternion(self) -> np.ndarray:
         """w x y z of the optical frame in the world."""
         return quaternion_of(self.rotation)
 
 
-def intrinsics() -> tuple[float, float, float]:
+def intrinsics(fovy: float = FOVY) -> tuple[float, float, float]:
     """Focal length (both ways) and centre cx, cy in pixels."""
-    focal = HEIGHT / 2 / np.tan(np.radians(FOVY) / 2)
+    focal = HEIGHT / 2 / np.tan(np.radians(fovy) / 2)
     return float(focal), WIDTH / 2 - 0.5, HEIGHT / 2 - 0.5
 
 
@@ -73,16 +84,21 @@ def quaternion_of(rotation: np.ndarray) -> np.ndarray:
     return quaternion
 
 
+def looking(place: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Rotation of an upright camera that looks from one point to another."""
+    forward = target - place
+    forward /= np.linalg.norm(forward)
+    right = np.cross(forward, (0, 0, 1))
+    right /= np.linalg.norm(right)
+    return np.column_stack([right, np.cross(forward, right), forward])
+
+
 def cameras(rng: np.random.Generator) -> list[Camera]:
     """Both cameras, each moved by up to 5 cm along every axis and turned by up to 3 degrees."""
     result = []
     for name in CAMERAS:
         place = np.array(CAMERA_PLACES[name])
-        forward = np.array(LOOK_AT) - place
-        forward /= np.linalg.norm(forward)
-        right = np.cross(forward, (0, 0, 1))
-        right /= np.linalg.norm(right)
-        rotation = np.column_stack([right, np.cross(forward, right), forward])
+        rotation = looking(place, np.array(LOOK_AT))
         axis = rng.normal(size=3)
         turn = np.empty(4)
         angle = np.radians(rng.uniform(0, 3))
@@ -99,63 +115,65 @@ def thing_name(index: int) -> str:
     return f"object_{index}"
 
 
-def build(things: list[Thing], views: list[Camera], rng: np.random.Generator) -> mujoco.MjModel:
-    """Compiles the model of an episode; `rng` draws only colours and light."""
-    return mujoco.MjModel.from_xml_string(xml(things, views, rng))
+def build(
+    things: list[Thing], views: list[Camera], look: Look, soft: Soft | None = None
+) -> mujoco.MjModel:
+    """Compiles the model of an episode."""
+    files = look.table.files("table")
+    for i, thing in enumerate(things):
+        files |= thing.texture.files(f"m{i}") if thing.texture else {}
+    return mujoco.MjModel.from_xml_string(xml(things, views, look, soft), files)
 
 
-def xml(things: list[Thing], views: list[Camera], rng: np.random.Generator) -> str:
+def xml(things: list[Thing], views: list[Camera], look: Look, soft: Soft | None) -> str:
     """The model as MJCF."""
     text = robot.text
-    tones = [rng.uniform(0.25, 0.75, 3) for _ in range(2)]
-    angle = rng.uniform(0, 2 * pi)
-    light = (0.6 * cos(angle), 0.6 * sin(angle), 1.8)
     arms = "".join(robot.mjcf(side, *ARM_BITS[side]) for side in robot.SIDES)
     servos = "".join(robot.actuators(side) for side in robot.SIDES)
     views_xml = "".join(
-        f'<camera name="{v.name}" pos="{text(v.position)}" fovy="{FOVY}" '
+        f'<camera name="{v.name}" pos="{text(v.position)}" fovy="{v.fovy}" '
         f'quat="{text(quaternion_of(v.rotation @ np.diag([1, -1, -1])))}"/>'
         for v in views
     )
+    lights = "".join(
+        f'<light pos="{text(at.position)}" dir="{text([-v for v in at.position])}" '
+        f'diffuse="{text(at.diffuse)}" castshadow="false"/>'
+        for at in look.lights
+    )
+    # Newton's method factors the whole cloth at each step; conjugate gradients are five times faster.
+    solver = ' solver="CG"' if soft and soft.kind == "cloth" else ""
+    soft_xml = soft.mjcf(len(things), THING_BITS) if soft else ""
     return f"""<mujoco model="forecloud">
 <compiler angle="radian" eulerseq="XYZ" autolimits="true"/>
-<option timestep="{TIMESTEP}" integrator="implicitfast" cone="elliptic" impratio="3"/>
+<option timestep="{TIMESTEP}" integrator="implicitfast" cone="elliptic" impratio="3"{solver}/>
 <statistic extent="1" center="0 0 0.1"/>
 <visual>
 <global offwidth="{WIDTH}" offheight="{HEIGHT}"/>
 <quality offsamples="0"/>
 <map znear="0.05" zfar="8"/>
-<headlight ambient="0.35 0.35 0.35" diffuse="0.35 0.35 0.35" specular="0.1 0.1 0.1"/>
+<headlight ambient="{text(look.ambient)}" diffuse="{text(look.head)}" specular="0.1 0.1 0.1"/>
 </visual>
-<asset>{materials(things, tones)}</asset>
+<asset>{materials(things, look)}</asset>
 <worldbody>
-<light pos="{text(light)}" dir="{text([-v for v in light])}" diffuse="0.5 0.5 0.5" castshadow="false"/>
-<geom name="floor" type="box" pos="0 0 -0.8" size="3 3 0.05" rgba="0.45 0.45 0.47 1" {THING_BITS}/>
-{table()}{arms}{views_xml}{"".join(thing_xml(i, t) for i, t in enumerate(things))}
+{lights}
+<geom name="floor" type="box" pos="0 0 -0.8" size="3 3 0.05" rgba="{text(look.floor)} 1" {THING_BITS}/>
+{table(look)}{arms}{views_xml}{"".join(thing_xml(i, t) for i, t in enumerate(things))}{soft_xml}
 </worldbody>
 <actuator>{servos}</actuator>
-<equality>{holds(things)}</equality>
+<equality>{holds(things, soft)}</equality>
 </mujoco>"""
 
 
-def materials(things: list[Thing], tones: list[np.ndarray]) -> str:
-    """Checked materials: `table`, and one for each object."""
-    text = robot.text
-    out = [
-        f'<texture name="table" type="2d" builtin="checker" rgb1="{text(tones[0])}" '
-        f'rgb2="{text(0.8 * tones[0] + 0.2 * tones[1])}" width="128" height="128"/>'
-        '<material name="table" texture="table" texrepeat="6 6" texuniform="false"/>'
-    ]
+def materials(things: list[Thing], look: Look) -> str:
+    """Textured materials: `table`, and `mI` for object I."""
+    out = [look.table.mjcf("table", flat=True, repeat=look.repeat)]
     for i, thing in enumerate(things):
-        light, dark = thing.colours
-        out.append(
-            f'<texture name="t{i}" type="cube" builtin="checker" rgb1="{text(light)}" '
-            f'rgb2="{text(dark)}" width="64" height="64"/><material name="m{i}" texture="t{i}"/>'
-        )
+        texture = thing.texture or Texture("checker", *thing.colours)
+        out.append(texture.mjcf(f"m{i}", flat=False))
     return "".join(out)
 
 
-def table() -> str:
+def table(look: Look) -> str:
     """The table, its top at z = 0, with a rim about the tray."""
     x0, x1, y0, y1 = TRAY
     w, h = RIM_WIDTH / 2, RIM_HEIGHT / 2
@@ -165,7 +183,7 @@ def table() -> str:
     bars += [(middle_x, y, half_x, w) for y in (y0 - w, y1 + w)]
     rim = "".join(
         f'<geom name="rim_{i}" type="box" pos="{x} {y} {h}" size="{sx} {sy} {h}" '
-        f'rgba="0.5 0.38 0.26 1" friction="0.5" {THING_BITS}/>'
+        f'rgba="{robot.text(look.rim)} 1" friction="0.5" {THING_BITS}/>'
         for i, (x, y, sx, sy) in enumerate(bars)
     )
     return (
@@ -177,22 +195,41 @@ def table() -> str:
 def thing_xml(index: int, thing: Thing) -> str:
     """A free body; its contact parameters win over those of table and arms."""
     text = robot.text
-    rolls = thing.kind != "box"
+    parts = thing.parts or (Part(thing.kind, thing.size),)
+    rolls = any(part.kind in ROLLING for part in parts)
     friction = (thing.friction, 0.005, 0.003 if rolls else 0.0001)
     damping = 1.0 - 0.7 * thing.bounce
+    geoms = "".join(
+        f'<geom type="{part.kind}" size="{text(part.size)}" pos="{text(part.position)}" '
+        f'quat="{text(part.quaternion)}" density="{thing.density}" '
+        f'friction="{text(friction)}" condim="{6 if rolls else 4}" priority="1" '
+        f'solref="0.01 {damping}" material="m{index}" {THING_BITS}/>'
+        for part in parts
+    )
     return (
         f'<body name="{thing_name(index)}" pos="{text(thing.position)}" '
-        f'quat="{text(thing.quaternion)}"><freejoint/>'
-        f'<geom type="{thing.kind}" size="{text(thing.size)}" density="{thing.density}" '
-        f'friction="{text(friction)}" condim="{6 if rolls else 4}" priority="1" '
-        f'solref="0.01 {damping}" material="m{index}" {THING_BITS}/></body>'
+        f'quat="{text(thing.quaternion)}"><freejoint/>{geoms}</body>'
     )
 
 
-def holds(things: list[Thing]) -> str:
-    """Grips, off at first: a weld between each hand and each object, `hold_SIDE_INDEX`."""
-    return "".join(
-        f'<weld name="hold_{side}_{i}" body1="{side}_hand" body2="{thing_name(i)}" active="false"/>'
-        for side in robot.SIDES
-        for i in range(len(things))
-    )
+def grip_bodies(things: list[Thing], soft: Soft | None) -> list[str]:
+    """Names of the bodies that hands can hold: each object, then the soft one's handles."""
+    rigid = [thing_name(i) for i in range(len(things))]
+    return rigid + (soft.handle_bodies(len(things)) if soft else [])
+
+
+def holds(things: list[Thing], soft: Soft | None) -> str:
+    """Grips, off at first, one for each hand and body to hold: `hold_SIDE_INDEX`.
+
+    A weld; to a vertex of cloth, which can't turn, a ball joint.
+    """
+    bodies = grip_bodies(things, soft)
+    point = soft is not None and soft.kind == "cloth"
+    out = []
+    for side in robot.SIDES:
+        for i, body in enumerate(bodies):
+            hold = 'connect anchor="0 0 0"' if point and i >= len(things) else "weld"
+            out.append(
+                f'<{hold} name="hold_{side}_{i}" body1="{side}_hand" body2="{body}" active="false"/>'
+            )
+    return "".join(out)

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 
 from sim.flow import CROP, Recording
-from sim.scene import CAMERAS
 
 MOVES = 0.002  # m a step
 
@@ -15,7 +14,7 @@ def steps(recording: Recording) -> dict[str, np.ndarray]:
     """Per frame pair: counts of points by kind, and sums of the trivial errors (m)."""
     rows = []
     for frame in range(1, len(recording.places) - 1):
-        clouds = [recording.points(frame, camera) for camera in CAMERAS]
+        clouds = [recording.points(frame, camera) for camera in recording.depth]
         points, ids = (np.concatenate(part)[::4] for part in zip(*clouds))
         inside = np.all((points > CROP[0]) & (points < CROP[1]), axis=1)
         points, ids = points[inside], ids[inside]
@@ -39,7 +38,8 @@ def main() -> None:
     by_task: dict[str, list[dict]] = {}
     for folder in sys.argv[1:]:
         recording = Recording(Path(folder))
-        by_task.setdefault(recording.about["task"], []).append(steps(recording))
+        about = recording.about
+        by_task.setdefault(f"{about['split']} {about['task']}", []).append(steps(recording))
     for task, found in by_task.items():
         sums = {name: np.concatenate([f[name] for f in found]) for name in found[0]}
         total, lively = sums["all"].sum(), sums["lively"].sum()

@@ -1,4 +1,4 @@
-"""Random objects."""
+"""Random objects of the first scene, and where objects start."""
 
 import colorsys
 
@@ -77,3 +77,37 @@ def scatter(things: list[Thing], x, y, rng: np.random.Generator) -> list[np.ndar
                 break
         places.append(place)
     return places
+
+
+def lie(thing: Thing, xy: np.ndarray, yaw: float) -> None:
+    """Puts an object of parts on the table, as its shape rests."""
+    down = np.array((0.0, 0, -1))
+    low = max(part.half_extent(down) - part.position[2] for part in thing.parts)
+    thing.position = np.array([xy[0], xy[1], low + 0.0005])
+    thing.quaternion = np.array([np.cos(yaw / 2), 0, 0, np.sin(yaw / 2)])
+
+
+def arrange(
+    things: list[Thing], rng: np.random.Generator, in_air: float,
+    x=(-0.24, 0.16), y=(-0.26, 0.26), placed: tuple[Thing, ...] = (),
+) -> list[Thing]:
+    """Places objects clear of each other and of those `placed`; each falls with share `in_air`."""
+    done = list(placed)
+    for thing in things:
+        for _ in range(300):
+            xy = np.array([rng.uniform(*x), rng.uniform(*y)])
+            if rng.uniform() < in_air:
+                drop(thing, xy, rng)
+                thing.position[2] += rng.uniform(0, 0.03 * len(things))
+            else:
+                thing.velocity = np.zeros(6)
+                lie(thing, xy, rng.uniform(-np.pi, np.pi))
+            gaps = [
+                np.linalg.norm(thing.position - other.position)
+                - thing.bounding_radius() - other.bounding_radius()
+                for other in done
+            ]
+            if min(gaps, default=1.0) > 0.005:
+                break
+        done.append(thing)
+    return things

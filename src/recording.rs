@@ -12,7 +12,7 @@ use nalgebra::{Isometry3, Point3};
 use serde::Deserialize;
 
 use crate::bag::Bag;
-use crate::frames::{Frame, FrameCounts, Frames, FramesConfig, TopicSpec};
+use crate::frames::{CameraTopics, Frame, FrameCounts, Frames, FramesConfig, TopicSpec, Topics};
 use crate::message::{Image, PoseArray, Stamp, StringMessage};
 use crate::{Error, Result};
 
@@ -55,6 +55,8 @@ pub struct Truth {
     pub task: String,
     /// `train`, `val` or `test`: what the recording may be used for.
     pub split: String,
+    /// Names of the recording's cameras; none where it leaves them to the configuration.
+    pub cameras: Vec<String>,
     /// Bodies by id.
     pub bodies: Vec<Body>,
     poses: BTreeMap<Stamp, Vec<Isometry3<f64>>>,
@@ -65,6 +67,8 @@ struct BodiesJson {
     task: String,
     #[serde(default)]
     split: String,
+    #[serde(default)]
+    cameras: Vec<String>,
     bodies: Vec<Body>,
 }
 
@@ -123,13 +127,17 @@ impl BodyIds {
 impl Recording {
     /// Opens a bag and reads what its truth says of the whole recording.
     ///
+    /// Where `config` has the default's cameras, those that the truth names take their place.
+    ///
     /// # Errors
     /// As [`Bag::open`]; [`Error::MissingTopics`] if topics that frames need are missing;
-    /// [`Error::Bag`] if the truth can't be read.
+    /// [`Error::Bag`] if the truth can't be read; [`Error::Config`] if it names too many cameras.
     pub fn open(path: &Path, config: FramesConfig) -> Result<Self> {
         let bag = Bag::open(path)?;
-        check_topics(&bag, &config)?;
         let truth = read_truth(&bag)?;
+        let named = truth.as_ref().map_or(&[][..], |truth| &truth.cameras);
+        let config = with_cameras(config, named)?;
+        check_topics(&bag, &config)?;
         Ok(Self { bag, config, truth })
     }
 
@@ -231,6 +239,15 @@ impl IdsByStamp {
     }
 }
 
+/// The configuration with the cameras that a recording names, unless it has cameras of its own.
+fn with_cameras(mut config: FramesConfig, named: &[String]) -> Result<FramesConfig> {
+    if !named.is_empty() && config.topics.cameras == Topics::default().cameras {
+        config.topics.cameras = named.iter().map(|name| CameraTopics::of(name)).collect();
+        config.validate()?;
+    }
+    Ok(config)
+}
+
 fn check_topics(bag: &Bag, config: &FramesConfig) -> Result<()> {
     let has =
         |name: &str| bag.topics().iter().any(|topic| &*topic.name == name && topic.n_messages > 0);
@@ -253,7 +270,7 @@ fn read_truth(bag: &Bag) -> Result<Option<Truth>> {
     };
     let wrong = |problem| Error::Bag { path: bag.path().to_owned(), problem };
     let json = StringMessage::decode(&message?.data)?.data;
-    let BodiesJson { task, split, bodies } =
+    let BodiesJson { task, split, cameras, bodies } =
         serde_json::from_str(&json).map_err(|e| wrong(format!("{BODIES_TOPIC}: {e}")))?;
     if let Some((index, body)) = bodies.iter().enumerate().find(|(i, body)| body.id != *i) {
         let id = body.id;
@@ -264,5 +281,37 @@ fn read_truth(bag: &Bag) -> Result<Option<Truth>> {
         let array = PoseArray::decode(&message?.data)?;
         poses.insert(array.header.stamp, array.poses);
     }
-    Ok(Some(Truth { task, split, bodies, poses }))
+    Ok(Some(Truth { task, split, cameras, bodies, poses }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(config: &FramesConfig) -> Vec<&str> {
+        config.topics.cameras.iter().map(|camera| camera.name.as_str()).collect()
+    }
+
+    #[test]
+    fn cameras_of_the_recording_take_the_place_of_the_defaults_only() {
+        let named = ["camera_left", "camera_right", "camera_front"].map(String::from);
+        let config = with_cameras(FramesConfig::default(), &named).expect("three cameras");
+        assert_eq!(names(&config), named);
+        assert_eq!(config.topics.cameras[2].depth, "/camera_front/depth/image_raw");
+
+        let config = with_cameras(FramesConfig::default(), &[]).expect("the default");
+        assert_eq!(config.topics, Topics::default());
+
+        let mut own = FramesConfig::default();
+        own.topics.cameras = vec![CameraTopics::of("wrist")];
+        assert_eq!(names(&with_cameras(own, &named).expect("one camera")), ["wrist"]);
+    }
+
+    #[test]
+    fn cameras_named_twice_or_too_many_are_an_error() {
+        let twice = ["camera_front", "camera_front"].map(String::from);
+        assert!(with_cameras(FramesConfig::default(), &twice).is_err());
+        let many: Vec<String> = (0..1000).map(|i| format!("camera_{i}")).collect();
+        assert!(with_cameras(FramesConfig::default(), &many).is_err());
+    }
 }

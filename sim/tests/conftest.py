@@ -1,8 +1,23 @@
 """Fixtures shared by the tests of the generator."""
 
+import functools
+
+import numpy as np
 import pytest
 
 from sim import gl
+from sim.splits import seeds
+
+FRAMES = 16  # of plain episodes
+WINDOW = 8  # frames of varied episodes, those in which most moves
+PLAIN = [("push", "plain"), ("tumble", "plain")]
+RIGID = [(task, split) for split in ("test", "unseen") for task in ("can", "lift", "push", "tumble")]
+VARIED = RIGID + [("cloth", "materials"), ("rope", "materials")]
+
+
+def name_of(name) -> str:
+    """How a test shows which recording it takes."""
+    return "-".join(name)
 
 
 @pytest.fixture(scope="session")
@@ -13,19 +28,45 @@ def needs_gl() -> None:
 
 
 @pytest.fixture(scope="session")
-def episodes() -> dict:
-    """A short episode of each task, from the test split."""
+def whole():
+    """The episode of a (task, split), split `plain` being the test split's first scene."""
     from sim import episode
 
-    return {task: episode.simulate(task, 200_000, frames=16) for task in ("push", "tumble")}
+    @functools.cache
+    def make(name):
+        task, split = name
+        if split == "plain":
+            return episode.simulate(task, 200_000, FRAMES, "plain")
+        return episode.simulate(task, seeds(split, 0, 1)[0], frames=40)
+
+    return make
 
 
 @pytest.fixture(scope="session")
-def recordings(needs_gl, episodes, tmp_path_factory) -> dict:
-    """Their recordings' folders."""
+def made(whole):
+    """What is recorded of it: all, or of a varied one the window in which most moves."""
+
+    def window(name):
+        episode = whole(name)
+        if name in PLAIN:
+            return episode
+        way = np.convolve(episode.steps().max(axis=1), np.ones(WINDOW - 1), "valid")
+        return episode.part(int(np.argmax(way)), WINDOW)
+
+    return window
+
+
+@pytest.fixture(scope="session")
+def recorded(needs_gl, made, tmp_path_factory):
+    """The folder of its recording."""
     from sim import recording
 
     out = tmp_path_factory.mktemp("recordings")
-    for task, made in episodes.items():
-        recording.write(made, out / f"{task}_200000")
-    return {task: out / f"{task}_200000" for task in episodes}
+
+    @functools.cache
+    def write(name):
+        folder = out / name_of(name)
+        recording.write(made(name), folder)
+        return folder
+
+    return write

@@ -8,7 +8,8 @@ import mujoco
 import numpy as np
 import pytest
 
-from sim import episode, fixtures, robot, scene
+from sim import episode, fixtures, robot, scene, textures
+from sim.tests.conftest import PLAIN, VARIED, name_of
 
 DATA = Path(__file__).parents[2] / "tests" / "data"
 
@@ -54,7 +55,7 @@ def urdf_poses(text, positions):
 @pytest.fixture(scope="module")
 def model():
     rng = np.random.default_rng(0)
-    return scene.build([], scene.cameras(rng), rng)
+    return scene.build([], scene.cameras(rng), textures.plain(rng))
 
 
 def test_forward_kinematics_of_urdf_and_mujoco_agree(model):
@@ -96,25 +97,28 @@ def test_committed_fixtures_are_current():
     assert json.loads((DATA / "kinematics.json").read_text()) == fixtures.kinematics(6)
 
 
-def test_arms_trail_their_command(episodes):
+@pytest.mark.parametrize("name", [*PLAIN, ("lift", "test"), ("can", "unseen")], ids=name_of)
+def test_arms_trail_their_command(whole, name):
     """Measured joints lag by about the servo's 50 ms, and do not run away."""
-    for made in episodes.values():
-        times = np.arange(len(made.joint_positions)) * 0.02
-        lagged = np.concatenate([arm.at(times - robot.SERVO_LAG) for arm in made.arms], axis=1)
-        now = np.concatenate([arm.at(times) for arm in made.arms], axis=1)
-        error = np.abs(made.joint_positions - lagged).mean()
-        assert error < 0.5 * np.abs(made.joint_positions - now).mean()
-        assert error < np.radians(0.5)
+    made = whole(name)
+    times = np.arange(len(made.joint_positions)) * 0.02
+    lagged = np.concatenate([arm.at(times - robot.SERVO_LAG) for arm in made.arms], axis=1)
+    now = np.concatenate([arm.at(times) for arm in made.arms], axis=1)
+    error = np.abs(made.joint_positions - lagged).mean()
+    assert error < 0.5 * np.abs(made.joint_positions - now).mean()
+    assert error < np.radians(0.5)
 
 
-def test_plans_agree_with_each_other(episodes):
+@pytest.mark.parametrize("name", [*PLAIN, *VARIED], ids=name_of)
+def test_plans_agree_with_each_other(whole, name):
     """What one plan says of a moment, the next one says too: plans are known ahead."""
-    made = episodes["tumble"]
+    made = whole(name)
     for frame in range(len(made.qpos) - 1):
         np.testing.assert_array_equal(made.plan(frame)[1:], made.plan(frame + 1)[:-1])
 
 
-def test_plans_are_fixed_before_they_are_told(monkeypatch):
+@pytest.mark.parametrize("task", ["can", "lift", "push"])
+def test_plans_are_fixed_before_they_are_told(monkeypatch, task):
     """When a plan is logged, the command already reaches to its end."""
     ends = []
     commit = episode.Attempt.commit
@@ -124,5 +128,5 @@ def test_plans_are_fixed_before_they_are_told(monkeypatch):
         ends.append(min(arm.end() for arm in self.arms) - now)
 
     monkeypatch.setattr(episode.Attempt, "commit", watched)
-    episode.simulate("push", 200_001, frames=16)
+    episode.simulate(task, 200_001, frames=30)
     assert min(ends) >= 1.03  # a plan's second and its lead

@@ -29,4 +29,4 @@ def test_unknown_splits_and_seeds():
     with pytest.raises(ValueError, match="unknown split"):
         seeds("trian", 0, 1)
     with pytest.raises(ValueError, match="no split"):
-        split_of(3 * SEEDS_PER_SPLIT)
+        split_of(len(SPLITS) * SEEDS_PER_SPLIT)

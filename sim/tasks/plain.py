@@ -1,47 +1,60 @@
-"""What the arms do: each task chooses the objects, and the next motion of an arm.
-
-A motion is chosen from what can be seen then, at least `episode.HORIZON` before it starts, so a
-recorded plan never knows more than a real one would.
-"""
-
-from dataclasses import dataclass
+"""The first two tasks, as the committed samples show them: their draws stay as they are."""
 
 import numpy as np
 
 from sim import things
 from sim.arm import Arm
 from sim.scene import Thing
-
-HOMES = {"left": (-0.17, 0.24, 0.26, 0.0), "right": (-0.17, -0.24, 0.26, 0.0)}
-REACH = (0.32, 0.80)  # m from an arm's base, in the plane
+from sim.tasks.base import REACH, Grip, Seen, random_home, within_reach
 
 
-@dataclass
-class Grip:
-    """An object is held from `start` to `end` (s), if the tool is then near it."""
+class Pushing:
+    """The motion of a push."""
 
-    side: str
-    thing: int
-    start: float
-    end: float
+    rng: np.random.Generator
+
+    @staticmethod
+    def width(shape: Thing) -> float:
+        """Radius of the block seen from above."""
+        return np.hypot(*shape.size[:2]) if shape.kind == "box" else shape.size[0]
+
+    def allowed(self, arm: Arm, start: np.ndarray, stop: np.ndarray) -> bool:
+        """Whether the arm may push from one place to the other."""
+        return True
+
+    def push(self, arm: Arm, block: np.ndarray, shape: Thing) -> bool:
+        """One push in a random direction; False where the arm can't."""
+        rng = self.rng
+        angle = rng.uniform(-np.pi, np.pi)
+        along = np.array([np.cos(angle), np.sin(angle)])
+        across = np.array([-along[1], along[0]])
+        radius = self.width(shape)
+        line = block[:2] + across * rng.uniform(-0.35, 0.35) * radius
+        start = line - along * (radius + rng.uniform(0.03, 0.06))
+        stop = line + along * rng.uniform(0.1, 0.26)
+        if np.any(np.abs(stop - (-0.03, 0)) > (0.24, 0.27)) or not within_reach(arm, start, stop):
+            return False
+        if not self.allowed(arm, start, stop):
+            return False
+        turned = angle + np.pi / 2 + rng.uniform(-0.25, 0.25)
+        low = rng.uniform(0.015, 0.03)
+        arm.move([*start, 0.2, turned], rng.uniform(0.8, 1.1))
+        arm.move([*start, low, turned], 0.9)
+        arm.hold(rng.uniform(0, 0.15))
+        turned += rng.uniform(-0.3, 0.3)
+        arm.move([*stop, low, turned], rng.uniform(0.25, 0.65), bool(rng.uniform() < 0.5))
+        arm.hold(rng.uniform(0, 0.2))
+        arm.move([*(stop - 0.04 * along), 0.2, turned], 0.7)
+        arm.move(random_home(arm.side, rng), 0.8)
+        return True
 
 
-def random_home(side: str, rng: np.random.Generator) -> np.ndarray:
-    """A pose to wait in."""
-    return np.array(HOMES[side]) + rng.uniform((-0.08, -0.06, -0.05, -1), (0.08, 0.06, 0.08, 1))
-
-
-def within_reach(arm: Arm, *points: np.ndarray) -> bool:
-    """Whether the tool gets to all of the points, seen from above."""
-    gaps = [np.linalg.norm(p[:2] - arm.base[:2]) for p in points]
-    return REACH[0] < min(gaps) and max(gaps) < REACH[1]
-
-
-class Push:
+class Push(Pushing):
     """The arms push a block by turns, in random directions."""
 
-    name = "push"
+    name, number = "push", 0
     lively_frames = 9
+    soft = None
 
     def __init__(self, rng: np.random.Generator):
         self.rng = rng
@@ -64,13 +77,13 @@ class Push:
         """First pose of an arm."""
         return random_home(side, self.rng)
 
-    def extend(self, arm: Arm, now: float, positions: np.ndarray, shapes: list[Thing]) -> None:
-        """Adds to the command of `arm`; `positions`: of the objects now."""
+    def extend(self, arm: Arm, now: float, seen: Seen) -> None:
+        """Adds to the command of `arm`, from what is seen now."""
         if arm.side != self.turn or arm.end() < self.free_at:
             arm.hold(self.rng.uniform(0.1, 0.3))
             return
         for _ in range(60):
-            if self.push(arm, positions[0], shapes[0]):
+            if self.push(arm, seen.positions[0], seen.shapes[0]):
                 break
         else:
             arm.hold(0.2)
@@ -78,36 +91,13 @@ class Push:
         if self.rng.uniform() < 0.7:
             self.turn = "left" if self.turn == "right" else "right"
 
-    def push(self, arm: Arm, block: np.ndarray, shape: Thing) -> bool:
-        """One push in a random direction; False where the arm can't."""
-        rng = self.rng
-        angle = rng.uniform(-np.pi, np.pi)
-        along = np.array([np.cos(angle), np.sin(angle)])
-        across = np.array([-along[1], along[0]])
-        radius = np.hypot(*shape.size[:2]) if shape.kind == "box" else shape.size[0]
-        line = block[:2] + across * rng.uniform(-0.35, 0.35) * radius
-        start = line - along * (radius + rng.uniform(0.03, 0.06))
-        stop = line + along * rng.uniform(0.1, 0.26)
-        if np.any(np.abs(stop - (-0.03, 0)) > (0.24, 0.27)) or not within_reach(arm, start, stop):
-            return False
-        turned = angle + np.pi / 2 + rng.uniform(-0.25, 0.25)
-        low = rng.uniform(0.015, 0.03)
-        arm.move([*start, 0.2, turned], rng.uniform(0.8, 1.1))
-        arm.move([*start, low, turned], 0.9)
-        arm.hold(rng.uniform(0, 0.15))
-        turned += rng.uniform(-0.3, 0.3)
-        arm.move([*stop, low, turned], rng.uniform(0.25, 0.65), bool(rng.uniform() < 0.5))
-        arm.hold(rng.uniform(0, 0.2))
-        arm.move([*(stop - 0.04 * along), 0.2, turned], 0.7)
-        arm.move(random_home(arm.side, rng), 0.8)
-        return True
-
 
 class Tumble:
     """Several objects fall, collide and roll; each arm sweeps, or lifts and throws, on its side."""
 
-    name = "tumble"
+    name, number = "tumble", 1
     lively_frames = 16
+    soft = None
 
     def __init__(self, rng: np.random.Generator):
         self.rng = rng
@@ -135,9 +125,9 @@ class Tumble:
         pose[2] += 0.12
         return pose
 
-    def extend(self, arm: Arm, now: float, positions: np.ndarray, shapes: list[Thing]) -> None:
-        """Adds to the command of `arm`; `positions`: of the objects now."""
-        rng = self.rng
+    def extend(self, arm: Arm, now: float, seen: Seen) -> None:
+        """Adds to the command of `arm`, from what is seen now."""
+        rng, positions, shapes = self.rng, seen.positions, seen.shapes
         held = [g for g in self.grips if g.side == arm.side and g.end > arm.end()]
         mine = [
             i
@@ -203,6 +193,3 @@ class Tumble:
         arm.move([*to, up[2] + rng.uniform(0, 0.05), turned + 0.5], rng.uniform(0.8, 1.5), True)
         self.grips.append(Grip(arm.side, thing, start, float(rng.uniform(lifted, arm.end() + 0.1))))
         arm.hold(rng.uniform(0.1, 0.4))
-
-
-TASKS = {task.name: task for task in (Push, Tumble)}
