@@ -72,7 +72,7 @@ impl KnnGraph {
         chunks.for_each(|(chunk, rows)| {
             let first = chunk * QUERY_CHUNK;
             let nodes = first..first + rows.len() / k;
-            pulp::Arch::new().dispatch(|| grid.search(nodes, positions, k, rows));
+            grid.search(nodes, positions, k, rows);
         });
     }
 

@@ -2,7 +2,7 @@
 
 use gemm::Parallelism;
 
-use super::simd::vectorize;
+use super::simd::vectorized;
 
 /// A row-major matrix to multiply: data, rows, columns and the distance between rows.
 #[derive(Clone, Copy)]
@@ -93,23 +93,33 @@ pub fn linear_forward(x: &[f32], weight: &[f32], bias: &[f32], y: &mut [f32]) {
 pub fn linear_relu_forward(x: &[f32], weight: &[f32], bias: &[f32], n_relu: usize, y: &mut [f32]) {
     let n_in = weight.len() / bias.len();
     matmul(y, bias.len(), Mat::new(x, n_in), Mat::new(weight, bias.len()), false);
-    // Behind the product, while the rows are in cache: one pass for both.
-    vectorize(|| {
+    // Behind the product, while the rows are in cache.
+    add_bias(y, bias, n_relu);
+}
+
+vectorized! {
+    /// y += b in each row, then ReLU on the first `n_relu` columns, in one pass.
+    fn add_bias(y: &'a mut [f32], bias: &'a [f32], n_relu: usize) {
         for row in y.chunks_exact_mut(bias.len()) {
             let (relu, plain) = row.split_at_mut(n_relu);
             relu.iter_mut().zip(bias).for_each(|(y, b)| *y = (*y + b).max(0.0));
             plain.iter_mut().zip(&bias[n_relu..]).for_each(|(y, b)| *y += b);
         }
-    });
+    }
+}
+
+vectorized! {
+    /// sum += each row of `y`.
+    fn add_rows(sum: &'a mut [f32], y: &'a [f32]) {
+        for row in y.chunks_exact(sum.len()) {
+            sum.iter_mut().zip(row).for_each(|(sum, y)| *sum += y);
+        }
+    }
 }
 
 /// y += x·W + b: a projection back onto the residual stream.
 pub fn linear_forward_add(x: &[f32], weight: &[f32], bias: &[f32], y: &mut [f32]) {
-    vectorize(|| {
-        for row in y.chunks_exact_mut(bias.len()) {
-            row.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
-        }
-    });
+    add_bias(y, bias, 0);
     let n_in = weight.len() / bias.len();
     matmul(y, bias.len(), Mat::new(x, n_in), Mat::new(weight, bias.len()), true);
 }
@@ -124,11 +134,7 @@ pub fn linear_backward_input(dy: &[f32], weight: &[f32], n_out: usize, dx: &mut 
 pub fn linear_backward_weights(x: &[f32], dy: &[f32], d_weight: &mut [f32], d_bias: &mut [f32]) {
     let (n_out, n_in) = (d_bias.len(), d_weight.len() / d_bias.len());
     matmul(d_weight, n_out, Mat::new(x, n_in).t(), Mat::new(dy, n_out), true);
-    vectorize(|| {
-        for row in dy.chunks_exact(n_out) {
-            d_bias.iter_mut().zip(row).for_each(|(d, g)| *d += g);
-        }
-    });
+    add_rows(d_bias, dy);
 }
 
 #[cfg(test)]

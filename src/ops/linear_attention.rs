@@ -5,7 +5,7 @@
 //! size d_h·(d_h + 1): S = Σ_j k_j v_jᵀ and z = Σ_j k_j; then a_i = (q_iᵀ S) / (q_i·z + ε).
 
 use super::linear::{Mat, matmul};
-use super::simd::{axpy, dot};
+use super::simd::{axpy, dot, vectorized};
 
 /// Added to the denominators of both attentions.
 pub const EPSILON: f32 = 1e-6;
@@ -62,95 +62,98 @@ pub fn linear_attention_fold(state: &[f32], heads: Heads, weight: &[f32], folded
     }
 }
 
-/// queries = q over its head's denominator, `[rows, d]`; `q` are the first d of each `stride`
-/// numbers.
-#[inline(always)]
-pub fn linear_attention_queries(
-    q: &[f32],
-    stride: usize,
-    state: &[f32],
-    heads: Heads,
-    queries: &mut [f32],
-) {
-    let (d, dh) = (heads.width, heads.head_width());
-    let z = heads.split(state).1;
-    for (q, queries) in q.chunks_exact(stride).zip(queries.chunks_exact_mut(d)) {
-        let per_head = q[..d].chunks_exact(dh).zip(z.chunks_exact(dh));
-        for (queries, (q, z)) in queries.chunks_exact_mut(dh).zip(per_head) {
-            let inverse = 1.0 / (dot(q, z) + EPSILON);
-            queries.iter_mut().zip(q).for_each(|(out, q)| *out = q * inverse);
+vectorized! {
+    /// queries = q over its head's denominator, `[rows, d]`; `q` are the first d of each `stride`
+    /// numbers.
+    pub fn linear_attention_queries(
+        q: &'a [f32],
+        stride: usize,
+        state: &'a [f32],
+        heads: Heads,
+        queries: &'a mut [f32],
+    ) {
+        let (d, dh) = (heads.width, heads.head_width());
+        let z = heads.split(state).1;
+        for (q, queries) in q.chunks_exact(stride).zip(queries.chunks_exact_mut(d)) {
+            let per_head = q[..d].chunks_exact(dh).zip(z.chunks_exact(dh));
+            for (queries, (q, z)) in queries.chunks_exact_mut(dh).zip(per_head) {
+                let inverse = 1.0 / (dot(q, z) + EPSILON);
+                queries.iter_mut().zip(q).for_each(|(out, q)| *out = q * inverse);
+            }
         }
     }
 }
 
-/// Attention outputs `out` `[rows, d]` and denominators `[rows, n_heads]` of these queries.
-#[inline(always)]
-pub fn linear_attention_forward(
-    qkv: &[f32],
-    state: &[f32],
-    heads: Heads,
-    out: &mut [f32],
-    denominators: &mut [f32],
-) {
-    let (d, dh) = (heads.width, heads.head_width());
-    let (s, z) = heads.split(state);
-    for head in 0..heads.n_heads {
-        let q = Mat::columns(qkv, 3 * d, head * dh, dh);
-        let s = Mat::new(&s[head * dh * dh..(head + 1) * dh * dh], dh);
-        matmul(&mut out[head * dh..], d, q, s, false);
-    }
-    let rows = qkv.chunks_exact(3 * d).zip(out.chunks_exact_mut(d));
-    for ((qkv, out), denominators) in rows.zip(denominators.chunks_exact_mut(heads.n_heads)) {
-        let per_head = qkv[..d].chunks_exact(dh).zip(z.chunks_exact(dh));
-        for ((out, (q, z)), denominator) in out.chunks_exact_mut(dh).zip(per_head).zip(denominators)
-        {
-            *denominator = dot(q, z) + EPSILON;
-            let inverse = 1.0 / *denominator;
-            out.iter_mut().for_each(|o| *o *= inverse);
+vectorized! {
+    /// Attention outputs `out` `[rows, d]` and denominators `[rows, n_heads]` of these queries.
+    pub fn linear_attention_forward(
+        qkv: &'a [f32],
+        state: &'a [f32],
+        heads: Heads,
+        out: &'a mut [f32],
+        denominators: &'a mut [f32],
+    ) {
+        let (d, dh) = (heads.width, heads.head_width());
+        let (s, z) = heads.split(state);
+        for head in 0..heads.n_heads {
+            let q = Mat::columns(qkv, 3 * d, head * dh, dh);
+            let s = Mat::new(&s[head * dh * dh..(head + 1) * dh * dh], dh);
+            matmul(&mut out[head * dh..], d, q, s, false);
+        }
+        let rows = qkv.chunks_exact(3 * d).zip(out.chunks_exact_mut(d));
+        for ((qkv, out), denominators) in rows.zip(denominators.chunks_exact_mut(heads.n_heads)) {
+            let per_head = qkv[..d].chunks_exact(dh).zip(z.chunks_exact(dh));
+            for ((out, (q, z)), denominator) in out.chunks_exact_mut(dh).zip(per_head).zip(denominators)
+            {
+                *denominator = dot(q, z) + EPSILON;
+                let inverse = 1.0 / *denominator;
+                out.iter_mut().for_each(|o| *o *= inverse);
+            }
         }
     }
 }
 
-/// First half of the backward pass: from `d_out` to the queries' gradient and this chunk's share
-/// of the state's gradient.
-///
-/// Writes the q columns of `d_qkv` and `d_state` (same layout as the state); scales `d_out` by
-/// the inverse denominators on the way. `out`, `denominators`: what the forward pass gave.
-#[inline(always)]
-pub fn linear_attention_backward_query(
-    qkv: &[f32],
-    state: &[f32],
-    heads: Heads,
-    out: &[f32],
-    denominators: &[f32],
-    d_out: &mut [f32],
-    d_qkv: &mut [f32],
-    d_state: &mut [f32],
-) {
-    let (d, dh, n_heads) = (heads.width, heads.head_width(), heads.n_heads);
-    let (s, z) = heads.split(state);
-    let (d_s, d_z) = d_state.split_at_mut(d * dh);
-    for (d_out, denominators) in d_out.chunks_exact_mut(d).zip(denominators.chunks_exact(n_heads)) {
-        for (d_out, denominator) in d_out.chunks_exact_mut(dh).zip(denominators) {
-            let inverse = 1.0 / denominator;
-            d_out.iter_mut().for_each(|g| *g *= inverse);
+vectorized! {
+    /// First half of the backward pass: from `d_out` to the queries' gradient and this chunk's share
+    /// of the state's gradient.
+    ///
+    /// Writes the q columns of `d_qkv` and `d_state` (same layout as the state); scales `d_out` by
+    /// the inverse denominators on the way. `out`, `denominators`: what the forward pass gave.
+    pub fn linear_attention_backward_query(
+        qkv: &'a [f32],
+        state: &'a [f32],
+        heads: Heads,
+        out: &'a [f32],
+        denominators: &'a [f32],
+        d_out: &'a mut [f32],
+        d_qkv: &'a mut [f32],
+        d_state: &'a mut [f32],
+    ) {
+        let (d, dh, n_heads) = (heads.width, heads.head_width(), heads.n_heads);
+        let (s, z) = heads.split(state);
+        let (d_s, d_z) = d_state.split_at_mut(d * dh);
+        for (d_out, denominators) in d_out.chunks_exact_mut(d).zip(denominators.chunks_exact(n_heads)) {
+            for (d_out, denominator) in d_out.chunks_exact_mut(dh).zip(denominators) {
+                let inverse = 1.0 / denominator;
+                d_out.iter_mut().for_each(|g| *g *= inverse);
+            }
         }
-    }
-    for head in 0..n_heads {
-        let (at, square) = (head * dh, head * dh * dh..(head + 1) * dh * dh);
-        let g = Mat::columns(d_out, d, at, dh);
-        matmul(&mut d_qkv[at..], 3 * d, g, Mat::new(&s[square.clone()], dh).t(), false);
-        matmul(&mut d_s[square], dh, Mat::columns(qkv, 3 * d, at, dh).t(), g, false);
-    }
-    d_z.fill(0.0);
-    for (row, (d_out, out)) in d_out.chunks_exact(d).zip(out.chunks_exact(d)).enumerate() {
-        let (q, dq) = (&qkv[row * 3 * d..][..d], &mut d_qkv[row * 3 * d..][..d]);
-        for at in (0..d).step_by(dh) {
-            let head = at..at + dh;
-            // The denominator's gradient, its own division already in d_out.
-            let g = -dot(&d_out[head.clone()], &out[head.clone()]);
-            axpy(&mut dq[head.clone()], g, &z[head.clone()]);
-            axpy(&mut d_z[head.clone()], g, &q[head]);
+        for head in 0..n_heads {
+            let (at, square) = (head * dh, head * dh * dh..(head + 1) * dh * dh);
+            let g = Mat::columns(d_out, d, at, dh);
+            matmul(&mut d_qkv[at..], 3 * d, g, Mat::new(&s[square.clone()], dh).t(), false);
+            matmul(&mut d_s[square], dh, Mat::columns(qkv, 3 * d, at, dh).t(), g, false);
+        }
+        d_z.fill(0.0);
+        for (row, (d_out, out)) in d_out.chunks_exact(d).zip(out.chunks_exact(d)).enumerate() {
+            let (q, dq) = (&qkv[row * 3 * d..][..d], &mut d_qkv[row * 3 * d..][..d]);
+            for at in (0..d).step_by(dh) {
+                let head = at..at + dh;
+                // The denominator's gradient, its own division already in d_out.
+                let g = -dot(&d_out[head.clone()], &out[head.clone()]);
+                axpy(&mut dq[head.clone()], g, &z[head.clone()]);
+                axpy(&mut d_z[head.clone()], g, &q[head]);
+            }
         }
     }
 }

@@ -1,6 +1,10 @@
 //! Exact k nearest neighbours by a uniform grid: for points that lie about evenly on surfaces, as
 //! those of a cloud do, four times as fast as a k-d tree.
 
+use std::ops::Range;
+
+use crate::ops::simd::vectorized;
+
 /// Points that are looked at together, in one AVX-512 register or two of AVX2.
 const LANES: usize = 16;
 
@@ -72,6 +76,21 @@ impl Nearest {
     #[inline(always)]
     fn farthest_m2(&self) -> f32 {
         f32::from_bits((self.keys[self.k - 1] >> 32) as u32)
+    }
+}
+
+vectorized! {
+    fn search_grid(
+        grid: &'a Grid,
+        nodes: Range<usize>,
+        positions: &'a [[f32; 3]],
+        k: usize,
+        rows: &'a mut [u32],
+    ) {
+        for (node, row) in nodes.zip(rows.chunks_exact_mut(k)) {
+            let nearest = grid.nearest(node as u32, &positions[node], k);
+            row.iter_mut().zip(&nearest.keys).for_each(|(slot, &key)| *slot = key as u32);
+        }
     }
 }
 
@@ -147,18 +166,14 @@ impl Grid {
 
     /// The `k` (at most [`MAX_K`], and fewer than there are points) nearest others of each of
     /// `nodes`, nearest first, into `rows`; ties go to the lower index.
-    #[inline(always)]
     pub(super) fn search(
         &self,
-        nodes: std::ops::Range<usize>,
+        nodes: Range<usize>,
         positions: &[[f32; 3]],
         k: usize,
         rows: &mut [u32],
     ) {
-        for (node, row) in nodes.zip(rows.chunks_exact_mut(k)) {
-            let nearest = self.nearest(node as u32, &positions[node], k);
-            row.iter_mut().zip(&nearest.keys).for_each(|(slot, &key)| *slot = key as u32);
-        }
+        search_grid(self, nodes, positions, k, rows);
     }
 
     /// The point nearest to `position`, wherever that is (finite); of equally near ones, the first.
@@ -255,7 +270,7 @@ impl Grid {
         &self,
         node: u32,
         position: &[f32; 3],
-        cells: std::ops::Range<usize>,
+        cells: Range<usize>,
         nearest: &mut Nearest,
     ) {
         let places = self.starts[cells.start] as usize..self.starts[cells.end] as usize;
@@ -267,7 +282,7 @@ impl Grid {
         &self,
         node: u32,
         position: &[f32; 3],
-        places: std::ops::Range<usize>,
+        places: Range<usize>,
         nearest: &mut Nearest,
     ) {
         for first in places.clone().step_by(LANES) {
@@ -297,10 +312,12 @@ impl Grid {
         let [x, y, z] = &self.axes;
         let lanes = first..first + LANES;
         let (x, y, z) = (&x[lanes.clone()], &y[lanes.clone()], &z[lanes]);
-        std::array::from_fn(|lane| {
+        let mut squared_m2 = [0.0; LANES];
+        for lane in 0..LANES {
             let [dx, dy, dz] =
                 [position[0] - x[lane], position[1] - y[lane], position[2] - z[lane]];
-            (dx * dx + dy * dy) + dz * dz
-        })
+            squared_m2[lane] = (dx * dx + dy * dy) + dz * dz;
+        }
+        squared_m2
     }
 }

@@ -15,7 +15,6 @@ use crate::ops::linear_attention_wide::{
     linear_attention_wide_backward_key, linear_attention_wide_backward_query,
     linear_attention_wide_forward, linear_attention_wide_state,
 };
-use crate::ops::simd::vectorize;
 
 impl forward::Pass<'_> {
     /// The cloud's state from the chunks', in order, and what the projection makes of it.
@@ -100,10 +99,10 @@ impl forward::Pass<'_> {
             let (heads, stride) = (config.heads(n_heads), qkv.len() / rows.len().max(1));
             if self.keep {
                 let (out, denominators) = outputs();
-                vectorize(|| linear_attention_forward(qkv, state, heads, out, denominators));
+                linear_attention_forward(qkv, state, heads, out, denominators);
             }
             with_scratch(rows.len() * config.width, |queries| {
-                vectorize(|| linear_attention_queries(qkv, stride, state, heads, queries));
+                linear_attention_queries(qkv, stride, state, heads, queries);
                 linear_forward_add(queries, view.folded, tensors.out.bias.of(self.weights), x);
             });
             return;
@@ -145,18 +144,16 @@ impl backward::Pass<'_> {
             match config.wide_heads(n_heads) {
                 None => {
                     let heads = config.heads(n_heads);
-                    vectorize(|| {
-                        linear_attention_backward_query(
-                            qkv,
-                            state,
-                            heads,
-                            out,
-                            denominators,
-                            d_out,
-                            d_qkv,
-                            d_state,
-                        )
-                    });
+                    linear_attention_backward_query(
+                        qkv,
+                        state,
+                        heads,
+                        out,
+                        denominators,
+                        d_out,
+                        d_qkv,
+                        d_state,
+                    );
                 }
                 Some(heads) => linear_attention_wide_backward_query(
                     qkv,

@@ -376,7 +376,7 @@ impl backward::Pass<'_> {
             add_at(part, d, &rows, hearing(), du);
             let (dw, db) = tensors.norm.weight.pair_mut(tensors.norm.bias, gradient);
             let (x_hat, rstd) = (norm.normalized, norm.inverse_deviation);
-            vectorize(|| layer_norm_backward(du, x_hat, rstd, norm_weight, dx, dw, db));
+            layer_norm_backward(du, x_hat, rstd, norm_weight, dx, dw, db);
         });
     }
 }

@@ -14,7 +14,6 @@ use crate::ops::linear::{
     linear_relu_forward,
 };
 use crate::ops::linear_attention_wide::WideHeads;
-use crate::ops::simd::vectorize;
 
 impl forward::Pass<'_> {
     /// `[q | k | v]` of a chunk's normalised rows, the feature map on q and k of a mixer that has
@@ -152,7 +151,7 @@ impl backward::Pass<'_> {
             linear_backward_input(dy, linear.weight.of(self.weights), db.len(), u);
             let (dw, db) = norm.weight.pair_mut(norm.bias, gradient);
             let (x_hat, rstd) = (saved.normalized, saved.inverse_deviation);
-            vectorize(|| layer_norm_backward(u, x_hat, rstd, norm_weight, dx, dw, db));
+            layer_norm_backward(u, x_hat, rstd, norm_weight, dx, dw, db);
         });
     }
 }
