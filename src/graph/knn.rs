@@ -112,6 +112,7 @@ impl KnnGraph {
     }
 
     /// The `k` neighbours of `node`, nearest first.
+    #[inline]
     pub fn neighbors(&self, node: usize) -> &[u32] {
         &self.neighbors[node * self.k..(node + 1) * self.k]
     }

@@ -77,8 +77,8 @@ pub struct Loads {
 /// What merging a row takes besides the row.
 #[derive(Debug, Default, Clone)]
 struct Scratch {
-    /// Hash table of a row's nodes: open addressing, twice as many slots as nodes at least; in a
-    /// slot node << 32 | place.
+    /// Hash table of a row's nodes: open addressing, twice as many slots as nodes at least;
+    /// in a slot node << 32 | place.
     slots: Vec<u64>,
     sampler: WalkSampler,
 }

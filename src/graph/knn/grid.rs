@@ -3,13 +3,17 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use crate::ops::simd::vectorized;
 
 /// Points that are looked at together, in one AVX-512 register or two of AVX2.
 const LANES: usize = 16;
 
+/// Points whose cells one task computes.
+const CHUNK: usize = 4096;
 /// Cells per point. Points of a cloud lie on surfaces, so that most cells of the box are empty.
-const CELLS_PER_POINT: f32 = 16.0;
+const CELLS_PER_POINT: f32 = 8.0;
 /// Cells along an axis at most: the rounding of a place in cells stays far below [`SLACK`].
 const MAX_CELLS: f32 = 1000.0;
 /// Share of a cell by which a point may lie outside of the cell that rounding gives it.
@@ -26,6 +30,7 @@ pub(super) const MAX_K: usize = 16;
 pub(super) struct Grid {
     min: [f32; 3],
     cell_m: f32,
+    cells_per_m: f32,
     dims: [i32; 3],
     /// First of the sorted points of each cell, x fastest; one more at the end.
     starts: Vec<u32>,
@@ -100,19 +105,29 @@ impl Grid {
     pub(super) fn rebuild(&mut self, positions: &[[f32; 3]]) -> bool {
         self.fit(positions);
         let n_cells = self.dims.iter().map(|&d| d as usize).product::<usize>();
-        self.cells.clear();
+        let mut cells = std::mem::take(&mut self.cells);
+        cells.resize(positions.len(), 0);
+        let chunks = cells.par_chunks_mut(CHUNK).zip(positions.par_chunks(CHUNK));
+        chunks.for_each(|(cells, positions)| {
+            for (cell, position) in cells.iter_mut().zip(positions) {
+                let [x, y, z] = self.cell(position);
+                *cell = self.at(x, y, z) as u32;
+            }
+        });
+        self.cells = cells;
         self.starts.clear();
         self.starts.resize(n_cells + 2, 0);
-        for position in positions {
-            let [x, y, z] = self.cell(position);
-            let cell = self.at(x, y, z) as u32;
-            self.cells.push(cell);
-            self.starts[cell as usize + 2] += 1;
-        }
+        // Σ n² over the cells, as a sum of odd numbers.
         let mut pairs = 0;
-        for c in 2..self.starts.len() {
-            pairs += u64::from(self.starts[c]) * u64::from(self.starts[c]);
-            self.starts[c] += self.starts[c - 1];
+        for &cell in &self.cells {
+            let count = &mut self.starts[cell as usize + 2];
+            pairs += 2 * u64::from(*count) + 1;
+            *count += 1;
+        }
+        let mut sum = 0;
+        for start in &mut self.starts[2..] {
+            sum += *start;
+            *start = sum;
         }
         if pairs > MAX_MEAN_OCCUPANCY * positions.len() as u64 {
             return false;
@@ -138,7 +153,7 @@ impl Grid {
         let extent: [f32; 3] = std::array::from_fn(|i| max[i] - min[i]);
         let length = extent.into_iter().fold(0.0, f32::max);
         self.min = min;
-        (self.cell_m, self.dims) = (1.0, [1; 3]);
+        (self.cell_m, self.cells_per_m, self.dims) = (1.0, 1.0, [1; 3]);
         if !length.is_normal() {
             return; // all in one place, or too far apart for the numbers: one cell
         }
@@ -149,14 +164,20 @@ impl Grid {
         let area = ((x * y).max(y * z).max(z * x) / n_cells).sqrt();
         let cell = volume.max(area).max(1.0 / n_cells.min(MAX_CELLS));
         self.cell_m = cell * length;
+        self.cells_per_m = 1.0 / self.cell_m;
         self.dims = [x, y, z].map(|e| (e / cell) as i32 + 1);
     }
 
     #[inline(always)]
     fn cell(&self, position: &[f32; 3]) -> [i32; 3] {
-        std::array::from_fn(|i| {
-            (((position[i] - self.min[i]) / self.cell_m) as i32).clamp(0, self.dims[i] - 1)
-        })
+        let place = self.place(position);
+        std::array::from_fn(|i| (place[i] as i32).clamp(0, self.dims[i] - 1))
+    }
+
+    /// The place in cells from the corner of the box.
+    #[inline(always)]
+    fn place(&self, position: &[f32; 3]) -> [f32; 3] {
+        std::array::from_fn(|i| (position[i] - self.min[i]) * self.cells_per_m)
     }
 
     #[inline(always)]
@@ -193,7 +214,7 @@ impl Grid {
     fn nearest(&self, node: u32, position: &[f32; 3], k: usize) -> Nearest {
         let mut nearest = Nearest::new(k);
         let center = self.cell(position);
-        let place = std::array::from_fn(|i| (position[i] - self.min[i]) / self.cell_m);
+        let place = self.place(position);
         for ring in 1..=MAX_RINGS {
             self.search_ring(node, position, Rings { center, place, ring }, &mut nearest);
             let reach = self.reach(Rings { center, place, ring });
