@@ -54,7 +54,7 @@ impl SlotBuffers {
                 self.d_out.resize(n * d, 0.0);
                 self.edge_weights.resize(graph.loads.n_places(), 0.0);
                 self.edge_d_scores.resize(graph.loads.n_places(), 0.0);
-                self.d_hop_weights.resize(GRADIENT_GROUPS * (config.n_hops + 1), 0.0);
+                self.d_hop_weights.resize(n.div_ceil(CHUNK) * (config.n_hops + 1), 0.0);
             }
             MixerKind::Softmax { n_heads, .. } => {
                 self.d_out.resize(n * d, 0.0);
@@ -203,12 +203,8 @@ impl Pass<'_> {
         if let Some((mixer, _, slot)) = next {
             self.settle(mixer, slot, gradients);
         }
-        if let Some((Mixer { kind: MixerKind::Grf { .. }, .. }, _, slot)) = current {
-            // SAFETY: no task is running.
-            unsafe { slot.d_hop_weights.rows_mut(0..GRADIENT_GROUPS) }.fill(0.0);
-        }
         let blocks = self.layout.mlps_before(i);
-        self.chunks(gradients, |rows, group, gradient| {
+        self.chunks(gradients, |rows, gradient| {
             match next {
                 None => self.head(rows.clone(), gradient),
                 Some((mixer, saved, slot)) => {
@@ -220,22 +216,18 @@ impl Pass<'_> {
             }
             match current {
                 None => self.embed(rows, gradient),
-                Some((mixer, saved, slot)) => self.mix(mixer, saved, slot, rows, group, gradient),
+                Some((mixer, saved, slot)) => self.mix(mixer, saved, slot, rows, gradient),
             }
         });
     }
 
-    /// Runs `f(rows, group, gradient)` on all chunks: groups in parallel, a group's chunks in order.
-    fn chunks(
-        &self,
-        gradients: &mut Gradients,
-        f: impl Fn(Range<usize>, usize, &mut [f32]) + Sync,
-    ) {
+    /// Runs `f(rows, gradient)` on all chunks: groups in parallel, a group's chunks in order.
+    fn chunks(&self, gradients: &mut Gradients, f: impl Fn(Range<usize>, &mut [f32]) + Sync) {
         let per_group = self.n_tokens.div_ceil(CHUNK).div_ceil(GRADIENT_GROUPS) * CHUNK;
         gradients.groups.par_iter_mut().enumerate().for_each(|(group, gradient)| {
             let end = ((group + 1) * per_group).min(self.n_tokens);
             for start in (group * per_group..end).step_by(CHUNK) {
-                f(start..(start + CHUNK).min(end), group, gradient);
+                f(start..(start + CHUNK).min(end), gradient);
             }
         });
     }
@@ -247,7 +239,6 @@ impl Pass<'_> {
         saved: &MixerBuffers,
         slot: &Slot<'_>,
         rows: Range<usize>,
-        group: usize,
         gradient: &mut [f32],
     ) {
         match mixer.kind {
@@ -258,7 +249,7 @@ impl Pass<'_> {
                 self.softmax_queries(tensors, n_heads, saved, slot, rows, gradient)
             }
             MixerKind::Grf { ref tensors, .. } => {
-                self.grf_queries(tensors, saved, slot, rows, group, gradient)
+                self.grf_queries(tensors, saved, slot, rows, gradient)
             }
             MixerKind::Messages { ref tensors, to } => {
                 self.message_receivers(tensors, to, saved, slot, rows, gradient)

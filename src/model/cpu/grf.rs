@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::views::MixerView;
-use super::{MixerBuffers, backward, forward};
+use super::{CHUNK, MixerBuffers, backward, forward};
 use crate::model::interlacer::{Attention, Mixer, Span};
 use crate::ops::grf_attention::{
     EdgeGradients, grf_attention_backward_key, grf_attention_backward_query, grf_attention_forward,
@@ -60,15 +60,15 @@ impl backward::Pass<'_> {
         saved: &MixerBuffers,
         slot: &backward::Slot<'_>,
         rows: Range<usize>,
-        group: usize,
         gradient: &mut [f32],
     ) {
         let d = self.layout.config.width;
         let loads = &self.graph.loads;
         let last = loads.row(rows.end - 1);
         let places = loads.row(rows.start).start..last.start + last.nodes.len();
-        // SAFETY: each task has rows of its own, places of its own (rows of a chunk are adjacent),
-        // and a group runs one task at a time.
+        let chunk = rows.start / CHUNK;
+        // SAFETY: each task has rows of its own, and places of its own (rows of a chunk are
+        // adjacent).
         let (dx, d_out, d_qkv, edges, d_f) = unsafe {
             (
                 self.dx.rows(rows.clone()),
@@ -78,9 +78,10 @@ impl backward::Pass<'_> {
                     weights: slot.edge_weights.rows_mut(places.clone()),
                     d_scores: slot.edge_d_scores.rows_mut(places),
                 },
-                slot.d_hop_weights.rows_mut(group..group + 1),
+                slot.d_hop_weights.rows_mut(chunk..chunk + 1),
             )
         };
+        d_f.fill(0.0);
         let out = &saved.out[rows.start * d..rows.end * d];
         self.project_back(tensors.out, out, dx, d_out, gradient);
         let (denominators, f) = (&saved.denominators[rows.clone()], &saved.state[..]);
@@ -114,7 +115,7 @@ impl backward::Pass<'_> {
         }
     }
 
-    /// f = softplus(θ): dθ = df · sigmoid(θ), each group of rows into its own gradients.
+    /// f = softplus(θ): dθ = df · sigmoid(θ), summed over the chunks in order.
     pub(super) fn hop_logits(
         &self,
         logits: Span,
@@ -122,12 +123,14 @@ impl backward::Pass<'_> {
         gradients: &mut super::Gradients,
     ) {
         // SAFETY: no task is running.
-        let d_f = unsafe { slot.d_hop_weights.all() };
-        let theta = logits.of(self.weights);
-        for (group, d_f) in gradients.groups.iter_mut().zip(d_f.chunks_exact(theta.len())) {
-            for ((d, theta), d_f) in logits.of_mut(group).iter_mut().zip(theta).zip(d_f) {
-                *d += d_f / (1.0 + (-theta).exp());
-            }
+        let chunks = unsafe { slot.d_hop_weights.all() };
+        let thetas = logits.of(self.weights);
+        // Every entry of the mask adds to these few numbers, and what they add nearly cancels.
+        for (hop, &theta) in thetas.iter().enumerate() {
+            let parts = chunks.iter().skip(hop).step_by(thetas.len());
+            let d_f: f64 = parts.map(|&part| f64::from(part)).sum();
+            let sigmoid = 1.0 / (1.0 + (-f64::from(theta)).exp());
+            logits.of_mut(&mut gradients.groups[0])[hop] += (d_f * sigmoid) as f32;
         }
     }
 
