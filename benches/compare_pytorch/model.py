@@ -231,6 +231,10 @@ class Problem:
         with safe_open(path, "pt") as file:
             self.settings = json.loads(file.metadata()["settings"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}
+        if mode == "exact":  # what all others are held against: the eager model in float64
+            mode = "eager"
+            torch.set_default_dtype(torch.float64)
+            tensors = {name: x.double() if x.is_floating_point() else x for name, x in tensors.items()}
         take = tensors.pop
         self.features, self.candidates, self.targets = map(take, ("features", "candidates", "targets"))
         self.point_weights = take("point_weights")

@@ -1,4 +1,4 @@
-"""PyTorch's side of the comparison: `torch_peer.py FILE eager|compiled|plain THREADS`.
+"""PyTorch's side of the comparison: `torch_peer.py FILE eager|compiled|plain|exact THREADS`.
 
 Answers the commands of `peer.rs`, a line each: forward, train, check FILE, reset.
 """
