@@ -43,6 +43,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--first-seed", type=int, default=0, help="first episode in the split")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="default: all cores")
     args = parser.parse_args()
+    if args.variety == "plain" and args.split not in ("train", "val", "test"):
+        parser.error(f"--variety plain: the first scene has no split {args.split}")
     known = sorted(tasks.of(args.split, args.variety))
     args.tasks = args.tasks.split(",") if args.tasks else known
     if unknown := sorted(set(args.tasks) - set(known)):

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use views::{Calibration, ViewParts};
 use watch::Watch;
 
-pub use frame::{CameraFrame, ColorView, Frame, FrameCounts, FramesConfig, View};
+pub use frame::{CameraFrame, ColorView, Frame, FrameCounts, FramesConfig, MAX_CAMERAS, View};
 pub use joints::Joints;
 pub use topics::{CameraInput, CameraTopics, Input, Role, TopicSpec, Topics};
 

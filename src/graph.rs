@@ -1,5 +1,5 @@
-//! From particles to the mask: k-NN graph, walks, merged loads; built once per step and shared by
-//! all layers.
+//! From particles to the mask: k-NN graph, walks, merged loads, or anchors of message passing; built
+//! once per step and shared by all layers.
 
 pub mod anchors;
 pub mod bounds;

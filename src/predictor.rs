@@ -135,7 +135,7 @@ impl Predictor {
         let particles_ms = milliseconds_since(start);
 
         // Each step: tokens → k-NN graph → walks and loads (Algorithm 2, enumerated) → Interlacer
-        // (Eq. 28 in its local layers) → Δx; then again from where the particles went.
+        // (of GRF models Eq. 28 in the local layers) → Δx; then again from where the particles went.
         let start = Instant::now();
         let is_slowed = self.pace.is_slowed();
         let mut run = self.pace.start(arrived, start);

@@ -5,14 +5,16 @@
 
 mod proposal;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use nalgebra::{Isometry3, Point3};
 use serde::Deserialize;
 
 use crate::bag::Bag;
-use crate::frames::{CameraTopics, Frame, FrameCounts, Frames, FramesConfig, TopicSpec, Topics};
+use crate::frames::{
+    CameraTopics, Frame, FrameCounts, Frames, FramesConfig, MAX_CAMERAS, TopicSpec,
+};
 use crate::message::{Image, PoseArray, Stamp, StringMessage};
 use crate::{Error, Result};
 
@@ -53,7 +55,7 @@ pub struct Body {
 pub struct Truth {
     /// The task that was recorded.
     pub task: String,
-    /// `train`, `val` or `test`: what the recording may be used for.
+    /// What the recording may be used for: `train`, `val`, `test`, `unseen` or `materials`.
     pub split: String,
     /// Names of the recording's cameras; none where it leaves them to the configuration.
     pub cameras: Vec<String>,
@@ -68,7 +70,7 @@ struct BodiesJson {
     #[serde(default)]
     split: String,
     #[serde(default)]
-    cameras: Vec<String>,
+    cameras: Option<Vec<String>>,
     bodies: Vec<Body>,
 }
 
@@ -127,16 +129,16 @@ impl BodyIds {
 impl Recording {
     /// Opens a bag and reads what its truth says of the whole recording.
     ///
-    /// Where `config` has the default's cameras, those that the truth names take their place.
+    /// With [`FramesConfig::cameras_of_recording`], the cameras that the truth names are read.
     ///
     /// # Errors
     /// As [`Bag::open`]; [`Error::MissingTopics`] if topics that frames need are missing;
-    /// [`Error::Bag`] if the truth can't be read; [`Error::Config`] if it names too many cameras.
+    /// [`Error::Bag`] if the truth can't be read, or names no cameras that can be.
     pub fn open(path: &Path, config: FramesConfig) -> Result<Self> {
         let bag = Bag::open(path)?;
         let truth = read_truth(&bag)?;
         let named = truth.as_ref().map_or(&[][..], |truth| &truth.cameras);
-        let config = with_cameras(config, named)?;
+        let config = with_cameras(config, named);
         check_topics(&bag, &config)?;
         Ok(Self { bag, config, truth })
     }
@@ -239,13 +241,24 @@ impl IdsByStamp {
     }
 }
 
-/// The configuration with the cameras that a recording names, unless it has cameras of its own.
-fn with_cameras(mut config: FramesConfig, named: &[String]) -> Result<FramesConfig> {
-    if !named.is_empty() && config.topics.cameras == Topics::default().cameras {
+/// The configuration with the cameras that a recording names, if it names any and may choose.
+fn with_cameras(mut config: FramesConfig, named: &[String]) -> FramesConfig {
+    if !named.is_empty() && config.cameras_of_recording {
         config.topics.cameras = named.iter().map(|name| CameraTopics::of(name)).collect();
-        config.validate()?;
     }
-    Ok(config)
+    config
+}
+
+/// What is wrong with the cameras that a truth names; nothing allocates for them before.
+fn check_cameras(names: &[String]) -> std::result::Result<(), String> {
+    if names.len() > MAX_CAMERAS {
+        return Err(format!("{} cameras are more than {MAX_CAMERAS}", names.len()));
+    }
+    let mut different = HashSet::new();
+    match names.iter().position(|name| name.is_empty() || !different.insert(name)) {
+        Some(index) => Err(format!("camera {index} has no name of its own")),
+        None => Ok(()),
+    }
 }
 
 fn check_topics(bag: &Bag, config: &FramesConfig) -> Result<()> {
@@ -272,6 +285,8 @@ fn read_truth(bag: &Bag) -> Result<Option<Truth>> {
     let json = StringMessage::decode(&message?.data)?.data;
     let BodiesJson { task, split, cameras, bodies } =
         serde_json::from_str(&json).map_err(|e| wrong(format!("{BODIES_TOPIC}: {e}")))?;
+    let cameras = cameras.unwrap_or_default();
+    check_cameras(&cameras).map_err(|problem| wrong(format!("{BODIES_TOPIC}: {problem}")))?;
     if let Some((index, body)) = bodies.iter().enumerate().find(|(i, body)| body.id != *i) {
         let id = body.id;
         return Err(wrong(format!("{BODIES_TOPIC}: body {index} has id {id}, expected {index}")));
@@ -293,25 +308,24 @@ mod tests {
     }
 
     #[test]
-    fn cameras_of_the_recording_take_the_place_of_the_defaults_only() {
+    fn cameras_of_the_recording_take_the_place_of_those_nobody_chose() {
         let named = ["camera_left", "camera_right", "camera_front"].map(String::from);
-        let config = with_cameras(FramesConfig::default(), &named).expect("three cameras");
+        let config = with_cameras(FramesConfig::default(), &named);
         assert_eq!(names(&config), named);
         assert_eq!(config.topics.cameras[2].depth, "/camera_front/depth/image_raw");
-
-        let config = with_cameras(FramesConfig::default(), &[]).expect("the default");
-        assert_eq!(config.topics, Topics::default());
-
-        let mut own = FramesConfig::default();
-        own.topics.cameras = vec![CameraTopics::of("wrist")];
-        assert_eq!(names(&with_cameras(own, &named).expect("one camera")), ["wrist"]);
+        assert_eq!(with_cameras(FramesConfig::default(), &[]), FramesConfig::default());
+        // Chosen, even if they are the default's.
+        let own = FramesConfig { cameras_of_recording: false, ..FramesConfig::default() };
+        assert_eq!(with_cameras(own.clone(), &named), own);
     }
 
     #[test]
     fn cameras_named_twice_or_too_many_are_an_error() {
-        let twice = ["camera_front", "camera_front"].map(String::from);
-        assert!(with_cameras(FramesConfig::default(), &twice).is_err());
+        assert!(check_cameras(&["camera_front", "camera_left"].map(String::from)).is_ok());
+        for wrong in [["camera_front"; 2], ["camera_front", ""]] {
+            assert!(check_cameras(&wrong.map(String::from)).is_err());
+        }
         let many: Vec<String> = (0..1000).map(|i| format!("camera_{i}")).collect();
-        assert!(with_cameras(FramesConfig::default(), &many).is_err());
+        assert!(check_cameras(&many).unwrap_err().contains("1000 cameras"));
     }
 }

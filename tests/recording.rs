@@ -1,8 +1,10 @@
 //! A recording of the simulator, from its bytes to frames.
 
+use forecloud::Error;
 use forecloud::bag::Bag;
 use forecloud::frames::{FrameCounts, Frames, FramesConfig, View};
 use forecloud::message::{Image, PoseArray, Stamp, StringMessage};
+use forecloud::recording::Recording;
 use std::path::Path;
 
 fn tiny_push() -> Bag {
@@ -79,4 +81,73 @@ fn the_truth_decodes() {
     assert_eq!(n_ids, 2 * n_frames);
     assert!(n_poses >= n_frames);
     assert!(n_bodies.is_some());
+}
+
+/// What one camera's recording is: `tiny_push` without the right camera, the left one renamed.
+fn with_one_camera(path: &Path, cameras: &str) {
+    let options = mcap::WriteOptions::new().profile("ros2");
+    let file = std::fs::File::create(path).unwrap();
+    let mut writer = options.create(std::io::BufWriter::new(file)).unwrap();
+    let bag = tiny_push();
+    let mut channels = std::collections::BTreeMap::new();
+    for info in bag.topics().iter().filter(|info| !info.name.contains("camera_right")) {
+        let name = info.name.replace("camera_left", "wrist");
+        let schema = writer.add_schema(&info.message_type, "ros2msg", b"").unwrap();
+        let channel = writer.add_channel(schema, &name, "cdr", &Default::default()).unwrap();
+        channels.insert(info.name.clone(), channel);
+    }
+    for message in bag.messages() {
+        let message = message.unwrap();
+        let Some(&channel_id) = channels.get(&message.topic) else { continue };
+        let mut data = message.data;
+        if &*message.topic == "/truth/bodies" {
+            let json = StringMessage::decode(&data).unwrap().data;
+            data = string_message(&json.replacen('{', &format!("{{\"cameras\": {cameras}, "), 1));
+        }
+        let time = message.log_time_ns as u64;
+        let header = mcap::records::MessageHeader {
+            channel_id,
+            sequence: 0,
+            log_time: time,
+            publish_time: time,
+        };
+        writer.write_to_known_channel(&header, &data).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+/// CDR of a std_msgs/String.
+fn string_message(text: &str) -> Vec<u8> {
+    let length = (text.len() as u32 + 1).to_le_bytes();
+    [&[0, 1, 0, 0], &length[..], text.as_bytes(), &[0]].concat()
+}
+
+#[test]
+fn a_recording_says_which_cameras_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wrist.mcap");
+    with_one_camera(&path, r#"["wrist"]"#);
+    let recording = Recording::open(&path, FramesConfig::default()).unwrap();
+    let mut n_frames = 0;
+    let counts = recording
+        .play(|frame, ids| -> forecloud::Result<()> {
+            assert!(frame.cameras.len() == 1 && ids.is_some());
+            n_frames += 1;
+            Ok(())
+        })
+        .unwrap();
+    assert!(n_frames > 2 && counts.0.frames == n_frames, "{counts:?}");
+    // Whoever chooses cameras gets those, or is told.
+    let chosen = FramesConfig { cameras_of_recording: false, ..FramesConfig::default() };
+    assert!(matches!(Recording::open(&path, chosen), Err(Error::MissingTopics { .. })));
+    for (cameras, problem) in
+        [(r#"["a", "a"]"#, "no name of its own"), (r#""wrist""#, "/truth/bodies")]
+    {
+        with_one_camera(&path, cameras);
+        let error = Recording::open(&path, FramesConfig::default()).err().unwrap().to_string();
+        assert!(error.contains(problem) && error.contains("wrist.mcap"), "{error}");
+    }
+    with_one_camera(&path, "null");
+    let error = Recording::open(&path, FramesConfig::default()).err().unwrap();
+    assert!(matches!(error, Error::MissingTopics { .. }), "the default's cameras");
 }

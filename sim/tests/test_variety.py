@@ -167,5 +167,6 @@ def test_the_plain_scene_is_still_that_of_the_samples():
     way = np.convolve(again.steps()[:, 0], np.ones(len(read.places) - 1), "valid")
     part = again.part(int(np.argmax(way)), len(read.places))
     objects = read.kinds == "object"
-    np.testing.assert_allclose(part.places, read.places[:, objects], atol=1e-4)
+    # The same bytes here; on other processors contact lets last bits grow, but not to millimetres.
+    np.testing.assert_allclose(part.places, read.places[:, objects], atol=5e-3)
     assert json.loads(json.dumps(read.about)).keys() == {"task", "seed", "split", "bodies"}

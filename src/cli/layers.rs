@@ -205,6 +205,7 @@ mod tests {
             ("--sampler iid", "--walks"),
             ("--p-halt 0.5", "--sampler"),
             ("--sampler iid --walks 0", "walks"),
+            ("--sampler iid --walks 400", "more than 341"),
             ("--sampler iid --walks 9 --p-halt 1", "halting"),
             ("--edge-bandwidth 0", "bandwidth"),
             ("--local none --edge-bandwidth 0.1", "--local none"),

@@ -10,7 +10,8 @@ use forecloud::recording::shell_word;
 #[command(next_help_heading = "Topics and frames")]
 pub struct TopicArgs {
     /// Names of the cameras, the topics' first part: NAME/color/image_raw, NAME/depth/image_raw,
-    /// NAME/color/camera_info [default: camera_left,camera_right]
+    /// NAME/color/camera_info [default: those that the recording names, else
+    /// camera_left,camera_right]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     cameras: Option<Vec<String>>,
     /// What the cameras send, one for all or one for each: images; compressed
@@ -76,6 +77,9 @@ impl TopicArgs {
                 bail!("--remap {old}:={new}: {old} is not read; what is: {}", topics.join(", "));
             }
         }
+        // A recording may choose only where nothing was said of cameras.
+        let unchanged = config.topics.cameras == FramesConfig::default().topics.cameras;
+        config.cameras_of_recording = self.cameras.is_none() && unchanged;
         config.validate()?;
         Ok(config)
     }
@@ -99,6 +103,16 @@ mod tests {
     #[test]
     fn without_arguments_the_defaults_hold() {
         assert_eq!(config(&[]).unwrap(), FramesConfig::default());
+    }
+
+    #[test]
+    fn a_recording_chooses_its_cameras_where_nothing_is_said_of_them() {
+        let chooses = |arguments: &[&str]| config(arguments).unwrap().cameras_of_recording;
+        assert!(chooses(&[]) && chooses(&["--remap", "/joint_states:=/arm/joint_states"]));
+        assert!(!chooses(&["--cameras", "camera_left,camera_right"]));
+        assert!(!chooses(&["--input", "points"]) && !chooses(&["--unregistered-depth"]));
+        let remap = "/camera_left/depth/image_raw:=/left/depth";
+        assert!(!chooses(&["--remap", remap]));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Cameras at most: a particle's source keeps the camera in 8 bits.
-const MAX_CAMERAS: usize = 255;
+pub const MAX_CAMERAS: usize = 255;
 /// Images of one topic that may wait, at most: all of them are held in memory.
 const MAX_PENDING: usize = 1024;
 
@@ -19,6 +19,9 @@ const MAX_PENDING: usize = 1024;
 pub struct FramesConfig {
     /// Where the messages come from.
     pub topics: Topics,
+    /// Whether the cameras that a recording names take the place of those in `topics`; the node
+    /// takes no notice.
+    pub cameras_of_recording: bool,
     /// Frame that the camera poses are given in.
     pub world_frame: String,
     /// Seconds by which the images of one frame, and a late joint state, may differ.
@@ -202,6 +205,7 @@ impl Default for FramesConfig {
     fn default() -> Self {
         Self {
             topics: Topics::default(),
+            cameras_of_recording: true,
             world_frame: "world".into(),
             tolerance_secs: 0.02,
             max_pending: 8,

@@ -155,6 +155,10 @@ impl Loads {
             return Err(Error::Shape { what, expected: MAX_PREFIXES, got: n_visits });
         }
         let row_cap = n_visits.min(n).max(1);
+        if n.saturating_mul(row_cap) > u32::MAX as usize {
+            let what = "entries of all loads (take fewer tokens, hops or walks)";
+            return Err(Error::Shape { what, expected: u32::MAX as usize, got: n * row_cap });
+        }
         let stride = n_hops + 1;
         self.n_hops = n_hops;
         self.starts.resize(n, 0);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::loads::TransposedLoads;
+use super::loads::{MAX_PREFIXES, TransposedLoads};
 use super::walks::{WalkConfig, WalkSeed};
 use super::{Anchors, EdgeWeights, KnnGraph, Loads, WeightedGraph};
 use crate::{Error, Result};
@@ -31,21 +31,30 @@ impl MaskConfig {
         self.edge_weights.validate()?;
         let Some(walks) = self.walks else { return Ok(()) };
         walks.validate()?;
+        let wrong = |problem| Err(Error::Config { key: "mask.walks".into(), problem });
         let max_hops = walks.halting.max_hops();
-        if max_hops == n_hops {
-            return Ok(());
+        if max_hops != n_hops {
+            let given = format!("walks of up to {max_hops} hops");
+            return wrong(format!("{given}, but the model's n_hops is {n_hops}"));
         }
-        let problem = format!("walks of up to {max_hops} hops, but the model's n_hops is {n_hops}");
-        Err(Error::Config { key: "mask.walks".into(), problem })
+        let n_visits = walks.n_walks * max_hops + 1;
+        if n_visits > MAX_PREFIXES {
+            let most = (MAX_PREFIXES - 1) / max_hops.max(1);
+            return wrong(format!(
+                "{} walks of {max_hops} hops are more than {most}",
+                walks.n_walks
+            ));
+        }
+        Ok(())
     }
 }
 
 /// The graph of one step, as a training pass needs it.
 #[derive(Debug, Default, Clone)]
 pub struct StepGraph {
-    /// Neighbours.
+    /// Neighbours; of models with GRF attention or message passing.
     pub knn: KnnGraph,
-    /// Merged loads by row.
+    /// Merged loads by row; of models with GRF attention.
     pub loads: Loads,
     /// The same by column; only kept up to date in training.
     pub transposed: TransposedLoads,
@@ -110,6 +119,10 @@ mod tests {
         let mask = MaskConfig { walks: Some(walks), ..MaskConfig::default() };
         assert!(mask.validate(2).is_ok());
         assert!(mask.validate(3).unwrap_err().to_string().contains("n_hops"));
+        // As many as the graph stage takes.
+        let of = |n_walks| MaskConfig { walks: Some(WalkConfig { n_walks, ..walks }), ..mask };
+        assert!(of(511).validate(2).is_ok());
+        assert!(of(512).validate(2).unwrap_err().to_string().contains("more than 511"));
         let none = MaskConfig { walks: Some(WalkConfig { n_walks: 0, ..walks }), ..mask };
         assert!(none.validate(2).is_err());
     }

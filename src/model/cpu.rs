@@ -40,13 +40,15 @@ pub enum Mode {
 struct MixerBuffers {
     normalized: Vec<f32>,
     inverse_deviation: Vec<f32>,
-    /// `[q | k | v]`, feature map applied.
+    /// `[q | k | v]`, feature map applied; q alone in inference of linear attention, whose keys and
+    /// values are in its state.
     qkv: Vec<f32>,
     /// `[q | k]` before it, where its gradient needs them.
     unmapped: Vec<f32>,
     /// What senders and receivers bring into their messages, a row for each of either.
     senders: Vec<f32>,
     receivers: Vec<f32>,
+    /// Outputs; of linear attention in inference none, as they are folded into the projection.
     out: Vec<f32>,
     /// Of linear and GRF attention; the log-sum-exp of the scores of softmax attention.
     denominators: Vec<f32>,
@@ -122,11 +124,6 @@ impl Engine {
         &self.output
     }
 
-    /// The last forward pass's outputs, for the head to work in place.
-    pub fn output_mut(&mut self) -> &mut [f32] {
-        &mut self.output
-    }
-
     /// Sizes all buffers for `n_tokens` tokens; allocates only when they grow.
     fn resize(&mut self, n_tokens: usize, n_scene: usize, graph: &StepGraph) {
         let config = self.layout.config;
@@ -191,7 +188,7 @@ impl MixerBuffers {
     }
 }
 
-/// Numbers in a row `[q | k | v]` of a mixer, feature map applied; 0 of one that has none.
+/// Numbers in a row of a mixer's `qkv`; 0 of one that has none.
 fn row_len(kind: &MixerKind, config: &InterlacerConfig, keep: usize) -> usize {
     let wide = kind.mapped_heads().and_then(|n_heads| config.wide_heads(n_heads));
     match (kind, wide) {

@@ -71,6 +71,13 @@ impl InterlacerConfig {
         if self.layers.local != LocalLayer::Grf {
             return Ok(());
         }
+        if let FeatureMap::Favor { n_features, .. } = self.layers.feature_map
+            && n_features * self.n_heads > MAX_SIZE
+        {
+            let all = n_features * self.n_heads;
+            let problem = format!("{all} random features of all heads are more than {MAX_SIZE}");
+            return Err(Error::Config { key: "model.layers.feature_map".into(), problem });
+        }
         let hops = 0..=self.n_hops as u32;
         let n_prefixes = hops.fold(0usize, |n, t| n.saturating_add(self.k.saturating_pow(t)));
         if n_prefixes > MAX_PREFIXES {
@@ -199,7 +206,8 @@ pub struct Attention {
     pub out: Affine,
 }
 
-/// A token-mixing layer: what the engine runs between two synchronisations.
+/// A token-mixing layer. Between two synchronisations the engine runs the output of one and the
+/// preparation of the next.
 #[derive(Debug, Clone, Copy)]
 pub struct Mixer {
     /// Its place among the model's mixers.

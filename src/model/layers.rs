@@ -26,7 +26,8 @@ pub enum LocalLayer {
     #[default]
     Grf,
     /// Message passing over anchors: each anchor hears its k neighbours, then every other token its
-    /// nearest anchor (the Interlacer of Whitney et al. 2024).
+    /// nearest anchor (the Interlacer of Whitney et al. 2024). Relative positions are inputs: within
+    /// a roll-out no gradient flows through them.
     MessagePassing,
     /// Linear attention of one head, as the GRF attention has one, but without its mask: the
     /// transformer that the papers call unmasked.

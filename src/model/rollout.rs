@@ -176,7 +176,7 @@ impl Rollout {
         self.n_steps
     }
 
-    /// Merged loads of step `t`'s graph, over all tokens.
+    /// Merged loads of step `t`'s graph, over all tokens; 0 of models without GRF attention.
     pub fn n_entries(&self, t: usize) -> usize {
         self.steps[t].graph.loads.n_entries()
     }
@@ -184,8 +184,8 @@ impl Rollout {
     /// Back-propagates through the last run, made for training.
     ///
     /// `d_positions[t]`: gradient of the loss with respect to the positions after step `t`.
-    /// Adds to `gradients`. The graph's topology and the choice of the nearest kinematic particle
-    /// are held constant.
+    /// Adds to `gradients`. Held constant are the graph, with the weights of its edges and what
+    /// message passing sees of positions, and the choice of the nearest kinematic particle.
     ///
     /// # Errors
     /// As [`Engine::backward`]; [`Error::Shape`] unless there is a gradient for each step.

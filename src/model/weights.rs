@@ -20,11 +20,12 @@ const SHA256_KEY: &str = "forecloud.sha256";
 pub(crate) const OPTIMIZER_PREFIXES: [&str; 2] = ["mean.", "square."];
 
 /// Initial weights of `layout`: LayerNorms 1 and 0, dense layers uniform of variance 1/n_in (those
-/// that write the residual stream divided by √(2·blocks)), the head at zero, hops at equal weight.
+/// that write the residual stream divided by the root of how many there are), the head at zero, hops at equal weight.
 pub fn initial_weights(layout: &Layout, seed: u64) -> Vec<f32> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut weights = vec![0.0; layout.n_params()];
-    let residual = 1.0 / (3.0 * layout.config.n_blocks as f32).sqrt();
+    let n_writers = layout.mixers.len() + layout.config.n_blocks;
+    let residual = 1.0 / (n_writers as f32).sqrt();
     for tensor in &layout.tensors {
         let values = tensor.span.of_mut(&mut weights);
         let name = tensor.name.as_str();

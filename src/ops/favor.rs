@@ -16,8 +16,10 @@ pub const MAX_FEATURES: usize = 1024;
 
 /// The exponents are cut to ±this, where the gradient is zero. Sums over a cloud of products of two
 /// features stay in the range of f32: e^64 times 2^20 tokens is 10^34. No exponent exceeds |w|²/2,
-/// of about d_h/2 in the mean, so heads of width 32 hardly ever reach it. A stabiliser taken from
-/// the data, as in the original, would wait for all rows once more.
+/// of about d_h/2 in the mean, so heads of width 32 hardly ever reach it; wider ones (the GRF
+/// attention has one of the full width) may, and where all of a query's products fall far below the
+/// attentions' ε its output fades to 0. A stabiliser taken from the data, as in the original, would
+/// wait for all rows once more.
 pub const MAX_EXPONENT: f32 = 32.0;
 
 /// Sizes of one call.

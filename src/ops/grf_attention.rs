@@ -1,5 +1,5 @@
 //! Local attention under the graph random feature mask, over merged rows (GRF masking, Eq. 28
-//! with its normaliser; one head, φ = ReLU applied before).
+//! with its normaliser; one head, the feature map φ applied before).
 //!
 //! With M_ij = Σ_t f_t c(i, j, t) from the loads and rows `[q | k | v]` of width d:
 //! a_i = Σ_j M_ij (q_i·k_j) v_j / (Σ_j M_ij (q_i·k_j) + ε). Cost: entries of the loads times d.
@@ -15,7 +15,7 @@ use crate::graph::loads::{Row, TransposedLoads};
 
 /// M_ij from the loads of one entry.
 #[inline(always)]
-fn mask(hop_weights: &[f32], loads: &[f32]) -> f32 {
+pub(super) fn mask(hop_weights: &[f32], loads: &[f32]) -> f32 {
     hop_weights.iter().zip(loads).map(|(f, c)| f * c).sum()
 }
 

@@ -6,16 +6,11 @@
 use std::ops::Range;
 
 use super::grf_attention::EdgeGradients;
+use super::grf_attention::mask;
 use super::linear_attention::EPSILON;
 use super::simd::{axpy, dot, vectorized};
 use crate::graph::Loads;
 use crate::graph::loads::TransposedLoads;
-
-/// M_ij from the loads of one entry.
-#[inline(always)]
-fn mask(hop_weights: &[f32], loads: &[f32]) -> f32 {
-    hop_weights.iter().zip(loads).map(|(f, c)| f * c).sum()
-}
 
 vectorized! {
 /// Attention outputs `out` `[rows, d]` and denominators of the queries `queries`; `rows` holds all

@@ -1,4 +1,4 @@
-//! Global attention of linear cost: φ = ReLU (applied before), several heads, normalised
+//! Global attention of linear cost: the feature map φ applied before, several heads, normalised
 //! (Katharopoulos et al. 2020).
 //!
 //! Rows hold `[q | k | v]`, each of width d. Per head the whole cloud is summed up in a state of

@@ -18,7 +18,7 @@ const CELLS_PER_POINT: f32 = 8.0;
 const MAX_CELLS: f32 = 1000.0;
 /// Share of a cell by which a point may lie outside of the cell that rounding gives it.
 const SLACK: f32 = 1e-3;
-/// Points in a search at most, on average over nine columns of cells; more are left to the tree.
+/// Points in a point's own cell at most, on average; more are left to the tree.
 const MAX_MEAN_OCCUPANCY: u64 = 48;
 /// Rings of cells searched around a point before all points are.
 const MAX_RINGS: i32 = 4;
@@ -163,6 +163,9 @@ impl Grid {
         let volume = (x * y * z / n_cells).cbrt();
         let area = ((x * y).max(y * z).max(z * x) / n_cells).sqrt();
         let cell = volume.max(area).max(1.0 / n_cells.min(MAX_CELLS));
+        if !(1.0 / (cell * length)).is_finite() {
+            return;
+        }
         self.cell_m = cell * length;
         self.cells_per_m = 1.0 / self.cell_m;
         self.dims = [x, y, z].map(|e| (e / cell) as i32 + 1);

@@ -16,7 +16,7 @@ use crate::ops::rows::SharedRows;
 use crate::{Error, Result};
 
 thread_local! {
-    /// A chunk's intermediate rows: normalised rows, then the MLP's hidden rows.
+    /// A chunk's intermediate rows: normalised and hidden ones, queries, scores.
     static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -109,9 +109,10 @@ impl Engine {
                 ("rows of the loads (of other hops)", 0)
             }
             LocalLayer::Grf => ("rows of the loads", graph.loads.len()),
-            LocalLayer::MessagePassing => {
-                ("nodes of neighbours and anchors", graph.anchors.len().min(graph.knn.len()))
-            }
+            LocalLayer::MessagePassing => (
+                "nodes of neighbours and anchors",
+                if graph.knn.len() == n_tokens { graph.anchors.len() } else { graph.knn.len() },
+            ),
             LocalLayer::Linear | LocalLayer::None => return Ok(()),
         };
         if got == n_tokens { Ok(()) } else { Err(Error::Shape { what, expected: n_tokens, got }) }
