@@ -160,13 +160,13 @@ impl MixerBuffers {
         let mut n_out = n;
         match *kind {
             MixerKind::Linear { n_heads, .. } => {
-                let state_len = config.state_len(n_heads);
+                let heads = config.heads(n_heads);
+                let state_len = heads.state_len();
                 self.partial_states.resize(n.div_ceil(CHUNK) * state_len, 0.0);
                 self.state.resize(state_len, 0.0);
-                let is_wide = config.wide_heads(n_heads).is_some();
-                self.folded.resize(if is_wide { 0 } else { d * d }, 0.0);
+                self.folded.resize(heads.features() * d, 0.0);
                 // Outputs are kept to be differentiated; the forward pass has them folded.
-                n_out = if is_wide { n } else { keep * n };
+                n_out = keep * n;
                 self.denominators.resize(n_out * n_heads, 0.0);
             }
             MixerKind::Softmax { n_heads, .. } => self.denominators.resize(n * n_heads, 0.0),
@@ -190,12 +190,11 @@ impl MixerBuffers {
 
 /// Numbers in a row of a mixer's `qkv`; 0 of one that has none.
 fn row_len(kind: &MixerKind, config: &InterlacerConfig, keep: usize) -> usize {
-    let wide = kind.mapped_heads().and_then(|n_heads| config.wide_heads(n_heads));
-    match (kind, wide) {
+    match (kind, kind.mapped_heads()) {
         (MixerKind::Messages { .. }, _) => 0,
-        (_, Some(heads)) => heads.row_len(),
         // Keys and values are in the state, and only queries are read again.
-        (MixerKind::Linear { .. }, None) if keep == 0 => config.width,
+        (MixerKind::Linear { n_heads, .. }, _) if keep == 0 => config.heads(*n_heads).features(),
+        (_, Some(n_heads)) => config.heads(n_heads).row_len(),
         (_, None) => 3 * config.width,
     }
 }
@@ -207,7 +206,7 @@ fn projections(layout: &Layout) -> Vec<Vec<f32>> {
         return vec![Vec::new(); layout.mixers.len()];
     };
     let of = |mixer: &Mixer| {
-        let heads = mixer.kind.mapped_heads().and_then(|n| layout.config.wide_heads(n));
+        let heads = mixer.kind.mapped_heads().map(|n_heads| layout.config.heads(n_heads));
         heads.map_or(Vec::new(), |heads| heads.favor().projections(seed, mixer.index as u64))
     };
     layout.mixers.iter().map(of).collect()

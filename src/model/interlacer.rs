@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use super::layers::{FeatureMap, GlobalLayer, LayersConfig, LocalLayer};
 use crate::graph::loads::MAX_PREFIXES;
 use crate::ops::linear_attention::Heads;
-use crate::ops::linear_attention_wide::WideHeads;
 use crate::{Error, Result};
 
 /// Sizes of an Interlacer.
@@ -137,24 +136,18 @@ impl InterlacerConfig {
         }
     }
 
-    /// Widths of a linear attention of `n_heads` heads.
+    /// Widths of an attention of `n_heads` heads that passes through the feature map.
     pub(crate) fn heads(&self, n_heads: usize) -> Heads {
-        Heads { width: self.width, n_heads }
-    }
-
-    /// The same with random features, if it has them.
-    pub(crate) fn wide_heads(&self, n_heads: usize) -> Option<WideHeads> {
+        let heads = Heads::new(self.width, n_heads);
         match self.layers.feature_map {
-            FeatureMap::Favor { n_features, .. } => {
-                Some(WideHeads { width: self.width, n_heads, n_features })
-            }
-            _ => None,
+            FeatureMap::Favor { n_features, .. } => Heads { n_features, ..heads },
+            _ => heads,
         }
     }
 
-    /// Numbers in the state of a linear attention of `n_heads` heads.
-    pub(crate) fn state_len(&self, n_heads: usize) -> usize {
-        self.wide_heads(n_heads).map_or(self.heads(n_heads).state_len(), |heads| heads.state_len())
+    /// Whether features are random, and thus of a width of their own.
+    pub(crate) fn has_random_features(&self) -> bool {
+        matches!(self.layers.feature_map, FeatureMap::Favor { .. })
     }
 }
 

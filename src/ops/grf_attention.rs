@@ -1,7 +1,8 @@
 //! Local attention under the graph random feature mask, over merged rows (GRF masking, Eq. 28
 //! with its normaliser; one head, the feature map φ applied before).
 //!
-//! With M_ij = Σ_t f_t c(i, j, t) from the loads and rows `[q | k | v]` of width d:
+//! With M_ij = Σ_t f_t c(i, j, t) from the loads and rows `[q | k | v]`, q and k of m features (random
+//! ones may be more or fewer than v's width d):
 //! a_i = Σ_j M_ij (q_i·k_j) v_j / (Σ_j M_ij (q_i·k_j) + ε). Cost: entries of the loads times d.
 
 use std::ops::Range;
@@ -15,7 +16,7 @@ use crate::graph::loads::{Row, TransposedLoads};
 
 /// M_ij from the loads of one entry.
 #[inline(always)]
-pub(super) fn mask(hop_weights: &[f32], loads: &[f32]) -> f32 {
+fn mask(hop_weights: &[f32], loads: &[f32]) -> f32 {
     hop_weights.iter().zip(loads).map(|(f, c)| f * c).sum()
 }
 
@@ -23,18 +24,34 @@ pub(super) fn mask(hop_weights: &[f32], loads: &[f32]) -> f32 {
 pub fn grf_attention_forward(
     rows: Range<usize>,
     qkv: &[f32],
+    n_features: usize,
     loads: &Loads,
     hop_weights: &[f32],
     out: &mut [f32],
     denominators: &mut [f32],
 ) {
-    let d = out.len() / rows.len().max(1);
-    dispatch(Forward { rows, d, qkv, loads, hop_weights, out, denominators });
+    let widths = Widths { m: n_features, d: out.len() / rows.len().max(1) };
+    dispatch(Forward { rows, widths, qkv, loads, hop_weights, out, denominators });
+}
+
+/// Widths of q and of k, and of v.
+#[derive(Clone, Copy)]
+struct Widths {
+    m: usize,
+    d: usize,
+}
+
+impl Widths {
+    /// Numbers in a row `[q | k | v]`.
+    #[inline(always)]
+    fn row_len(self) -> usize {
+        2 * self.m + self.d
+    }
 }
 
 struct Forward<'a> {
     rows: Range<usize>,
-    d: usize,
+    widths: Widths,
     qkv: &'a [f32],
     loads: &'a Loads,
     hop_weights: &'a [f32],
@@ -47,9 +64,9 @@ impl WithSimd for Forward<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let outs = self.out.chunks_exact_mut(self.d).zip(self.denominators);
+        let outs = self.out.chunks_exact_mut(self.widths.d).zip(self.denominators);
         for (i, (out, denominator)) in self.rows.zip(outs) {
-            let query = Query::new(i, self.d, self.qkv, self.loads, self.hop_weights);
+            let query = Query::new(i, self.widths, self.qkv, self.loads, self.hop_weights);
             out.fill(0.0);
             let mut total = EPSILON;
             let mut entry = 0;
@@ -75,6 +92,7 @@ const GROUP: usize = 4;
 struct Query<'a> {
     q: &'a [f32],
     row: Row<'a>,
+    widths: Widths,
     qkv: &'a [f32],
     hop_weights: &'a [f32],
 }
@@ -83,12 +101,13 @@ impl<'a> Query<'a> {
     #[inline(always)]
     fn new(
         i: usize,
-        d: usize,
+        widths: Widths,
         qkv: &'a [f32],
         loads: &'a Loads,
         hop_weights: &'a [f32],
     ) -> Query<'a> {
-        Query { q: &qkv[i * 3 * d..][..d], row: loads.row(i), qkv, hop_weights }
+        let q = &qkv[i * widths.row_len()..][..widths.m];
+        Query { q, row: loads.row(i), widths, qkv, hop_weights }
     }
 
     /// Loads per hop of an entry.
@@ -101,11 +120,11 @@ impl<'a> Query<'a> {
     /// Keys and values of `N` entries.
     #[inline(always)]
     fn keys<const N: usize>(&self, entry: usize) -> ([&'a [f32]; N], [&'a [f32]; N]) {
-        let d = self.q.len();
+        let (Widths { m, d }, len) = (self.widths, self.widths.row_len());
         let (mut k, mut v) = ([self.q; N], [self.q; N]);
         for n in 0..N {
-            let row = &self.qkv[self.row.nodes[entry + n] as usize * 3 * d + d..][..2 * d];
-            (k[n], v[n]) = row.split_at(d);
+            let row = &self.qkv[self.row.nodes[entry + n] as usize * len + m..][..m + d];
+            (k[n], v[n]) = row.split_at(m);
         }
         (k, v)
     }
@@ -164,6 +183,7 @@ pub struct EdgeGradients<'a> {
 pub fn grf_attention_backward_query(
     rows: Range<usize>,
     qkv: &[f32],
+    n_features: usize,
     loads: &Loads,
     hop_weights: &[f32],
     out: &[f32],
@@ -173,14 +193,14 @@ pub fn grf_attention_backward_query(
     d_hop_weights: &mut [f32],
     edges: EdgeGradients<'_>,
 ) {
-    let d = out.len() / rows.len().max(1);
+    let widths = Widths { m: n_features, d: out.len() / rows.len().max(1) };
     let forward = (qkv, loads, hop_weights, out, denominators);
-    dispatch(BackwardQuery { rows, d, forward, d_out, d_qkv, d_hop_weights, edges });
+    dispatch(BackwardQuery { rows, widths, forward, d_out, d_qkv, d_hop_weights, edges });
 }
 
 struct BackwardQuery<'a> {
     rows: Range<usize>,
-    d: usize,
+    widths: Widths,
     /// Of the forward pass: rows, loads, hop weights, outputs, denominators.
     forward: (&'a [f32], &'a Loads, &'a [f32], &'a [f32], &'a [f32]),
     d_out: &'a mut [f32],
@@ -197,10 +217,11 @@ impl WithSimd for BackwardQuery<'_> {
         let (qkv, loads, hop_weights, out, denominators) = self.forward;
         let (mut edge_weights, mut edge_d_scores) = (self.edges.weights, self.edges.d_scores);
         let mut place = if self.rows.is_empty() { 0 } else { loads.row(self.rows.start).start };
-        let outs = out.chunks_exact(self.d).zip(self.d_out.chunks_exact_mut(self.d));
-        let outs = outs.zip(denominators).zip(self.d_qkv.chunks_exact_mut(3 * self.d));
+        let (Widths { m, d }, len) = (self.widths, self.widths.row_len());
+        let outs = out.chunks_exact(d).zip(self.d_out.chunks_exact_mut(d));
+        let outs = outs.zip(denominators).zip(self.d_qkv.chunks_exact_mut(len));
         for (i, (((out, d_out), denominator), d_qkv)) in self.rows.zip(outs) {
-            let query = Query::new(i, self.d, qkv, loads, hop_weights);
+            let query = Query::new(i, self.widths, qkv, loads, hop_weights);
             // This row's entries; some places before them may be unused.
             edge_weights = &mut edge_weights[query.row.start - place..];
             edge_d_scores = &mut edge_d_scores[query.row.start - place..];
@@ -209,7 +230,7 @@ impl WithSimd for BackwardQuery<'_> {
             let inverse = 1.0 / denominator;
             d_out.iter_mut().for_each(|g| *g *= inverse);
             let [d_total] = dots(simd, d_out, [out]).map(|g| -g);
-            let (dq, df) = (&mut d_qkv[..self.d], &mut *self.d_hop_weights);
+            let (dq, df) = (&mut d_qkv[..m], &mut *self.d_hop_weights);
             dq.fill(0.0);
             let mut entry = 0;
             while entry + GROUP <= query.row.nodes.len() {
@@ -229,20 +250,22 @@ impl WithSimd for BackwardQuery<'_> {
 pub fn grf_attention_backward_key(
     keys: Range<usize>,
     qkv: &[f32],
+    n_features: usize,
     transposed: &TransposedLoads,
     d_out: &[f32],
     edge_weights: &[f32],
     edge_d_scores: &[f32],
     d_qkv: &mut [f32],
 ) {
-    let d = d_qkv.len() / keys.len().max(1) / 3;
+    let m = n_features;
+    let widths = Widths { m, d: d_qkv.len() / keys.len().max(1) - 2 * m };
     let edges = (edge_weights, edge_d_scores);
-    dispatch(BackwardKey { keys, d, qkv, transposed, d_out, edges, d_qkv });
+    dispatch(BackwardKey { keys, widths, qkv, transposed, d_out, edges, d_qkv });
 }
 
 struct BackwardKey<'a> {
     keys: Range<usize>,
-    d: usize,
+    widths: Widths,
     qkv: &'a [f32],
     transposed: &'a TransposedLoads,
     d_out: &'a [f32],
@@ -257,8 +280,9 @@ impl WithSimd for BackwardKey<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
         let d_qkv = std::mem::take(&mut self.d_qkv);
-        for (j, d_qkv) in self.keys.clone().zip(d_qkv.chunks_exact_mut(3 * self.d)) {
-            let (dk, dv) = d_qkv[self.d..].split_at_mut(self.d);
+        let (m, len) = (self.widths.m, self.widths.row_len());
+        for (j, d_qkv) in self.keys.clone().zip(d_qkv.chunks_exact_mut(len)) {
+            let (dk, dv) = d_qkv[m..].split_at_mut(m);
             dk.fill(0.0);
             dv.fill(0.0);
             let n = self.transposed.column(j).0.len();
@@ -288,12 +312,13 @@ impl BackwardKey<'_> {
     ) {
         let (queries, places) = self.transposed.column(j);
         let (edge_weights, edge_d_scores) = self.edges;
+        let (Widths { m, d }, len) = (self.widths, self.widths.row_len());
         let (mut q, mut d_out) = ([self.qkv; N], [self.d_out; N]);
         let (mut weights, mut d_scores) = ([0.0; N], [0.0; N]);
         for n in 0..N {
             let (query, place) = (queries[entry + n] as usize, places[entry + n] as usize);
-            q[n] = &self.qkv[query * 3 * self.d..][..self.d];
-            d_out[n] = &self.d_out[query * self.d..][..self.d];
+            q[n] = &self.qkv[query * len..][..m];
+            d_out[n] = &self.d_out[query * d..][..d];
             (weights[n], d_scores[n]) = (edge_weights[place], edge_d_scores[place]);
         }
         axpys(simd, dk, d_scores, q);
@@ -305,25 +330,24 @@ impl BackwardKey<'_> {
 pub(crate) mod plain {
     use crate::graph::Loads;
 
-    /// GRF attention in f64 with the dense mask written out. Rows `[q | k | v]`.
-    pub fn grf_attention(qkv: &[f64], d: usize, loads: &Loads, hop_weights: &[f64]) -> Vec<f64> {
-        let n = qkv.len() / (3 * d);
+    /// GRF attention in f64 with the dense mask written out. Rows `[q | k | v]`, v of width d.
+    pub fn grf_attention(qkv: &[f64], m: usize, d: usize, loads: &Loads, f: &[f64]) -> Vec<f64> {
+        let len = 2 * m + d;
+        let n = qkv.len() / len;
         let mut out = vec![0.0; n * d];
         for i in 0..n {
             let mut mask = vec![0.0; n];
             let row = loads.row(i);
-            for (&j, c) in row.nodes.iter().zip(row.loads.chunks_exact(hop_weights.len())) {
-                mask[j as usize] = c.iter().zip(hop_weights).map(|(&c, f)| f64::from(c) * f).sum();
+            for (&j, c) in row.nodes.iter().zip(row.loads.chunks_exact(f.len())) {
+                mask[j as usize] = c.iter().zip(f).map(|(&c, f)| f64::from(c) * f).sum();
             }
-            let q = &qkv[i * 3 * d..][..d];
+            let q = &qkv[i * len..][..m];
             let mut total = f64::from(super::EPSILON);
             for j in 0..n {
-                let k = &qkv[j * 3 * d + d..][..d];
+                let k = &qkv[j * len + m..][..m];
                 let w = mask[j] * q.iter().zip(k).map(|(q, k)| q * k).sum::<f64>();
                 total += w;
-                for c in 0..d {
-                    out[i * d + c] += w * qkv[j * 3 * d + 2 * d + c];
-                }
+                (0..d).for_each(|c| out[i * d + c] += w * qkv[j * len + 2 * m + c]);
             }
             out[i * d..(i + 1) * d].iter_mut().for_each(|o| *o /= total);
         }
@@ -336,11 +360,17 @@ mod tests {
     use super::*;
     use crate::graph::KnnGraph;
     use crate::ops::check::*;
-    use crate::ops::relu::relu_forward;
 
     #[test]
     fn grf_attention_and_its_gradients() {
-        let (n, d) = (23, 11);
+        // As many features as values, more, and fewer.
+        for (m, d) in [(11, 11), (10, 7), (5, 19)] {
+            attention_and_its_gradients(23, m, d);
+        }
+    }
+
+    fn attention_and_its_gradients(n: usize, m: usize, d: usize) {
+        let len = 2 * m + d;
         let points: Vec<[f32; 3]> =
             numbers(3 * n, 5).chunks_exact(3).map(|c| [c[0], c[1], c[2]]).collect();
         let mut graph = KnnGraph::default();
@@ -349,40 +379,44 @@ mod tests {
         loads.rebuild(&graph, 3).unwrap();
         transposed.rebuild(&loads);
 
-        let mut qkv = numbers(n * 3 * d, 1);
-        qkv.chunks_exact_mut(3 * d).for_each(|row| relu_forward(&mut row[..2 * d]));
+        let mut qkv = numbers(n * len, 1);
+        qkv.chunks_exact_mut(len)
+            .for_each(|row| row[..2 * m].iter_mut().for_each(|f| *f = f.abs()));
         let f = [0.7f32, 0.4, 1.3, 0.2];
         let d_out = numbers(n * d, 2);
+        let chunks = [0..9, 9..n];
         let (mut out, mut denominators) = (vec![0.0; n * d], vec![0.0; n]);
-        grf_attention_forward(0..9, &qkv, &loads, &f, &mut out[..9 * d], &mut denominators[..9]);
-        grf_attention_forward(9..n, &qkv, &loads, &f, &mut out[9 * d..], &mut denominators[9..]);
+        for rows in chunks.clone() {
+            let out = &mut out[rows.start * d..rows.end * d];
+            let totals = &mut denominators[rows.clone()];
+            grf_attention_forward(rows, &qkv, m, &loads, &f, out, totals);
+        }
         let (qkv64, f64s_) = (f64s(&qkv), f64s(&f));
-        assert_close(&out, &plain::grf_attention(&qkv64, d, &loads, &f64s_), 1e-5);
+        assert_close(&out, &plain::grf_attention(&qkv64, m, d, &loads, &f64s_), 1e-5);
 
         let (mut d_qkv, mut scaled, mut df) = (vec![0.0; qkv.len()], d_out.clone(), [0.0f32; 4]);
         let (mut w, mut ds) = (vec![0.0; loads.n_places()], vec![0.0; loads.n_places()]);
-        for rows in [0..9, 9..n] {
-            let (narrow, wide) =
-                (rows.start * d..rows.end * d, rows.start * 3 * d..rows.end * 3 * d);
-            let place = loads.row(rows.start).start;
+        for rows in chunks {
+            let (narrow, place) = (rows.start * d..rows.end * d, loads.row(rows.start).start);
             grf_attention_backward_query(
                 rows.clone(),
                 &qkv,
+                m,
                 &loads,
                 &f,
                 &out[narrow.clone()],
                 &denominators[rows.clone()],
                 &mut scaled[narrow],
-                &mut d_qkv[wide],
+                &mut d_qkv[rows.start * len..rows.end * len],
                 &mut df,
                 EdgeGradients { weights: &mut w[place..], d_scores: &mut ds[place..] },
             );
         }
-        for rows in [0..5, 5..n] {
-            let wide = rows.start * 3 * d..rows.end * 3 * d;
-            grf_attention_backward_key(rows, &qkv, &transposed, &scaled, &w, &ds, &mut d_qkv[wide]);
+        for keys in [0..5, 5..n] {
+            let d_qkv = &mut d_qkv[keys.start * len..keys.end * len];
+            grf_attention_backward_key(keys, &qkv, m, &transposed, &scaled, &w, &ds, d_qkv);
         }
-        assert_gradient(&d_qkv, &qkv, &d_out, |x| plain::grf_attention(x, d, &loads, &f64s_));
-        assert_gradient(&df, &f, &d_out, |f| plain::grf_attention(&qkv64, d, &loads, f));
+        assert_gradient(&d_qkv, &qkv, &d_out, |x| plain::grf_attention(x, m, d, &loads, &f64s_));
+        assert_gradient(&df, &f, &d_out, |f| plain::grf_attention(&qkv64, m, d, &loads, f));
     }
 }

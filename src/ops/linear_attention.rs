@@ -1,9 +1,13 @@
-//! Global attention of linear cost: the feature map φ applied before, several heads, normalised
+//! Attention of linear cost, the feature map φ applied before, several heads, normalised
 //! (Katharopoulos et al. 2020).
 //!
-//! Rows hold `[q | k | v]`, each of width d. Per head the whole cloud is summed up in a state of
-//! size d_h·(d_h + 1): S = Σ_j k_j v_jᵀ and z = Σ_j k_j; then a_i = (q_iᵀ S) / (q_i·z + ε).
+//! Rows hold `[q | k | v]`: m features a head, twice, then v of width d; m is d_h but for random
+//! features. Per head the whole cloud is summed up in a state of size m·(d_h + 1): S = Σ_j k_j v_jᵀ
+//! `[m, d_h]` and z = Σ_j k_j; then a_i = (q_iᵀ S) / (q_i·z + ε).
 
+use std::ops::Range;
+
+use super::favor::Favor;
 use super::linear::{Mat, matmul};
 use super::simd::{axpy, dot, vectorized};
 
@@ -13,58 +17,102 @@ pub const EPSILON: f32 = 1e-6;
 /// Widths of one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Heads {
-    /// Width of q, of k and of v.
+    /// Width d of v.
     pub width: usize,
     /// Heads; divides `width`.
     pub n_heads: usize,
+    /// Features m of each head's q and k.
+    pub n_features: usize,
 }
 
 impl Heads {
-    /// Width of a head.
+    /// Heads whose features are as wide as their values.
+    pub fn new(width: usize, n_heads: usize) -> Self {
+        Self { width, n_heads, n_features: width / n_heads }
+    }
+
+    /// Width of a head's values.
     pub fn head_width(self) -> usize {
         self.width / self.n_heads
     }
 
+    /// Features of all heads: width of q and of k.
+    pub fn features(self) -> usize {
+        self.n_heads * self.n_features
+    }
+
+    /// Numbers in a row `[q | k | v]`.
+    pub fn row_len(self) -> usize {
+        2 * self.features() + self.width
+    }
+
     /// Numbers in the state: S of each head, then z of each head.
     pub fn state_len(self) -> usize {
-        self.width * self.head_width() + self.width
+        self.n_features * self.width + self.features()
+    }
+
+    /// Sizes of the random features of rows `[q | k]`: both at once, as twice as many heads.
+    pub fn favor(self) -> Favor {
+        let (width, n_heads) = (2 * self.width, 2 * self.n_heads);
+        Favor { width, n_heads, n_features: self.n_features }
     }
 
     fn split(self, state: &[f32]) -> (&[f32], &[f32]) {
-        state.split_at(self.width * self.head_width())
+        state.split_at(self.n_features * self.width)
+    }
+
+    fn split_mut(self, state: &mut [f32]) -> (&mut [f32], &mut [f32]) {
+        state.split_at_mut(self.n_features * self.width)
+    }
+
+    /// q (0) or k (1) of one head.
+    fn features_of(self, rows: &[f32], which: usize, head: usize) -> Mat<'_> {
+        let first = which * self.features() + head * self.n_features;
+        Mat::columns(rows, self.row_len(), first, self.n_features)
+    }
+
+    /// v of one head.
+    fn values_of(self, rows: &[f32], head: usize) -> Mat<'_> {
+        let first = 2 * self.features() + head * self.head_width();
+        Mat::columns(rows, self.row_len(), first, self.head_width())
+    }
+
+    /// Where one head's S lies.
+    fn square(self, head: usize) -> Range<usize> {
+        let len = self.n_features * self.head_width();
+        head * len..(head + 1) * len
     }
 }
 
 /// state = S and z of these rows; partial states of chunks add up to the cloud's.
 pub fn linear_attention_state(qkv: &[f32], heads: Heads, state: &mut [f32]) {
-    let (d, dh) = (heads.width, heads.head_width());
-    let (s, z) = state.split_at_mut(d * dh);
+    let (s, z) = heads.split_mut(state);
     for head in 0..heads.n_heads {
-        let k = Mat::columns(qkv, 3 * d, d + head * dh, dh);
-        let v = Mat::columns(qkv, 3 * d, 2 * d + head * dh, dh);
-        matmul(&mut s[head * dh * dh..(head + 1) * dh * dh], dh, k.t(), v, false);
+        let (k, v) = (heads.features_of(qkv, 1, head), heads.values_of(qkv, head));
+        matmul(&mut s[heads.square(head)], heads.head_width(), k.t(), v, false);
     }
     z.fill(0.0);
-    for row in qkv.chunks_exact(3 * d) {
-        z.iter_mut().zip(&row[d..2 * d]).for_each(|(z, k)| *z += k);
+    let features = heads.features();
+    for row in qkv.chunks_exact(heads.row_len()) {
+        z.iter_mut().zip(&row[features..2 * features]).for_each(|(z, k)| *z += k);
     }
 }
 
 /// folded = S·W per head, so that the outputs' projection a·W is [`linear_attention_queries`] ·
-/// folded: one product for two. `weight` and `folded` `[d, n_out]`.
+/// folded: one product for two. `weight` `[d, n_out]`, `folded` `[features, n_out]`.
 pub fn linear_attention_fold(state: &[f32], heads: Heads, weight: &[f32], folded: &mut [f32]) {
-    let (d, dh) = (heads.width, heads.head_width());
-    let (n_out, s) = (weight.len() / d, heads.split(state).0);
+    let (dh, m) = (heads.head_width(), heads.n_features);
+    let (n_out, s) = (weight.len() / heads.width, heads.split(state).0);
     for head in 0..heads.n_heads {
-        let rows = head * dh * n_out..(head + 1) * dh * n_out;
-        let s = Mat::new(&s[head * dh * dh..(head + 1) * dh * dh], dh);
-        matmul(&mut folded[rows.clone()], n_out, s, Mat::new(&weight[rows], n_out), false);
+        let s = Mat::new(&s[heads.square(head)], dh);
+        let weight = Mat::new(&weight[head * dh * n_out..(head + 1) * dh * n_out], n_out);
+        matmul(&mut folded[head * m * n_out..(head + 1) * m * n_out], n_out, s, weight, false);
     }
 }
 
 vectorized! {
-    /// queries = q over its head's denominator, `[rows, d]`; `q` are the first d of each `stride`
-    /// numbers.
+    /// queries = q over its head's denominator, `[rows, features]`; `q` are the first of each
+    /// `stride` numbers.
     pub fn linear_attention_queries(
         q: &'a [f32],
         stride: usize,
@@ -72,11 +120,11 @@ vectorized! {
         heads: Heads,
         queries: &'a mut [f32],
     ) {
-        let (d, dh) = (heads.width, heads.head_width());
+        let (features, m) = (heads.features(), heads.n_features);
         let z = heads.split(state).1;
-        for (q, queries) in q.chunks_exact(stride).zip(queries.chunks_exact_mut(d)) {
-            let per_head = q[..d].chunks_exact(dh).zip(z.chunks_exact(dh));
-            for (queries, (q, z)) in queries.chunks_exact_mut(dh).zip(per_head) {
+        for (q, queries) in q.chunks_exact(stride).zip(queries.chunks_exact_mut(features)) {
+            let per_head = q[..features].chunks_exact(m).zip(z.chunks_exact(m));
+            for (queries, (q, z)) in queries.chunks_exact_mut(m).zip(per_head) {
                 let inverse = 1.0 / (dot(q, z) + EPSILON);
                 queries.iter_mut().zip(q).for_each(|(out, q)| *out = q * inverse);
             }
@@ -85,123 +133,121 @@ vectorized! {
 }
 
 vectorized! {
-    /// Attention outputs `out` `[rows, d]` and denominators `[rows, n_heads]` of these queries.
-    pub fn linear_attention_forward(
-        qkv: &'a [f32],
-        state: &'a [f32],
-        heads: Heads,
-        out: &'a mut [f32],
-        denominators: &'a mut [f32],
-    ) {
-        let (d, dh) = (heads.width, heads.head_width());
-        let (s, z) = heads.split(state);
-        for head in 0..heads.n_heads {
-            let q = Mat::columns(qkv, 3 * d, head * dh, dh);
-            let s = Mat::new(&s[head * dh * dh..(head + 1) * dh * dh], dh);
-            matmul(&mut out[head * dh..], d, q, s, false);
-        }
-        let rows = qkv.chunks_exact(3 * d).zip(out.chunks_exact_mut(d));
-        for ((qkv, out), denominators) in rows.zip(denominators.chunks_exact_mut(heads.n_heads)) {
-            let per_head = qkv[..d].chunks_exact(dh).zip(z.chunks_exact(dh));
-            for ((out, (q, z)), denominator) in out.chunks_exact_mut(dh).zip(per_head).zip(denominators)
-            {
-                *denominator = dot(q, z) + EPSILON;
-                let inverse = 1.0 / *denominator;
-                out.iter_mut().for_each(|o| *o *= inverse);
-            }
+/// Attention outputs `out` `[rows, d]` and denominators `[rows, n_heads]` of these queries.
+pub fn linear_attention_forward(
+    rows: &'a [f32],
+    state: &'a [f32],
+    heads: Heads,
+    out: &'a mut [f32],
+    denominators: &'a mut [f32],
+) {
+    let (d, dh, m) = (heads.width, heads.head_width(), heads.n_features);
+    let (s, z) = heads.split(state);
+    for head in 0..heads.n_heads {
+        let s = Mat::new(&s[heads.square(head)], dh);
+        matmul(&mut out[head * dh..], d, heads.features_of(rows, 0, head), s, false);
+    }
+    let per_row = rows.chunks_exact(heads.row_len()).zip(out.chunks_exact_mut(d));
+    for ((row, out), denominators) in per_row.zip(denominators.chunks_exact_mut(heads.n_heads)) {
+        let per_head = row.chunks_exact(m).zip(z.chunks_exact(m));
+        for ((out, (q, z)), denominator) in out.chunks_exact_mut(dh).zip(per_head).zip(denominators)
+        {
+            *denominator = dot(q, z) + EPSILON;
+            let inverse = 1.0 / *denominator;
+            out.iter_mut().for_each(|o| *o *= inverse);
         }
     }
+}
 }
 
 vectorized! {
-    /// First half of the backward pass: from `d_out` to the queries' gradient and this chunk's share
-    /// of the state's gradient.
-    ///
-    /// Writes the q columns of `d_qkv` and `d_state` (same layout as the state); scales `d_out` by
-    /// the inverse denominators on the way. `out`, `denominators`: what the forward pass gave.
-    pub fn linear_attention_backward_query(
-        qkv: &'a [f32],
-        state: &'a [f32],
-        heads: Heads,
-        out: &'a [f32],
-        denominators: &'a [f32],
-        d_out: &'a mut [f32],
-        d_qkv: &'a mut [f32],
-        d_state: &'a mut [f32],
-    ) {
-        let (d, dh, n_heads) = (heads.width, heads.head_width(), heads.n_heads);
-        let (s, z) = heads.split(state);
-        let (d_s, d_z) = d_state.split_at_mut(d * dh);
-        for (d_out, denominators) in d_out.chunks_exact_mut(d).zip(denominators.chunks_exact(n_heads)) {
-            for (d_out, denominator) in d_out.chunks_exact_mut(dh).zip(denominators) {
-                let inverse = 1.0 / denominator;
-                d_out.iter_mut().for_each(|g| *g *= inverse);
-            }
-        }
-        for head in 0..n_heads {
-            let (at, square) = (head * dh, head * dh * dh..(head + 1) * dh * dh);
-            let g = Mat::columns(d_out, d, at, dh);
-            matmul(&mut d_qkv[at..], 3 * d, g, Mat::new(&s[square.clone()], dh).t(), false);
-            matmul(&mut d_s[square], dh, Mat::columns(qkv, 3 * d, at, dh).t(), g, false);
-        }
-        d_z.fill(0.0);
-        for (row, (d_out, out)) in d_out.chunks_exact(d).zip(out.chunks_exact(d)).enumerate() {
-            let (q, dq) = (&qkv[row * 3 * d..][..d], &mut d_qkv[row * 3 * d..][..d]);
-            for at in (0..d).step_by(dh) {
-                let head = at..at + dh;
-                // The denominator's gradient, its own division already in d_out.
-                let g = -dot(&d_out[head.clone()], &out[head.clone()]);
-                axpy(&mut dq[head.clone()], g, &z[head.clone()]);
-                axpy(&mut d_z[head.clone()], g, &q[head]);
-            }
+/// First half of the backward pass: from `d_out` to the queries' gradient and this chunk's share
+/// of the state's gradient.
+///
+/// Writes the q columns of `d_rows` and `d_state` (same layout as the state); scales `d_out` by the
+/// inverse denominators on the way. `out`, `denominators`: what the forward pass gave.
+pub fn linear_attention_backward_query(
+    rows: &'a [f32],
+    state: &'a [f32],
+    heads: Heads,
+    out: &'a [f32],
+    denominators: &'a [f32],
+    d_out: &'a mut [f32],
+    d_rows: &'a mut [f32],
+    d_state: &'a mut [f32],
+) {
+    let (d, dh, m, len) = (heads.width, heads.head_width(), heads.n_features, heads.row_len());
+    let (s, z) = heads.split(state);
+    let (d_s, d_z) = heads.split_mut(d_state);
+    for (d_out, denominator) in d_out.chunks_exact_mut(dh).zip(denominators) {
+        let inverse = 1.0 / denominator;
+        d_out.iter_mut().for_each(|g| *g *= inverse);
+    }
+    for head in 0..heads.n_heads {
+        let g = Mat::columns(d_out, d, head * dh, dh);
+        let s = Mat::new(&s[heads.square(head)], dh);
+        matmul(&mut d_rows[head * m..], len, g, s.t(), false);
+        let q = heads.features_of(rows, 0, head);
+        matmul(&mut d_s[heads.square(head)], dh, q.t(), g, false);
+    }
+    d_z.fill(0.0);
+    let outs = d_out.chunks_exact(d).zip(out.chunks_exact(d));
+    for ((row, d_row), (d_out, out)) in
+        rows.chunks_exact(len).zip(d_rows.chunks_exact_mut(len)).zip(outs)
+    {
+        for head in 0..heads.n_heads {
+            let (at, value) = (head * m..(head + 1) * m, head * dh..(head + 1) * dh);
+            // The denominator's gradient, its own division already in d_out.
+            let g = -dot(&d_out[value.clone()], &out[value]);
+            axpy(&mut d_row[at.clone()], g, &z[at.clone()]);
+            axpy(&mut d_z[at.clone()], g, &row[at]);
         }
     }
 }
+}
 
-/// Second half, once all chunks' `d_state` are summed: the k and v columns of `d_qkv`.
+/// Second half, once all chunks' `d_state` are summed: the k and v columns of `d_rows`.
 pub fn linear_attention_backward_key(
-    qkv: &[f32],
+    rows: &[f32],
     heads: Heads,
     d_state: &[f32],
-    d_qkv: &mut [f32],
+    d_rows: &mut [f32],
 ) {
-    let (d, dh) = (heads.width, heads.head_width());
+    let (dh, m, len) = (heads.head_width(), heads.n_features, heads.row_len());
+    let features = heads.features();
     let (d_s, d_z) = heads.split(d_state);
-    for row in d_qkv.chunks_exact_mut(3 * d) {
-        row[d..2 * d].copy_from_slice(d_z);
+    for row in d_rows.chunks_exact_mut(len) {
+        row[features..2 * features].copy_from_slice(d_z);
     }
     for head in 0..heads.n_heads {
-        let at = head * dh;
-        let d_s = Mat::new(&d_s[head * dh * dh..(head + 1) * dh * dh], dh);
-        let k = Mat::columns(qkv, 3 * d, d + at, dh);
-        let v = Mat::columns(qkv, 3 * d, 2 * d + at, dh);
-        matmul(&mut d_qkv[d + at..], 3 * d, v, d_s.t(), true);
-        matmul(&mut d_qkv[2 * d + at..], 3 * d, k, d_s, false);
+        let d_s = Mat::new(&d_s[heads.square(head)], dh);
+        let (k, v) = (heads.features_of(rows, 1, head), heads.values_of(rows, head));
+        matmul(&mut d_rows[features + head * m..], len, v, d_s.t(), true);
+        matmul(&mut d_rows[2 * features + head * dh..], len, k, d_s, false);
     }
 }
 
 #[cfg(test)]
 pub(crate) mod plain {
-    /// Normalised linear attention in f64, the sums written out. Rows `[q | k | v]`.
-    pub fn linear_attention(qkv: &[f64], d: usize, n_heads: usize) -> Vec<f64> {
-        let (n, dh) = (qkv.len() / (3 * d), d / n_heads);
+    use super::Heads;
+
+    /// In f64, the sums written out. Rows `[q | k | v]`.
+    pub fn linear_attention(rows: &[f64], heads: Heads) -> Vec<f64> {
+        let (d, dh, m, len) = (heads.width, heads.head_width(), heads.n_features, heads.row_len());
+        let n = rows.len() / len;
         let mut out = vec![0.0; n * d];
-        for i in 0..n {
-            for head in 0..n_heads {
-                let at = head * dh;
-                let q = &qkv[i * 3 * d + at..][..dh];
-                let (mut total, mut numerator) = (super::EPSILON as f64, vec![0.0; dh]);
-                for j in 0..n {
-                    let k = &qkv[j * 3 * d + d + at..][..dh];
-                    let v = &qkv[j * 3 * d + 2 * d + at..][..dh];
-                    let score: f64 = q.iter().zip(k).map(|(q, k)| q * k).sum();
-                    total += score;
-                    numerator.iter_mut().zip(v).for_each(|(a, v)| *a += score * v);
-                }
-                for (c, a) in numerator.iter().enumerate() {
-                    out[i * d + at + c] = a / total;
+        for (i, head) in (0..n).flat_map(|i| (0..heads.n_heads).map(move |head| (i, head))) {
+            let q = &rows[i * len + head * m..][..m];
+            let mut total = f64::from(super::EPSILON);
+            for j in 0..n {
+                let k = &rows[j * len + heads.features() + head * m..][..m];
+                let score: f64 = q.iter().zip(k).map(|(q, k)| q * k).sum();
+                total += score;
+                for c in head * dh..(head + 1) * dh {
+                    out[i * d + c] += score * rows[j * len + 2 * heads.features() + c];
                 }
             }
+            out[i * d + head * dh..][..dh].iter_mut().for_each(|o| *o /= total);
         }
         out
     }
@@ -212,62 +258,108 @@ mod tests {
     use super::*;
     use crate::ops::check::*;
     use crate::ops::linear::plain as linear_plain;
-    use crate::ops::relu::relu_forward;
 
     #[test]
     fn linear_attention_and_its_gradients() {
-        let heads = Heads { width: 12, n_heads: 3 };
-        let (n, d) = (17, heads.width);
-        let mut qkv = numbers(n * 3 * d, 1);
-        qkv.chunks_exact_mut(3 * d).for_each(|row| {
-            relu_forward(&mut row[..2 * d]);
-            // A head whose query is 0 everywhere has a kink there, no gradient to compare with.
-            row[..d].iter_mut().for_each(|q| *q += 0.05);
+        // As many features as values, more, and fewer.
+        attention_and_its_gradients(Heads::new(12, 3));
+        attention_and_its_gradients(Heads { width: 12, n_heads: 3, n_features: 5 });
+        attention_and_its_gradients(Heads { width: 12, n_heads: 2, n_features: 4 });
+    }
+
+    fn attention_and_its_gradients(heads: Heads) {
+        let (n, d, len, h) = (17, 12, heads.row_len(), heads.n_heads);
+        let mut rows = numbers(n * len, 1);
+        rows.chunks_exact_mut(len).for_each(|row| {
+            row[..2 * heads.features()].iter_mut().for_each(|f| *f = f.abs() + 0.05);
         });
         let d_out = numbers(n * d, 2);
-        let plain = |qkv: &[f64]| plain::linear_attention(qkv, d, heads.n_heads);
+        let plain = |rows: &[f64]| plain::linear_attention(rows, heads);
 
         // Two chunks, so that partial states must add up.
         let chunks = [0..9, 9..n];
         let mut state = vec![0.0; heads.state_len()];
         let mut part = state.clone();
-        for rows in chunks.clone() {
-            linear_attention_state(&qkv[rows.start * 3 * d..rows.end * 3 * d], heads, &mut part);
+        for chunk in chunks.clone() {
+            linear_attention_state(&rows[chunk.start * len..chunk.end * len], heads, &mut part);
             state.iter_mut().zip(&part).for_each(|(s, p)| *s += p);
         }
-        let (mut out, mut denominators) = (vec![0.0; n * d], vec![0.0; n * heads.n_heads]);
-        linear_attention_forward(&qkv, &state, heads, &mut out, &mut denominators);
-        assert_close(&out, &plain(&f64s(&qkv)), 1e-5);
+        let (mut out, mut denominators) = (vec![0.0; n * d], vec![0.0; n * h]);
+        linear_attention_forward(&rows, &state, heads, &mut out, &mut denominators);
+        assert_close(&out, &plain(&f64s(&rows)), 1e-5);
 
-        let (weight, n_out) = (numbers(d * 5, 3), 5);
-        let (mut folded, mut queries) = (vec![0.0; d * n_out], vec![0.0; n * d]);
+        let (features, n_out) = (heads.features(), 5);
+        let weight = numbers(d * n_out, 3);
+        let (mut folded, mut queries) = (vec![0.0; features * n_out], vec![0.0; n * features]);
         linear_attention_fold(&state, heads, &weight, &mut folded);
-        linear_attention_queries(&qkv, 3 * d, &state, heads, &mut queries);
+        linear_attention_queries(&rows, len, &state, heads, &mut queries);
         let mut projected = vec![0.0; n * n_out];
-        matmul(&mut projected, n_out, Mat::new(&queries, d), Mat::new(&folded, n_out), false);
+        let product = Mat::new(&queries, features);
+        matmul(&mut projected, n_out, product, Mat::new(&folded, n_out), false);
         let zero = vec![0.0; n_out];
-        let want = linear_plain::linear(&plain(&f64s(&qkv)), &f64s(&weight), &zero);
+        let want = linear_plain::linear(&plain(&f64s(&rows)), &f64s(&weight), &zero);
         assert_close(&projected, &want, 1e-5);
 
-        let mut d_qkv = vec![0.0; qkv.len()];
-        let mut d_state = vec![0.0; state.len()];
+        let (mut d_rows, mut d_state) = (vec![0.0; rows.len()], vec![0.0; state.len()]);
         let mut scaled = d_out.clone();
-        for rows in chunks {
-            let (wide, narrow) =
-                (rows.start * 3 * d..rows.end * 3 * d, rows.start * d..rows.end * d);
+        for chunk in chunks {
+            let wide = chunk.start * len..chunk.end * len;
+            let narrow = chunk.start * d..chunk.end * d;
             linear_attention_backward_query(
-                &qkv[wide.clone()],
+                &rows[wide.clone()],
                 &state,
                 heads,
                 &out[narrow.clone()],
-                &denominators[rows.start * heads.n_heads..rows.end * heads.n_heads],
+                &denominators[chunk.start * h..chunk.end * h],
                 &mut scaled[narrow],
-                &mut d_qkv[wide],
+                &mut d_rows[wide],
                 &mut part,
             );
             d_state.iter_mut().zip(&part).for_each(|(s, p)| *s += p);
         }
-        linear_attention_backward_key(&qkv, heads, &d_state, &mut d_qkv);
-        assert_gradient(&d_qkv, &qkv, &d_out, plain);
+        linear_attention_backward_key(&rows, heads, &d_state, &mut d_rows);
+        assert_gradient(&d_rows, &rows, &d_out, plain);
+    }
+
+    #[test]
+    fn favor_comes_closer_to_softmax_attention_with_more_features() {
+        use crate::ops::favor::favor_forward;
+        use crate::ops::softmax_attention::plain::softmax_attention;
+        let (n, d, n_heads) = (60, 16, 2);
+        let mut qkv = numbers(n * 3 * d, 8);
+        qkv.chunks_exact_mut(3 * d)
+            .for_each(|row| row[..2 * d].iter_mut().for_each(|x| *x *= 0.55));
+        let exact = softmax_attention(&f64s(&qkv), d, n_heads);
+        // Mean squared error over seeds, relative to the outputs'.
+        let error = |n_features: usize| -> f64 {
+            let heads = Heads { width: d, n_heads, n_features };
+            let (len, n_seeds) = (heads.row_len(), 12);
+            let one = |seed: u64| -> f64 {
+                let favor = heads.favor();
+                let w = favor.projections(seed, 0);
+                let mut rows = vec![0.0; n * len];
+                favor_forward(favor, &w, &qkv, 3 * d, &mut rows, len);
+                for (row, qkv) in rows.chunks_exact_mut(len).zip(qkv.chunks_exact(3 * d)) {
+                    row[2 * heads.features()..].copy_from_slice(&qkv[2 * d..]);
+                }
+                let mut state = vec![0.0; heads.state_len()];
+                linear_attention_state(&rows, heads, &mut state);
+                let (mut out, mut totals) = (vec![0.0; n * d], vec![0.0; n * n_heads]);
+                linear_attention_forward(&rows, &state, heads, &mut out, &mut totals);
+                let squares = out.iter().zip(&exact).map(|(&a, e)| (f64::from(a) - e).powi(2));
+                squares.sum::<f64>() / exact.iter().map(|e| e * e).sum::<f64>()
+            };
+            (0..n_seeds).map(one).sum::<f64>() / n_seeds as f64
+        };
+        // With weights of heavy tails, 8 times the features divide the error by about 3 (NumPy says
+        // the same); the yardstick is attention without scores.
+        let mut blind = f64s(&qkv);
+        blind.chunks_exact_mut(3 * d).for_each(|row| row[..d].fill(0.0));
+        let differences = softmax_attention(&blind, d, n_heads);
+        let squares = differences.iter().zip(&exact).map(|(a, e)| (a - e).powi(2));
+        let without = squares.sum::<f64>() / exact.iter().map(|e| e * e).sum::<f64>();
+        let [few, some, many] = [16, 128, 1024].map(error);
+        assert!(some < few / 2.0 && many < some / 2.0, "{few} -> {some} -> {many}");
+        assert!(many < without / 4.0, "{many} against {without}");
     }
 }

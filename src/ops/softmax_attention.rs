@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn softmax_attention_and_its_gradients() {
-        let heads = Heads { width: 12, n_heads: 3 };
+        let heads = Heads::new(12, 3);
         let (n, d) = (23, 12);
         let (qkv, d_out) = (numbers(n * 3 * d, 1), numbers(n * d, 2));
         let (out, d_qkv) = run(&qkv, &d_out, heads);
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn blocks_of_keys_and_large_scores_change_nothing() {
-        let heads = Heads { width: 4, n_heads: 2 };
+        let heads = Heads::new(4, 2);
         let (n, d) = (2 * BLOCK + 45, 4);
         let mut qkv = numbers(n * 3 * d, 3);
         // Scores of hundreds: their exponentials alone would leave f32.

@@ -46,7 +46,7 @@ impl SlotBuffers {
         self.d_qkv.resize(n * row_len(kind, config, 1), 0.0);
         match *kind {
             MixerKind::Linear { n_heads, .. } => {
-                let state_len = config.state_len(n_heads);
+                let state_len = config.heads(n_heads).state_len();
                 self.partial_d_states.resize(n.div_ceil(CHUNK) * state_len, 0.0);
                 self.d_state.resize(state_len, 0.0);
             }

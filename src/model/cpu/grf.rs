@@ -8,10 +8,6 @@ use crate::model::interlacer::{Attention, Mixer, Span};
 use crate::ops::grf_attention::{
     EdgeGradients, grf_attention_backward_key, grf_attention_backward_query, grf_attention_forward,
 };
-use crate::ops::grf_attention_wide::{
-    grf_attention_wide_backward_key, grf_attention_wide_backward_query, grf_attention_wide_forward,
-};
-use crate::ops::linear_attention_wide::WideHeads;
 
 /// f = softplus(θ).
 pub(super) fn hop_weights(logits: &[f32], f: &mut [f32]) {
@@ -42,12 +38,8 @@ impl forward::Pass<'_> {
         };
         let loads = &self.graph.loads;
         let f = view.state;
-        match self.layout.config.wide_heads(1) {
-            None => grf_attention_forward(rows, qkv, loads, f, out, denominators),
-            Some(WideHeads { n_features: m, .. }) => {
-                grf_attention_wide_forward(rows, qkv, m, loads, f, out, denominators)
-            }
-        }
+        let m = self.layout.config.heads(1).n_features;
+        grf_attention_forward(rows, qkv, m, loads, f, out, denominators);
         self.project_out(tensors.out, out, x);
     }
 }
@@ -86,33 +78,20 @@ impl backward::Pass<'_> {
         self.project_back(tensors.out, out, dx, d_out, gradient);
         let (denominators, f) = (&saved.denominators[rows.clone()], &saved.state[..]);
         let qkv = &saved.qkv[..];
-        match self.layout.config.wide_heads(1) {
-            None => grf_attention_backward_query(
-                rows,
-                qkv,
-                loads,
-                f,
-                out,
-                denominators,
-                d_out,
-                d_qkv,
-                d_f,
-                edges,
-            ),
-            Some(WideHeads { n_features, .. }) => grf_attention_wide_backward_query(
-                rows,
-                qkv,
-                n_features,
-                loads,
-                f,
-                out,
-                denominators,
-                d_out,
-                d_qkv,
-                d_f,
-                edges,
-            ),
-        }
+        let m = self.layout.config.heads(1).n_features;
+        grf_attention_backward_query(
+            rows,
+            qkv,
+            m,
+            loads,
+            f,
+            out,
+            denominators,
+            d_out,
+            d_qkv,
+            d_f,
+            edges,
+        );
     }
 
     /// f = softplus(θ): dθ = df · sigmoid(θ), summed over the chunks in order.
@@ -156,14 +135,8 @@ impl backward::Pass<'_> {
         };
         let (keys, transposed) = (rows.clone(), &self.graph.transposed);
         let qkv = &saved.qkv[..];
-        match self.layout.config.wide_heads(1) {
-            None => {
-                grf_attention_backward_key(keys, qkv, transposed, d_out, weights, d_scores, d_qkv)
-            }
-            Some(WideHeads { n_features: m, .. }) => grf_attention_wide_backward_key(
-                keys, qkv, m, transposed, d_out, weights, d_scores, d_qkv,
-            ),
-        }
+        let m = self.layout.config.heads(1).n_features;
+        grf_attention_backward_key(keys, qkv, m, transposed, d_out, weights, d_scores, d_qkv);
         self.through_qkv(mixer, tensors, saved, rows, d_qkv, gradient);
     }
 }

@@ -11,10 +11,6 @@ use crate::ops::linear_attention::{
     linear_attention_backward_key, linear_attention_backward_query, linear_attention_fold,
     linear_attention_forward, linear_attention_queries, linear_attention_state,
 };
-use crate::ops::linear_attention_wide::{
-    linear_attention_wide_backward_key, linear_attention_wide_backward_query,
-    linear_attention_wide_forward, linear_attention_wide_state,
-};
 
 impl forward::Pass<'_> {
     /// The cloud's state from the chunks', in order, and what the projection makes of it.
@@ -25,12 +21,8 @@ impl forward::Pass<'_> {
         buffers: &mut MixerBuffers,
     ) {
         add_up(&buffers.partial_states, &mut buffers.state);
-        let config = &self.layout.config;
-        if config.wide_heads(n_heads).is_none() {
-            let weight = tensors.out.weight.of(self.weights);
-            let (heads, folded) = (config.heads(n_heads), &mut buffers.folded);
-            linear_attention_fold(&buffers.state, heads, weight, folded);
-        }
+        let (heads, weight) = (self.layout.config.heads(n_heads), tensors.out.weight);
+        linear_attention_fold(&buffers.state, heads, weight.of(self.weights), &mut buffers.folded);
     }
 }
 
@@ -56,27 +48,26 @@ impl forward::Pass<'_> {
         let (d, n, chunk) = (config.width, rows.len(), rows.start / CHUNK);
         // SAFETY: each task has a chunk of its own.
         let state = unsafe { view.partial_states.rows_mut(chunk..chunk + 1) };
-        if let Some(heads) = config.wide_heads(n_heads) {
+        let heads = config.heads(n_heads);
+        if self.keep {
             let qkv = self.project_qkv(mixer, tensors, view, rows, x);
-            linear_attention_wide_state(qkv, heads, state);
-        } else if self.keep {
-            let qkv = self.project_qkv(mixer, tensors, view, rows, x);
-            linear_attention_state(qkv, config.heads(n_heads), state);
-        } else {
-            // SAFETY: each task has rows of its own.
-            let queries = unsafe { view.qkv.rows_mut(rows) };
-            // Keys and values never leave the chunk.
-            with_scratch(n * 4 * d, |scratch| {
-                let (u, qkv) = scratch.split_at_mut(n * d);
-                normalize(self.weights, tensors.norm, x, u, None);
-                let map = Some(config.layers.feature_map);
-                self.map_projection(map, tensors, u, None, qkv);
-                for (q, row) in queries.chunks_exact_mut(d).zip(qkv.chunks_exact(3 * d)) {
-                    q.copy_from_slice(&row[..d]);
-                }
-                linear_attention_state(qkv, config.heads(n_heads), state);
-            });
+            linear_attention_state(qkv, heads, state);
+            return;
         }
+        // SAFETY: each task has rows of its own.
+        let queries = unsafe { view.qkv.rows_mut(rows) };
+        let (features, len) = (heads.features(), heads.row_len());
+        // Keys and values never leave the chunk.
+        with_scratch(n * (4 * d + len), |scratch| {
+            let (u, rest) = scratch.split_at_mut(n * d);
+            let (unmapped, qkv) = rest.split_at_mut(n * 3 * d);
+            normalize(self.weights, tensors.norm, x, u, None);
+            self.map_projection(mixer, tensors, (u, unmapped), None, qkv);
+            for (q, row) in queries.chunks_exact_mut(features).zip(qkv.chunks_exact(len)) {
+                q.copy_from_slice(&row[..features]);
+            }
+            linear_attention_state(qkv, heads, state);
+        });
     }
 
     /// x += out(linear attention), at a chunk's rows.
@@ -91,25 +82,18 @@ impl forward::Pass<'_> {
         let (config, state) = (&self.layout.config, view.state);
         // SAFETY: nobody writes q, k, v in this phase.
         let qkv = unsafe { view.qkv.rows(rows.clone()) };
-        // SAFETY: each task has rows of its own.
-        let outputs = || unsafe {
-            (view.out.rows_mut(rows.clone()), view.denominators.rows_mut(rows.clone()))
-        };
-        let Some(heads) = config.wide_heads(n_heads) else {
-            let (heads, stride) = (config.heads(n_heads), qkv.len() / rows.len().max(1));
-            if self.keep {
-                let (out, denominators) = outputs();
-                linear_attention_forward(qkv, state, heads, out, denominators);
-            }
-            with_scratch(rows.len() * config.width, |queries| {
-                linear_attention_queries(qkv, stride, state, heads, queries);
-                linear_forward_add(queries, view.folded, tensors.out.bias.of(self.weights), x);
-            });
-            return;
-        };
-        let (out, denominators) = outputs();
-        linear_attention_wide_forward(qkv, state, heads, out, denominators);
-        self.project_out(tensors.out, out, x);
+        let (heads, stride) = (config.heads(n_heads), qkv.len() / rows.len().max(1));
+        if self.keep {
+            // SAFETY: each task has rows of its own.
+            let (out, denominators) = unsafe {
+                (view.out.rows_mut(rows.clone()), view.denominators.rows_mut(rows.clone()))
+            };
+            linear_attention_forward(qkv, state, heads, out, denominators);
+        }
+        with_scratch(rows.len() * heads.features(), |queries| {
+            linear_attention_queries(qkv, stride, state, heads, queries);
+            linear_forward_add(queries, view.folded, tensors.out.bias.of(self.weights), x);
+        });
     }
 }
 
@@ -141,31 +125,17 @@ impl backward::Pass<'_> {
         with_scratch(out.len(), |d_out| {
             self.project_back(tensors.out, out, dx, d_out, gradient);
             let state = &saved.state;
-            match config.wide_heads(n_heads) {
-                None => {
-                    let heads = config.heads(n_heads);
-                    linear_attention_backward_query(
-                        qkv,
-                        state,
-                        heads,
-                        out,
-                        denominators,
-                        d_out,
-                        d_qkv,
-                        d_state,
-                    );
-                }
-                Some(heads) => linear_attention_wide_backward_query(
-                    qkv,
-                    state,
-                    heads,
-                    out,
-                    denominators,
-                    d_out,
-                    d_qkv,
-                    d_state,
-                ),
-            }
+            let heads = config.heads(n_heads);
+            linear_attention_backward_query(
+                qkv,
+                state,
+                heads,
+                out,
+                denominators,
+                d_out,
+                d_qkv,
+                d_state,
+            );
         });
     }
 
@@ -191,10 +161,7 @@ impl backward::Pass<'_> {
         // SAFETY: each task has rows of its own; nobody writes the state's gradient in this phase.
         let (d_qkv, d_state) = unsafe { (slot.d_qkv.rows_mut(rows.clone()), slot.d_state.all()) };
         let qkv = saved.qkv_rows(&rows, self.n_tokens);
-        match config.wide_heads(n_heads) {
-            None => linear_attention_backward_key(qkv, config.heads(n_heads), d_state, d_qkv),
-            Some(heads) => linear_attention_wide_backward_key(qkv, heads, d_state, d_qkv),
-        }
+        linear_attention_backward_key(qkv, config.heads(n_heads), d_state, d_qkv);
         self.through_qkv(mixer, tensors, saved, rows, d_qkv, gradient);
     }
 }

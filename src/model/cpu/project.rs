@@ -13,7 +13,7 @@ use crate::ops::linear::{
     linear_backward_input, linear_backward_weights, linear_forward, linear_forward_add,
     linear_relu_forward,
 };
-use crate::ops::linear_attention_wide::WideHeads;
+use crate::ops::linear_attention::Heads;
 
 impl forward::Pass<'_> {
     /// `[q | k | v]` of a chunk's normalised rows, the feature map on q and k of a mixer that has
@@ -26,50 +26,47 @@ impl forward::Pass<'_> {
         rows: Range<usize>,
         x: &[f32],
     ) -> &'v [f32] {
-        let (weights, config) = (self.weights, &self.layout.config);
-        let (d, n) = (config.width, rows.len());
+        let (weights, d, n) = (self.weights, self.layout.config.width, rows.len());
         // SAFETY: each task has rows of its own.
         let (out, saved) = unsafe { (view.qkv.rows_mut(rows.clone()), view.norm.saved(&rows)) };
         // SAFETY: as above.
         let kept = || view.keeps_input.then(|| unsafe { view.unmapped.rows_mut(rows) });
-        let (w, b) = (tensors.qkv.weight.of(weights), tensors.qkv.bias.of(weights));
-        let n_heads = mixer.kind.mapped_heads();
-        if let Some(heads) = n_heads.and_then(|n_heads| config.wide_heads(n_heads)) {
-            with_scratch(n * 4 * d, |scratch| {
-                let (u, qkv) = scratch.split_at_mut(n * d);
-                normalize(weights, tensors.norm, x, u, saved);
-                linear_forward(u, w, b, qkv);
-                keep(qkv, kept(), d);
-                map_randomly(heads, &self.projections[mixer.index], qkv, out);
-            });
-            return out;
-        }
-        let map = n_heads.map(|_| config.layers.feature_map);
-        with_scratch(n * d, |u| {
+        with_scratch(n * 4 * d, |scratch| {
+            let (u, unmapped) = scratch.split_at_mut(n * d);
             normalize(weights, tensors.norm, x, u, saved);
-            self.map_projection(map, tensors, u, kept(), out);
+            self.map_projection(mixer, tensors, (u, unmapped), kept(), out);
         });
         out
     }
 
-    /// `[φ(q) | φ(k) | v]` of normalised rows `u`, for maps of unchanged width; what the map keeps
-    /// goes to `kept`.
+    /// `[φ(q) | φ(k) | v]` of normalised rows `u`; what the map keeps goes to `kept`. Random features
+    /// take the rows before the map to `unmapped`, `[rows, 3d]`.
     pub(super) fn map_projection(
         &self,
-        map: Option<FeatureMap>,
+        mixer: &Mixer,
         tensors: &Attention,
-        u: &[f32],
+        (u, unmapped): (&[f32], &mut [f32]),
         kept: Option<&mut [f32]>,
         out: &mut [f32],
     ) {
-        let d = self.layout.config.width;
+        let config = &self.layout.config;
+        let (d, n_heads) = (config.width, mixer.kind.mapped_heads());
         let (w, b) = (tensors.qkv.weight.of(self.weights), tensors.qkv.bias.of(self.weights));
-        // ReLU, in the pass that adds the bias.
-        let n_relu = if map == Some(FeatureMap::Relu) { 2 * d } else { 0 };
-        linear_relu_forward(u, w, b, n_relu, out);
-        if let Some(map) = map.filter(|&map| map != FeatureMap::Relu) {
-            keep(out, kept, d);
-            feature_map_forward(map, out, 3 * d, 2 * d);
+        match (config.layers.feature_map, n_heads) {
+            (_, None) => linear_forward(u, w, b, out),
+            // ReLU, in the pass that adds the bias.
+            (FeatureMap::Relu, _) => linear_relu_forward(u, w, b, 2 * d, out),
+            (FeatureMap::Favor { .. }, Some(n_heads)) => {
+                linear_forward(u, w, b, unmapped);
+                keep(unmapped, kept, d);
+                let projections = &self.projections[mixer.index];
+                map_randomly(config.heads(n_heads), projections, unmapped, out);
+            }
+            (map, _) => {
+                linear_forward(u, w, b, out);
+                keep(out, kept, d);
+                feature_map_forward(map, out, 3 * d, 2 * d);
+            }
         }
     }
 
@@ -109,7 +106,8 @@ impl backward::Pass<'_> {
         let norm = saved.norm().rows(&rows, d);
         // SAFETY: each task has rows of its own.
         let dx = unsafe { self.dx.rows_mut(rows.clone()) };
-        if let Some(heads) = n_heads.and_then(|n_heads| config.wide_heads(n_heads)) {
+        let random = n_heads.filter(|_| config.has_random_features());
+        if let Some(heads) = random.map(|n_heads| config.heads(n_heads)) {
             let len = heads.row_len();
             let features = &saved.qkv[rows.start * len..rows.end * len];
             let kept = &saved.unmapped[rows.start * 2 * d..rows.end * 2 * d];
@@ -165,7 +163,7 @@ fn keep(qkv: &[f32], kept: Option<&mut [f32]>, d: usize) {
 }
 
 /// `[φ(q) | φ(k) | v]` of rows `[q | k | v]`.
-fn map_randomly(heads: WideHeads, projections: &[f32], qkv: &[f32], out: &mut [f32]) {
+fn map_randomly(heads: Heads, projections: &[f32], qkv: &[f32], out: &mut [f32]) {
     let (d, len) = (heads.width, heads.row_len());
     favor_forward(heads.favor(), projections, qkv, 3 * d, out, len);
     for (row, qkv) in out.chunks_exact_mut(len).zip(qkv.chunks_exact(3 * d)) {
@@ -175,7 +173,7 @@ fn map_randomly(heads: WideHeads, projections: &[f32], qkv: &[f32], out: &mut [f
 
 /// Gradient of `[q | k | v]` from that of `[φ(q) | φ(k) | v]`, which it overwrites.
 fn map_randomly_back(
-    heads: WideHeads,
+    heads: Heads,
     projections: &[f32],
     kept: &[f32],
     features: &[f32],
