@@ -128,7 +128,7 @@ impl Predictor {
             self.scene.set_motion(&mut self.motion, &now.particles, clouds);
         }
         self.scene.walk_seed = WalkSeed { seed: self.config.seed, stamp_ns: now.stamp.nanos() };
-        self.observer.forecast(history, &now, frame, &mut self.scene.kinematic)?;
+        self.observer.forecast(history, &now, frame, &mut self.scene)?;
         let seen = if config.n_motion > 0 { &history.cloud } else { &history.particles };
         self.prediction.history.clone_from(&seen.positions);
         self.prediction.history_stamp = history.stamp;

@@ -252,6 +252,7 @@ impl StepState {
         self.velocity_known.clear();
         self.velocity_known.resize(n, 1.0);
         self.colors.clone_from(&before.colors);
+        self.kinematic_links.clone_from(&before.kinematic_links);
         self.history_positions.clear();
         self.history_colors.clear();
         if n > 0 {

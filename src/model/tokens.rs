@@ -5,6 +5,7 @@
 
 use rayon::prelude::*;
 
+use super::rigid::RigidMotion;
 use crate::graph::knn::squared_distance;
 use crate::{Error, Result};
 
@@ -31,9 +32,11 @@ const DIRECTION: usize = VELOCITY_KNOWN + 1;
 const NEARNESS: usize = DIRECTION + 3;
 const ROBOT_MOTION: usize = NEARNESS + 1;
 const NEAR_MOTION: usize = ROBOT_MOTION + 3;
+const AHEAD_DIRECTION: usize = NEAR_MOTION + 3;
+const AHEAD_NEARNESS: usize = AHEAD_DIRECTION + 3;
 /// Input features a token.
-pub const N_FEATURES: usize = NEAR_MOTION + 3;
-/// Candidate motions a scene particle: rest, as before, with the nearest robot particle, free fall.
+pub const N_FEATURES: usize = AHEAD_NEARNESS + 1;
+/// Candidate motions a scene particle: rest, as before, with the nearest robot link, free fall.
 pub const N_CANDIDATES: usize = 4;
 
 type Vec3 = [f32; 3];
@@ -55,6 +58,8 @@ pub struct StepState {
     pub history_colors: Vec<Vec3>,
     /// Kinematic particles one step back, now and one step ahead, `[3][n_kinematic]`.
     pub kinematic: [Vec<Vec3>; 3],
+    /// Number of the rigid link that holds each kinematic particle, ascending, `[n_kinematic]`.
+    pub kinematic_links: Vec<u32>,
 }
 
 impl StepState {
@@ -83,6 +88,9 @@ impl StepState {
             );
         }
         let k = self.kinematic[0].len();
+        if self.kinematic_links.len() != k {
+            return shape("links of kinematic particles", k, self.kinematic_links.len());
+        }
         self.kinematic
             .iter()
             .find(|particles| particles.len() != k)
@@ -109,8 +117,10 @@ pub struct Tokens {
     pub features: Vec<f32>,
     /// Candidate motions of the scene particles `[n, N_CANDIDATES]` (m).
     pub candidates: Vec<Vec3>,
-    /// Nearest kinematic particle of each scene and history particle.
-    nearest: Vec<u32>,
+    /// Nearest kinematic particle of each scene and history particle, now and one step ahead.
+    nearest: Vec<[u32; 2]>,
+    /// Motion of each link from now to one step ahead.
+    links: Vec<RigidMotion>,
 }
 
 /// Gradients of one step's scene, history and velocities.
@@ -139,20 +149,21 @@ impl Tokens {
         state.kinematic.iter().for_each(|particles| self.positions.extend_from_slice(particles));
         self.features.resize(state.n_tokens() * N_FEATURES, 0.0);
         self.candidates.resize(n * N_CANDIDATES, [0.0; 3]);
-        self.nearest.resize(n + h, 0);
+        self.nearest.resize(n + h, [0; 2]);
+        self.follow_links(state);
 
         let positions = &self.positions;
         self.nearest.par_iter_mut().zip(positions).with_min_len(256).for_each(|(nearest, p)| {
-            *nearest = nearest_index(&state.kinematic[1], p);
+            *nearest = [1, 2].map(|time| nearest_index(&state.kinematic[time], p));
         });
-        let nearest = &self.nearest;
+        let (nearest, links) = (&self.nearest, &self.links);
         let rows = self.features.par_chunks_mut(N_FEATURES).zip(positions).with_min_len(256);
         rows.enumerate().for_each(|(token, (row, p))| {
             row.fill(0.0);
             encode_position(row, p, frame);
             if token < n + h {
                 let i = token;
-                encode_robot(row, p, state, nearest[i] as usize);
+                encode_robot(row, p, state, nearest[i], links);
                 let colors = if i < n { &state.colors[i] } else { &state.history_colors[i - n] };
                 row[COLOR..COLOR + 3].copy_from_slice(&colors.map(|c| c - 0.5));
                 row[KIND + usize::from(i >= n)] = 1.0;
@@ -174,13 +185,27 @@ impl Tokens {
         });
         let fall = [0.0, 0.0, GRAVITY_M_S2 * step_secs * step_secs];
         for (i, candidates) in self.candidates.chunks_exact_mut(N_CANDIDATES).enumerate() {
-            let v = state.velocities[i];
+            let (p, v) = (&state.positions[i], state.velocities[i]);
             candidates[0] = [0.0; 3];
             candidates[1] = v;
-            candidates[2] = robot_motion(state, self.nearest[i] as usize);
+            candidates[2] = robot_motion(p, state, self.nearest[i][0], &self.links);
             candidates[3] = [v[0], v[1], v[2] + fall[2]];
         }
         Ok(())
+    }
+
+    /// Fits the motion of each link to its particles.
+    fn follow_links(&mut self, state: &StepState) {
+        self.links.clear();
+        let (mut from, links) = (0, &state.kinematic_links);
+        while let Some(&link) = links.get(from) {
+            let to = from + links[from..].partition_point(|&other| other <= link);
+            let [now, ahead] = [1, 2].map(|time| &state.kinematic[time][from..to]);
+            // Links without particles are nobody's nearest.
+            self.links.resize(link as usize, RigidMotion::REST);
+            self.links.push(RigidMotion::fit(now, ahead));
+            from = to;
+        }
     }
 
     /// From the gradients of features and candidates to those of the state.
@@ -201,9 +226,23 @@ impl Tokens {
             let row = i * N_FEATURES..(i + 1) * N_FEATURES;
             let (x, g) = (&self.features[row.clone()], &d_features[row]);
             *d = position_gradient(x, g, frame);
-            if let Some(nearest) = state.kinematic[1].get(self.nearest[i] as usize) {
-                let offset = difference(&self.positions[i], nearest);
-                add(d, &robot_gradient(x, g, &offset));
+            let [now, ahead] = self.nearest[i].map(|nearest| nearest as usize);
+            if let Some(robot) = state.kinematic[1].get(now) {
+                let offset = difference(&self.positions[i], robot);
+                add(d, &nearness_gradient(x, g, DIRECTION, near_motion_gradient(x, g), &offset));
+                let robot = &state.kinematic[2][ahead];
+                let offset = difference(&self.positions[i], robot);
+                add(d, &nearness_gradient(x, g, AHEAD_DIRECTION, 0.0, &offset));
+                // The motion with the link turns with the place on it.
+                let mut d_motion: Vec3 = std::array::from_fn(|axis| {
+                    let near = x[NEARNESS] * g[NEAR_MOTION + axis];
+                    (g[ROBOT_MOTION + axis] + near) / MOTION_SCALE_M
+                });
+                if i < n {
+                    add(&mut d_motion, &d_candidates[i * N_CANDIDATES + 2]);
+                }
+                let link = &self.links[state.kinematic_links[now] as usize];
+                add(d, &link.gradient(&d_motion));
             }
         }
         for (i, d) in out.velocities.iter_mut().enumerate() {
@@ -235,12 +274,11 @@ fn nearest_index(points: &[Vec3], p: &Vec3) -> u32 {
     best.1
 }
 
-/// Motion of a kinematic particle from now to one step ahead; none without a robot.
-fn robot_motion(state: &StepState, nearest: usize) -> Vec3 {
-    match (state.kinematic[2].get(nearest), state.kinematic[1].get(nearest)) {
-        (Some(ahead), Some(now)) => difference(ahead, now),
-        _ => [0.0; 3],
-    }
+/// Motion of a point of the nearest kinematic particle's link from now to one step ahead; none
+/// without a robot.
+fn robot_motion(p: &Vec3, state: &StepState, nearest: u32, links: &[RigidMotion]) -> Vec3 {
+    let link = state.kinematic_links.get(nearest as usize);
+    link.map_or([0.0; 3], |&link| links[link as usize].motion_of(p))
 }
 
 fn encode_motion(row: &mut [f32], at: usize, motion: &Vec3) {
@@ -276,32 +314,51 @@ fn position_gradient(x: &[f32], g: &[f32], frame: Frame) -> Vec3 {
     })
 }
 
-/// Where the robot's nearest particle is, how near, and how it moves.
-fn encode_robot(row: &mut [f32], p: &Vec3, state: &StepState, nearest: usize) {
-    let Some(robot) = state.kinematic[1].get(nearest) else { return };
-    let offset = difference(p, robot);
-    let length = squared_distance(p, robot).sqrt();
-    let nearness = (-length / NEARNESS_M).exp();
-    let motion = robot_motion(state, nearest);
-    for axis in 0..3 {
-        row[DIRECTION + axis] = offset[axis] / (length + DIRECTION_M);
-    }
-    row[NEARNESS] = nearness;
+/// Where the robot's nearest particle is and how near, now and one step ahead; and how the link
+/// moves that is nearest now.
+fn encode_robot(
+    row: &mut [f32],
+    p: &Vec3,
+    state: &StepState,
+    nearest: [u32; 2],
+    links: &[RigidMotion],
+) {
+    let [now, ahead] = nearest.map(|nearest| nearest as usize);
+    let Some(robot) = state.kinematic[1].get(now) else { return };
+    let nearness = encode_nearness(row, DIRECTION, &difference(p, robot));
+    encode_nearness(row, AHEAD_DIRECTION, &difference(p, &state.kinematic[2][ahead]));
+    let motion = robot_motion(p, state, nearest[0], links);
     encode_motion(row, ROBOT_MOTION, &motion);
     encode_motion(row, NEAR_MOTION, &motion.map(|m| nearness * m));
 }
 
-fn robot_gradient(x: &[f32], g: &[f32], offset: &Vec3) -> Vec3 {
+/// The direction of `offset` from a robot's particle, and behind it how near it is.
+fn encode_nearness(row: &mut [f32], at: usize, offset: &Vec3) -> f32 {
+    let length = squared_distance(offset, &[0.0; 3]).sqrt();
+    for axis in 0..3 {
+        row[at + axis] = offset[axis] / (length + DIRECTION_M);
+    }
+    row[at + 3] = (-length / NEARNESS_M).exp();
+    row[at + 3]
+}
+
+/// Gradient of the nearness by way of [`NEAR_MOTION`].
+fn near_motion_gradient(x: &[f32], g: &[f32]) -> f32 {
+    (0..3).map(|axis| g[NEAR_MOTION + axis] * x[ROBOT_MOTION + axis]).sum()
+}
+
+/// Gradient of the position from those of the features that [`encode_nearness`] put `at`, and
+/// `d_nearness` more of the nearness.
+fn nearness_gradient(x: &[f32], g: &[f32], at: usize, d_nearness: f32, offset: &Vec3) -> Vec3 {
     let length = offset.iter().map(|o| o * o).sum::<f32>().sqrt();
     if length == 0.0 {
         return [0.0; 3];
     }
     let soft = length + DIRECTION_M;
-    let along: f32 = (0..3).map(|axis| g[DIRECTION + axis] * offset[axis]).sum();
-    let d_nearness = g[NEARNESS]
-        + (0..3).map(|axis| g[NEAR_MOTION + axis] * x[ROBOT_MOTION + axis]).sum::<f32>();
-    let radial = -along / (length * soft * soft) - d_nearness * x[NEARNESS] / (NEARNESS_M * length);
-    std::array::from_fn(|axis| g[DIRECTION + axis] / soft + radial * offset[axis])
+    let along: f32 = (0..3).map(|axis| g[at + axis] * offset[axis]).sum();
+    let d_nearness = g[at + 3] + d_nearness;
+    let radial = -along / (length * soft * soft) - d_nearness * x[at + 3] / (NEARNESS_M * length);
+    std::array::from_fn(|axis| g[at + axis] / soft + radial * offset[axis])
 }
 
 #[cfg(test)]
@@ -328,6 +385,7 @@ pub(crate) mod tests {
             history_positions: cloud(h, 0.2, 4),
             history_colors: cloud(h, 0.3, 7),
             kinematic: [cloud(k, 0.2, 8), now.clone(), ahead.collect()],
+            kinematic_links: (0..k as u32).map(|i| i / 4).collect(),
         }
     }
 

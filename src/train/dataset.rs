@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::augment::{Augmentation, Noise, choose};
 use crate::cloud::Cloud;
 use crate::frames::{Frame, FramesConfig};
-use crate::kinematics::Robot;
+use crate::kinematics::{Robot, Spread};
 use crate::message::Stamp;
 use crate::model::{ModelConfig, Scene};
 use crate::motion::MotionEstimator;
@@ -70,6 +70,7 @@ pub(super) struct Sample {
 /// One recording in memory.
 struct Episode {
     kinds: Vec<BodyKind>,
+    kinematic_links: Vec<u32>,
     samples: Vec<Sample>,
 }
 
@@ -174,7 +175,7 @@ impl Dataset {
         let mut reader = Reader {
             config: self.config,
             model: self.model,
-            robot: Robot::from_urdf(&urdf, self.model.n_kinematic, "world")?,
+            robot: Robot::with_spread(&urdf, self.model.n_kinematic, "world", Spread::Tips)?,
             cloud: Cloud::default(),
             particles: Particles::default(),
             samples: Vec::new(),
@@ -189,7 +190,8 @@ impl Dataset {
         let kinds: Vec<BodyKind> = truth.bodies.iter().map(|body| body.kind).collect();
         let mut samples = reader.samples;
         mark_active(&mut samples, &kinds);
-        Ok(Episode { kinds, samples })
+        let kinematic_links = reader.robot.links().collect();
+        Ok(Episode { kinds, kinematic_links, samples })
     }
 
     /// Whether the frames of a window of `horizon` steps are all there, none missing between.
@@ -262,6 +264,7 @@ impl Dataset {
         now.pick(&cloud_now, &chosen);
         window.set_truth(episode, t, horizon, &chosen, &now);
         let rows = [&samples[t - 1].kinematic, &samples[t].kinematic];
+        window.scene.start.kinematic_links.clone_from(&episode.kinematic_links);
         window.scene.kinematic.clear();
         window.scene.kinematic.extend(rows.into_iter().cloned());
         window.scene.kinematic.extend(samples[t].kinematic_ahead.iter().take(horizon).cloned());
@@ -340,7 +343,8 @@ impl Reader {
         let workspace = self.model.workspace;
         self.cloud.from_cameras(&frame.cameras, &workspace, None)?;
         let n = self.model.n_motion.max(self.model.n_particles);
-        self.particles.sample(&self.cloud, n, 0, frame.stamp.nanos(), &workspace);
+        let (stamp_ns, stride) = (frame.stamp.nanos(), self.model.support_stride);
+        self.particles.sample_thinned(&self.cloud, n, 0, stamp_ns, &workspace, stride);
         let mut joints = Vec::new();
         let order = self.robot.order(&frame.joints.names)?;
         order.apply(&frame.joints.positions, &mut joints)?;
