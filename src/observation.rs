@@ -105,7 +105,7 @@ impl Observer {
     /// # Errors
     /// As [`Robot::from_urdf`].
     pub fn set_robot(&mut self, urdf: &str, world_frame: &str) -> Result<&[String]> {
-        let n = self.model.n_kinematic;
+        let n = self.model.n_robot();
         let robot = Robot::with_spread(urdf, n, world_frame, Spread::Tips)?;
         self.order = None;
         self.shared_robot = Some(Arc::new(robot.clone()));
@@ -180,6 +180,7 @@ impl Observer {
     ) -> Result<()> {
         let rows = &mut scene.kinematic;
         scene.start.kinematic_links.clear();
+        scene.start.kinematic_stride = self.model.kinematic_detail;
         rows.resize_with(self.config.horizon + 2, Vec::new);
         rows[0].clone_from(&history.kinematic);
         rows[1].clone_from(&now.kinematic);

@@ -253,6 +253,7 @@ impl StepState {
         self.velocity_known.resize(n, 1.0);
         self.colors.clone_from(&before.colors);
         self.kinematic_links.clone_from(&before.kinematic_links);
+        self.kinematic_stride = before.kinematic_stride;
         self.history_positions.clear();
         self.history_colors.clear();
         if n > 0 {
@@ -372,7 +373,7 @@ mod tests {
     }
 
     fn scene(n_steps: usize) -> Scene {
-        let start = state(12, 12, 3, 3);
+        let start = state(12, 12, 6, 3);
         let kinematic = (0..n_steps + 2)
             .map(|t| {
                 start.kinematic[1].iter().map(|p| [p[0] + 0.01 * t as f32, p[1], p[2]]).collect()

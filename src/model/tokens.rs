@@ -5,6 +5,7 @@
 
 use rayon::prelude::*;
 
+use super::nearest::Nearest;
 use super::rigid::RigidMotion;
 use crate::graph::knn::squared_distance;
 use crate::{Error, Result};
@@ -56,16 +57,28 @@ pub struct StepState {
     pub history_positions: Vec<Vec3>,
     /// Their colours in 0..1, `[n_history]`.
     pub history_colors: Vec<Vec3>,
-    /// Kinematic particles one step back, now and one step ahead, `[3][n_kinematic]`.
+    /// Points on the robot one step back, now and one step ahead, `[3][n_robot]`.
     pub kinematic: [Vec<Vec3>; 3],
-    /// Number of the rigid link that holds each kinematic particle, ascending, `[n_kinematic]`.
+    /// Number of the rigid link that holds each of them, ascending, `[n_robot]`.
     pub kinematic_links: Vec<u32>,
+    /// One in this many of them is a token, a kinematic particle (0 counts as 1); nearness to the
+    /// robot is measured to all.
+    pub kinematic_stride: usize,
 }
 
 impl StepState {
     /// Tokens of this step.
     pub fn n_tokens(&self) -> usize {
-        self.positions.len() + self.history_positions.len() + 3 * self.kinematic[0].len()
+        self.positions.len() + self.history_positions.len() + 3 * self.n_kinematic()
+    }
+
+    /// Kinematic particles of one time.
+    fn n_kinematic(&self) -> usize {
+        self.kinematic[0].len().div_ceil(self.stride())
+    }
+
+    fn stride(&self) -> usize {
+        self.kinematic_stride.max(1)
     }
 
     fn check(&self) -> Result<()> {
@@ -89,12 +102,12 @@ impl StepState {
         }
         let k = self.kinematic[0].len();
         if self.kinematic_links.len() != k {
-            return shape("links of kinematic particles", k, self.kinematic_links.len());
+            return shape("links of the robot's points", k, self.kinematic_links.len());
         }
         self.kinematic
             .iter()
             .find(|particles| particles.len() != k)
-            .map_or(Ok(()), |particles| shape("kinematic particles", k, particles.len()))
+            .map_or(Ok(()), |particles| shape("points on the robot", k, particles.len()))
     }
 }
 
@@ -117,8 +130,9 @@ pub struct Tokens {
     pub features: Vec<f32>,
     /// Candidate motions of the scene particles `[n, N_CANDIDATES]` (m).
     pub candidates: Vec<Vec3>,
-    /// Nearest kinematic particle of each scene and history particle, now and one step ahead.
-    nearest: Vec<[u32; 2]>,
+    /// Nearest point of the robot of each scene and history particle, now and one step ahead.
+    nearest: [Vec<u32>; 2],
+    robot: Nearest,
     /// Motion of each link from now to one step ahead.
     links: Vec<RigidMotion>,
 }
@@ -142,28 +156,26 @@ impl Tokens {
     pub fn encode(&mut self, state: &StepState, frame: Frame, step_secs: f32) -> Result<()> {
         state.check()?;
         let (n, h) = (state.positions.len(), state.history_positions.len());
-        let k = state.kinematic[0].len();
+        let (k, stride) = (state.n_kinematic(), state.stride());
         self.positions.clear();
         self.positions.extend_from_slice(&state.positions);
         self.positions.extend_from_slice(&state.history_positions);
-        state.kinematic.iter().for_each(|particles| self.positions.extend_from_slice(particles));
+        for points in &state.kinematic {
+            self.positions.extend(points.iter().step_by(stride));
+        }
         self.features.resize(state.n_tokens() * N_FEATURES, 0.0);
         self.candidates.resize(n * N_CANDIDATES, [0.0; 3]);
-        self.nearest.resize(n + h, [0; 2]);
+        self.find_nearest(state);
         self.follow_links(state);
 
-        let positions = &self.positions;
-        self.nearest.par_iter_mut().zip(positions).with_min_len(256).for_each(|(nearest, p)| {
-            *nearest = [1, 2].map(|time| nearest_index(&state.kinematic[time], p));
-        });
-        let (nearest, links) = (&self.nearest, &self.links);
+        let (positions, nearest, links) = (&self.positions, &self.nearest, &self.links);
         let rows = self.features.par_chunks_mut(N_FEATURES).zip(positions).with_min_len(256);
         rows.enumerate().for_each(|(token, (row, p))| {
             row.fill(0.0);
             encode_position(row, p, frame);
             if token < n + h {
                 let i = token;
-                encode_robot(row, p, state, nearest[i], links);
+                encode_robot(row, p, state, nearest.each_ref().map(|nearest| nearest[i]), links);
                 let colors = if i < n { &state.colors[i] } else { &state.history_colors[i - n] };
                 row[COLOR..COLOR + 3].copy_from_slice(&colors.map(|c| c - 0.5));
                 row[KIND + usize::from(i >= n)] = 1.0;
@@ -174,7 +186,7 @@ impl Tokens {
             } else {
                 let (time, j) = ((token - n - h) / k, (token - n - h) % k);
                 row[KIND + 2 + time] = 1.0;
-                let at = |time: usize| &state.kinematic[time][j];
+                let at = |time: usize| &state.kinematic[time][j * stride];
                 let (from, to) = if time == 0 { (at(0), at(1)) } else { (at(1), at(2)) };
                 encode_motion(row, VELOCITY, &difference(to, from));
                 row[VELOCITY_KNOWN] = 1.0;
@@ -188,10 +200,21 @@ impl Tokens {
             let (p, v) = (&state.positions[i], state.velocities[i]);
             candidates[0] = [0.0; 3];
             candidates[1] = v;
-            candidates[2] = robot_motion(p, state, self.nearest[i][0], &self.links);
+            candidates[2] = robot_motion(p, state, self.nearest[0][i], &self.links);
             candidates[3] = [v[0], v[1], v[2] + fall[2]];
         }
         Ok(())
+    }
+
+    fn find_nearest(&mut self, state: &StepState) {
+        let others = &self.positions[..state.positions.len() + state.history_positions.len()];
+        for (nearest, robot) in self.nearest.iter_mut().zip(&state.kinematic[1..]) {
+            nearest.resize(others.len(), 0);
+            self.robot.rebuild(robot);
+            let (chunks, robot) =
+                (nearest.par_chunks_mut(64).zip(others.par_chunks(64)), &self.robot);
+            chunks.for_each(|(nearest, positions)| robot.find(nearest.iter_mut().zip(positions)));
+        }
     }
 
     /// Fits the motion of each link to its particles.
@@ -226,7 +249,7 @@ impl Tokens {
             let row = i * N_FEATURES..(i + 1) * N_FEATURES;
             let (x, g) = (&self.features[row.clone()], &d_features[row]);
             *d = position_gradient(x, g, frame);
-            let [now, ahead] = self.nearest[i].map(|nearest| nearest as usize);
+            let [now, ahead] = self.nearest.each_ref().map(|nearest| nearest[i] as usize);
             if let Some(robot) = state.kinematic[1].get(now) {
                 let offset = difference(&self.positions[i], robot);
                 add(d, &nearness_gradient(x, g, DIRECTION, near_motion_gradient(x, g), &offset));
@@ -261,17 +284,6 @@ fn difference(a: &Vec3, b: &Vec3) -> Vec3 {
 
 fn add(a: &mut Vec3, b: &Vec3) {
     (0..3).for_each(|axis| a[axis] += b[axis]);
-}
-
-fn nearest_index(points: &[Vec3], p: &Vec3) -> u32 {
-    let mut best = (f32::INFINITY, 0);
-    for (i, point) in points.iter().enumerate() {
-        let distance = squared_distance(point, p);
-        if distance < best.0 {
-            best = (distance, i as u32);
-        }
-    }
-    best.1
 }
 
 /// Motion of a point of the nearest kinematic particle's link from now to one step ahead; none
@@ -386,6 +398,7 @@ pub(crate) mod tests {
             history_colors: cloud(h, 0.3, 7),
             kinematic: [cloud(k, 0.2, 8), now.clone(), ahead.collect()],
             kinematic_links: (0..k as u32).map(|i| i / 4).collect(),
+            kinematic_stride: 2,
         }
     }
 

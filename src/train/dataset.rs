@@ -175,7 +175,7 @@ impl Dataset {
         let mut reader = Reader {
             config: self.config,
             model: self.model,
-            robot: Robot::with_spread(&urdf, self.model.n_kinematic, "world", Spread::Tips)?,
+            robot: Robot::with_spread(&urdf, self.model.n_robot(), "world", Spread::Tips)?,
             cloud: Cloud::default(),
             particles: Particles::default(),
             samples: Vec::new(),
@@ -265,6 +265,7 @@ impl Dataset {
         window.set_truth(episode, t, horizon, &chosen, &now);
         let rows = [&samples[t - 1].kinematic, &samples[t].kinematic];
         window.scene.start.kinematic_links.clone_from(&episode.kinematic_links);
+        window.scene.start.kinematic_stride = self.model.kinematic_detail;
         window.scene.kinematic.clear();
         window.scene.kinematic.extend(rows.into_iter().cloned());
         window.scene.kinematic.extend(samples[t].kinematic_ahead.iter().take(horizon).cloned());
