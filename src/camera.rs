@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::message::CameraInfo;
 use distortion::Distortion;
 
-pub(crate) use images::check_size;
+pub(crate) use images::{check_size, write_depths};
 pub use images::{ColorImage, DEPTH_RANGE_M, DepthImage};
 pub use rays::RayTable;
 

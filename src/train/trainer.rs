@@ -43,6 +43,9 @@ pub struct TrainConfig {
     pub curriculum: Vec<(f64, usize)>,
     /// Weight in the loss of points of moving objects, resting objects, the robot, and the rest.
     pub loss_weights: [f32; 4],
+    /// Strength of the cameras' noise in the data that it trains on, on average; a run goes on
+    /// with the same.
+    pub sensor_noise: f32,
     /// Seed of weights, windows and noise.
     pub seed: u64,
     /// The optimiser.
@@ -58,6 +61,7 @@ impl Default for TrainConfig {
             warm_up: 200,
             curriculum: vec![(0.0, 1), (0.4, 2), (0.75, 4)],
             loss_weights: [4.0, 0.5, 0.15, 0.05],
+            sensor_noise: 1.0,
             seed: 0,
             adamw: AdamWConfig::default(),
         }
