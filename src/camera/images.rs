@@ -88,9 +88,9 @@ pub(crate) fn write_depths(image: &mut Image, depths_m: &[f32]) -> Result<()> {
         for (bytes, &depth_m) in row.chunks_exact_mut(n_bytes).zip(depths_m) {
             match format {
                 Format::Millimetres => {
-                    let millimetres = (depth_m * 1e3).round();
-                    let is_held = (0.0..=f32::from(u16::MAX)).contains(&millimetres);
-                    let value = if is_held { millimetres as u16 } else { 0 };
+                    // The conversion cuts off, saturates and makes NaN 0.
+                    let value = (depth_m * 1e3 + 0.5) as u16;
+                    let value = if value == u16::MAX { 0 } else { value };
                     bytes.copy_from_slice(&match big {
                         true => value.to_be_bytes(),
                         false => value.to_le_bytes(),

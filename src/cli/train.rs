@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use forecloud::model::{Model, ModelConfig};
 use forecloud::cloud::SensorNoise;
+use forecloud::model::{Model, ModelConfig};
 use forecloud::train::dataset::{Dataset, DatasetConfig};
 use forecloud::train::reading::{Intake, LeftOut, read_recordings, recordings_in};
 use forecloud::train::trainer::{RunFiles, TrainConfig, Trainer, Validation};

@@ -3,17 +3,30 @@
 /// Noise that neighbouring pixels have in common: normal values on a lattice, and between them,
 /// with variance 1 everywhere.
 pub(super) struct Field {
-    columns: usize,
     spacing: f32,
+    /// Place of each column.
+    places: Vec<Place>,
+    n_columns: usize,
+    /// Row by row.
     values: Vec<f32>,
 }
 
-/// A row of a field.
-pub(super) struct FieldRow<'a> {
-    above: &'a [f32],
-    below: &'a [f32],
+/// The lattice index before a pixel, and the weights of this one and the next: their squares sum
+/// to 1, which keeps the variance.
+#[derive(Clone, Copy)]
+struct Place {
+    before: usize,
     weights: [f32; 2],
-    spacing: f32,
+}
+
+impl Place {
+    fn new(pixel: usize, spacing: f32) -> Self {
+        let at = pixel as f32 / spacing;
+        let after = at.fract();
+        let before = 1.0 - after;
+        let norm = (before * before + after * after).sqrt();
+        Self { before: at as usize, weights: [before / norm, after / norm] }
+    }
 }
 
 impl Field {
@@ -26,37 +39,23 @@ impl Field {
     ) -> Self {
         // One more than the last pixel's place, so that each pixel lies between two.
         let n = |pixels: usize| (pixels as f32 / spacing) as usize + 2;
-        let columns = n(width);
-        Self { columns, spacing, values: (0..columns * n(height)).map(value).collect() }
+        let places = (0..width).map(|u| Place::new(u, spacing)).collect();
+        let n_columns = n(width);
+        let values = (0..n_columns * n(height)).map(value).collect();
+        Self { spacing, places, n_columns, values }
     }
 
-    pub(super) fn row(&self, v: usize) -> FieldRow<'_> {
-        let (row, weights) = place(v, self.spacing);
-        let values = &self.values[row * self.columns..];
-        let (above, below) = values.split_at(self.columns);
-        FieldRow { above, below: &below[..self.columns], weights, spacing: self.spacing }
+    /// The values of image row `v`.
+    pub(super) fn row(&self, v: usize, out: &mut [f32]) {
+        let Place { before, weights: [above, below] } = Place::new(v, self.spacing);
+        let upper = &self.values[before * self.n_columns..][..self.n_columns];
+        let lower = &self.values[(before + 1) * self.n_columns..][..self.n_columns];
+        for (out, place) in out.iter_mut().zip(&self.places) {
+            let value = |i: usize| above * upper[i] + below * lower[i];
+            let [left, right] = place.weights;
+            *out = left * value(place.before) + right * value(place.before + 1);
+        }
     }
-}
-
-impl FieldRow<'_> {
-    #[inline]
-    pub(super) fn at(&self, u: usize) -> f32 {
-        let (column, [left, right]) = place(u, self.spacing);
-        let [above, below] = self.weights;
-        above * (left * self.above[column] + right * self.above[column + 1])
-            + below * (left * self.below[column] + right * self.below[column + 1])
-    }
-}
-
-/// The lattice index before a pixel, and the weights of this one and the next: their squares sum
-/// to 1, which keeps the variance.
-#[inline]
-fn place(pixel: usize, spacing: f32) -> (usize, [f32; 2]) {
-    let at = pixel as f32 / spacing;
-    let after = at.fract();
-    let before = 1.0 - after;
-    let norm = (before * before + after * after).sqrt();
-    (at as usize, [before / norm, after / norm])
 }
 
 /// Round holes, one in a square cell at most.
