@@ -287,7 +287,7 @@ fn encodings_are_kept_and_nothing_happens_at_strength_0() {
             .unwrap();
         assert_eq!(image, clean);
         noise.apply_to(&mut image, &info(), 0).unwrap();
-        for (u, depth) in depths(&image)[..320].iter().enumerate() {
+        for (u, depth) in depths(&image)[320..640].iter().enumerate() {
             let wanted = board(u as u32, 0);
             // Both sides of both edges; at 0.8 m, four of five.
             match [99, 100, 199, 200].contains(&u) {
