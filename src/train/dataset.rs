@@ -165,8 +165,7 @@ impl Dataset {
             };
             if self.reaches(index, horizon) {
                 let augmentation = Augmentation::draw(rng, &self.config, &self.model);
-                self.fill(index as usize, horizon, rng, Some(augmentation), window);
-                return true;
+                return self.fill(index as usize, horizon, rng, Some(augmentation), window);
             }
         }
         false
@@ -184,8 +183,7 @@ impl Dataset {
         if index >= self.windows.len() || !self.reaches(index as u32, horizon) {
             return false;
         }
-        self.fill(index, horizon, rng, None, window);
-        true
+        self.fill(index, horizon, rng, None, window)
     }
 
     fn fill(
@@ -195,7 +193,7 @@ impl Dataset {
         rng: &mut ChaCha8Rng,
         augmentation: Option<Augmentation>,
         window: &mut Window,
-    ) {
+    ) -> bool {
         let (episode, t) = self.windows[index];
         let episode = &self.episodes[episode as usize];
         let (samples, t) = (&episode.samples, t as usize);
@@ -207,10 +205,9 @@ impl Dataset {
         choose(rng, cloud_now.len(), n, &mut chosen);
         now.pick(&cloud_now, &chosen);
         window.set_truth(episode, t, horizon, &chosen);
-        let rows = [&samples[t - 1].kinematic, &samples[t].kinematic];
-        window.scene.kinematic.clear();
-        window.scene.kinematic.extend(rows.into_iter().cloned());
-        window.scene.kinematic.extend(samples[t].kinematic_ahead.iter().take(horizon).cloned());
+        if episode.place_robot(t, horizon, &mut window.scene.kinematic).is_err() {
+            return false;
+        }
         if let Some(augmentation) = augmentation {
             for cloud in [&mut now, &mut history, &mut cloud_now, &mut cloud_before] {
                 augmentation.apply(&mut cloud.positions);
@@ -226,6 +223,7 @@ impl Dataset {
             let clouds = [&cloud_before, &cloud_now];
             window.scene.set_motion(&mut window.motion, &now, clouds);
         }
+        true
     }
 }
 

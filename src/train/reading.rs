@@ -30,9 +30,10 @@ pub(super) struct Sample {
     pub(super) colors: Vec<[u8; 3]>,
     pub(super) bodies: Vec<u16>,
     pub(super) poses: Vec<Isometry3<f64>>,
-    pub(super) kinematic: Vec<Vec3>,
-    pub(super) kinematic_ahead: Vec<Vec<Vec3>>,
+    /// Measured joints, in the robot's order.
     joints: Vec<f64>,
+    /// The same at each step ahead, as the plan of this frame leads, one after the other.
+    joints_ahead: Vec<f64>,
     pub(super) is_active: bool,
 }
 
@@ -40,6 +41,7 @@ pub(super) struct Sample {
 pub(super) struct Episode {
     pub(super) kinds: Vec<BodyKind>,
     pub(super) samples: Vec<Sample>,
+    robot: Robot,
 }
 
 /// A data set, and which recordings are for it.
@@ -187,9 +189,29 @@ impl Episode {
             reader.add(&frame, poses.to_vec(), |source| ids.id(source))
         })?;
         let kinds: Vec<BodyKind> = truth.bodies.iter().map(|body| body.kind).collect();
-        let mut samples = reader.samples;
+        let Reader { mut samples, robot, .. } = reader;
         mark_active(&mut samples, &kinds);
-        Ok(Self { kinds, samples })
+        Ok(Self { kinds, samples, robot })
+    }
+
+    /// Kinematic particles one step before frame `t`, then, and at each of `horizon` steps ahead
+    /// that its plan reaches: placed anew, as they take twenty times the memory of their joints.
+    ///
+    /// # Errors
+    /// As [`Robot::place`]; not for joints that have been placed on reading.
+    pub(super) fn place_robot(
+        &self,
+        t: usize,
+        horizon: usize,
+        rows: &mut Vec<Vec<Vec3>>,
+    ) -> Result<()> {
+        let (before, now) = (&self.samples[t - 1], &self.samples[t]);
+        let n_joints = now.joints.len().max(1);
+        let ahead = now.joints_ahead.chunks_exact(n_joints).take(horizon);
+        let joints = [&before.joints[..], &now.joints[..]].into_iter().chain(ahead);
+        let mut robot = self.robot.clone();
+        rows.resize_with(joints.clone().count(), Vec::new);
+        joints.zip(rows).try_for_each(|(joints, row)| robot.place(joints, row))
     }
 }
 
@@ -227,9 +249,7 @@ impl Reader {
         let mut joints = Vec::new();
         let order = self.robot.order(&frame.joints.names)?;
         order.apply(&frame.joints.positions, &mut joints)?;
-        let mut kinematic = Vec::new();
-        self.robot.place(&joints, &mut kinematic)?;
-        let kinematic_ahead = self.ahead(frame, &joints)?;
+        let joints_ahead = self.ahead(frame, &joints)?;
         let particles = &self.particles;
         self.samples.push(Sample {
             stamp: frame.stamp,
@@ -237,16 +257,15 @@ impl Reader {
             colors: particles.colors.iter().map(|c| c.map(|c| (c * 255.0) as u8)).collect(),
             bodies: particles.sources.iter().map(|&source| body(source)).collect(),
             poses,
-            kinematic,
-            kinematic_ahead,
             joints,
+            joints_ahead,
             is_active: false,
         });
         Ok(())
     }
 
-    /// Kinematic particles at each step ahead, as the plan of this frame leads.
-    fn ahead(&mut self, frame: &Frame, joints: &[f64]) -> Result<Vec<Vec<Vec3>>> {
+    /// Joints at each step ahead, as the plan of this frame leads; the robot can be placed at all.
+    fn ahead(&mut self, frame: &Frame, joints: &[f64]) -> Result<Vec<f64>> {
         let mut velocities = Vec::new();
         if let Some(before) = self.samples.last() {
             let secs = frame.stamp.secs_since(before.stamp);
@@ -269,11 +288,11 @@ impl Reader {
             &horizon,
             &mut ahead,
         )?;
-        let place = |joints: &[f64]| {
-            let mut row = Vec::new();
-            self.robot.place(joints, &mut row).map(|()| row)
-        };
-        ahead.chunks_exact(joints.len().max(1)).map(place).collect()
+        let mut row = Vec::new();
+        for joints in ahead.chunks_exact(joints.len().max(1)).chain([joints]) {
+            self.robot.place(joints, &mut row)?;
+        }
+        Ok(ahead)
     }
 }
 
