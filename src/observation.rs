@@ -141,7 +141,7 @@ impl Observer {
         out.cameras.clear();
         out.cameras.extend(frame.camera_numbers());
         let workspace = self.config.workspace_of(&self.model);
-        self.cloud.from_cameras(&frame.cameras, &workspace, None)?;
+        self.cloud.from_cameras(&frame.cameras, &workspace)?;
         // One draw: the particles are part of the denser sample.
         for (sample, n) in [(&mut out.particles, n), (&mut out.cloud, self.model.n_motion)] {
             let (seed, stamp_ns) = (self.config.seed, frame.stamp.nanos());

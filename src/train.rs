@@ -1,6 +1,7 @@
-//! Training: windows of recordings, the loss against the true flow, AdamW, the loop.
+//! Training: recordings and windows of them, the loss against the true flow, AdamW, the loop.
 
 pub mod adamw;
 mod augment;
 pub mod dataset;
+pub mod reading;
 pub mod trainer;

@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
+use forecloud::cloud::SensorNoise;
 use forecloud::model::{Model, ModelConfig};
-use forecloud::train::dataset::{Dataset, DatasetConfig, recordings_in};
+use forecloud::train::dataset::{Dataset, DatasetConfig};
+use forecloud::train::reading::{Intake, LeftOut, read_recordings, recordings_in};
 use forecloud::train::trainer::{RunFiles, TrainConfig, Trainer, Validation};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -68,6 +70,10 @@ pub struct Args {
     /// Seconds by which the robot follows its command late (measure it on yours).
     #[arg(long, default_value_t = ModelConfig::default().plan_lag_secs)]
     plan_lag: f64,
+    /// Noise added to the depth images, in units of a typical camera's (RealSense D435): each
+    /// training recording draws a strength up to twice this, validation has this; 0 for none.
+    #[arg(long, value_name = "STRENGTH", default_value_t = TrainConfig::default().sensor_noise)]
+    sensor_noise: f32,
     /// Seed of weights, windows and noise.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -127,6 +133,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         batch: args.batch,
         learning_rate: args.learning_rate,
         curriculum: args.curriculum.0.clone(),
+        sensor_noise: args.sensor_noise,
         seed: args.seed,
         ..TrainConfig::default()
     };
@@ -223,29 +230,49 @@ fn load(args: &Args, model: ModelConfig) -> anyhow::Result<(Dataset, Dataset)> {
         args.recordings.display()
     );
     let longest = args.curriculum.0.iter().map(|&(_, length)| length).max().unwrap_or(1);
-    let config =
-        DatasetConfig { max_horizon: longest.max(VALIDATION_STEPS), ..DatasetConfig::default() };
+    let noise = SensorNoise { strength: args.sensor_noise, ..SensorNoise::default() };
+    noise.validate()?;
+    let max_horizon = longest.max(VALIDATION_STEPS);
+    // Validation is the same for all seeds.
+    let fixed =
+        DatasetConfig { max_horizon, noise, varies_noise: false, ..DatasetConfig::default() };
+    let noise = SensorNoise { seed: args.seed, ..noise };
+    let varied = DatasetConfig { noise, varies_noise: true, ..fixed };
     let frames = args.topics.config()?;
-    let mut train = Dataset::new(config, model, frames.clone());
-    let mut validation = Dataset::new(config, model, frames);
+    let mut train = Dataset::new(varied, model, frames.clone());
+    let mut validation = Dataset::new(fixed, model, frames);
     let bar = bar(paths.len() as u64, "reading {wide_bar} {pos}/{len} {msg}");
-    for path in &paths {
-        let full = args.max_recordings.is_some_and(|max| train.n_recordings() >= max);
-        let outcome = validation
-            .add(path, "val")
-            .and_then(|added| if added || full { Ok(added) } else { train.add(path, "train") });
-        if let Err(error) = outcome {
-            bar.suspend(|| eprintln!("left out: {error}"));
-        }
-        bar.inc(1);
-    }
+    let mut intakes = [
+        Intake { split: "train", max_recordings: args.max_recordings, data: &mut train },
+        Intake { split: "val", max_recordings: None, data: &mut validation },
+    ];
+    let left_out = read_recordings(&paths, &mut intakes, || bar.inc(1));
     bar.finish_and_clear();
+    tell(&left_out);
     for (name, data) in [("training", &train), ("validation", &validation)] {
         let (n, windows, active) = (data.n_recordings(), data.n_windows(), data.n_active());
         eprintln!("{name}: {n} recordings, {windows} windows, objects move in {active}");
         ensure!(windows > 0, "no {name} recordings: their split is in /truth/bodies");
     }
     Ok((train, validation))
+}
+
+/// What was not read, and why.
+fn tell(left_out: &LeftOut) {
+    for (path, error) in &left_out.failed {
+        eprintln!("left out: {}: {error}", path.display());
+    }
+    let splits = left_out.other_splits.iter().map(|(split, n)| format!("{n} of split '{split}'"));
+    let others = [
+        (left_out.n_without_truth, "without truth"),
+        (left_out.n_surplus, "beyond --max-recordings"),
+        (left_out.failed.len(), "that can't be used (above)"),
+    ];
+    let others = others.into_iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}"));
+    let all: Vec<String> = splits.chain(others).collect();
+    if !all.is_empty() {
+        eprintln!("left out: {} recordings", all.join(", "));
+    }
 }
 
 fn train_loop(

@@ -8,6 +8,7 @@ mod table;
 use serde::Serialize;
 use std::path::PathBuf;
 
+use crate::cloud::SensorNoise;
 use crate::config::PredictorConfig;
 use crate::eval::method::Method;
 use crate::eval::metrics::Class;
@@ -44,6 +45,8 @@ pub struct Report {
     pub errors: Vec<ErrorRow>,
     /// Predictions held against what was seen later; none if all recordings have truth.
     pub hindsight: Option<HindsightReport>,
+    /// Noise that was added to the depth images; none: they are as recorded.
+    pub sensor_noise: Option<SensorNoise>,
     /// What is missing in this report, and the remedy.
     pub notes: Vec<String>,
     /// The published predictions against these; none if there are none.
@@ -133,6 +136,7 @@ impl Replay {
             horizon: self.config.horizon,
             errors: self.error_rows(),
             hindsight: self.findings.as_ref().map(HindsightReport::new),
+            sensor_noise: self.noise,
             notes: self.notes(),
             published: self.published.as_ref().map(|published| published.comparison().clone()),
             n_particles: self.n_particles,

@@ -46,6 +46,9 @@ pub struct TrainConfig {
     /// Decay a step of the average of the weights that is the model (Polyak and Juditsky 1992); 0
     /// takes the last ones.
     pub average_decay: f32,
+    /// Strength of the cameras' noise in the data that it trains on, on average; a run goes on
+    /// with the same.
+    pub sensor_noise: f32,
     /// Seed of weights, windows and noise.
     pub seed: u64,
     /// The optimiser.
@@ -62,6 +65,7 @@ impl Default for TrainConfig {
             curriculum: vec![(0.0, 1), (0.4, 2), (0.75, 4)],
             loss_weights: [4.0, 0.5, 0.15, 0.05],
             average_decay: 0.999,
+            sensor_noise: 0.5,
             seed: 0,
             adamw: AdamWConfig::default(),
         }

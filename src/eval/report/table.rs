@@ -85,6 +85,11 @@ impl Report {
         let mut fact = |name: &str, value: String| writeln!(f, "{name:11}{value}");
         fact("recordings", self.recordings())?;
         fact("frames", self.frames())?;
+        if let Some(noise) = &self.sensor_noise {
+            let (strength, sigma_mm) = (noise.strength, 1e3 * noise.sigma_m(1.0));
+            let added = format!("added, of strength {strength}: {sigma_mm:.1} mm at 1 m");
+            fact("noise", added)?;
+        }
         if let Some(hindsight) = &self.hindsight {
             fact("seen later", hindsight.fate())?;
         }
