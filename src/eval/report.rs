@@ -85,7 +85,7 @@ pub struct FailureRow {
 pub struct ErrorRow {
     /// Whose prediction it is.
     pub method: Method,
-    /// Class of the points: `object_moving`, `object_resting`, `robot` or `static`.
+    /// Class of the points: `object_moving`, `object_sudden` (of those), `object_resting`, `robot` or `static`.
     pub class: &'static str,
     /// The task; none: all tasks, points pooled.
     pub task: Option<String>,
@@ -155,10 +155,9 @@ impl Replay {
     fn error_rows(&self) -> Vec<ErrorRow> {
         let tasks = self.scores[Method::Model as usize].tasks().map(Some);
         let tasks: Vec<Option<&str>> = tasks.chain([None]).collect();
-        let of_objects = |class| matches!(class, Class::Moving | Class::Resting);
         let mut rows = Vec::new();
         for class in Class::ALL {
-            for &task in tasks.iter().filter(|task| task.is_none() || of_objects(class)) {
+            for &task in tasks.iter().filter(|task| task.is_none() || class.is_object()) {
                 let row = |method| self.error_row(method, class, task);
                 rows.extend(Method::ALL.into_iter().map(row));
             }
@@ -180,10 +179,16 @@ impl Class {
     pub fn name(self) -> &'static str {
         match self {
             Self::Moving => "object_moving",
+            Self::Sudden => "object_sudden",
             Self::Resting => "object_resting",
             Self::Robot => "robot",
             Self::Static => "static",
         }
+    }
+
+    /// Whether it is of points on objects, which tasks are told apart for.
+    pub(super) fn is_object(self) -> bool {
+        matches!(self, Self::Moving | Self::Sudden | Self::Resting)
     }
 }
 

@@ -14,6 +14,9 @@ impl Class {
     fn title(self) -> &'static str {
         match self {
             Self::Moving => "Object points that move, more than 2 mm in the step: mean error in mm",
+            Self::Sudden => {
+                "Of these, falls and impacts, motion changes by 30 mm a step: mean error in mm"
+            }
             Self::Resting => "Object points at rest: mean error in mm",
             Self::Robot => "Robot points: mean error in mm",
             Self::Static => "Static points: mean false motion in mm, of each step alone",
@@ -173,12 +176,6 @@ impl Report {
         Some(format!(
             "{both} of {replayed} frames predicted by the node; bit for bit equal: {equal}"
         ))
-    }
-}
-
-impl Class {
-    fn is_object(self) -> bool {
-        matches!(self, Self::Moving | Self::Resting)
     }
 }
 
