@@ -14,7 +14,7 @@ use forecloud::model::{ModelConfig, Scene};
 use forecloud::motion::MotionEstimator;
 use forecloud::observation::{Observation, Observer};
 use forecloud::particles::Particles;
-use forecloud::recording::{BodyIds, BodyKind, Recording, Truth, carry};
+use forecloud::recording::{BodyKind, Recording, Truth, carry};
 use forecloud::train::dataset::{MOVING_M, recordings_in};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -166,6 +166,8 @@ fn measure(
         let before = last.replace(now.clone());
         let (Some(before), Some(ids)) = (before, ids) else { return Ok(()) };
         scene.set_particles(&now.particles, &before.particles, model.n_history);
+        scene.kinematic.clear();
+        scene.kinematic.extend([before.kinematic.clone(), now.kinematic.clone()]);
         let start = Instant::now();
         let clouds = [&before.cloud, &now.cloud];
         scene.set_motion(&mut estimator, &now.particles, clouds);
@@ -181,7 +183,6 @@ fn measure(
             };
             judge(&scene, clean.map(motion), findings);
         }
-        let _: Option<&BodyIds> = Some(&ids);
         Ok::<(), Error>(())
     })?;
     Ok(())

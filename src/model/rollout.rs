@@ -60,7 +60,8 @@ impl Scene {
 }
 
 impl Scene {
-    /// Estimates the velocities from the clouds of the two frames.
+    /// Estimates the velocities from the clouds of the two frames, one step back and now, and from
+    /// the kinematic particles then, the first two rows of [`Scene::kinematic`].
     pub fn set_motion(
         &mut self,
         estimator: &mut MotionEstimator,
@@ -68,9 +69,12 @@ impl Scene {
         clouds: [&Particles; 2],
     ) {
         let start = &mut self.start;
-        let [cloud_before, cloud_now] = clouds;
         let (velocities, known) = (&mut start.velocities, &mut start.velocity_known);
-        estimator.estimate(now, cloud_now, cloud_before, velocities, known);
+        let kinematic = match &self.kinematic[..] {
+            [before, now, ..] => [&before[..], &now[..]],
+            _ => [&[][..]; 2],
+        };
+        estimator.estimate(now, clouds, kinematic, velocities, known);
     }
 }
 
