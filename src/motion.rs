@@ -176,7 +176,10 @@ impl MotionEstimator {
         let (raised, now) = (&self.raised, &self.now);
         self.moments.par_iter_mut().enumerate().with_min_len(16).for_each(|(i, moments)| {
             let (position, color) = raised.point(i);
-            *moments = vectorize(|| RADII_M.map(|radius| now.moments(&position, &color, radius)));
+            *moments = vectorize(|| {
+                let about = |radius| now.moments(&position, &color, radius);
+                [about(RADII_M[0]), about(RADII_M[NARROW])]
+            });
         });
         self.seeds.clear();
         self.seed_of_cell.clear();
@@ -475,12 +478,14 @@ fn at_most(v: Vec3, bound: f32) -> Vec3 {
     if length > bound { v.map(|x| x * bound / length) } else { v }
 }
 
+#[inline(always)]
 fn minus(a: &Vec3, b: &Vec3) -> Vec3 {
-    std::array::from_fn(|axis| a[axis] - b[axis])
+    [a[0] - b[0], a[1] - b[1], a[2] - b[2]]
 }
 
+#[inline(always)]
 fn plus(a: &Vec3, b: &Vec3) -> Vec3 {
-    std::array::from_fn(|axis| a[axis] + b[axis])
+    [a[0] + b[0], a[1] + b[1], a[2] + b[2]]
 }
 
 #[inline(always)]

@@ -32,7 +32,8 @@ impl Rigid {
 
     #[inline(always)]
     pub(super) fn turn(&self, p: &Vec3) -> Vec3 {
-        self.rotation.map(|row| dot(&row, p))
+        let [x, y, z] = &self.rotation;
+        [dot(x, p), dot(y, p), dot(z, p)]
     }
 
     #[inline(always)]
@@ -49,9 +50,10 @@ impl Rigid {
     /// R·S·Rᵀ of a symmetric S.
     #[inline(always)]
     pub(super) fn conjugate(&self, s: &[Vec3; 3]) -> [Vec3; 3] {
-        let rows = self.rotation;
-        let left = rows.map(|row| -> Vec3 { std::array::from_fn(|y| dot(&row, &s[y])) });
-        left.map(|row| std::array::from_fn(|y| dot(&row, &rows[y])))
+        let [x, y, z] = self.rotation;
+        let times = |row: &Vec3, [a, b, c]: &[Vec3; 3]| [dot(row, a), dot(row, b), dot(row, c)];
+        let rows = [x, y, z];
+        [times(&times(&x, s), &rows), times(&times(&y, s), &rows), times(&times(&z, s), &rows)]
     }
 
     /// This motion, then a rotation by the vector `turn` about `center`, and a shift.
