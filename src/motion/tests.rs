@@ -43,27 +43,36 @@ fn length(v: &Vec3) -> f32 {
 
 #[test]
 fn finds_the_rigid_motion_of_an_object_and_the_rest_of_the_table() {
+    let still = [0.0; 3];
     let cases = [
-        ([0.0; 3], [0.05, -0.03, 0.02]),
-        ([0.0; 3], [0.0; 3]),
-        ([0.0, 0.0, 0.3], [0.0; 3]),
+        (still, [0.05, -0.03, 0.02]),
+        (still, still),
+        // About its own middle: near the axis it is taken for resting.
+        ([0.0, 0.0, 0.3], still),
+        ([0.0, 0.0, 0.3], [0.02, 0.0, 0.0]),
         ([0.2, -0.2, 0.1], [-0.05, 0.03, 0.01]),
     ];
-    for (turn, shift) in cases {
-        let (before, now) = (scene(1, [0.0; 3], [0.0; 3]), scene(2, turn, shift));
+    for ((turn, shift), seed) in
+        cases.into_iter().flat_map(|case| [(case, 1), (case, 11), (case, 21)])
+    {
+        let (before, now) = (scene(seed, still, still), scene(seed + 1, turn, shift));
         let (motions, sure, onward) = estimate(&before, &now);
         let pose = Rigid::default().then(&turn, &shift, &MIDDLE);
-        let mut errors = [0.0; 2];
+        let (mut error, mut error_onward, mut moved) = (0.0, 0.0, 0.0);
         for i in N_TABLE..N_TABLE + N_BOX {
             let p = now.positions[i];
-            errors[0] += length(&minus(&motions[i], &minus(&p, &pose.undo(&p)))) / N_BOX as f32;
-            errors[1] += length(&minus(&onward[i], &minus(&pose.apply(&p), &p))) / N_BOX as f32;
+            let truth = minus(&p, &pose.undo(&p));
+            error += length(&minus(&motions[i], &truth)) / N_BOX as f32;
+            error_onward += length(&minus(&onward[i], &minus(&pose.apply(&p), &p))) / N_BOX as f32;
+            moved += length(&truth) / N_BOX as f32;
         }
-        assert!(errors[0] < 0.005, "{turn:?}, {shift:?}: off by {errors:?} m");
-        assert!(errors[1] < 0.007, "{turn:?}, {shift:?}: off by {errors:?} m");
-        assert!(motions[..N_TABLE].iter().all(|m| *m == [0.0; 3]));
+        let bound = 0.4 * moved + 5e-4;
+        let case = format!("{turn:?}, {shift:?}, seed {seed}: {moved} m");
+        assert!(error < bound, "{case}, off by {error} m");
+        assert!(error_onward < bound, "{case}, onward off by {error_onward} m");
+        assert!(motions[..N_TABLE].iter().all(|m| *m == still));
         let mean = sure[N_TABLE..].iter().sum::<f32>() / N_BOX as f32;
-        assert!(mean > 0.5, "confidence {mean}");
+        assert!(mean > 0.5, "{case}, confidence {mean}");
     }
 }
 
