@@ -49,6 +49,9 @@ pub struct StepState {
     pub positions: Vec<Vec3>,
     /// Their motion in the step before, `[n]`; zero where unknown.
     pub velocities: Vec<Vec3>,
+    /// Their motion in this step if they go on as bodies that turn do, `[n]`; empty where it is
+    /// taken to be the velocity.
+    pub onward: Vec<Vec3>,
     /// 1 where the velocity is known, else 0, `[n]`.
     pub velocity_known: Vec<f32>,
     /// Their colours in 0..1, `[n]`.
@@ -88,6 +91,7 @@ impl StepState {
             ("velocities", self.velocities.len()),
             ("known velocities", self.velocity_known.len()),
             ("colours", self.colors.len()),
+            ("motions onward", if self.onward.is_empty() { n } else { self.onward.len() }),
         ] {
             if got != n {
                 return shape(what, n, got);
@@ -197,7 +201,8 @@ impl Tokens {
         });
         let fall = [0.0, 0.0, GRAVITY_M_S2 * step_secs * step_secs];
         for (i, candidates) in self.candidates.chunks_exact_mut(N_CANDIDATES).enumerate() {
-            let (p, v) = (&state.positions[i], state.velocities[i]);
+            let (p, onward) = (&state.positions[i], state.onward.get(i));
+            let v = *onward.unwrap_or(&state.velocities[i]);
             candidates[0] = [0.0; 3];
             candidates[1] = v;
             candidates[2] = robot_motion(p, state, self.nearest[0][i], &self.links);
@@ -231,7 +236,8 @@ impl Tokens {
         }
     }
 
-    /// From the gradients of features and candidates to those of the state.
+    /// From the gradients of features and candidates to those of the state; what it gives for
+    /// velocities is of use where there is no motion onward.
     pub fn backward(
         &self,
         state: &StepState,
@@ -392,6 +398,7 @@ pub(crate) mod tests {
         StepState {
             positions: cloud(n, 0.2, 1),
             velocities: cloud(n, 0.02, 2),
+            onward: Vec::new(),
             velocity_known: vec![1.0; n],
             colors: cloud(n, 0.3, 3),
             history_positions: cloud(h, 0.2, 4),
