@@ -210,7 +210,7 @@ impl MotionEstimator {
         let (links, cells) = (&links[..], &seed_of_cell[..]);
         seeds.par_iter_mut().for_each(|seed| vectorize(|| start(&context, links, seed)));
         for _ in 0..ROUNDS {
-            exchanged.clone_from(&seeds);
+            exchanged.clone_from(seeds);
             let known = &seeds[..];
             exchanged.par_iter_mut().for_each(|seed| {
                 vectorize(|| exchange(&context, known, cells, seed));
