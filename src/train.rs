@@ -2,5 +2,7 @@
 
 pub mod adamw;
 mod augment;
+pub mod compare;
 pub mod dataset;
+pub mod preset;
 pub mod trainer;

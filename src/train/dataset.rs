@@ -1,6 +1,7 @@
 //! Windows of recordings to train on: particles of two frames, the robot's plan, the true flow.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nalgebra::Isometry3;
 use rand::Rng;
@@ -78,7 +79,7 @@ pub struct Dataset {
     config: DatasetConfig,
     model: ModelConfig,
     frames: FramesConfig,
-    episodes: Vec<Episode>,
+    episodes: Vec<Arc<Episode>>,
     windows: Vec<(u32, u32)>,
     active: Vec<u32>,
 }
@@ -94,6 +95,8 @@ pub struct Window {
     pub moving: Vec<Vec<bool>>,
     /// What each particle belongs to.
     pub kinds: Vec<BodyKind>,
+    /// True positions one step back, `[n]`.
+    pub back: Vec<Vec3>,
     motion: MotionEstimator,
 }
 
@@ -146,8 +149,37 @@ impl Dataset {
                 self.windows.push((index, t as u32 + 1));
             }
         }
-        self.episodes.push(episode);
+        self.episodes.push(Arc::new(episode));
         Ok(true)
+    }
+
+    /// The same recordings for a model of other layers, masks, or fewer particles; they are shared,
+    /// not copied.
+    ///
+    /// # Errors
+    /// [`Error::Config`] names what was fixed when the recordings were read.
+    pub fn for_model(&self, model: ModelConfig) -> Result<Self> {
+        let n_kept = self.model.n_motion.max(self.model.n_particles);
+        let differs = [
+            ("n_particles", model.n_particles > n_kept),
+            ("n_motion", model.n_motion.max(model.n_particles) > n_kept),
+            ("n_kinematic", model.n_kinematic != self.model.n_kinematic),
+            ("step_secs", model.step_secs != self.model.step_secs),
+            ("plan_lag_secs", model.plan_lag_secs != self.model.plan_lag_secs),
+            ("workspace", model.workspace != self.model.workspace),
+        ];
+        if let Some((key, _)) = differs.iter().find(|(_, differs)| *differs) {
+            let problem = "not that for which the recordings were read: read them again".into();
+            return Err(Error::Config { key: format!("model.{key}"), problem });
+        }
+        Ok(Self {
+            config: self.config,
+            model,
+            frames: self.frames.clone(),
+            episodes: self.episodes.clone(),
+            windows: self.windows.clone(),
+            active: self.active.clone(),
+        })
     }
 
     /// Number of recordings.
@@ -270,6 +302,7 @@ impl Dataset {
                 augmentation.apply(&mut cloud.positions);
             }
             window.targets.iter_mut().for_each(|positions| augmentation.apply(positions));
+            augmentation.apply(&mut window.back);
             window.scene.kinematic.iter_mut().for_each(|positions| augmentation.apply(positions));
         }
         window.scene.set_particles(&now, &history, self.model.n_history);
@@ -302,6 +335,12 @@ impl Window {
         self.targets.resize_with(horizon, Vec::new);
         self.moving.resize_with(horizon, Vec::new);
         let mut before: Vec<Vec3> = chosen.iter().map(|&i| start.positions[i as usize]).collect();
+        self.back.clear();
+        self.back.extend(chosen.iter().zip(&now.positions).map(|(&i, noisy)| {
+            let (clean, id) = (start.positions[i as usize], start.bodies[i as usize]);
+            let there = carry(clean, id, &start.poses, &episode.samples[t - 1].poses);
+            std::array::from_fn(|a| noisy[a] + (there[a] - clean[a]))
+        }));
         for h in 0..horizon {
             let poses = &episode.samples[t + h + 1].poses;
             let (targets, moving) = (&mut self.targets[h], &mut self.moving[h]);
