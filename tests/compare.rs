@@ -153,7 +153,9 @@ fn a_comparison_stopped_again_and_again_gives_the_table_of_one_that_was_not() {
     let columns: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
     assert_eq!(columns, [25; 9]);
     let text = table.to_string();
-    assert!(["grf", "message_passing", "none", "ms a predicted step"].iter().all(|w| text.contains(w)));
+    assert!(
+        ["grf", "message_passing", "none", "ms a predicted step"].iter().all(|w| text.contains(w))
+    );
 }
 
 #[test]

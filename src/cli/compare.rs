@@ -55,7 +55,12 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
     /// Learning rates that each variant tries; one alone is taken untried.
-    #[arg(long, value_name = "RATE,…", value_delimiter = ',', default_value = "0.0005,0.001,0.002")]
+    #[arg(
+        long,
+        value_name = "RATE,…",
+        value_delimiter = ',',
+        default_value = "0.0005,0.001,0.002"
+    )]
     learning_rates: Vec<f32>,
     /// Share of the budget that a try of a learning rate takes.
     #[arg(long, value_name = "SHARE", default_value_t = 0.25)]
@@ -192,8 +197,9 @@ fn load(args: &Args, settings: &Settings, watch: &Progress) -> Result<Option<Dat
     let empty = |max_horizon| {
         Dataset::new(DatasetConfig { max_horizon, ..settings.data }, model, frames.clone())
     };
-    let mut splits = [("train", horizons[0]), ("val", horizons[1]), (&*args.test_split, horizons[2])]
-        .map(|(split, horizon)| (split, empty(horizon)));
+    let mut splits =
+        [("train", horizons[0]), ("val", horizons[1]), (&*args.test_split, horizons[2])]
+            .map(|(split, horizon)| (split, empty(horizon)));
     watch.bar.set_length(paths.len() as u64);
     for path in &paths {
         if watch.stops() {
@@ -217,7 +223,8 @@ fn load(args: &Args, settings: &Settings, watch: &Progress) -> Result<Option<Dat
     watch.bar.reset();
     for (name, data) in &splits {
         let (n, windows, active) = (data.n_recordings(), data.n_windows(), data.n_active());
-        watch.stage(&format!("{name}: {n} recordings, {windows} windows, objects move in {active}"));
+        watch
+            .stage(&format!("{name}: {n} recordings, {windows} windows, objects move in {active}"));
         ensure!(windows > 0, "no {name} recordings: their split is in /truth/bodies");
     }
     let [train, validation, test] = splits.map(|(_, data)| data);

@@ -32,12 +32,14 @@ const COLORS: [Rgb; 12] = [
 pub(super) fn png(table: &Table) -> Vec<u8> {
     let mut canvas = Canvas::new(SIZE, BACKGROUND);
     let n_steps = table.plan.settings.validation_steps;
-    let name = format!(
-        "Validation: mean error of moving points after {n_steps} steps, mm, against CPU s"
-    );
+    let name =
+        format!("Validation: mean error of moving points after {n_steps} steps, mm, against CPU s");
     canvas.text([MARGINS[0], 18], 1, &name, TEXT);
-    let means: Vec<Vec<[f64; 2]>> =
-        table.rows.iter().map(|row| mean_curve(&table.curves(&row.name).collect::<Vec<_>>())).collect();
+    let means: Vec<Vec<[f64; 2]>> = table
+        .rows
+        .iter()
+        .map(|row| mean_curve(&table.curves(&row.name).collect::<Vec<_>>()))
+        .collect();
     let singles = |name: &str| -> Vec<Vec<[f64; 2]>> {
         table.curves(name).map(|curve| curve.iter().filter_map(place).collect()).collect()
     };
@@ -104,7 +106,8 @@ impl Axes {
     fn pixel(&self, point: [f64; 2]) -> [f32; 2] {
         let [left, right, top, bottom] = MARGINS;
         let (width, height) = (SIZE[0] - left - right, SIZE[1] - top - bottom);
-        let share = |axis: usize| (point[axis] - self.low[axis]) / (self.high[axis] - self.low[axis]);
+        let share =
+            |axis: usize| (point[axis] - self.low[axis]) / (self.high[axis] - self.low[axis]);
         let x = left as f64 + share(0) * width as f64;
         let y = (top + height) as f64 - share(1) * height as f64;
         [x as f32, y as f32]

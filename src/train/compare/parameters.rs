@@ -43,8 +43,9 @@ mod tests {
             with_as_many_parameters(model, &base)
         };
         // 4 d² of weights in the GRF layer, 6 d² in message passing, 2 d² in a hidden width.
-        let ratios = [LocalLayer::Grf, LocalLayer::Linear, LocalLayer::MessagePassing, LocalLayer::None]
-            .map(|local| of(local).layers.mlp_ratio);
+        let ratios =
+            [LocalLayer::Grf, LocalLayer::Linear, LocalLayer::MessagePassing, LocalLayer::None]
+                .map(|local| of(local).layers.mlp_ratio);
         assert_eq!(ratios, [4, 4, 3, 6]);
     }
 
@@ -52,7 +53,8 @@ mod tests {
     /// PyTorch's golden values pin, with a quarter of the units cleared.
     #[test]
     fn a_narrower_mlp_is_a_wider_one_with_units_cleared() {
-        let mut narrow = ModelConfig { width: 8, n_heads: 2, n_blocks: 2, ..ModelConfig::default() };
+        let mut narrow =
+            ModelConfig { width: 8, n_heads: 2, n_blocks: 2, ..ModelConfig::default() };
         let wide = narrow;
         narrow.layers.mlp_ratio = 3;
         let [narrow, wide] = [narrow, wide].map(|model| model.interlacer());
@@ -81,15 +83,31 @@ mod tests {
         let pass = |config, weights: &[f32]| {
             let mut engine = Engine::new(config, Mode::Training);
             engine.forward(weights, &features, &graph, n).unwrap();
-            let (mut gradients, mut d) = (Gradients::new(engine.layout()), vec![0.0; features.len()]);
+            let (mut gradients, mut d) =
+                (Gradients::new(engine.layout()), vec![0.0; features.len()]);
             let output = engine.output().to_vec();
             engine
-                .backward(weights, &features, &graph, &numbers(output.len(), 7), &mut gradients, &mut d)
+                .backward(
+                    weights,
+                    &features,
+                    &graph,
+                    &numbers(output.len(), 7),
+                    &mut gradients,
+                    &mut d,
+                )
                 .unwrap();
             (output, d)
         };
         let ((y, d), (y_wide, d_wide)) = (pass(narrow, &weights), pass(wide, &padded));
-        crate::ops::check::assert_close(&y, &y_wide.iter().map(|&v| v.into()).collect::<Vec<f64>>(), 1e-5);
-        crate::ops::check::assert_close(&d, &d_wide.iter().map(|&v| v.into()).collect::<Vec<f64>>(), 1e-5);
+        crate::ops::check::assert_close(
+            &y,
+            &y_wide.iter().map(|&v| v.into()).collect::<Vec<f64>>(),
+            1e-5,
+        );
+        crate::ops::check::assert_close(
+            &d,
+            &d_wide.iter().map(|&v| v.into()).collect::<Vec<f64>>(),
+            1e-5,
+        );
     }
 }

@@ -17,6 +17,8 @@ use crate::{Error, Result};
 
 /// Seconds between two checkpoints.
 const CHECKPOINT_SECS: f64 = 60.0;
+/// Beside the checkpoint: the validations until it.
+const CURVE: &str = "curve.json";
 
 /// A run of the plan.
 #[derive(Debug, Clone)]
@@ -150,11 +152,11 @@ impl<'a> Progress<'a> {
         let (trainer, mut curve): (_, Vec<Point>) = match files.checkpoint.exists() {
             true => {
                 let trainer = Trainer::resume(&files.checkpoint, &run.config, &model)?;
-                (trainer, read_json(&files.log)?.unwrap_or_default())
+                (trainer, read_json(&files.checkpoint.with_file_name(CURVE))?.unwrap_or_default())
             }
             false => (Trainer::new(run.config.clone(), model)?, Vec::new()),
         };
-        // The log is written first: it may be ahead of the checkpoint.
+        // It is written first: it may be ahead of the checkpoint.
         curve.retain(|at| at.step <= trainer.step_index());
         let earlier_secs = curve.last().map_or(0.0, |at| at.cpu_secs);
         Ok(Self { run, settings, files, trainer, curve, earlier_secs, own_secs: 0.0 })
@@ -169,7 +171,9 @@ impl<'a> Progress<'a> {
         let steps = self.run.config.steps;
         let step_secs = self.run.budget_secs / steps as f64;
         watch.advance(step_secs * self.trainer.step_index() as f64);
-        let every = (steps / self.settings.validations).max(1);
+        // A try of a learning rate is judged by its end alone.
+        let validations = if self.run.is_tested { self.settings.validations } else { 1 };
+        let every = (steps / validations).max(1);
         let mut saved = Instant::now();
         while self.trainer.step_index() < steps && !watch.stops() {
             let clock = ThreadClock::start();
@@ -211,7 +215,7 @@ impl<'a> Progress<'a> {
         if self.curve.last().is_none_or(|at| at.step < self.trainer.step_index()) {
             self.curve.push(self.point());
         }
-        write_json(&self.files.log, &self.curve)?;
+        write_json(&self.files.checkpoint.with_file_name(CURVE), &self.curve)?;
         self.trainer.model()?.save(&self.files.model)?;
         self.trainer.save(&self.files.checkpoint)
     }

@@ -50,12 +50,9 @@ impl Suite {
     pub fn base(self) -> ModelConfig {
         let default = ModelConfig::default();
         match self {
-            Self::Softmax => ModelConfig {
-                n_particles: 512,
-                n_history: 256,
-                n_kinematic: 64,
-                ..default
-            },
+            Self::Softmax => {
+                ModelConfig { n_particles: 512, n_history: 256, n_kinematic: 64, ..default }
+            }
             _ => default,
         }
     }

@@ -100,8 +100,9 @@ impl Table {
             let name = plan.variants[run.variant].name.clone();
             Some(RunRow { name, outcome: outcome.as_ref().ok()?.clone() })
         });
-        let failed = done
-            .filter_map(|(run, outcome)| Some(format!("{}: {}", run.name, outcome.as_ref().err()?)));
+        let failed = done.filter_map(|(run, outcome)| {
+            Some(format!("{}: {}", run.name, outcome.as_ref().err()?))
+        });
         let mut table = Self {
             plan: plan.clone(),
             rows: Vec::new(),
@@ -109,14 +110,19 @@ impl Table {
             failures: chosen.iter().filter_map(|rate| rate.as_ref().err().cloned()).collect(),
         };
         table.failures.extend(failed);
-        table.rows = (0..plan.variants.len()).map(|i| table.row(i, chosen[i].as_ref().ok())).collect();
+        table.rows =
+            (0..plan.variants.len()).map(|i| table.row(i, chosen[i].as_ref().ok())).collect();
         table
     }
 
     fn row(&self, variant: usize, learning_rate: Option<&f32>) -> Row {
         let planned = &self.plan.variants[variant];
-        let outcomes: Vec<&Outcome> =
-            self.runs.iter().filter(|run| run.name == planned.name).map(|run| &run.outcome).collect();
+        let outcomes: Vec<&Outcome> = self
+            .runs
+            .iter()
+            .filter(|run| run.name == planned.name)
+            .map(|run| &run.outcome)
+            .collect();
         let spread = |value: &dyn Fn(&TestErrors) -> Option<f64>| {
             Spread::of(outcomes.iter().map(|outcome| value(outcome.test.as_ref()?)))
         };
@@ -154,9 +160,11 @@ impl Table {
             let Some(row) = self.rows.iter().find(|row| row.name == run.name) else { continue };
             let Some(errors) = &outcome.test else { continue };
             let values = [errors.moving_mm, errors.ratios(), errors.nothing_mm, errors.velocity_mm];
-            let values = values.iter().chain([&errors.robot_mm]).flatten().chain([&errors.static_mm]);
-            let values: Vec<String> =
-                values.map(|value| value.map_or(String::new(), |value| value.to_string())).collect();
+            let values =
+                values.iter().chain([&errors.robot_mm]).flatten().chain([&errors.static_mm]);
+            let values: Vec<String> = values
+                .map(|value| value.map_or(String::new(), |value| value.to_string()))
+                .collect();
             let Outcome { learning_rate, seed, steps, cpu_secs, model_hash, .. } = outcome;
             let Row { name, parameters, train_steps_per_sec, predict_ms, .. } = row;
             text += &format!(
@@ -263,9 +271,8 @@ impl Display for Table {
 /// A table in Markdown, columns of one width each.
 fn markdown(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
     let n_columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
-    };
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..n_columns).map(width).collect();
     for (i, row) in rows.iter().enumerate() {
         let cells = row.iter().zip(&widths);
