@@ -3,6 +3,8 @@
 pub mod cpu;
 pub mod interlacer;
 pub mod layers;
+mod nearest;
+mod rigid;
 pub mod rollout;
 pub mod tokens;
 pub mod weights;
@@ -48,6 +50,10 @@ pub struct ModelConfig {
     pub n_motion: usize,
     /// Kinematic particles of one time; 0 for a model without a robot.
     pub n_kinematic: usize,
+    /// Points on the robot for each kinematic particle; nearness to the robot is measured to them.
+    pub kinematic_detail: usize,
+    /// Of the points on the support plane one in this many becomes a particle; 1 takes all alike.
+    pub support_stride: usize,
     /// Length of a step in seconds.
     pub step_secs: f64,
     /// Seconds by which the robot follows its command late.
@@ -75,6 +81,8 @@ impl Default for ModelConfig {
             n_history: 1024,
             n_motion: 8192,
             n_kinematic: 256,
+            kinematic_detail: 4,
+            support_stride: 8,
             step_secs: 0.1,
             plan_lag_secs: 0.05,
             workspace: Workspace::default(),
@@ -97,6 +105,11 @@ impl ModelConfig {
             n_outputs: rollout::N_OUTPUTS,
             layers: self.layers,
         }
+    }
+
+    /// Points on the robot that places are measured to.
+    pub fn n_robot(&self) -> usize {
+        self.n_kinematic * self.kinematic_detail
     }
 
     /// What the roll-out needs to know.
@@ -136,6 +149,14 @@ impl ModelConfig {
         ];
         if let Some((key, n)) = counts.into_iter().find(|&(_, n)| n > 1 << 20) {
             return wrong(key, format!("{n} is more than {}", 1 << 20));
+        }
+        if !(1..=64).contains(&self.kinematic_detail) {
+            let problem = format!("{} is not in 1..=64", self.kinematic_detail);
+            return wrong("kinematic_detail", problem);
+        }
+        if !(1..=1 << 20).contains(&self.support_stride) {
+            let problem = format!("{} is not in 1..={}", self.support_stride, 1 << 20);
+            return wrong("support_stride", problem);
         }
         if !(1e-3..=10.0).contains(&self.step_secs) {
             return wrong("step_secs", format!("{} s is not in 0.001..=10", self.step_secs));

@@ -123,12 +123,12 @@ impl Predictor {
         // Particles of t-2, motion since then, and the robot's particles at t-2, t-1, t, …
         self.is_predicted = false;
         self.scene.set_particles(&now.particles, &history.particles, config.n_history);
+        self.observer.forecast(history, &now, frame, &mut self.scene)?;
         if config.n_motion > 0 {
             let clouds = [&history.cloud, &now.cloud];
             self.scene.set_motion(&mut self.motion, &now.particles, clouds);
         }
         self.scene.walk_seed = WalkSeed { seed: self.config.seed, stamp_ns: now.stamp.nanos() };
-        self.observer.forecast(history, &now, frame, &mut self.scene.kinematic)?;
         let seen = if config.n_motion > 0 { &history.cloud } else { &history.particles };
         self.prediction.history.clone_from(&seen.positions);
         self.prediction.history_stamp = history.stamp;

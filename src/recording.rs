@@ -136,7 +136,32 @@ impl Recording {
     /// [`Error::Bag`] if the truth can't be read, or names no cameras that can be.
     pub fn open(path: &Path, config: FramesConfig) -> Result<Self> {
         let bag = Bag::open(path)?;
-        let truth = read_truth(&bag)?;
+        let truth = read_bodies(&bag)?;
+        Self::with_truth(bag, config, truth)
+    }
+
+    /// The same if `wants` says so of the truth, in which no poses have been read yet; none if not,
+    /// for little more than the bag's index.
+    ///
+    /// # Errors
+    /// As [`Recording::open`].
+    pub fn open_if(
+        path: &Path,
+        config: FramesConfig,
+        wants: impl FnOnce(Option<&Truth>) -> bool,
+    ) -> Result<Option<Self>> {
+        let bag = Bag::open(path)?;
+        let truth = read_bodies(&bag)?;
+        match wants(truth.as_ref()) {
+            true => Self::with_truth(bag, config, truth).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn with_truth(bag: Bag, config: FramesConfig, mut truth: Option<Truth>) -> Result<Self> {
+        if let Some(truth) = &mut truth {
+            read_poses(&bag, &mut truth.poses)?;
+        }
         let named = truth.as_ref().map_or(&[][..], |truth| &truth.cameras);
         let config = with_cameras(config, named);
         check_topics(&bag, &config)?;
@@ -277,7 +302,8 @@ fn check_topics(bag: &Bag, config: &FramesConfig) -> Result<()> {
     })
 }
 
-fn read_truth(bag: &Bag) -> Result<Option<Truth>> {
+/// The truth without poses.
+fn read_bodies(bag: &Bag) -> Result<Option<Truth>> {
     let Some(message) = bag.messages_where(|name| name == BODIES_TOPIC).next() else {
         return Ok(None);
     };
@@ -291,12 +317,15 @@ fn read_truth(bag: &Bag) -> Result<Option<Truth>> {
         let id = body.id;
         return Err(wrong(format!("{BODIES_TOPIC}: body {index} has id {id}, expected {index}")));
     }
-    let mut poses = BTreeMap::new();
+    Ok(Some(Truth { task, split, cameras, bodies, poses: BTreeMap::new() }))
+}
+
+fn read_poses(bag: &Bag, poses: &mut BTreeMap<Stamp, Vec<Isometry3<f64>>>) -> Result<()> {
     for message in bag.messages_where(|name| name == POSES_TOPIC) {
         let array = PoseArray::decode(&message?.data)?;
         poses.insert(array.header.stamp, array.poses);
     }
-    Ok(Some(Truth { task, split, cameras, bodies, poses }))
+    Ok(())
 }
 
 #[cfg(test)]

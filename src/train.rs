@@ -1,8 +1,9 @@
-//! Training: windows of recordings, the loss against the true flow, AdamW, the loop.
+//! Training: recordings and windows of them, the loss against the true flow, AdamW, the loop.
 
 pub mod adamw;
 mod augment;
 pub mod compare;
 pub mod dataset;
 pub mod preset;
+pub mod reading;
 pub mod trainer;

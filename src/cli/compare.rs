@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
+use forecloud::cloud::SensorNoise;
 use forecloud::model::ModelConfig;
 use forecloud::train::compare::{Comparison, Data, Plan, Settings, Suite, Table, Watch};
-use forecloud::train::dataset::{Dataset, DatasetConfig, recordings_in};
+use forecloud::train::dataset::{Dataset, DatasetConfig};
+use forecloud::train::reading::{Intake, read_recordings, recordings_in};
 use forecloud::train::trainer::TrainConfig;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::layers::{SizeArgs, or};
 use super::topics::TopicArgs;
-use super::train::{Curriculum, Stop, VALIDATION_STEPS, parse_curriculum};
+use super::train::{Curriculum, Stop, VALIDATION_STEPS, parse_curriculum, tell};
 
 /// Compare models: train rivals for the same time with the same care, and print what they cost and
 /// how well they predict.
@@ -77,6 +79,10 @@ pub struct Args {
         )
     )]
     curriculum: Option<Curriculum>,
+    /// Noise added to the depth images, in units of a typical camera's (RealSense D435): each
+    /// training recording draws a strength up to twice this, the others have this; 0 for none.
+    #[arg(long, value_name = "STRENGTH", default_value_t = TrainConfig::default().sensor_noise)]
+    sensor_noise: f32,
     /// Validations on the way of a run.
     #[arg(long, value_name = "N", default_value_t = 8)]
     validations: u64,
@@ -155,6 +161,8 @@ fn settings(args: &Args) -> Result<Settings> {
     variants.retain(|variant| args.variants.is_empty() || args.variants.contains(&variant.name));
     let place = |name: &str| args.variants.iter().position(|wanted| wanted == name);
     variants.sort_by_key(|variant| place(&variant.name));
+    let noise = SensorNoise { strength: args.sensor_noise, ..SensorNoise::default() };
+    noise.validate()?;
     let default = TrainConfig::default();
     let curriculum = args.curriculum.as_ref().map(|curriculum| curriculum.0.clone());
     Ok(Settings {
@@ -167,9 +175,10 @@ fn settings(args: &Args) -> Result<Settings> {
         train: TrainConfig {
             batch: args.batch,
             curriculum: curriculum.unwrap_or_else(|| default.curriculum.clone()),
+            sensor_noise: args.sensor_noise,
             ..default
         },
-        data: DatasetConfig::default(),
+        data: DatasetConfig { noise, varies_noise: false, ..DatasetConfig::default() },
         test_split: args.test_split.clone(),
         validations: args.validations,
         validation_steps: VALIDATION_STEPS,
@@ -194,40 +203,31 @@ fn load(args: &Args, settings: &Settings, watch: &Progress) -> Result<Option<Dat
     let model = models.clone().next().context("no variants")?;
     let model = ModelConfig { n_particles, ..model };
     let horizons = settings.horizons();
-    let empty = |max_horizon| {
-        Dataset::new(DatasetConfig { max_horizon, ..settings.data }, model, frames.clone())
+    let empty = |max_horizon, varies_noise| {
+        let config = DatasetConfig { max_horizon, varies_noise, ..settings.data };
+        Dataset::new(config, model, frames.clone())
     };
-    let mut splits =
-        [("train", horizons[0]), ("val", horizons[1]), (&*args.test_split, horizons[2])]
-            .map(|(split, horizon)| (split, empty(horizon)));
+    let mut train = empty(horizons[0], true);
+    let (mut validation, mut test) = (empty(horizons[1], false), empty(horizons[2], false));
     watch.bar.set_length(paths.len() as u64);
-    for path in &paths {
-        if watch.stops() {
-            return Ok(None);
-        }
-        for (split, data) in &mut splits {
-            if args.max_recordings.is_some_and(|max| data.n_recordings() >= max) {
-                continue;
-            }
-            match data.add(path, split) {
-                Ok(true) => break,
-                Ok(false) => {}
-                Err(error) => {
-                    watch.bar.suspend(|| eprintln!("left out: {error}"));
-                    break;
-                }
-            }
-        }
-        watch.bar.inc(1);
+    let max_recordings = args.max_recordings;
+    let mut intakes = [
+        Intake { split: "train", max_recordings, data: &mut train },
+        Intake { split: "val", max_recordings, data: &mut validation },
+        Intake { split: &args.test_split, max_recordings, data: &mut test },
+    ];
+    let left_out = read_recordings(&paths, &mut intakes, || watch.bar.inc(1));
+    watch.bar.suspend(|| tell(&left_out));
+    if watch.stops() {
+        return Ok(None);
     }
     watch.bar.reset();
-    for (name, data) in &splits {
+    for (name, data) in [("train", &train), ("val", &validation), (&*args.test_split, &test)] {
         let (n, windows, active) = (data.n_recordings(), data.n_windows(), data.n_active());
         watch
             .stage(&format!("{name}: {n} recordings, {windows} windows, objects move in {active}"));
         ensure!(windows > 0, "no {name} recordings: their split is in /truth/bodies");
     }
-    let [train, validation, test] = splits.map(|(_, data)| data);
     Ok(Some(Data { train, validation, test }))
 }
 

@@ -1,6 +1,7 @@
 //! `forecloud replay`: how good predictions of recordings are.
 
 use anyhow::{Context, Result, ensure};
+use forecloud::cloud::SensorNoise;
 use forecloud::config::PredictorConfig;
 use forecloud::eval::{MostActive, Published, Replay, Report};
 use forecloud::model::Model;
@@ -51,6 +52,9 @@ pub struct Args {
     /// Ignore the truth: measure as where there is none
     #[arg(long)]
     no_truth: bool,
+    /// Add noise to the depth images: 1 is a typical camera's (RealSense D435) [default: 0, none]
+    #[arg(long, value_name = "STRENGTH", conflicts_with = "predictions")]
+    sensor_noise: Option<f32>,
     /// Save a PNG of truth beside prediction, of the frame in which objects move most
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
@@ -93,7 +97,7 @@ fn replay(args: &Args) -> Result<Report> {
     let step_secs = model.config.step_secs;
     let mut most_active = MostActive::default();
     let replay = Replay::new(model, config, frames, published);
-    let mut replay = replay.ignore_truth(args.no_truth);
+    let mut replay = replay.ignore_truth(args.no_truth).with_noise(noise(args)?);
     for (index, path) in args.bags.iter().enumerate() {
         let recording = Recording::open(path, replay.frames_config().clone())
             .map_err(|error| topics::with_command(error, "forecloud replay"))
@@ -125,6 +129,14 @@ fn replay(args: &Args) -> Result<Report> {
         }
     }
     Ok(Report { model_path: Some(model_path), ..replay.report() })
+}
+
+/// None for a strength of 0.
+fn noise(args: &Args) -> Result<Option<SensorNoise>> {
+    let Some(strength) = args.sensor_noise else { return Ok(None) };
+    let noise = SensorNoise { strength, ..SensorNoise::default() };
+    noise.validate().context("--sensor-noise")?;
+    Ok((strength > 0.0).then_some(noise))
 }
 
 fn published(args: &Args, model: &Model) -> Result<Option<Published>> {

@@ -9,9 +9,11 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use clap::builder::PossibleValuesParser;
+use forecloud::cloud::SensorNoise;
 use forecloud::model::{Model, ModelConfig};
-use forecloud::train::dataset::{Dataset, DatasetConfig, recordings_in};
+use forecloud::train::dataset::{Dataset, DatasetConfig};
 use forecloud::train::preset::Preset;
+use forecloud::train::reading::{Intake, LeftOut, read_recordings, recordings_in};
 use forecloud::train::trainer::{RunFiles, TrainConfig, Trainer, Validation};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -63,6 +65,10 @@ pub struct Args {
         )
     )]
     curriculum: Option<Curriculum>,
+    /// Noise added to the depth images, in units of a typical camera's (RealSense D435): each
+    /// training recording draws a strength up to twice this, validation has this; 0 for none.
+    #[arg(long, value_name = "STRENGTH", default_value_t = TrainConfig::default().sensor_noise)]
+    sensor_noise: f32,
     /// Seed of weights, windows and noise.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -181,6 +187,7 @@ fn train_config(args: &Args) -> anyhow::Result<TrainConfig> {
         batch: args.batch.unwrap_or(preset.batch),
         learning_rate: args.learning_rate.unwrap_or(preset.learning_rate),
         curriculum: curriculum.unwrap_or_else(|| preset.curriculum.clone()),
+        sensor_noise: args.sensor_noise,
         seed: args.seed,
         ..preset
     })
@@ -243,29 +250,49 @@ fn load(
         args.recordings.display()
     );
     let longest = config.curriculum.iter().map(|&(_, length)| length).max().unwrap_or(1);
-    let config =
-        DatasetConfig { max_horizon: longest.max(VALIDATION_STEPS), ..DatasetConfig::default() };
+    let noise = SensorNoise { strength: args.sensor_noise, ..SensorNoise::default() };
+    noise.validate()?;
+    let max_horizon = longest.max(VALIDATION_STEPS);
+    // Validation is the same for all seeds.
+    let fixed =
+        DatasetConfig { max_horizon, noise, varies_noise: false, ..DatasetConfig::default() };
+    let noise = SensorNoise { seed: args.seed, ..noise };
+    let varied = DatasetConfig { noise, varies_noise: true, ..fixed };
     let frames = args.topics.config()?;
-    let mut train = Dataset::new(config, model, frames.clone());
-    let mut validation = Dataset::new(config, model, frames);
+    let mut train = Dataset::new(varied, model, frames.clone());
+    let mut validation = Dataset::new(fixed, model, frames);
     let bar = bar(paths.len() as u64, "reading {wide_bar} {pos}/{len} {msg}");
-    for path in &paths {
-        let full = args.max_recordings.is_some_and(|max| train.n_recordings() >= max);
-        let outcome = validation
-            .add(path, "val")
-            .and_then(|added| if added || full { Ok(added) } else { train.add(path, "train") });
-        if let Err(error) = outcome {
-            bar.suspend(|| eprintln!("left out: {error}"));
-        }
-        bar.inc(1);
-    }
+    let mut intakes = [
+        Intake { split: "train", max_recordings: args.max_recordings, data: &mut train },
+        Intake { split: "val", max_recordings: None, data: &mut validation },
+    ];
+    let left_out = read_recordings(&paths, &mut intakes, || bar.inc(1));
     bar.finish_and_clear();
+    tell(&left_out);
     for (name, data) in [("training", &train), ("validation", &validation)] {
         let (n, windows, active) = (data.n_recordings(), data.n_windows(), data.n_active());
         eprintln!("{name}: {n} recordings, {windows} windows, objects move in {active}");
         ensure!(windows > 0, "no {name} recordings: their split is in /truth/bodies");
     }
     Ok((train, validation))
+}
+
+/// What was not read, and why.
+pub fn tell(left_out: &LeftOut) {
+    for (path, error) in &left_out.failed {
+        eprintln!("left out: {}: {error}", path.display());
+    }
+    let splits = left_out.other_splits.iter().map(|(split, n)| format!("{n} of split '{split}'"));
+    let others = [
+        (left_out.n_without_truth, "without truth"),
+        (left_out.n_surplus, "beyond --max-recordings"),
+        (left_out.failed.len(), "that can't be used (above)"),
+    ];
+    let others = others.into_iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}"));
+    let all: Vec<String> = splits.chain(others).collect();
+    if !all.is_empty() {
+        eprintln!("left out: {} recordings", all.join(", "));
+    }
 }
 
 fn train_loop(

@@ -94,7 +94,7 @@ impl Eye {
     /// # Errors
     /// As [`Cloud::from_cameras`].
     pub fn observe(&mut self, frame: &Frame) -> Result<Observed> {
-        self.cloud.from_cameras(&frame.cameras, &self.workspace, None)?;
+        self.cloud.from_cameras(&frame.cameras, &self.workspace)?;
         let (seed, n) = (self.seed, self.n_particles);
         Ok(Observed {
             stamp: frame.stamp,

@@ -4,6 +4,7 @@
 use std::mem::{Discriminant, discriminant};
 use std::path::{Path, PathBuf};
 
+use crate::cloud::SensorNoise;
 use crate::config::PredictorConfig;
 use crate::eval::hindsight::{Findings, Group, Hindsight};
 use crate::eval::method::Method;
@@ -68,6 +69,7 @@ pub struct Replay {
     frames: FramesConfig,
     pub(super) published: Option<Published>,
     ignores_truth: bool,
+    pub(super) noise: Option<SensorNoise>,
     pub(super) scores: [Scores; Method::ALL.len()],
     pub(super) findings: Option<Findings>,
     pub(super) bags: Vec<BagResult>,
@@ -90,6 +92,7 @@ impl Replay {
             frames,
             published,
             ignores_truth: false,
+            noise: None,
             scores: Default::default(),
             findings: None,
             bags: Vec::new(),
@@ -105,12 +108,20 @@ impl Replay {
         self
     }
 
+    /// Adds `noise` to the depth images, drawn anew for each recording, before anything looks at
+    /// them; the truth of a point is that of its pixel's body.
+    pub fn with_noise(mut self, noise: Option<SensorNoise>) -> Self {
+        self.noise = noise;
+        self
+    }
+
     /// Plays one recording; `watch` sees each frame.
     ///
     /// Frames that can't be predicted are counted and kept by cause.
     ///
     /// # Errors
-    /// As [`Recording::open`], [`Predictor::new`] and [`Predictor::set_robot`].
+    /// As [`Recording::open`], [`SensorNoise::validate`], [`Predictor::new`] and
+    /// [`Predictor::set_robot`].
     pub fn add(&mut self, recording: &Recording, mut watch: impl FnMut(&Replayed)) -> Result<()> {
         let mut predictor = Predictor::new(self.model.clone(), self.config)?;
         let urdf = recording.robot_description()?;
@@ -123,7 +134,13 @@ impl Replay {
         let task = truth.map(|truth| truth.task.as_str());
         let mut hindsight = truth.is_none().then(|| self.hindsight(urdf.as_deref()));
         let mut bag = BagResult::new(recording.bag().path(), task);
-        let (frames, last_problem) = recording.play(|frame, ids| -> Result<()> {
+        let noise = self.noise.map(|noise| noise.of_recording(recording.bag().path()));
+        noise.map_or(Ok(()), |noise| noise.validate())?;
+        let (frames, last_problem) = recording.play(|mut frame, ids| -> Result<()> {
+            if let Some(Err(error)) = noise.map(|noise| noise.apply(&mut frame)) {
+                self.fail(&error);
+                return Ok(());
+            }
             if let Some(hindsight) = &mut hindsight {
                 hindsight.observe(&frame).unwrap_or_else(|error| self.fail(&error));
             }

@@ -8,6 +8,7 @@ mod table;
 use serde::Serialize;
 use std::path::PathBuf;
 
+use crate::cloud::SensorNoise;
 use crate::config::PredictorConfig;
 use crate::eval::method::Method;
 use crate::eval::metrics::Class;
@@ -44,6 +45,8 @@ pub struct Report {
     pub errors: Vec<ErrorRow>,
     /// Predictions held against what was seen later; none if all recordings have truth.
     pub hindsight: Option<HindsightReport>,
+    /// Noise that was added to the depth images; none: they are as recorded.
+    pub sensor_noise: Option<SensorNoise>,
     /// What is missing in this report, and the remedy.
     pub notes: Vec<String>,
     /// The published predictions against these; none if there are none.
@@ -82,7 +85,7 @@ pub struct FailureRow {
 pub struct ErrorRow {
     /// Whose prediction it is.
     pub method: Method,
-    /// Class of the points: `object_moving`, `object_resting`, `robot` or `static`.
+    /// Class of the points: `object_moving`, `object_sudden` (of those), `object_resting`, `robot` or `static`.
     pub class: &'static str,
     /// The task; none: all tasks, points pooled.
     pub task: Option<String>,
@@ -133,6 +136,7 @@ impl Replay {
             horizon: self.config.horizon,
             errors: self.error_rows(),
             hindsight: self.findings.as_ref().map(HindsightReport::new),
+            sensor_noise: self.noise,
             notes: self.notes(),
             published: self.published.as_ref().map(|published| published.comparison().clone()),
             n_particles: self.n_particles,
@@ -151,10 +155,9 @@ impl Replay {
     fn error_rows(&self) -> Vec<ErrorRow> {
         let tasks = self.scores[Method::Model as usize].tasks().map(Some);
         let tasks: Vec<Option<&str>> = tasks.chain([None]).collect();
-        let of_objects = |class| matches!(class, Class::Moving | Class::Resting);
         let mut rows = Vec::new();
         for class in Class::ALL {
-            for &task in tasks.iter().filter(|task| task.is_none() || of_objects(class)) {
+            for &task in tasks.iter().filter(|task| task.is_none() || class.is_object()) {
                 let row = |method| self.error_row(method, class, task);
                 rows.extend(Method::ALL.into_iter().map(row));
             }
@@ -176,10 +179,16 @@ impl Class {
     pub fn name(self) -> &'static str {
         match self {
             Self::Moving => "object_moving",
+            Self::Sudden => "object_sudden",
             Self::Resting => "object_resting",
             Self::Robot => "robot",
             Self::Static => "static",
         }
+    }
+
+    /// Whether it is of points on objects, which tasks are told apart for.
+    pub(super) fn is_object(self) -> bool {
+        matches!(self, Self::Moving | Self::Sudden | Self::Resting)
     }
 }
 

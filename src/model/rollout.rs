@@ -47,6 +47,7 @@ impl Scene {
         start.colors.clone_from(&now.colors);
         start.velocities.clear();
         start.velocities.resize(now.len(), [0.0; 3]);
+        start.onward.clear();
         start.velocity_known.clear();
         start.velocity_known.resize(now.len(), 0.0);
         start.history_positions.clear();
@@ -60,7 +61,8 @@ impl Scene {
 }
 
 impl Scene {
-    /// Estimates the velocities from the clouds of the two frames.
+    /// Estimates the velocities from the clouds of the two frames, one step back and now, and from
+    /// the kinematic particles then, the first two rows of [`Scene::kinematic`].
     pub fn set_motion(
         &mut self,
         estimator: &mut MotionEstimator,
@@ -68,9 +70,14 @@ impl Scene {
         clouds: [&Particles; 2],
     ) {
         let start = &mut self.start;
-        let [cloud_before, cloud_now] = clouds;
         let (velocities, known) = (&mut start.velocities, &mut start.velocity_known);
-        estimator.estimate(now, cloud_now, cloud_before, velocities, known);
+        let kinematic = match &self.kinematic[..] {
+            [before, now, ..] => [&before[..], &now[..]],
+            _ => [&[][..]; 2],
+        };
+        estimator.estimate(now, clouds, kinematic, velocities, known);
+        start.onward.clear();
+        start.onward.extend_from_slice(estimator.onward());
     }
 }
 
@@ -249,9 +256,12 @@ impl StepState {
         add(&mut self.positions, displacements);
         self.velocities.clear();
         self.velocities.extend_from_slice(displacements);
+        self.onward.clear();
         self.velocity_known.clear();
         self.velocity_known.resize(n, 1.0);
         self.colors.clone_from(&before.colors);
+        self.kinematic_links.clone_from(&before.kinematic_links);
+        self.kinematic_stride = before.kinematic_stride;
         self.history_positions.clear();
         self.history_colors.clear();
         if n > 0 {
@@ -371,7 +381,7 @@ mod tests {
     }
 
     fn scene(n_steps: usize) -> Scene {
-        let start = state(12, 12, 3, 3);
+        let start = state(12, 12, 6, 3);
         let kinematic = (0..n_steps + 2)
             .map(|t| {
                 start.kinematic[1].iter().map(|p| [p[0] + 0.01 * t as f32, p[1], p[2]]).collect()

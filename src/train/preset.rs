@@ -15,7 +15,7 @@ pub enum Preset {
     /// tells and recordings allow.
     ///
     /// Its own: k = 3, 27 repelling walks of 3 hops, one head and ReLU features in the local layer,
-    /// 32,768 particles a time step; AdamW, batch 16, weight decay 1e-3, gradient norm clipped to
+    /// 32,768 particles a time step, drawn uniformly; AdamW, batch 16, weight decay 1e-3, gradient norm clipped to
     /// 0.01, roll-outs of 6 steps, learning rate 3e-4 until step 1,000, then 1e-4, 100,000 steps.
     /// Not told, so as in [`Preset::Default`]: width, blocks, heads of the global layer, kinematic
     /// particles, AdamW's decays. Ours: the loss (true flow instead of rendered images) and steps of
@@ -37,6 +37,7 @@ impl Preset {
                 n_hops: 3,
                 n_particles: 32_768,
                 n_history: 32_768,
+                support_stride: 1,
                 mask: MaskConfig {
                     walks: Some(WalkConfig {
                         sampler: Sampler::Repelling,
@@ -61,6 +62,7 @@ impl Preset {
             config.warm_up = 0;
             config.schedule = Schedule::Drop { step: 1000, factor: 1.0 / 3.0 };
             config.curriculum = vec![(0.0, 6)];
+            config.average_decay = 0.0;
             config.adamw.weight_decay = 1e-3;
             config.adamw.max_norm = 0.01;
         }

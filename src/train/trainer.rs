@@ -45,6 +45,12 @@ pub struct TrainConfig {
     pub curriculum: Vec<(f64, usize)>,
     /// Weight in the loss of points of moving objects, resting objects, the robot, and the rest.
     pub loss_weights: [f32; 4],
+    /// Decay a step of the average of the weights that is the model (Polyak and Juditsky 1992); 0
+    /// takes the last ones.
+    pub average_decay: f32,
+    /// Strength of the cameras' noise in the data that it trains on, on average; a run goes on
+    /// with the same.
+    pub sensor_noise: f32,
     /// Seed of weights, windows and noise.
     pub seed: u64,
     /// The optimiser.
@@ -77,6 +83,8 @@ impl Default for TrainConfig {
             schedule: Schedule::default(),
             curriculum: vec![(0.0, 1), (0.4, 2), (0.75, 4)],
             loss_weights: [4.0, 0.5, 0.15, 0.05],
+            average_decay: 0.999,
+            sensor_noise: 0.5,
             seed: 0,
             adamw: AdamWConfig::default(),
         }
@@ -138,6 +146,8 @@ pub struct Trainer {
     model: ModelConfig,
     layout: Layout,
     weights: Vec<f32>,
+    /// Moving average of the weights: the model.
+    average: Vec<f32>,
     optimizer: AdamW,
     gradient: Vec<f32>,
     lanes: Vec<Lane>,
@@ -182,6 +192,7 @@ impl Trainer {
             config,
             model,
             gradient: vec![0.0; weights.len()],
+            average: weights.clone(),
             layout,
             weights,
             optimizer,
@@ -221,7 +232,9 @@ impl Trainer {
         optimizer.mean = file.vector(&layout, weights::OPTIMIZER_PREFIXES[0])?;
         optimizer.square = file.vector(&layout, weights::OPTIMIZER_PREFIXES[1])?;
         let weights = file.vector(&layout, "")?;
-        Ok(Self::with_state(config.clone(), *model, layout, weights, optimizer))
+        let average = file.vector(&layout, weights::OPTIMIZER_PREFIXES[2])?;
+        let trainer = Self::with_state(config.clone(), *model, layout, weights, optimizer);
+        Ok(Self { average, ..trainer })
     }
 
     /// Writes a checkpoint: a model file with the optimiser's state.
@@ -233,18 +246,22 @@ impl Trainer {
         let settings = serde_json::to_string(&self.config).unwrap_or_default();
         metadata.insert(SETTINGS_KEY.into(), settings);
         metadata.insert(STEP_KEY.into(), self.optimizer.step.to_string());
-        let [mean, square] = weights::OPTIMIZER_PREFIXES;
-        let vectors: [(&str, &[f32]); 3] =
-            [("", &self.weights), (mean, &self.optimizer.mean), (square, &self.optimizer.square)];
+        let [mean, square, average] = weights::OPTIMIZER_PREFIXES;
+        let vectors: [(&str, &[f32]); 4] = [
+            ("", &self.weights),
+            (mean, &self.optimizer.mean),
+            (square, &self.optimizer.square),
+            (average, &self.average),
+        ];
         weights::save(path, &self.layout, &vectors, metadata)
     }
 
-    /// The model as it stands.
+    /// The model as it stands: the average of the weights.
     ///
     /// # Errors
     /// As [`Model::new`].
     pub fn model(&self) -> Result<Model> {
-        Model::new(self.model, self.weights.clone())
+        Model::new(self.model, self.average.clone())
     }
 
     /// Settings of the run.
@@ -290,7 +307,17 @@ impl Trainer {
         if !norm.is_finite() {
             return Err(Error::NonFinite { what: "gradient of a training step" });
         }
+        self.update_average();
         Ok(StepReport { loss_mm: 1e3 * loss, gradient_norm: norm, learning_rate })
+    }
+
+    /// Short memory at first, or the random start would stay in the average for long.
+    fn update_average(&mut self) {
+        let step = self.optimizer.step as f32;
+        let decay = self.config.average_decay.min((1.0 + step) / (10.0 + step));
+        for (average, weight) in self.average.iter_mut().zip(&self.weights) {
+            *average += (1.0 - decay) * (weight - *average);
+        }
     }
 
     /// Mean errors over `n_windows` windows spread over `data`, rolled out `horizon` steps.
@@ -306,7 +333,7 @@ impl Trainer {
             let mut rng = ChaCha8Rng::seed_from_u64(self.config.seed);
             rng.set_stream(u64::MAX - index as u64);
             if data.get(index, &mut rng, horizon, &mut window) {
-                rollout.run(&self.weights, &window.scene, horizon)?;
+                rollout.run(&self.average, &window.scene, horizon)?;
                 sums.add(&window, &rollout, horizon);
             }
         }

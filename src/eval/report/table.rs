@@ -14,6 +14,9 @@ impl Class {
     fn title(self) -> &'static str {
         match self {
             Self::Moving => "Object points that move, more than 2 mm in the step: mean error in mm",
+            Self::Sudden => {
+                "Of these, falls and impacts, motion changes by 30 mm a step: mean error in mm"
+            }
             Self::Resting => "Object points at rest: mean error in mm",
             Self::Robot => "Robot points: mean error in mm",
             Self::Static => "Static points: mean false motion in mm, of each step alone",
@@ -85,6 +88,11 @@ impl Report {
         let mut fact = |name: &str, value: String| writeln!(f, "{name:11}{value}");
         fact("recordings", self.recordings())?;
         fact("frames", self.frames())?;
+        if let Some(noise) = &self.sensor_noise {
+            let (strength, sigma_mm) = (noise.strength, 1e3 * noise.sigma_m(1.0));
+            let added = format!("added, of strength {strength}: {sigma_mm:.1} mm at 1 m");
+            fact("noise", added)?;
+        }
         if let Some(hindsight) = &self.hindsight {
             fact("seen later", hindsight.fate())?;
         }
@@ -168,12 +176,6 @@ impl Report {
         Some(format!(
             "{both} of {replayed} frames predicted by the node; bit for bit equal: {equal}"
         ))
-    }
-}
-
-impl Class {
-    fn is_object(self) -> bool {
-        matches!(self, Self::Moving | Self::Resting)
     }
 }
 
