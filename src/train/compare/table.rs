@@ -192,7 +192,7 @@ impl Table {
                 format!("{:.2}", row.train_steps_per_sec),
                 format!("{:.1}", row.predict_ms),
                 row.steps.to_string(),
-                row.cpu_secs.shown(0),
+                row.cpu_secs.shown(1),
                 row.learning_rate.map_or("-".into(), |rate| rate.to_string()),
                 row.n_seeds.to_string(),
             ]
