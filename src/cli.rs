@@ -1,5 +1,6 @@
 //! The tool's commands, one file each.
 
+mod compare;
 mod info;
 mod layers;
 mod model_file;
@@ -20,6 +21,7 @@ enum Command {
     Info(info::Args),
     Replay(Box<replay::Args>),
     Train(Box<train::Args>),
+    Compare(Box<compare::Args>),
 }
 
 impl Cli {
@@ -29,6 +31,7 @@ impl Cli {
             Command::Info(args) => info::run(&args),
             Command::Replay(args) => replay::run(&args),
             Command::Train(args) => train::run(&args),
+            Command::Compare(args) => compare::run(&args),
         }
     }
 }

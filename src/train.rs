@@ -2,6 +2,8 @@
 
 pub mod adamw;
 mod augment;
+pub mod compare;
 pub mod dataset;
+pub mod preset;
 pub mod reading;
 pub mod trainer;

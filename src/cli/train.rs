@@ -8,15 +8,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
+use clap::builder::PossibleValuesParser;
 use forecloud::cloud::SensorNoise;
 use forecloud::model::{Model, ModelConfig};
 use forecloud::train::dataset::{Dataset, DatasetConfig};
+use forecloud::train::preset::Preset;
 use forecloud::train::reading::{Intake, LeftOut, read_recordings, recordings_in};
 use forecloud::train::trainer::{RunFiles, TrainConfig, Trainer, Validation};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::layers::{self, LayerArgs};
+use super::layers::{self, LayerArgs, SizeArgs, or};
 use super::topics::TopicArgs;
 
 /// Train a model on simulated recordings.
@@ -37,39 +39,32 @@ pub struct Args {
     /// Folder of the run.
     #[arg(long)]
     out: PathBuf,
-    /// Steps of the optimiser.
-    #[arg(long, default_value_t = TrainConfig::default().steps)]
-    steps: u64,
+    #[arg(long, help = or("Steps of the optimiser", TrainConfig::default().steps))]
+    steps: Option<u64>,
     /// Stop behind this step although the schedule goes on (the same command without it resumes).
     #[arg(long, value_name = "STEP")]
     stop_at: Option<u64>,
     /// Start from this model's weights and sizes instead of random weights (fine-tuning).
-    #[arg(long, value_name = "MODEL", conflicts_with_all = ["width", "blocks", "particles", "history", "plan_lag"], conflicts_with_all = layers::IDS)]
+    #[arg(long, value_name = "MODEL", conflicts_with_all = layers::SIZE_IDS, conflicts_with_all = layers::IDS)]
     from: Option<PathBuf>,
-    /// Windows a step.
-    #[arg(long, default_value_t = TrainConfig::default().batch)]
-    batch: usize,
-    /// Largest learning rate.
-    #[arg(long, default_value_t = TrainConfig::default().learning_rate)]
-    learning_rate: f32,
-    /// Lengths of the roll-out, each from a share of the steps on: SHARE:LENGTH,…
-    #[arg(long, default_value = "0:1,0.4:2,0.75:4", value_parser = parse_curriculum)]
-    curriculum: Curriculum,
-    /// Width of the model.
-    #[arg(long, default_value_t = ModelConfig::default().width)]
-    width: usize,
-    /// Blocks of the model.
-    #[arg(long, default_value_t = ModelConfig::default().n_blocks)]
-    blocks: usize,
-    /// Scene particles.
-    #[arg(long, default_value_t = ModelConfig::default().n_particles)]
-    particles: usize,
-    /// History particles.
-    #[arg(long, default_value_t = ModelConfig::default().n_history)]
-    history: usize,
-    /// Seconds by which the robot follows its command late (measure it on yours).
-    #[arg(long, default_value_t = ModelConfig::default().plan_lag_secs)]
-    plan_lag: f64,
+    /// Model and training as named settings have them; sizes, steps, batch, rate and curriculum
+    /// can still be given. `paper`: the GRF Interlacer of GRF masking (ICLR 2025, appendix C.3), of
+    /// 32,768 particles a time step.
+    #[arg(long, default_value = "default", value_parser = PossibleValuesParser::new(Preset::ALL.map(|(name, _)| name)), conflicts_with_all = layers::IDS, conflicts_with = "from")]
+    preset: String,
+    #[arg(long, help = or("Windows a step", TrainConfig::default().batch))]
+    batch: Option<usize>,
+    #[arg(long, help = or("Largest learning rate", TrainConfig::default().learning_rate))]
+    learning_rate: Option<f32>,
+    #[arg(
+        long,
+        value_parser = parse_curriculum,
+        help = or(
+            "Lengths of the roll-out, each from a share of the steps on: SHARE:LENGTH,…",
+            Curriculum(TrainConfig::default().curriculum)
+        )
+    )]
+    curriculum: Option<Curriculum>,
     /// Noise added to the depth images, in units of a typical camera's (RealSense D435): each
     /// training recording draws a strength up to twice this, validation has this; 0 for none.
     #[arg(long, value_name = "STRENGTH", default_value_t = TrainConfig::default().sensor_noise)]
@@ -93,19 +88,30 @@ pub struct Args {
     #[arg(long)]
     threads: Option<usize>,
     #[command(flatten)]
+    sizes: SizeArgs,
+    #[command(flatten)]
     layers: LayerArgs,
     #[command(flatten)]
     topics: TopicArgs,
 }
 
 /// Steps of the roll-outs that are validated.
-const VALIDATION_STEPS: usize = 5;
+pub const VALIDATION_STEPS: usize = 5;
 
 /// Shares of the steps and roll-out lengths.
 #[derive(Debug, Clone)]
-struct Curriculum(Vec<(f64, usize)>);
+pub struct Curriculum(pub Vec<(f64, usize)>);
 
-fn parse_curriculum(text: &str) -> Result<Curriculum, String> {
+impl std::fmt::Display for Curriculum {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let stages: Vec<String> =
+            self.0.iter().map(|(share, length)| format!("{share}:{length}")).collect();
+        f.write_str(&stages.join(","))
+    }
+}
+
+/// Reads SHARE:LENGTH,….
+pub fn parse_curriculum(text: &str) -> Result<Curriculum, String> {
     let stage = |stage: &str| -> Option<(f64, usize)> {
         let (share, length) = stage.split_once(':')?;
         Some((share.trim().parse().ok()?, length.trim().parse().ok()?))
@@ -128,17 +134,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Some(start) => start.config,
         None => new_model(args)?,
     };
-    let config = TrainConfig {
-        steps: args.steps,
-        batch: args.batch,
-        learning_rate: args.learning_rate,
-        curriculum: args.curriculum.0.clone(),
-        sensor_noise: args.sensor_noise,
-        seed: args.seed,
-        ..TrainConfig::default()
-    };
+    let config = train_config(args)?;
     model.validate()?;
-    let (train, validation) = load(args, model)?;
+    let (train, validation) = load(args, &config, model)?;
     std::fs::create_dir_all(&args.out).with_context(|| name(&args.out))?;
     let files = RunFiles::new(&args.out);
     let mut trainer = if files.checkpoint.exists() {
@@ -166,17 +164,33 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// The configuration that the options ask for.
+fn preset(args: &Args) -> anyhow::Result<Preset> {
+    let found = Preset::ALL.into_iter().find(|(name, _)| *name == args.preset);
+    Ok(found.context("unknown --preset")?.1)
+}
+
 fn new_model(args: &Args) -> anyhow::Result<ModelConfig> {
-    let mut model = ModelConfig {
-        width: args.width,
-        n_blocks: args.blocks,
-        n_particles: args.particles,
-        n_history: args.history,
-        plan_lag_secs: args.plan_lag,
-        ..ModelConfig::default()
-    };
-    args.layers.apply(&mut model)?;
+    let preset = preset(args)?;
+    let mut model = preset.model();
+    args.sizes.apply(&mut model);
+    if preset == Preset::Default {
+        args.layers.apply(&mut model)?;
+    }
     Ok(model)
+}
+
+fn train_config(args: &Args) -> anyhow::Result<TrainConfig> {
+    let preset = preset(args)?.train();
+    let curriculum = args.curriculum.as_ref().map(|curriculum| curriculum.0.clone());
+    Ok(TrainConfig {
+        steps: args.steps.unwrap_or(preset.steps),
+        batch: args.batch.unwrap_or(preset.batch),
+        learning_rate: args.learning_rate.unwrap_or(preset.learning_rate),
+        curriculum: curriculum.unwrap_or_else(|| preset.curriculum.clone()),
+        sensor_noise: args.sensor_noise,
+        seed: args.seed,
+        ..preset
+    })
 }
 
 fn name(path: &Path) -> String {
@@ -203,10 +217,11 @@ fn open_log(path: &Path, step: u64) -> std::io::Result<File> {
 }
 
 /// The signal that asked for an end.
-struct Stop(Arc<AtomicUsize>);
+pub struct Stop(Arc<AtomicUsize>);
 
 impl Stop {
-    fn register() -> std::io::Result<Self> {
+    /// Listens for SIGINT and SIGTERM from now on.
+    pub fn register() -> std::io::Result<Self> {
         let (stop, again) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         for signal in [SIGINT, SIGTERM] {
             // The second one ends the process at once, should the checkpoint hang.
@@ -217,19 +232,24 @@ impl Stop {
         Ok(Self(stop))
     }
 
-    fn signal(&self) -> Option<i32> {
+    /// The signal that came.
+    pub fn signal(&self) -> Option<i32> {
         Some(self.0.load(Ordering::Relaxed) as i32).filter(|&signal| signal != 0)
     }
 }
 
-fn load(args: &Args, model: ModelConfig) -> anyhow::Result<(Dataset, Dataset)> {
+fn load(
+    args: &Args,
+    config: &TrainConfig,
+    model: ModelConfig,
+) -> anyhow::Result<(Dataset, Dataset)> {
     let paths = recordings_in(&args.recordings)?;
     ensure!(
         !paths.is_empty(),
         "{}: no recordings; make some with `python -m sim.generate`",
         args.recordings.display()
     );
-    let longest = args.curriculum.0.iter().map(|&(_, length)| length).max().unwrap_or(1);
+    let longest = config.curriculum.iter().map(|&(_, length)| length).max().unwrap_or(1);
     let noise = SensorNoise { strength: args.sensor_noise, ..SensorNoise::default() };
     noise.validate()?;
     let max_horizon = longest.max(VALIDATION_STEPS);
@@ -258,7 +278,7 @@ fn load(args: &Args, model: ModelConfig) -> anyhow::Result<(Dataset, Dataset)> {
 }
 
 /// What was not read, and why.
-fn tell(left_out: &LeftOut) {
+pub fn tell(left_out: &LeftOut) {
     for (path, error) in &left_out.failed {
         eprintln!("left out: {}: {error}", path.display());
     }
@@ -284,11 +304,12 @@ fn train_loop(
     log: &mut impl Write,
     stop: &Stop,
 ) -> anyhow::Result<()> {
-    let bar = bar(args.steps, "{wide_bar} {pos}/{len} {eta} {msg}");
+    let steps = trainer.config().steps;
+    let bar = bar(steps, "{wide_bar} {pos}/{len} {eta} {msg}");
     bar.set_position(trainer.step_index());
     let (mut loss, mut checked, mut saved) = (f64::NAN, Validation::default(), Instant::now());
     let start = Instant::now();
-    let end = args.stop_at.unwrap_or(args.steps).min(args.steps);
+    let end = args.stop_at.unwrap_or(steps).min(steps);
     while trainer.step_index() < end {
         let report = trainer.step(train)?;
         loss = if loss.is_nan() { report.loss_mm } else { 0.99 * loss + 0.01 * report.loss_mm };

@@ -1,6 +1,6 @@
 //! A picture of the truth beside the prediction.
 
-mod canvas;
+pub(crate) mod canvas;
 
 use std::path::Path;
 

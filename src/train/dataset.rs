@@ -1,6 +1,7 @@
 //! Windows of recordings to train on: particles of two frames, the robot's plan, the true flow.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -8,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use super::augment::{Augmentation, choose};
 use super::reading::Episode;
-use crate::Result;
 use crate::cloud::SensorNoise;
 use crate::frames::FramesConfig;
 use crate::model::{ModelConfig, Scene};
 use crate::motion::MotionEstimator;
 use crate::particles::Particles;
 use crate::recording::{BodyKind, Recording, Truth, carry};
+use crate::{Error, Result};
 
 type Vec3 = [f32; 3];
 
@@ -62,7 +63,7 @@ pub struct Dataset {
     config: DatasetConfig,
     model: ModelConfig,
     frames: FramesConfig,
-    episodes: Vec<Episode>,
+    episodes: Vec<Arc<Episode>>,
     windows: Vec<(u32, u32)>,
     active: Vec<u32>,
 }
@@ -78,6 +79,8 @@ pub struct Window {
     pub moving: Vec<Vec<bool>>,
     /// What each particle belongs to.
     pub kinds: Vec<BodyKind>,
+    /// True positions one step back, `[n]`.
+    pub back: Vec<Vec3>,
     motion: MotionEstimator,
 }
 
@@ -118,12 +121,43 @@ impl Dataset {
                 self.windows.push((index, t as u32 + 1));
             }
         }
-        self.episodes.push(episode);
+        self.episodes.push(Arc::new(episode));
     }
 
     /// How the frames of its recordings are made.
     pub(super) fn frames(&self) -> &FramesConfig {
         &self.frames
+    }
+
+    /// The same recordings for a model of other layers, masks, or fewer particles; they are shared,
+    /// not copied.
+    ///
+    /// # Errors
+    /// [`Error::Config`] names what was fixed when the recordings were read.
+    pub fn for_model(&self, model: ModelConfig) -> Result<Self> {
+        let n_kept = self.model.n_motion.max(self.model.n_particles);
+        let differs = [
+            ("n_particles", model.n_particles > n_kept),
+            ("n_motion", model.n_motion.max(model.n_particles) > n_kept),
+            ("n_kinematic", model.n_kinematic != self.model.n_kinematic),
+            ("kinematic_detail", model.kinematic_detail != self.model.kinematic_detail),
+            ("support_stride", model.support_stride != self.model.support_stride),
+            ("step_secs", model.step_secs != self.model.step_secs),
+            ("plan_lag_secs", model.plan_lag_secs != self.model.plan_lag_secs),
+            ("workspace", model.workspace != self.model.workspace),
+        ];
+        if let Some((key, _)) = differs.iter().find(|(_, differs)| *differs) {
+            let problem = "not that for which the recordings were read: read them again".into();
+            return Err(Error::Config { key: format!("model.{key}"), problem });
+        }
+        Ok(Self {
+            config: self.config,
+            model,
+            frames: self.frames.clone(),
+            episodes: self.episodes.clone(),
+            windows: self.windows.clone(),
+            active: self.active.clone(),
+        })
     }
 
     /// Number of recordings.
@@ -216,6 +250,7 @@ impl Dataset {
                 augmentation.apply(&mut cloud.positions);
             }
             window.targets.iter_mut().for_each(|positions| augmentation.apply(positions));
+            augmentation.apply(&mut window.back);
             window.scene.kinematic.iter_mut().for_each(|positions| augmentation.apply(positions));
         }
         window.scene.set_particles(&now, &history, self.model.n_history);
@@ -242,6 +277,12 @@ impl Window {
         self.targets.resize_with(horizon, Vec::new);
         self.moving.resize_with(horizon, Vec::new);
         let mut before: Vec<Vec3> = chosen.iter().map(|&i| start.positions[i as usize]).collect();
+        self.back.clear();
+        let poses = &episode.samples[t - 1].poses;
+        self.back.extend(chosen.iter().map(|&i| {
+            let (from, id) = (start.positions[i as usize], start.bodies[i as usize]);
+            carry(from, id, &start.poses, poses)
+        }));
         for h in 0..horizon {
             let poses = &episode.samples[t + h + 1].poses;
             let (targets, moving) = (&mut self.targets[h], &mut self.moving[h]);

@@ -37,8 +37,10 @@ pub struct TrainConfig {
     pub batch: usize,
     /// Largest learning rate.
     pub learning_rate: f32,
-    /// Steps over which the learning rate rises; behind them it falls as a cosine to 1/50.
+    /// Steps over which the learning rate rises; behind them it goes as `schedule` says.
     pub warm_up: u64,
+    /// How the learning rate falls.
+    pub schedule: Schedule,
     /// Lengths of the roll-out, each from a share of the steps on: `[(share, length)]`.
     pub curriculum: Vec<(f64, usize)>,
     /// Weight in the loss of points of moving objects, resting objects, the robot, and the rest.
@@ -55,6 +57,22 @@ pub struct TrainConfig {
     pub adamw: AdamWConfig,
 }
 
+/// How the learning rate falls behind the warm-up.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Schedule {
+    /// As a cosine, to 1/50 at the last step.
+    #[default]
+    Cosine,
+    /// At once, times `factor` from `step` on.
+    Drop {
+        /// First step of the lower rate.
+        step: u64,
+        /// Lower over higher rate.
+        factor: f32,
+    },
+}
+
 impl Default for TrainConfig {
     fn default() -> Self {
         Self {
@@ -62,6 +80,7 @@ impl Default for TrainConfig {
             batch: 2,
             learning_rate: 1e-3,
             warm_up: 200,
+            schedule: Schedule::default(),
             curriculum: vec![(0.0, 1), (0.4, 2), (0.75, 4)],
             loss_weights: [4.0, 0.5, 0.15, 0.05],
             average_decay: 0.999,
@@ -80,9 +99,13 @@ impl TrainConfig {
         reached.map_or(1, |&(_, horizon)| horizon)
     }
 
-    fn learning_rate(&self, step: u64) -> f32 {
+    /// Learning rate of `step`.
+    pub fn learning_rate(&self, step: u64) -> f32 {
         if step < self.warm_up {
             return self.learning_rate * (step + 1) as f32 / self.warm_up as f32;
+        }
+        if let Schedule::Drop { step: from, factor } = self.schedule {
+            return self.learning_rate * if step < from { 1.0 } else { factor };
         }
         let span = self.steps.saturating_sub(self.warm_up).max(1);
         let share = ((step - self.warm_up) as f64 / span as f64).min(1.0);
@@ -239,6 +262,11 @@ impl Trainer {
     /// As [`Model::new`].
     pub fn model(&self) -> Result<Model> {
         Model::new(self.model, self.average.clone())
+    }
+
+    /// Settings of the run.
+    pub fn config(&self) -> &TrainConfig {
+        &self.config
     }
 
     /// Steps taken.
