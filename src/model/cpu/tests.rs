@@ -3,8 +3,8 @@
 mod layers;
 
 use super::*;
-use crate::model::{LayersConfig, StepGraph};
 use crate::model::weights::initial_weights;
+use crate::model::{LayersConfig, StepGraph};
 use crate::ops::check::{Golden, assert_close, numbers};
 
 fn config() -> InterlacerConfig {
