@@ -84,6 +84,10 @@ pub struct Args {
     /// Use at most this many training recordings.
     #[arg(long)]
     max_recordings: Option<usize>,
+    /// Compute activations again in the backward pass instead of keeping them: a fraction of the
+    /// memory, 1.1 to 1.3 times the time, the same model to the bit. A run may go on with or without.
+    #[arg(long)]
+    recompute: bool,
     /// Threads; all cores by default.
     #[arg(long)]
     threads: Option<usize>,
@@ -147,6 +151,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     } else {
         Trainer::new(config, model)?
     };
+    if args.recompute {
+        trainer = trainer.recompute();
+    }
     let mut log = open_log(&files.log, trainer.step_index()).with_context(|| name(&files.log))?;
     let stopped = Stop::register().context("signal handlers")?;
     train_loop(args, &mut trainer, &train, &validation, &files, &mut log, &stopped)?;

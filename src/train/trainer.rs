@@ -206,6 +206,15 @@ impl Trainer {
         Self::with_state(config, model.config, layout, model.weights, optimizer)
     }
 
+    /// Has backward passes compute activations again instead of keeping them
+    /// ([`Mode::TrainingRecompute`]): less memory, more time, the same result to the bit.
+    pub fn recompute(mut self) -> Self {
+        for lane in &mut self.lanes {
+            lane.rollout = Rollout::new(self.model.rollout(), Mode::TrainingRecompute);
+        }
+        self
+    }
+
     /// Goes on from a checkpoint as if it had never stopped.
     ///
     /// # Errors
