@@ -4,7 +4,6 @@ pub mod cpu;
 pub mod interlacer;
 pub mod layers;
 mod nearest;
-mod rigid;
 pub mod rollout;
 pub mod tokens;
 pub mod weights;

@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use crate::ops::simd::vectorize;
 use crate::particles::Particles;
 use grid::{Grid, Moments};
-use rigid::{Normal, Rigid, link_motion};
+use rigid::{Normal, Rigid};
 
 type Vec3 = [f32; 3];
 
@@ -81,14 +81,15 @@ const SUPPORT_BINS: usize = 256;
 pub struct MotionEstimator {
     now: Grid,
     before: Grid,
-    /// Points of the cloud now off the support plane, and their moments in that cloud.
+    /// Points of the cloud now off the support plane.
     raised: Grid,
     raised_positions: Vec<Vec3>,
     raised_colors: Vec<Vec3>,
-    moments: Vec<[Moments; 2]>,
     links: Vec<(Vec3, Rigid)>,
     seeds: Vec<Seed>,
     exchanged: Vec<Seed>,
+    /// Patches of the seeds that are not surely at rest.
+    patches: Vec<Patch>,
     seed_of_cell: Vec<u32>,
     onward: Vec<Vec3>,
 }
@@ -111,13 +112,14 @@ impl MotionEstimator {
     /// Estimates how far each of `particles` moved over the last step (m), and how sure that is:
     /// 0 where nothing like it was there before, up to 1.
     ///
-    /// `clouds` and `kinematic` are those before and now; kinematic particles are in
-    /// correspondence, and may be none.
+    /// Clouds and the robot's points `kinematic` are those before and now; these are in
+    /// correspondence, `links` tells the link of each, ascending; they may be none.
     pub fn estimate(
         &mut self,
         particles: &Particles,
         [cloud_before, cloud_now]: [&Particles; 2],
         kinematic: [&[Vec3]; 2],
+        links: &[u32],
         motions: &mut Vec<Vec3>,
         confidences: &mut Vec<f32>,
     ) {
@@ -134,10 +136,10 @@ impl MotionEstimator {
         let support_m = support_height(cloud_now);
         let is_raised = |p: &Vec3| (p[2] - support_m).abs() > SUPPORT_M;
         self.prepare([cloud_before, cloud_now], is_raised);
-        self.place_links(kinematic);
+        self.place_links(kinematic, links);
         self.search();
-        let Self { now, before, raised, moments, seeds, seed_of_cell, onward, .. } = self;
-        let context = Context { now, before, raised, moments };
+        let Self { now, before, raised, seeds, seed_of_cell, onward, .. } = self;
+        let context = Context { now, before, raised };
         let (seeds, cells) = (&seeds[..], &seed_of_cell[..]);
         let places = particles.positions.par_iter().zip(&particles.colors).with_min_len(64);
         let results = motions.par_iter_mut().zip(onward).zip(confidences);
@@ -172,15 +174,6 @@ impl MotionEstimator {
             self.raised_colors.push(*c);
         }
         self.raised.rebuild(&self.raised_positions, &self.raised_colors, SEED_M);
-        self.moments.resize(self.raised_positions.len(), Default::default());
-        let (raised, now) = (&self.raised, &self.now);
-        self.moments.par_iter_mut().enumerate().with_min_len(16).for_each(|(i, moments)| {
-            let (position, color) = raised.point(i);
-            *moments = vectorize(|| {
-                let about = |radius| now.moments(&position, &color, radius);
-                [about(RADII_M[0]), about(RADII_M[NARROW])]
-            });
-        });
         self.seeds.clear();
         self.seed_of_cell.clear();
         self.seed_of_cell.resize(self.raised.n_cells(), u32::MAX);
@@ -193,27 +186,36 @@ impl MotionEstimator {
                 self.seeds.push(Seed { place: place as u32, position, ..Seed::default() });
             }
         }
+        self.patches.resize(self.patches.len().max(self.seeds.len()), Patch::default());
     }
 
-    fn place_links(&mut self, [before, now]: [&[Vec3]; 2]) {
-        let n = before.len().min(now.len());
-        let (before, now) = (&before[..n], &now[..n]);
-        self.links.resize(n, Default::default());
-        let links = self.links.par_iter_mut().enumerate().with_min_len(16);
-        links.for_each(|(i, link)| *link = (now[i], link_motion(before, now, i)));
+    /// Gives each point on the robot the motion of its link.
+    fn place_links(&mut self, kinematic: [&[Vec3]; 2], of_links: &[u32]) {
+        self.links.clear();
+        let [before, now] = kinematic;
+        let n = before.len().min(now.len()).min(of_links.len());
+        let mut from = 0;
+        while from < n {
+            let to = from + of_links[from..n].partition_point(|&link| link <= of_links[from]);
+            let pose = Rigid::fit(&now[from..to], &before[from..to]);
+            self.links.extend(now[from..to].iter().map(|&at| (at, pose)));
+            from = to;
+        }
     }
 
     /// Finds the motion of every seed's patch.
     fn search(&mut self) {
-        let Self { now, before, raised, moments, links, seeds, exchanged, seed_of_cell, .. } = self;
-        let context = Context { now, before, raised, moments };
+        let Self { now, before, raised, links, seeds, exchanged, patches, seed_of_cell, .. } = self;
+        let context = Context { now, before, raised };
         let (links, cells) = (&links[..], &seed_of_cell[..]);
-        seeds.par_iter_mut().for_each(|seed| vectorize(|| start(&context, links, seed)));
+        seeds.par_iter_mut().zip(&mut patches[..]).for_each(|(seed, patch)| {
+            vectorize(|| start(&context, links, seed, patch));
+        });
         for _ in 0..ROUNDS {
             exchanged.clone_from(seeds);
             let known = &seeds[..];
-            exchanged.par_iter_mut().for_each(|seed| {
-                vectorize(|| exchange(&context, known, cells, seed));
+            exchanged.par_iter_mut().zip(&patches[..]).for_each(|(seed, patch)| {
+                vectorize(|| exchange(&context, known, cells, seed, patch));
             });
             std::mem::swap(seeds, exchanged);
         }
@@ -247,19 +249,34 @@ struct Context<'a> {
     now: &'a Grid,
     before: &'a Grid,
     raised: &'a Grid,
-    moments: &'a [[Moments; 2]],
 }
 
-/// Some points of a ball, as places in `raised`, with their weights.
+/// Some points of a ball off the support plane, with their weights.
+#[derive(Debug, Default, Clone)]
 struct Patch {
     n: usize,
-    places: [usize; MAX_PATCH],
-    weights: [f32; MAX_PATCH],
+    points: [Member; MAX_PATCH],
+}
+
+/// A point of a patch.
+#[derive(Debug, Default, Clone, Copy)]
+struct Member {
+    position: Vec3,
+    color: Vec3,
+    weight: f32,
+    /// Its moments in the cloud now under the kernels of [`RADII_M`].
+    here: [Moments; RADII_M.len()],
+}
+
+impl Patch {
+    fn points(&self) -> &[Member] {
+        &self.points[..self.n]
+    }
 }
 
 impl Context<'_> {
     #[inline(always)]
-    fn patch(&self, center: &Vec3) -> Patch {
+    fn gather(&self, center: &Vec3, patch: &mut Patch) {
         let (mut near, mut n_near) = ([0; MAX_NEAR], 0);
         self.raised.near(center, PATCH_M, |place| {
             if n_near < MAX_NEAR {
@@ -267,15 +284,17 @@ impl Context<'_> {
                 n_near += 1;
             }
         });
-        let n = n_near.min(MAX_PATCH);
-        let mut patch = Patch { n, places: [0; MAX_PATCH], weights: [0.0; MAX_PATCH] };
-        for k in 0..n {
-            let place = near[k * n_near / n];
-            let d = minus(&self.raised.point(place).0, center);
-            patch.places[k] = place;
-            patch.weights[k] = 1.0 - 0.8 * dot(&d, &d) / (PATCH_M * PATCH_M);
+        patch.n = n_near.min(MAX_PATCH);
+        for k in 0..patch.n {
+            let (position, color) = self.raised.point(near[k * n_near / patch.n]);
+            let d = minus(&position, center);
+            let weight = 1.0 - 0.8 * dot(&d, &d) / (PATCH_M * PATCH_M);
+            let mut here = [Moments::default(); RADII_M.len()];
+            for scale in 0..RADII_M.len() {
+                here[scale] = self.now.moments(&position, &color, RADII_M[scale]);
+            }
+            patch.points[k] = Member { position, color, weight, here };
         }
-        patch
     }
 
     /// Where `pose` takes a point, what is left of it there, and the weight of the match.
@@ -294,10 +313,9 @@ impl Context<'_> {
     #[inline(always)]
     fn cost(&self, patch: &Patch, pose: &Rigid) -> (f32, f32) {
         let (mut found, mut total) = (0.0, 0.0);
-        for (&place, weight) in patch.places.iter().zip(patch.weights).take(patch.n) {
-            let (p, c) = self.raised.point(place);
-            let here = &self.moments[place][NARROW];
-            found += weight * self.residual(pose, (&p, &c), here, RADII_M[NARROW]).found;
+        for Member { position, color, weight, here } in patch.points() {
+            let here = &here[NARROW];
+            found += weight * self.residual(pose, (position, color), here, RADII_M[NARROW]).found;
             total += weight;
         }
         let found = found / total.max(1e-6);
@@ -311,10 +329,10 @@ impl Context<'_> {
         for _ in 0..STEPS {
             let middle = pose.apply(center);
             let mut normal = Normal::default();
-            for (&place, weight) in patch.places.iter().zip(patch.weights).take(patch.n) {
-                let (p, c) = self.raised.point(place);
-                let here = &self.moments[place][scale];
-                let Match { there, residual, found } = self.residual(pose, (&p, &c), here, radius);
+            for Member { position, color, weight, here } in patch.points() {
+                let here = &here[scale];
+                let Match { there, residual, found } =
+                    self.residual(pose, (position, color), here, radius);
                 let stiffness = pose.conjugate(&here.stiffness);
                 let lever = minus(&there, &middle);
                 normal.add(weight * found, &lever, &stiffness, &residual);
@@ -369,7 +387,7 @@ struct Match {
 
 /// First motion of a seed's patch: rest, its link's, or what tracking and registration find.
 #[inline(always)]
-fn start(context: &Context, links: &[(Vec3, Rigid)], seed: &mut Seed) {
+fn start(context: &Context, links: &[(Vec3, Rigid)], seed: &mut Seed, patch: &mut Patch) {
     let position = seed.position;
     let color = context.raised.point(seed.place as usize).1;
     let unrest = context.unrest(&position, &color);
@@ -378,8 +396,8 @@ fn start(context: &Context, links: &[(Vec3, Rigid)], seed: &mut Seed) {
         *seed = Seed { pose: rest, cost: 0.0, found: 1.0, is_sure: true, ..*seed };
         return;
     }
-    let patch = context.patch(&position);
-    let (cost, found) = context.cost(&patch, &rest);
+    context.gather(&position, patch);
+    let (cost, found) = context.cost(patch, &rest);
     let is_sure = unrest < STILL[1] && cost < STILL_COST;
     *seed = Seed { pose: rest, cost: cost - REST_BONUS, found, is_sure, ..*seed };
     if is_sure {
@@ -398,7 +416,7 @@ fn start(context: &Context, links: &[(Vec3, Rigid)], seed: &mut Seed) {
         }
     }
     if let Some(pose) = link {
-        let cost = seed.offer(context, &patch, pose);
+        let cost = seed.offer(context, patch, pose);
         seed.is_sure = cost < LINK_COST;
         if seed.is_sure || nearest < ON_LINK_M * ON_LINK_M {
             return;
@@ -406,12 +424,12 @@ fn start(context: &Context, links: &[(Vec3, Rigid)], seed: &mut Seed) {
     }
     let mut pose = Rigid::shift(context.track(&position, &color).map(|x| -x));
     let is_slow = dot(&pose.translation, &pose.translation) < SLOW_M * SLOW_M;
-    (0..RADII_M.len()).for_each(|scale| context.refine(&patch, &position, &mut pose, scale));
-    seed.offer(context, &patch, pose);
+    (0..RADII_M.len()).for_each(|scale| context.refine(patch, &position, &mut pose, scale));
+    seed.offer(context, patch, pose);
     if is_slow && seed.cost > 0.5 {
         let mut pose = rest;
-        (0..RADII_M.len()).for_each(|scale| context.refine(&patch, &position, &mut pose, scale));
-        seed.offer(context, &patch, pose);
+        (0..RADII_M.len()).for_each(|scale| context.refine(patch, &position, &mut pose, scale));
+        seed.offer(context, patch, pose);
     }
 }
 
@@ -429,22 +447,22 @@ impl Seed {
 
 /// Tries what neighbours found.
 #[inline(always)]
-fn exchange(context: &Context, seeds: &[Seed], cells: &[u32], seed: &mut Seed) {
+fn exchange(context: &Context, seeds: &[Seed], cells: &[u32], seed: &mut Seed, patch: &Patch) {
     if seed.is_sure {
         return;
     }
-    let (patch, position, before) = (context.patch(&seed.position), seed.position, seed.cost);
+    let (position, before) = (seed.position, seed.cost);
     context.raised.near_cells(&position, EXCHANGE_M, |cell| {
         let Some(other) = seeds.get(cells[cell] as usize) else { return };
         let is_at_rest = other.is_sure && other.pose.translation == [0.0; 3];
         if other.place != seed.place && !is_at_rest {
-            seed.offer(context, &patch, other.pose);
+            seed.offer(context, patch, other.pose);
         }
     });
     if seed.cost < before {
         let mut pose = seed.pose;
-        context.refine(&patch, &position, &mut pose, NARROW);
-        seed.offer(context, &patch, pose);
+        context.refine(patch, &position, &mut pose, NARROW);
+        seed.offer(context, patch, pose);
     }
 }
 

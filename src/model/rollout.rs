@@ -75,7 +75,7 @@ impl Scene {
             [before, now, ..] => [&before[..], &now[..]],
             _ => [&[][..]; 2],
         };
-        estimator.estimate(now, clouds, kinematic, velocities, known);
+        estimator.estimate(now, clouds, kinematic, &start.kinematic_links, velocities, known);
         start.onward.clear();
         start.onward.extend_from_slice(estimator.onward());
     }

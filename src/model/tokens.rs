@@ -6,8 +6,8 @@
 use rayon::prelude::*;
 
 use super::nearest::Nearest;
-use super::rigid::RigidMotion;
 use crate::graph::knn::squared_distance;
+use crate::rigid::RigidMotion;
 use crate::{Error, Result};
 
 /// Gravity, in m/s² along world z (REP 103: z up).

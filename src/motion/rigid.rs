@@ -1,16 +1,11 @@
 //! Rigid motions, and what fits them to residuals.
 
+use crate::rigid::RigidMotion;
+
 use super::{Vec3, dot, minus, plus};
 
 /// Length (m) that turns rotations into metres, so that all six unknowns are alike.
 const ARM_M: f32 = 0.05;
-/// Pairs of points of one link keep their distance within this (m).
-const RIGID_M: f32 = 2e-4;
-/// Reach (m) within which points are looked for that move with a link.
-const LINK_M: f32 = 0.2;
-/// Distance (m) beyond which a point moved otherwise than a link.
-const LINK_ERROR_M: f32 = 0.02;
-const LINK_ITERATIONS: usize = 3;
 
 /// p ↦ R·p + t.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +23,12 @@ impl Default for Rigid {
 impl Rigid {
     pub(super) fn shift(translation: Vec3) -> Self {
         Self { rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], translation }
+    }
+
+    /// The motion that takes the points `from` to the points `to` of one body.
+    pub(super) fn fit(from: &[Vec3], to: &[Vec3]) -> Self {
+        let (rotation, translation) = RigidMotion::fit(from, to).rows();
+        Self { rotation, translation }
     }
 
     #[inline(always)]
@@ -154,34 +155,6 @@ fn cholesky(a: &mut [[f32; 6]; 6], right: &[f32; 6]) -> Option<[f32; 6]> {
     Some(x)
 }
 
-/// Motion back in time of the link that kinematic particle `i` lies on: fitted to the particles
-/// about it that kept their distance to it.
-pub(super) fn link_motion(before: &[Vec3], now: &[Vec3], i: usize) -> Rigid {
-    let mut pose = Rigid::shift(minus(&before[i], &now[i]));
-    if dot(&pose.translation, &pose.translation) == 0.0 {
-        return pose;
-    }
-    let unit = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
-    for _ in 0..LINK_ITERATIONS {
-        let mut normal = Normal::default();
-        for (n, b) in now.iter().zip(before) {
-            let (from_n, from_b) = (minus(n, &now[i]), minus(b, &before[i]));
-            let lengths = [dot(&from_n, &from_n).sqrt(), dot(&from_b, &from_b).sqrt()];
-            if lengths[0] > LINK_M || (lengths[0] - lengths[1]).abs() > RIGID_M {
-                continue;
-            }
-            let there = pose.apply(n);
-            let residual = minus(b, &there);
-            if dot(&residual, &residual) < LINK_ERROR_M * LINK_ERROR_M {
-                normal.add(1.0, &minus(&there, &before[i]), &unit, &residual);
-            }
-        }
-        let Some((turn, shift)) = normal.solve([2e-3, 2e-3]) else { break };
-        pose = pose.then(&turn, &shift, &before[i]);
-    }
-    pose
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,7 +173,7 @@ mod tests {
             })
             .collect();
         let before: Vec<Vec3> = now.iter().map(|p| truth.apply(p)).collect();
-        let found = link_motion(&before, &now, 4);
+        let found = Rigid::fit(&now, &before);
         for (p, b) in now.iter().zip(&before) {
             let error = minus(&found.apply(p), b);
             assert!(dot(&error, &error).sqrt() < 2e-4, "{error:?}");

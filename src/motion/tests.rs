@@ -33,7 +33,7 @@ const MIDDLE: Vec3 = [0.1, 0.0, 0.15];
 fn estimate(before: &Particles, now: &Particles) -> (Vec<Vec3>, Vec<f32>, Vec<Vec3>) {
     let (mut motions, mut sure) = (Vec::new(), Vec::new());
     let mut estimator = MotionEstimator::default();
-    estimator.estimate(now, [before, now], [&[], &[]], &mut motions, &mut sure);
+    estimator.estimate(now, [before, now], [&[], &[]], &[], &mut motions, &mut sure);
     (motions, sure, estimator.onward().to_vec())
 }
 
@@ -99,7 +99,14 @@ fn a_link_s_points_move_as_the_link_does() {
     let back: Vec<Vec3> = links.iter().map(|p| pose.undo(p)).collect();
     let (mut motions, mut sure) = (Vec::new(), Vec::new());
     let mut estimator = MotionEstimator::default();
-    estimator.estimate(&now, [&before, &now], [&back, &links], &mut motions, &mut sure);
+    estimator.estimate(
+        &now,
+        [&before, &now],
+        [&back, &links],
+        &vec![0; links.len()],
+        &mut motions,
+        &mut sure,
+    );
     let errors = (N_TABLE..N_TABLE + N_BOX).map(|i| {
         let p = now.positions[i];
         length(&minus(&motions[i], &minus(&p, &pose.undo(&p))))

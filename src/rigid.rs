@@ -9,7 +9,7 @@ const STIFFNESS: f32 = 1e-4;
 
 /// A rotation about a centre and a translation.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct RigidMotion {
+pub(crate) struct RigidMotion {
     rotation: Matrix3<f32>,
     center: Vector3<f32>,
     translation: Vector3<f32>,
@@ -17,7 +17,7 @@ pub(super) struct RigidMotion {
 
 impl RigidMotion {
     /// Nothing moves.
-    pub(super) const REST: Self = Self {
+    pub(crate) const REST: Self = Self {
         rotation: Matrix3::new(1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0),
         center: Vector3::new(0.0, 0.0, 0.0),
         translation: Vector3::new(0.0, 0.0, 0.0),
@@ -25,7 +25,7 @@ impl RigidMotion {
 
     /// The motion that takes the points `from` to the points `to` (m) with the least squared error
     /// (Kabsch 1976); of less than three points their mean translation.
-    pub(super) fn fit(from: &[Vec3], to: &[Vec3]) -> Self {
+    pub(crate) fn fit(from: &[Vec3], to: &[Vec3]) -> Self {
         let mean = |points: &[Vec3]| {
             let sum: Vector3<f32> = points.iter().map(|&p| Vector3::from(p)).sum();
             sum / points.len().max(1) as f32
@@ -52,14 +52,21 @@ impl RigidMotion {
         if is_usable { Self { rotation, ..still } } else { still }
     }
 
+    /// Rows of R, and t, of p ↦ R·p + t.
+    pub(crate) fn rows(&self) -> ([Vec3; 3], Vec3) {
+        let translation = self.center + self.translation - self.rotation * self.center;
+        let row = |i: usize| [self.rotation[(i, 0)], self.rotation[(i, 1)], self.rotation[(i, 2)]];
+        ([row(0), row(1), row(2)], translation.into())
+    }
+
     /// How far the point `p` of the body goes (m).
-    pub(super) fn motion_of(&self, p: &Vec3) -> Vec3 {
+    pub(crate) fn motion_of(&self, p: &Vec3) -> Vec3 {
         let arm = Vector3::from(*p) - self.center;
         (self.rotation * arm - arm + self.translation).into()
     }
 
     /// Gradient of the point from that of its motion.
-    pub(super) fn gradient(&self, d_motion: &Vec3) -> Vec3 {
+    pub(crate) fn gradient(&self, d_motion: &Vec3) -> Vec3 {
         let d = Vector3::from(*d_motion);
         (self.rotation.tr_mul(&d) - d).into()
     }
@@ -89,9 +96,12 @@ mod tests {
             let probes = points(5, 9);
             for (p, there) in probes.iter().zip(moved(&pose, &probes)) {
                 let got = motion.motion_of(p);
+                let (rows, translation) = motion.rows();
                 for axis in 0..3 {
                     let error = got[axis] - (there[axis] - p[axis]);
                     assert!(error.abs() < 2e-4, "{error} m at {angle} rad");
+                    let turned = Vector3::from(rows[axis]).dot(&Vector3::from(*p));
+                    assert!((turned + translation[axis] - p[axis] - got[axis]).abs() < 1e-5);
                 }
             }
         }
