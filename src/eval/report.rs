@@ -16,6 +16,8 @@ use crate::eval::replay::{BagResult, Replay};
 use crate::predictor::Timings;
 
 pub use hindsight::{HindsightReport, HindsightRow};
+pub(super) use hindsight_table::{HOW_TO_READ, percent};
+pub(super) use table::millimetres;
 
 /// All that a replay found; serialises to the JSON of `forecloud replay --json`.
 #[derive(Debug, Clone, Serialize)]
