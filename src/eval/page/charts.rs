@@ -81,7 +81,7 @@ fn figure(id: &str, title: &str, unit: &str, curves: &[Curve], step_secs: f64) -
     if most == f64::NEG_INFINITY {
         return String::new();
     }
-    let y_step = tick(most.max(1e-3) / 4.0);
+    let y_step = tick(most.max(1e-3) / 6.0);
     let axes = Axes { n_steps, y_top: (most.max(1e-3) / y_step).ceil() * y_step, y_step };
     let title = escape(title);
     let times: Vec<f32> = (1..=n_steps).map(|step| secs(step, step_secs)).collect();

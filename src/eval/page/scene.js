@@ -1,6 +1,10 @@
 // One frame: its data as numbers. Classes: 0 moving object, 1 object at rest, 2 robot, 3 static.
 const [MOVING, RESTING, ROBOT, STATIC] = [0, 1, 2, 3];
 
+// Without truth: predicted ways and distances to what was there above these tell of motion (m).
+const MOVED_M = 0.01, CHANGED_M = 0.03;
+const NOTHING = { n: 0, places: new Float32Array(0), colors: new Float32Array(0), classes: [] };
+
 class Scene {
   constructor(data) {
     this.data = data;
@@ -34,15 +38,25 @@ class Scene {
   guessClasses() {
     const last = this.prediction.subarray(3 * this.n * this.steps);
     return Uint8Array.from({ length: this.n }, (_, i) =>
-      distance(last, i, this.start, i) > 0.01 ? RESTING : STATIC);
+      distance(last, i, this.start, i) > MOVED_M ? RESTING : STATIC);
+  }
+
+  // What is seen near a place where something was at the start counts as static.
+  seenClasses(seen) {
+    if (seen && !seen.classes) {
+      const far = nearest(seen.places, seen.n, { n: this.n, places: this.start });
+      seen.classes = Uint8Array.from(far, (distance) => (distance > CHANGED_M ? RESTING : STATIC));
+    }
+    return seen;
   }
 
   // Points of a layer after `t` steps (which need not be whole): { n, places, colors }.
   layer(name, t) {
     if (name === "truth" && this.seen) {
       const step = Math.round(t);
-      if (step === 0) return { n: this.n, places: this.start, colors: this.colors };
-      return this.seen[step - 1] || { n: 0, places: new Float32Array(0), colors: new Float32Array(0) };
+      const { n, start: places, colors, classes } = this;
+      if (step === 0) return { n, places, colors, classes };
+      return this.seenClasses(this.seen[step - 1]) || NOTHING;
     }
     const places = new Float32Array(3 * this.n);
     if (name === "truth" || name === "model") {

@@ -11,6 +11,7 @@
     velocity: "constant velocity, true (privileged)",
   };
   const LEAST_WAY_M = 0.004;
+  const MAX_WAYS = 100;
   const state = { scene: 0, t: 0, isPlaying: false, last: 0 };
   let canvas = $("canvas");
   let drawing = null;
@@ -88,7 +89,7 @@
     if (active[0]) {
       camera.target = camera.target.map((x, i) => 0.4 * x + 0.3 * (active[i][0] + active[i][1]));
     }
-    camera.zoom = 1.25;
+    camera.zoom = 1.12;
     ask();
   };
 
@@ -168,7 +169,7 @@
     const isWide = canvas.width > canvas.height * 1.15 || groups.length < 2;
     const look = {
       ground: hex("--stage"), rule: hex("--rule"), isBeside,
-      dims: $("dim").checked, byError: $("color").value === "error", end: rampEnd(),
+      dims: $("dim").checked, dimming: isDark() ? 0.85 : 1, byError: $("color").value === "error", end: rampEnd(),
     };
     return groups.map((group, i) => {
       const part = (size, n) => [Math.floor((size * i) / n), Math.floor((size * (i + 1)) / n)];
@@ -190,8 +191,10 @@
     const errors = look.byError ? now.errors(name, state.t, layer) : null;
     const radius = Math.max(0.003, Math.min(0.02, 0.34 / Math.sqrt(now.n)));
     const isCloud = !layer.isParticles;
+    // Of many ways only some: they would hide the points.
+    const every = Math.ceil(now.classes.filter((kind) => kind === MOVING).length / MAX_WAYS) || 1;
     for (let i = 0; i < layer.n; i++) {
-      const kind = isCloud ? RESTING : now.classes[i];
+      const kind = isCloud ? layer.classes[i] : now.classes[i];
       const isMoved = !isCloud && distance(layer.places, i, now.start, i) > LEAST_WAY_M;
       // Where layers lie upon each other, points that stay are drawn once.
       if (index > 0 && kind === STATIC && !isMoved) continue;
@@ -201,7 +204,7 @@
         color = ramp(errors[i] / look.end);
       } else if (look.dims && (kind === STATIC || kind === ROBOT)) {
         isDimmed = !(kind === STATIC && isMoved);
-        if (isDimmed) color = mix(color, look.ground, kind === STATIC ? 0.72 : 0.5);
+        if (isDimmed) color = mix(color, look.ground, (kind === STATIC ? 0.72 : 0.5) * look.dimming);
       }
       const hasRing = !look.isBeside && !isDimmed && kind !== STATIC && !errors;
       const ring = hasRing || (isMoved && kind === STATIC && !errors) ? own : color;
@@ -209,8 +212,8 @@
       const size = radius * (kind === STATIC ? 0.8 : 1) * (shape === 1 ? 1.25 : 1);
       const at = layer.places.subarray(3 * i, 3 * i + 3);
       points.push(at[0], at[1], at[2], ...color, ...ring, size, shape);
-      if ($("trails").checked && !isCloud && (kind === MOVING || kind === ROBOT) && isMoved) {
-        const faint = mix(errors ? color : own, look.ground, kind === ROBOT ? 0.75 : 0.45);
+      if (i % every === 0 && $("trails").checked && isMoved && (kind === MOVING || kind === ROBOT)) {
+        const faint = mix(errors ? color : own, look.ground, kind === ROBOT ? 0.86 : 0.66);
         addWay(lines, now, name, i, faint);
       }
     }
@@ -254,7 +257,7 @@
   // The ground of the workspace, a line each 0.1 m.
   const grid = (lines, look) => {
     const [min, max] = heads.workspace, z = Math.max(min[2], Math.min(0, max[2])) - 0.004;
-    const color = mix(look.rule, look.ground, 0.25);
+    const color = mix(look.ground, hex("--soft"), 0.22);
     const every = Math.max(0.1, Math.max(max[0] - min[0], max[1] - min[1]) / 40);
     for (const [along, across] of [[0, 1], [1, 0]]) {
       for (let k = Math.ceil(min[along] / every); k * every <= max[along]; k++) {
