@@ -244,7 +244,11 @@ def test_the_header_tells_what_was_replayed(opened, page):
 def test_the_view_shows_many_particles(opened, page, drawing):
     _, browser = drawing
     tab = view(opened, page.url, browser)
-    n_colors, share = tab.evaluate(
+    # Particles alone, as bright as they were seen.
+    for name in ("trails", "dim"):
+        change(tab, name, False)
+    tab.evaluate(SETTLED)
+    n_colors, share, bright = tab.evaluate(
         """(() => {
           const from = document.getElementById('canvas');
           const to = document.createElement('canvas');
@@ -253,15 +257,18 @@ def test_the_view_shows_many_particles(opened, page, drawing):
           context.drawImage(from, 0, 0);
           const { data } = context.getImageData(0, 0, to.width, to.height);
           const counts = new Map();
+          let bright = 0;
           for (let i = 0; i < data.length; i += 4) {
             const color = (data[i] << 16) | (data[i + 1] << 8) | data[i + 2];
+            const channels = [data[i], data[i + 1], data[i + 2]];
+            bright += Math.max(...channels) - Math.min(...channels) > 50;
             counts.set(color, (counts.get(color) || 0) + 1);
           }
           const ground = Math.max(...counts.values());
-          return [counts.size, 1 - (4 * ground) / data.length];
+          return [counts.size, 1 - (4 * ground) / data.length, (4 * bright) / data.length];
         })()"""
     )
-    assert n_colors > 100 and 0.03 < share < 0.9
+    assert n_colors > 100 and 0.03 < share < 0.9 and bright > 0.005, (n_colors, share, bright)
 
 
 def test_the_slider_and_every_toggle_change_the_picture(opened, page, drawing):
