@@ -185,10 +185,10 @@ fn a_page_stays_small_and_says_what_it_leaves_out() {
     let place = Place::new();
     let (out, bag) = (place.text("out"), tiny_push());
     let arguments = ["--horizon", "25", "--particles", "3000", "--out", &out];
-    succeed(place.replay(&[&arguments[..], &[bag.as_str(); 13]].concat()));
+    succeed(place.replay(&[&arguments[..], &[bag.as_str(); 11]].concat()));
     let page = place.read("out/report.html");
     assert!((4_000_000..8_000_000).contains(&page.len()), "{} bytes", page.len());
     let page = String::from_utf8(page).unwrap();
-    assert!(page.contains("of 65 predicted frames are shown: those in which most happens"));
-    assert!(page.contains("of 13 recordings have a frame here"));
+    assert!(page.contains("of 55 predicted frames are shown: those in which most happens"));
+    assert!(page.contains("of 11 recordings have a frame here"));
 }

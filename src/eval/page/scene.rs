@@ -199,8 +199,8 @@ impl Packer {
         let mut bytes = Vec::new();
         for positions in steps {
             for i in self.kept(positions.len()) {
-                for axis in 0..3 {
-                    let share = (positions[i][axis] - self.min[axis]) / self.size[axis];
+                for (axis, x) in positions[i].iter().enumerate() {
+                    let share = (x - self.min[axis]) / self.size[axis];
                     // The conversion saturates at both ends and reads NaN as 0.
                     bytes.extend(((share * 65_535.0).round() as u16).to_le_bytes());
                 }
