@@ -1,7 +1,7 @@
 //! The page of a replay: one HTML file that needs nothing else, for people.
 //!
 //! Tables, charts and facts are written here; `page/*.js` sorts the tables, reads out the charts
-//! and draws the scenes. Names from recordings are untrusted: they pass [`text::escape`], and the
+//! and draws the scenes. Names from recordings are untrusted: they pass `text::escape`, and the
 //! page's security policy runs no script but its own, by its hash, and loads nothing.
 
 mod charts;
