@@ -5,6 +5,7 @@ mod info;
 mod layers;
 mod model_file;
 mod replay;
+mod replay_folder;
 mod topics;
 mod train;
 

@@ -11,6 +11,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::model_file;
+use super::replay_folder::Folder;
 use super::topics::{self, TopicArgs};
 
 /// Predict recordings and measure how good that is: by their truth, or by what was seen later.
@@ -23,6 +24,7 @@ saw through (wrong), and the Chamfer distance; docs/evaluation.md tells how to r
 
 Examples:
   forecloud replay data/demo_tumble
+  forecloud replay --out results data/demo_tumble
   forecloud replay --json --horizon 10 push_* > errors.json
   forecloud replay --no-truth data/demo_tumble
   forecloud replay --predictions node.mcap data/demo_tumble
@@ -58,6 +60,10 @@ pub struct Args {
     /// Save a PNG of truth beside prediction, of the frame in which objects move most
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
+    /// Write a page of the results, to be opened in a browser, and files beside it: tables (CSV),
+    /// predictions (MCAP), a picture; the folder is made, or its earlier results are replaced
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -96,7 +102,8 @@ fn replay(args: &Args) -> Result<Report> {
     let config = config(args, published.as_ref());
     let step_secs = model.config.step_secs;
     let mut most_active = MostActive::default();
-    let replay = Replay::new(model, config, frames, published);
+    let mut folder = None;
+    let replay = Replay::new(model.clone(), config, frames, published);
     let mut replay = replay.ignore_truth(args.no_truth).with_noise(noise(args)?);
     for (index, path) in args.bags.iter().enumerate() {
         let recording = Recording::open(path, replay.frames_config().clone())
@@ -105,16 +112,26 @@ fn replay(args: &Args) -> Result<Report> {
         for warning in recording.bag().warnings() {
             eprintln!("warning: {}: {warning}", path.display());
         }
+        if let Some(out) = args.out.as_deref().filter(|_| folder.is_none()) {
+            let world_frame = &replay.frames_config().world_frame;
+            folder = Some(Folder::create(out, (&model, &config), world_frame, args.bags.len())?);
+        }
         let bar = progress(&recording, index + 1, args.bags.len());
         replay
             .add(&recording, |frame| {
                 bar.inc(1);
-                if args.picture.is_some() {
+                if args.picture.is_some() || args.out.is_some() {
                     most_active.watch(frame, step_secs);
+                }
+                if let Some(folder) = &mut folder {
+                    folder.watch(frame);
                 }
             })
             .with_context(|| format!("cannot replay {}", path.display()))?;
         bar.finish_and_clear();
+        if let Some(folder) = &mut folder {
+            folder.end_bag(path)?;
+        }
     }
     if let Some(path) = &args.picture {
         match most_active.get() {
@@ -128,7 +145,11 @@ fn replay(args: &Args) -> Result<Report> {
             ),
         }
     }
-    Ok(Report { model_path: Some(model_path), ..replay.report() })
+    let report = Report { model_path: Some(model_path), ..replay.report() };
+    if let Some(folder) = folder {
+        folder.finish(&report, &most_active)?;
+    }
+    Ok(report)
 }
 
 /// None for a strength of 0.

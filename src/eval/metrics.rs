@@ -20,15 +20,15 @@ type Vec3 = [f32; 3];
 pub enum Class {
     /// On an object, and truly moving more than [`MOVING_M`] in this step.
     Moving,
-    /// Of the moving ones, those whose motion changes by more than [`SUDDEN_M`]: falls and impacts.
-    /// They are reported apart, and count as moving.
-    Sudden,
     /// On an object that moves less in this step.
     Resting,
     /// On the robot.
     Robot,
     /// On the table, the floor or any other body that never moves.
     Static,
+    /// Of the moving ones, those whose motion changes by more than [`SUDDEN_M`]: falls and impacts.
+    /// They are reported apart, and count as moving.
+    Sudden,
 }
 
 impl Class {

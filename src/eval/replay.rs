@@ -201,10 +201,7 @@ impl Replay {
     }
 
     fn estimated(&self, prediction: &Prediction) -> Result<Vec<Vec<[f32; 3]>>> {
-        let elapsed_secs = prediction.stamp.secs_since(prediction.history_stamp);
-        let elapsed_steps = (elapsed_secs / self.model.config.step_secs) as f32;
-        let (history, now) = (&prediction.history, &prediction.particles.positions);
-        baselines::estimated_velocity(history, now, elapsed_steps, self.config.horizon)
+        baselines::of_prediction(prediction, self.model.config.step_secs, self.config.horizon)
     }
 
     /// The configuration of the frames.

@@ -17,6 +17,8 @@ use crate::eval::replay::{BagResult, Replay};
 use crate::predictor::Timings;
 
 pub use hindsight::{HindsightReport, HindsightRow};
+pub(super) use hindsight_table::{HOW_TO_READ, percent};
+pub(super) use table::millimetres;
 
 /// All that a replay found; serialises to the JSON of `forecloud replay --json`.
 #[derive(Debug, Clone, Serialize)]
@@ -187,7 +189,7 @@ impl Class {
     }
 
     /// Whether it is of points on objects, which tasks are told apart for.
-    pub(super) fn is_object(self) -> bool {
+    pub(in crate::eval) fn is_object(self) -> bool {
         matches!(self, Self::Moving | Self::Sudden | Self::Resting)
     }
 }

@@ -11,7 +11,7 @@ const TASK_WIDTH: usize = 10;
 pub(super) const METHOD_WIDTH: usize = 29;
 
 impl Class {
-    fn title(self) -> &'static str {
+    pub(in crate::eval) fn title(self) -> &'static str {
         match self {
             Self::Moving => "Object points that move, more than 2 mm in the step: mean error in mm",
             Self::Sudden => {
@@ -25,7 +25,7 @@ impl Class {
 }
 
 impl Method {
-    pub(super) fn label(self) -> &'static str {
+    pub(in crate::eval) fn label(self) -> &'static str {
         match self {
             Self::Model => "model",
             Self::Node => "node, as published",
@@ -131,7 +131,7 @@ impl Report {
         self.agreement().map_or(Ok(()), |agreement| fact("published", agreement))
     }
 
-    fn recordings(&self) -> String {
+    pub(in crate::eval) fn recordings(&self) -> String {
         let mut tasks = std::collections::BTreeMap::<&str, usize>::new();
         for bag in &self.bags {
             *tasks.entry(bag.task.as_deref().unwrap_or("without truth")).or_default() += 1;
@@ -140,7 +140,7 @@ impl Report {
         format!("{} ({})", self.bags.len(), tasks.join(", "))
     }
 
-    fn frames(&self) -> String {
+    pub(in crate::eval) fn frames(&self) -> String {
         // Writing to a string can't fail.
         let mut text = format!(
             "{}: {} predicted, {} held against the truth",
@@ -161,7 +161,7 @@ impl Report {
         (count > 0).then(|| (count, problem.unwrap_or("unknown")))
     }
 
-    fn agreement(&self) -> Option<String> {
+    pub(in crate::eval) fn agreement(&self) -> Option<String> {
         let found = self.published.as_ref()?;
         let (published, both, replayed) = (found.n_published, found.n_both, found.n_replayed);
         let equal = match (&found.first_difference, both) {
@@ -180,7 +180,7 @@ impl Report {
 }
 
 /// Three digits, or as many as stand before the point.
-pub(super) fn millimetres(value: f64) -> String {
+pub(in crate::eval) fn millimetres(value: f64) -> String {
     match value {
         value if value < 9.995 => format!("{value:.2}"),
         value if value < 99.95 => format!("{value:.1}"),
