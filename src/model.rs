@@ -224,8 +224,10 @@ pub(crate) fn read_config(path: &Path, metadata: &HashMap<String, String>) -> Re
     let json = metadata.get(CONFIG_KEY).ok_or_else(|| {
         wrong(format!("its metadata has no {CONFIG_KEY}: another program's model"))
     })?;
-    let config: ModelConfig =
-        serde_json::from_str(json).map_err(|e| wrong(format!("{CONFIG_KEY}: {e}")))?;
+    let config: ModelConfig = serde_json::from_str(json).map_err(|e| {
+        let hint = "trained with another version of Forecloud? Train it anew with this one";
+        wrong(format!("{CONFIG_KEY}: {e} ({hint})"))
+    })?;
     config.validate().map_err(|e| wrong(e.to_string()))?;
     Ok(config)
 }
@@ -262,7 +264,8 @@ mod tests {
         assert!(!json.contains("layers") && !json.contains("mask"), "{json}");
         assert_eq!(serde_json::from_str::<ModelConfig>(&json).unwrap(), ModelConfig::default());
         let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/small.safetensors");
-        assert_eq!(Model::load(&shipped).unwrap().hash, "d84607309fc95b6d");
+        let card = include_str!("../models/README.md");
+        assert!(card.contains(&Model::load(&shipped).unwrap().hash), "the card names its model");
 
         let layers = LayersConfig {
             local: LocalLayer::MessagePassing,
