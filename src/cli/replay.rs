@@ -3,12 +3,12 @@
 use anyhow::{Context, Result, ensure};
 use forecloud::cloud::SensorNoise;
 use forecloud::config::PredictorConfig;
-use forecloud::eval::{MostActive, Published, Replay, Report};
+use forecloud::eval::{MostActive, Published, Replay, Replayed, Report};
 use forecloud::model::Model;
 use forecloud::recording::Recording;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::model_file;
 use super::topics::{self, TopicArgs};
@@ -94,28 +94,32 @@ fn replay(args: &Args) -> Result<Report> {
     let frames = args.topics.config()?;
     let published = published(args, &model)?;
     let config = config(args, published.as_ref());
+    // What is wrong behind this is wrong with a recording.
+    config.validate_for(&model.config)?;
+    for path in &args.bags {
+        std::fs::metadata(path).with_context(|| format!("cannot replay {}", path.display()))?;
+    }
     let step_secs = model.config.step_secs;
     let mut most_active = MostActive::default();
     let replay = Replay::new(model, config, frames, published);
     let mut replay = replay.ignore_truth(args.no_truth).with_noise(noise(args)?);
     for (index, path) in args.bags.iter().enumerate() {
-        let recording = Recording::open(path, replay.frames_config().clone())
-            .map_err(|error| topics::with_command(error, "forecloud replay"))
-            .with_context(|| format!("cannot replay {}", path.display()))?;
-        for warning in recording.bag().warnings() {
-            eprintln!("warning: {}: {warning}", path.display());
+        let watch = |frame: &Replayed| {
+            if args.picture.is_some() {
+                most_active.watch(frame, step_secs);
+            }
+        };
+        let Err(error) = play(&mut replay, path, (index + 1, args.bags.len()), watch) else {
+            continue;
+        };
+        if args.bags.len() == 1 {
+            return Err(error.context(format!("cannot replay {}", path.display())));
         }
-        let bar = progress(&recording, index + 1, args.bags.len());
-        replay
-            .add(&recording, |frame| {
-                bar.inc(1);
-                if args.picture.is_some() {
-                    most_active.watch(frame, step_secs);
-                }
-            })
-            .with_context(|| format!("cannot replay {}", path.display()))?;
-        bar.finish_and_clear();
+        eprintln!("skipped: {}: {error:#}", path.display());
+        replay.skip(path, format!("{error:#}"));
     }
+    let report = replay.report();
+    ensure!(!report.bags.is_empty(), "none of the {} recordings can be replayed", args.bags.len());
     if let Some(path) = &args.picture {
         match most_active.get() {
             Some(shot) => {
@@ -128,7 +132,28 @@ fn replay(args: &Args) -> Result<Report> {
             ),
         }
     }
-    Ok(Report { model_path: Some(model_path), ..replay.report() })
+    Ok(Report { model_path: Some(model_path), ..report })
+}
+
+/// Plays the recording at `path`, the `number`th of `n_bags`.
+fn play(
+    replay: &mut Replay,
+    path: &Path,
+    (number, n_bags): (usize, usize),
+    mut watch: impl FnMut(&Replayed),
+) -> Result<()> {
+    let recording = Recording::open(path, replay.frames_config().clone())
+        .map_err(|error| topics::with_command(error, "forecloud replay"))?;
+    for warning in recording.bag().warnings() {
+        eprintln!("warning: {}: {warning}", path.display());
+    }
+    let bar = progress(&recording, number, n_bags);
+    let played = replay.add(&recording, |frame| {
+        bar.inc(1);
+        watch(frame);
+    });
+    bar.finish_and_clear();
+    Ok(played?)
 }
 
 /// None for a strength of 0.
