@@ -263,6 +263,13 @@ impl Memory {
         (nearest.stamp.abs_diff(wanted) <= tolerance).then_some(nearest)
     }
 
+    /// Whether there would be an observation one step before `now` if cameras did not matter.
+    pub fn is_one_step_back(&self, now: Stamp) -> bool {
+        let wanted = now.plus_secs(-self.step_secs);
+        let tolerance = Stamp::from_secs(self.tolerance_secs).nanos().unsigned_abs();
+        self.observations.iter().any(|o| o.stamp.abs_diff(wanted) <= tolerance)
+    }
+
     /// Memory for a new observation, best handed back by [`Memory::remember`].
     pub fn take_spare(&mut self) -> Observation {
         std::mem::take(&mut self.spare)

@@ -182,6 +182,12 @@ impl Predictor {
         self.memory.one_step_back(frame.stamp, frame.camera_numbers()).is_some()
     }
 
+    /// Whether a frame was seen one step before `frame`, by whichever cameras: a history it is only
+    /// if they are the same.
+    pub fn has_frame_before(&self, frame: &Frame) -> bool {
+        self.memory.is_one_step_back(frame.stamp)
+    }
+
     /// Takes a frame that is not predicted from, so that later ones find their history.
     ///
     /// # Errors

@@ -4,6 +4,8 @@ pub mod adamw;
 mod augment;
 pub mod compare;
 pub mod dataset;
+mod episode;
 pub mod preset;
 pub mod reading;
+pub mod skipped;
 pub mod trainer;

@@ -16,7 +16,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::layers::{SizeArgs, or};
 use super::topics::TopicArgs;
-use super::train::{Curriculum, Stop, VALIDATION_STEPS, parse_curriculum, tell};
+use super::train::{Curriculum, Stop, VALIDATION_STEPS, parse_curriculum, skipped_lines, tell};
 
 /// Compare models: train rivals for the same time with the same care, and print what they cost and
 /// how well they predict.
@@ -226,6 +226,7 @@ fn load(args: &Args, settings: &Settings, watch: &Progress) -> Result<Option<Dat
         let (n, windows, active) = (data.n_recordings(), data.n_windows(), data.n_active());
         watch
             .stage(&format!("{name}: {n} recordings, {windows} windows, objects move in {active}"));
+        skipped_lines(data.skipped()).for_each(|line| watch.stage(&format!("{name}: {line}")));
         ensure!(windows > 0, "no {name} recordings: their split is in /truth/bodies");
     }
     Ok(Some(Data { train, validation, test }))

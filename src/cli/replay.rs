@@ -8,7 +8,7 @@ use forecloud::model::Model;
 use forecloud::recording::Recording;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::model_file;
 use super::replay_folder::Folder;
@@ -100,39 +100,59 @@ fn replay(args: &Args) -> Result<Report> {
     let frames = args.topics.config()?;
     let published = published(args, &model)?;
     let config = config(args, published.as_ref());
+    // What is wrong behind this is wrong with a recording.
+    config.validate_for(&model.config)?;
+    for path in &args.bags {
+        std::fs::metadata(path).with_context(|| format!("cannot replay {}", path.display()))?;
+    }
     let step_secs = model.config.step_secs;
     let mut most_active = MostActive::default();
     let mut folder = None;
     let replay = Replay::new(model.clone(), config, frames, published);
     let mut replay = replay.ignore_truth(args.no_truth).with_noise(noise(args)?);
     for (index, path) in args.bags.iter().enumerate() {
-        let recording = Recording::open(path, replay.frames_config().clone())
-            .map_err(|error| topics::with_command(error, "forecloud replay"))
-            .with_context(|| format!("cannot replay {}", path.display()))?;
-        for warning in recording.bag().warnings() {
-            eprintln!("warning: {}: {warning}", path.display());
-        }
+        let n_bags = args.bags.len();
+        let told = || format!("cannot replay {}", path.display());
+        let skip = |error: anyhow::Error, replay: &mut Replay| {
+            if n_bags == 1 {
+                return Err(error.context(told()));
+            }
+            eprintln!("skipped: {}: {error:#}", path.display());
+            replay.skip(path, format!("{error:#}"));
+            Ok(())
+        };
+        let recording = match open(path, &replay) {
+            Ok(recording) => recording,
+            Err(error) => {
+                skip(error, &mut replay)?;
+                continue;
+            }
+        };
         if let Some(out) = args.out.as_deref().filter(|_| folder.is_none()) {
             let world_frame = &replay.frames_config().world_frame;
-            folder = Some(Folder::create(out, (&model, &config), world_frame, args.bags.len())?);
+            folder = Some(Folder::create(out, (&model, &config), world_frame, n_bags)?);
         }
-        let bar = progress(&recording, index + 1, args.bags.len());
-        replay
-            .add(&recording, |frame| {
-                bar.inc(1);
-                if args.picture.is_some() || args.out.is_some() {
-                    most_active.watch(frame, step_secs);
-                }
-                if let Some(folder) = &mut folder {
-                    folder.watch(frame);
-                }
-            })
-            .with_context(|| format!("cannot replay {}", path.display()))?;
+        let bar = progress(&recording, index + 1, n_bags);
+        let played = replay.add(&recording, |frame| {
+            bar.inc(1);
+            if args.picture.is_some() || args.out.is_some() {
+                most_active.watch(frame, step_secs);
+            }
+            if let Some(folder) = &mut folder {
+                folder.watch(frame);
+            }
+        });
         bar.finish_and_clear();
-        if let Some(folder) = &mut folder {
-            folder.end_bag(path)?;
+        match (played, &mut folder) {
+            (Ok(()), Some(folder)) => folder.end_bag(path)?,
+            (Ok(()), None) => {}
+            // What the folder has of it can't be taken back.
+            (Err(error), Some(_)) => return Err(error).with_context(told),
+            (Err(error), None) => skip(error.into(), &mut replay)?,
         }
     }
+    let report = replay.report();
+    ensure!(!report.bags.is_empty(), "none of the {} recordings can be replayed", args.bags.len());
     if let Some(path) = &args.picture {
         match most_active.get() {
             Some(shot) => {
@@ -145,11 +165,21 @@ fn replay(args: &Args) -> Result<Report> {
             ),
         }
     }
-    let report = Report { model_path: Some(model_path), ..replay.report() };
+    let report = Report { model_path: Some(model_path), ..report };
     if let Some(folder) = folder {
         folder.finish(&report, &most_active)?;
     }
     Ok(report)
+}
+
+/// Opens the recording at `path`; its warnings are told.
+fn open(path: &Path, replay: &Replay) -> Result<Recording> {
+    let recording = Recording::open(path, replay.frames_config().clone())
+        .map_err(|error| topics::with_command(error, "forecloud replay"))?;
+    for warning in recording.bag().warnings() {
+        eprintln!("warning: {}: {warning}", path.display());
+    }
+    Ok(recording)
 }
 
 /// None for a strength of 0.

@@ -14,6 +14,7 @@ use forecloud::model::{Model, ModelConfig};
 use forecloud::train::dataset::{Dataset, DatasetConfig};
 use forecloud::train::preset::Preset;
 use forecloud::train::reading::{Intake, LeftOut, read_recordings, recordings_in};
+use forecloud::train::skipped::Skipped;
 use forecloud::train::trainer::{RunFiles, TrainConfig, Trainer, Validation};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -279,6 +280,9 @@ fn load(
     for (name, data) in [("training", &train), ("validation", &validation)] {
         let (n, windows, active) = (data.n_recordings(), data.n_windows(), data.n_active());
         eprintln!("{name}: {n} recordings, {windows} windows, objects move in {active}");
+        for line in skipped_lines(data.skipped()) {
+            eprintln!("{name}: {line}");
+        }
         ensure!(windows > 0, "no {name} recordings: their split is in /truth/bodies");
     }
     Ok((train, validation))
@@ -300,6 +304,21 @@ pub fn tell(left_out: &LeftOut) {
     if !all.is_empty() {
         eprintln!("left out: {} recordings", all.join(", "));
     }
+}
+
+/// Frames that are not used as they might be, and why; nothing if all are.
+pub fn skipped_lines(skipped: &Skipped) -> impl Iterator<Item = String> {
+    let list = |losses: Vec<(u64, &str)>| {
+        let losses: Vec<String> = losses.iter().map(|(n, what)| format!("{what}: {n}")).collect();
+        Some(losses.join("; ")).filter(|text| !text.is_empty())
+    };
+    let first = skipped.first.as_ref().map(|first| format!("; the first: {first}"));
+    let frames = list(skipped.frames().collect())
+        .map(|losses| format!("skipped: {losses}{}", first.unwrap_or_default()));
+    let n: u64 = skipped.starts().map(|(n, _)| n).sum();
+    let starts = list(skipped.starts().collect());
+    let starts = starts.map(|starts| format!("no windows start at {n} frames: {starts}"));
+    frames.into_iter().chain(starts)
 }
 
 fn train_loop(

@@ -31,15 +31,29 @@ pub struct BagResult {
     pub n_evaluated: u64,
     /// Of the predicted ones: frames held against what was seen later, for want of truth.
     pub n_in_hindsight: u64,
-    /// Frames without a history frame one step back.
+    /// Of the predicted ones: frames that the truth says nothing of, or not of one step before.
+    pub n_without_truth: u64,
+    /// Frames without a history frame one step back: the first one, and those behind a gap or where
+    /// cameras fall out or come back.
     pub n_without_history: u64,
+    /// Of those: frames that have one by other cameras.
+    pub n_other_cameras: u64,
     /// What became of its messages.
     pub frames: FrameCounts,
     /// Why the last frame that was dropped was dropped.
     pub last_problem: Option<String>,
 }
 
-/// Frames that could not be predicted for one cause.
+/// A recording that could not be played.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct SkippedBag {
+    /// The recording.
+    pub path: PathBuf,
+    /// Why, and the remedy.
+    pub reason: String,
+}
+
+/// Frames that could not be predicted, or judged, for one cause.
 #[derive(Debug, Clone)]
 pub struct Failure {
     /// Message of the first one.
@@ -73,6 +87,7 @@ pub struct Replay {
     pub(super) scores: [Scores; Method::ALL.len()],
     pub(super) findings: Option<Findings>,
     pub(super) bags: Vec<BagResult>,
+    pub(super) skipped: Vec<SkippedBag>,
     pub(super) failures: Vec<Failure>,
     pub(super) timings: Vec<Timings>,
     pub(super) n_particles: Option<[usize; 2]>,
@@ -96,6 +111,7 @@ impl Replay {
             scores: Default::default(),
             findings: None,
             bags: Vec::new(),
+            skipped: Vec::new(),
             failures: Vec::new(),
             timings: Vec::new(),
             n_particles: None,
@@ -115,9 +131,14 @@ impl Replay {
         self
     }
 
+    /// Notes a recording that can't be played, for the report.
+    pub fn skip(&mut self, path: &Path, reason: String) {
+        self.skipped.push(SkippedBag { path: path.to_owned(), reason });
+    }
+
     /// Plays one recording; `watch` sees each frame.
     ///
-    /// Frames that can't be predicted are counted and kept by cause.
+    /// Frames that can't be predicted or judged are counted and kept by cause.
     ///
     /// # Errors
     /// As [`Recording::open`], [`SensorNoise::validate`], [`Predictor::new`] and
@@ -146,18 +167,24 @@ impl Replay {
             }
             let prediction = self.predict(&mut predictor, &frame, &mut bag);
             if let Some((hindsight, prediction)) = hindsight.as_mut().zip(prediction) {
-                hindsight.expect(frame.stamp, self.groups(prediction)?);
+                match self.groups(prediction) {
+                    Ok(groups) => hindsight.expect(frame.stamp, groups),
+                    Err(error) => self.fail(&error),
+                }
             }
             let known = truth.zip(ids.as_ref());
             let motion = match (prediction, known) {
-                (Some(prediction), Some(known)) => self.judge(prediction, known)?,
-                (Some(prediction), None) => {
-                    self.compare(prediction, None)?;
-                    None
-                }
-                (None, _) => None,
+                (Some(prediction), Some(known)) => self.judge(prediction, known),
+                (Some(prediction), None) => self.compare(prediction, None).map(|()| None),
+                (None, _) => Ok(None),
             };
+            let motion = motion.unwrap_or_else(|error| {
+                self.fail(&error);
+                None
+            });
             bag.n_evaluated += u64::from(motion.is_some());
+            let is_unknown = truth.is_some() && prediction.is_some() && motion.is_none();
+            bag.n_without_truth += u64::from(is_unknown);
             watch(&Replayed { stamp: frame.stamp, task, prediction, truth: motion.as_ref() });
             Ok(())
         })?;
@@ -215,6 +242,7 @@ impl Replay {
         frame: &Frame,
         bag: &mut BagResult,
     ) -> Option<&'p Prediction> {
+        let follows = predictor.has_frame_before(frame);
         match predictor.step(frame) {
             Ok(Some(prediction)) => {
                 bag.n_predicted += 1;
@@ -226,6 +254,7 @@ impl Replay {
             }
             Ok(None) => {
                 bag.n_without_history += 1;
+                bag.n_other_cameras += u64::from(follows);
                 None
             }
             Err(error) => {
@@ -298,7 +327,9 @@ impl BagResult {
             n_predicted: 0,
             n_evaluated: 0,
             n_in_hindsight: 0,
+            n_without_truth: 0,
             n_without_history: 0,
+            n_other_cameras: 0,
             frames: FrameCounts::default(),
             last_problem: None,
         }

@@ -13,7 +13,8 @@ use crate::config::PredictorConfig;
 use crate::eval::method::Method;
 use crate::eval::metrics::Class;
 use crate::eval::published::Comparison;
-use crate::eval::replay::{BagResult, Replay};
+use crate::eval::replay::{BagResult, Replay, SkippedBag};
+use crate::frames::FrameCounts;
 use crate::predictor::Timings;
 
 pub use hindsight::{HindsightReport, HindsightRow};
@@ -27,6 +28,10 @@ pub struct Report {
     pub version: &'static str,
     /// What became of each recording.
     pub bags: Vec<BagResult>,
+    /// Recordings that could not be played, and why.
+    pub skipped: Vec<SkippedBag>,
+    /// What became of the messages, over all recordings.
+    pub messages: FrameCounts,
     /// Frames over all recordings.
     pub n_frames: u64,
     /// Frames that were predicted.
@@ -35,8 +40,12 @@ pub struct Report {
     pub n_evaluated: u64,
     /// Of the predicted ones: frames held against what was seen later, for want of truth.
     pub n_in_hindsight: u64,
+    /// Of the predicted ones: frames that the truth says nothing of, or not of one step before.
+    pub n_without_truth: u64,
     /// Frames without a history frame one step back.
     pub n_without_history: u64,
+    /// Of those: frames that have one by other cameras.
+    pub n_other_cameras: u64,
     /// Frames that could not be predicted, by cause.
     pub failures: Vec<FailureRow>,
     /// Length of a step (s).
@@ -121,16 +130,22 @@ impl Replay {
     /// The report of all recordings so far; `device.n_threads` is the current pool's.
     pub fn report(&self) -> Report {
         let sum = |count: fn(&BagResult) -> u64| self.bags.iter().map(count).sum();
+        let mut messages = FrameCounts::default();
+        self.bags.iter().for_each(|bag| messages += bag.frames);
         let failures = self.failures.iter();
         let config = &self.model.config;
         Report {
             version: env!("CARGO_PKG_VERSION"),
             bags: self.bags.clone(),
+            skipped: self.skipped.clone(),
+            messages,
             n_frames: sum(|bag| bag.frames.frames),
             n_predicted: sum(|bag| bag.n_predicted),
             n_evaluated: sum(|bag| bag.n_evaluated),
             n_in_hindsight: sum(|bag| bag.n_in_hindsight),
+            n_without_truth: sum(|bag| bag.n_without_truth),
             n_without_history: sum(|bag| bag.n_without_history),
+            n_other_cameras: sum(|bag| bag.n_other_cameras),
             failures: failures
                 .map(|failure| FailureRow { first: failure.first.clone(), count: failure.count })
                 .collect(),

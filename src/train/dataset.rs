@@ -8,7 +8,8 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use super::augment::{Augmentation, choose};
-use super::reading::Episode;
+use super::episode::Episode;
+use super::skipped::Skipped;
 use crate::cloud::SensorNoise;
 use crate::frames::FramesConfig;
 use crate::model::{ModelConfig, Scene};
@@ -66,6 +67,7 @@ pub struct Dataset {
     episodes: Vec<Arc<Episode>>,
     windows: Vec<(u32, u32)>,
     active: Vec<u32>,
+    skipped: Skipped,
 }
 
 /// A window: the start of a roll-out and where every particle truly goes.
@@ -88,7 +90,8 @@ impl Dataset {
     /// An empty data set, for recordings that `frames` are made of.
     pub fn new(config: DatasetConfig, model: ModelConfig, frames: FramesConfig) -> Self {
         let (episodes, windows, active) = (Vec::new(), Vec::new(), Vec::new());
-        Self { config, model, frames, episodes, windows, active }
+        let skipped = Skipped::default();
+        Self { config, model, frames, episodes, windows, active, skipped }
     }
 
     /// Adds a recording if it has truth and its split is `split`; tells whether it was added.
@@ -99,28 +102,34 @@ impl Dataset {
         let is_wanted = |truth: Option<&Truth>| truth.is_some_and(|truth| truth.split == split);
         let recording = Recording::open_if(path, self.frames.clone(), is_wanted)?;
         let Some(recording) = recording else { return Ok(false) };
-        let episode = self.read(&recording)?;
-        self.push(episode);
+        let read = self.read(&recording)?;
+        self.push(read);
         Ok(true)
     }
 
-    pub(super) fn read(&self, recording: &Recording) -> Result<Episode> {
+    pub(super) fn read(&self, recording: &Recording) -> Result<(Episode, Skipped)> {
         Episode::read(recording, self.config, self.model)
     }
 
-    /// Adds a recording that was read, with all of its windows.
-    pub(super) fn push(&mut self, episode: Episode) {
+    /// Adds a recording that was read, with all of its windows: they start at frames that have
+    /// others one step before, of the same cameras (as [`crate::observation::Memory::one_step_back`]
+    /// tells why), and one step after, where the cameras don't matter, as bodies carry the truth.
+    pub(super) fn push(&mut self, (episode, mut skipped): (Episode, Skipped)) {
         let index = self.episodes.len() as u32;
-        for (t, pair) in episode.samples.windows(2).enumerate() {
-            let step = pair[1].stamp.secs_since(pair[0].stamp);
-            let in_time = (step - self.model.step_secs).abs() < 0.25 * self.model.step_secs;
-            if in_time && t + 2 < episode.samples.len() {
-                if pair[1].is_active {
-                    self.active.push(self.windows.len() as u32);
+        for (t, sample) in episode.samples.iter().enumerate() {
+            match (episode.before(t), episode.after(t, 1)) {
+                (Ok(_), Some(_)) => {
+                    if sample.is_active {
+                        self.active.push(self.windows.len() as u32);
+                    }
+                    self.windows.push((index, t as u32));
                 }
-                self.windows.push((index, t as u32 + 1));
+                (Ok(_), None) => skipped.without_after += 1,
+                (Err(true), _) => skipped.other_cameras += 1,
+                (Err(false), _) => skipped.without_before += 1,
             }
         }
+        self.skipped.merge(skipped);
         self.episodes.push(Arc::new(episode));
     }
 
@@ -157,6 +166,7 @@ impl Dataset {
             episodes: self.episodes.clone(),
             windows: self.windows.clone(),
             active: self.active.clone(),
+            skipped: self.skipped.clone(),
         })
     }
 
@@ -175,15 +185,16 @@ impl Dataset {
         self.active.len()
     }
 
-    /// Whether the frames of a window of `horizon` steps are all there, none missing between.
+    /// Frames that are in no window, or that no window starts at.
+    pub fn skipped(&self) -> &Skipped {
+        &self.skipped
+    }
+
+    /// Whether there is a frame in time for each of `horizon` steps of a window.
     fn reaches(&self, index: u32, horizon: usize) -> bool {
         let (episode, t) = self.windows[index as usize];
-        let samples = &self.episodes[episode as usize].samples;
-        let (start, step) = (t as usize, self.model.step_secs);
-        samples.get(start + horizon).is_some_and(|last| {
-            let elapsed = last.stamp.secs_since(samples[start].stamp);
-            (elapsed - horizon as f64 * step).abs() < 0.25 * step
-        })
+        let episode = &self.episodes[episode as usize];
+        (1..=horizon).all(|steps| episode.after(t as usize, steps).is_some())
     }
 
     /// Draws a window of `horizon` steps, with noise and augmentation, active ones preferred;
@@ -231,15 +242,16 @@ impl Dataset {
         let (episode, t) = self.windows[index];
         let episode = &self.episodes[episode as usize];
         let (samples, t) = (&episode.samples, t as usize);
-        let (mut cloud_before, mut cloud_now) = (samples[t - 1].cloud(), samples[t].cloud());
+        let Ok(before) = episode.before(t) else { return false };
+        let (mut cloud_before, mut cloud_now) = (samples[before].cloud(), samples[t].cloud());
         let (mut chosen, n) = (Vec::new(), self.model.n_particles);
         let (mut history, mut now) = (Particles::default(), Particles::default());
         choose(rng, cloud_before.len(), n, &mut chosen);
         history.pick(&cloud_before, &chosen);
         choose(rng, cloud_now.len(), n, &mut chosen);
         now.pick(&cloud_now, &chosen);
-        window.set_truth(episode, t, horizon, &chosen);
-        if episode.place_robot(t, horizon, &mut window.scene.kinematic).is_err() {
+        window.set_truth(episode, [before, t], horizon, &chosen);
+        if episode.place_robot([before, t], horizon, &mut window.scene.kinematic).is_err() {
             return false;
         }
         window.scene.start.kinematic_links.clear();
@@ -268,7 +280,13 @@ impl Dataset {
 impl Window {
     /// True positions and motion of the particles that are the points `chosen` of frame `t`: as
     /// measured, carried along by the body that their pixels show.
-    fn set_truth(&mut self, episode: &Episode, t: usize, horizon: usize, chosen: &[u32]) {
+    fn set_truth(
+        &mut self,
+        episode: &Episode,
+        [before, t]: [usize; 2],
+        horizon: usize,
+        chosen: &[u32],
+    ) {
         let start = &episode.samples[t];
         let kind = |id: u16| episode.kinds.get(usize::from(id)).copied();
         self.kinds.clear();
@@ -276,15 +294,16 @@ impl Window {
         self.kinds.extend(bodies.map(|id| kind(id).unwrap_or(BodyKind::Static)));
         self.targets.resize_with(horizon, Vec::new);
         self.moving.resize_with(horizon, Vec::new);
-        let mut before: Vec<Vec3> = chosen.iter().map(|&i| start.positions[i as usize]).collect();
+        let mut last: Vec<Vec3> = chosen.iter().map(|&i| start.positions[i as usize]).collect();
         self.back.clear();
-        let poses = &episode.samples[t - 1].poses;
+        let poses = &episode.samples[before].poses;
         self.back.extend(chosen.iter().map(|&i| {
             let (from, id) = (start.positions[i as usize], start.bodies[i as usize]);
             carry(from, id, &start.poses, poses)
         }));
         for h in 0..horizon {
-            let poses = &episode.samples[t + h + 1].poses;
+            // As `Dataset::reaches` has checked, there is a frame for each step.
+            let poses = &episode.samples[episode.after(t, h + 1).unwrap_or(t)].poses;
             let (targets, moving) = (&mut self.targets[h], &mut self.moving[h]);
             targets.clear();
             moving.clear();
@@ -292,9 +311,9 @@ impl Window {
                 let (from, id) = (start.positions[i as usize], start.bodies[i as usize]);
                 let there = carry(from, id, &start.poses, poses);
                 targets.push(there);
-                let moved = distance(&there, &before[p]) > MOVING_M;
+                let moved = distance(&there, &last[p]) > MOVING_M;
                 moving.push(moved && self.kinds[p] == BodyKind::Object);
-                before[p] = there;
+                last[p] = there;
             }
         }
     }

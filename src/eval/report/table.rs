@@ -100,8 +100,12 @@ impl Report {
         for failure in &self.failures {
             fact("failed", format!("{} frames; the first: {}", failure.count, failure.first))?;
         }
-        if let Some((count, problem)) = self.dropped() {
-            fact("dropped", format!("{count} frames or messages; the last: {problem}"))?;
+        for bag in &self.skipped {
+            let reason: Vec<&str> = bag.reason.lines().map(str::trim).collect();
+            fact("skipped", format!("{}: {}", bag.path.display(), reason.join(" ")))?;
+        }
+        if let Some(dropped) = self.dropped() {
+            fact("dropped", dropped)?;
         }
         if let Some([least, most]) = self.n_particles {
             let least = if least < most { format!("{least} to ") } else { String::new() };
@@ -137,7 +141,11 @@ impl Report {
             *tasks.entry(bag.task.as_deref().unwrap_or("without truth")).or_default() += 1;
         }
         let tasks: Vec<String> = tasks.iter().map(|(task, n)| format!("{n} {task}")).collect();
-        format!("{} ({})", self.bags.len(), tasks.join(", "))
+        let skipped = match self.skipped.len() {
+            0 => String::new(),
+            n => format!("; {n} skipped"),
+        };
+        format!("{} ({}){skipped}", self.bags.len(), tasks.join(", "))
     }
 
     pub(in crate::eval) fn frames(&self) -> String {
@@ -149,16 +157,32 @@ impl Report {
         if self.n_in_hindsight > 0 {
             let _ = write!(text, ", {} against what was seen later", self.n_in_hindsight);
         }
+        if self.n_without_truth > 0 {
+            let _ = write!(text, ", {} that the truth lacks", self.n_without_truth);
+        }
         if self.n_without_history > 0 {
             let _ = write!(text, ", {} without a frame one step back", self.n_without_history);
+        }
+        if self.n_other_cameras > 0 {
+            let _ = write!(text, " ({} with one of other cameras)", self.n_other_cameras);
+        }
+        if self.messages.frames_without_camera > 0 {
+            let _ = write!(text, ", {} with a camera missing", self.messages.frames_without_camera);
         }
         text
     }
 
-    fn dropped(&self) -> Option<(u64, &str)> {
-        let count = self.bags.iter().map(|bag| bag.frames.n_dropped()).sum();
-        let problem = self.bags.iter().rev().find_map(|bag| bag.last_problem.as_deref());
-        (count > 0).then(|| (count, problem.unwrap_or("unknown")))
+    /// What never became a frame, by cause; and that time was set back, which a frame or two are
+    /// lost by.
+    fn dropped(&self) -> Option<String> {
+        let losses = self.messages.losses();
+        let jumps = (self.messages.time_jumps, "times that stamps went back");
+        let losses = losses.chain([jumps].into_iter().filter(|(n, _)| *n > 0));
+        let losses: Vec<String> = losses.map(|(n, what)| format!("{what}: {n}")).collect();
+        let last = self.bags.iter().rev().find(|bag| bag.last_problem.is_some());
+        let last = last.and_then(|bag| Some((bag.path.display(), bag.last_problem.as_ref()?)));
+        let last = last.map(|(path, problem)| format!("; the last, in {path}: {problem}"));
+        (!losses.is_empty()).then(|| losses.join("; ") + &last.unwrap_or_default())
     }
 
     pub(in crate::eval) fn agreement(&self) -> Option<String> {
