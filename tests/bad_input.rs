@@ -313,7 +313,7 @@ fn frames_without_truth_cost_only_themselves() {
 fn frames_that_cannot_be_used_cost_only_themselves() {
     let outcome = Outcome::of_edited(|message| {
         if is_image(message) && message.topic.contains("right/depth") && frame_of(message) == 3 {
-            rename_encoding(message, "mono16");
+            rename_encoding(message, "16SC1");
         }
         true
     });
@@ -321,7 +321,7 @@ fn frames_that_cannot_be_used_cost_only_themselves() {
     assert_eq!(outcome.replayed(), [6, 3, 3, 2]);
     assert_eq!(outcome.report.failures[0].count, 1);
     let (first, text) = (outcome.data.skipped().first.clone(), outcome.report.to_string());
-    assert!(first.unwrap().contains("mono16") && text.contains("mono16"), "{text}");
+    assert!(first.unwrap().contains("16SC1") && text.contains("16SC1"), "{text}");
 }
 
 /// Runs the tool: exit status, standard output, standard error.
