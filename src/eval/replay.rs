@@ -201,7 +201,8 @@ impl Replay {
         let n_particles =
             if config.n_particles > 0 { config.n_particles } else { model.n_particles };
         let workspace = config.workspace.unwrap_or(model.workspace);
-        let mut eye = Eye::new(workspace, n_particles, config.seed);
+        let eye = Eye::new(workspace, n_particles, config.seed);
+        let mut eye = eye.thinned(model.support_stride);
         if let Some(urdf) = urdf {
             eye.set_robot(urdf, &self.frames.world_frame);
         }
