@@ -13,7 +13,6 @@ mod rigid;
 
 use rayon::prelude::*;
 
-use crate::ops::simd::vectorize;
 use crate::particles::Particles;
 use grid::{Grid, Moments};
 use rigid::{Normal, Rigid};
@@ -148,7 +147,7 @@ impl MotionEstimator {
                 *confidence = 1.0;
                 return;
             }
-            let best = vectorize(|| assign(&context, seeds, cells, position, color));
+            let best = assign(&context, seeds, cells, position, color);
             if let Some(seed) = best.filter(|seed| seed.found >= MIN_FOUND) {
                 *motion = minus(position, &seed.pose.apply(position));
                 *onward = minus(&seed.pose.undo(position), position);
@@ -209,13 +208,13 @@ impl MotionEstimator {
         let context = Context { now, before, raised };
         let (links, cells) = (&links[..], &seed_of_cell[..]);
         seeds.par_iter_mut().zip(&mut patches[..]).for_each(|(seed, patch)| {
-            vectorize(|| start(&context, links, seed, patch));
+            start(&context, links, seed, patch);
         });
         for _ in 0..ROUNDS {
             exchanged.clone_from(seeds);
             let known = &seeds[..];
             exchanged.par_iter_mut().zip(&patches[..]).for_each(|(seed, patch)| {
-                vectorize(|| exchange(&context, known, cells, seed, patch));
+                exchange(&context, known, cells, seed, patch);
             });
             std::mem::swap(seeds, exchanged);
         }
@@ -275,7 +274,6 @@ impl Patch {
 }
 
 impl Context<'_> {
-    #[inline(always)]
     fn gather(&self, center: &Vec3, patch: &mut Patch) {
         let (mut near, mut n_near) = ([0; MAX_NEAR], 0);
         self.raised.near(center, PATCH_M, |place| {
@@ -298,7 +296,6 @@ impl Context<'_> {
     }
 
     /// Where `pose` takes a point, what is left of it there, and the weight of the match.
-    #[inline(always)]
     fn residual(&self, pose: &Rigid, point: (&Vec3, &Vec3), here: &Moments, radius: f32) -> Match {
         let there = pose.apply(point.0);
         let (offset, mass) = self.before.mean(&there, point.1, radius);
@@ -310,7 +307,6 @@ impl Context<'_> {
     }
 
     /// Cost of a motion of a patch, and the share of it found again.
-    #[inline(always)]
     fn cost(&self, patch: &Patch, pose: &Rigid) -> (f32, f32) {
         let (mut found, mut total) = (0.0, 0.0);
         for Member { position, color, weight, here } in patch.points() {
@@ -323,7 +319,6 @@ impl Context<'_> {
     }
 
     /// Gauss-Newton steps of the patch about `center` under the kernel `scale`.
-    #[inline(always)]
     fn refine(&self, patch: &Patch, center: &Vec3, pose: &mut Rigid, scale: usize) {
         let radius = RADII_M[scale];
         for _ in 0..STEPS {
@@ -343,7 +338,6 @@ impl Context<'_> {
     }
 
     /// Squared shift of the lump about a point in units of its scatter; infinite if it changed.
-    #[inline(always)]
     fn unrest(&self, position: &Vec3, color: &Vec3) -> f32 {
         let (offset, _) = self.now.mean(position, color, LUMP_M);
         let center = plus(position, &offset);
@@ -358,7 +352,6 @@ impl Context<'_> {
     }
 
     /// Translation of the lump of like colour about a point.
-    #[inline(always)]
     fn track(&self, position: &Vec3, color: &Vec3) -> Vec3 {
         let (offset, _) = self.now.mean(position, color, LUMP_M);
         let center = plus(position, &offset);
@@ -386,7 +379,6 @@ struct Match {
 }
 
 /// First motion of a seed's patch: rest, its link's, or what tracking and registration find.
-#[inline(always)]
 fn start(context: &Context, links: &[(Vec3, Rigid)], seed: &mut Seed, patch: &mut Patch) {
     let position = seed.position;
     let color = context.raised.point(seed.place as usize).1;
@@ -435,7 +427,6 @@ fn start(context: &Context, links: &[(Vec3, Rigid)], seed: &mut Seed, patch: &mu
 
 impl Seed {
     /// Takes a motion if it is better; returns its cost.
-    #[inline(always)]
     fn offer(&mut self, context: &Context, patch: &Patch, pose: Rigid) -> f32 {
         let (cost, found) = context.cost(patch, &pose);
         if cost < self.cost {
@@ -446,7 +437,6 @@ impl Seed {
 }
 
 /// Tries what neighbours found.
-#[inline(always)]
 fn exchange(context: &Context, seeds: &[Seed], cells: &[u32], seed: &mut Seed, patch: &Patch) {
     if seed.is_sure {
         return;
@@ -467,7 +457,6 @@ fn exchange(context: &Context, seeds: &[Seed], cells: &[u32], seed: &mut Seed, p
 }
 
 /// The seed whose motion suits a particle best.
-#[inline(always)]
 fn assign<'a>(
     context: &Context,
     seeds: &'a [Seed],

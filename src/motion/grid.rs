@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::{Vec3, dot, minus};
+use crate::ops::simd::vectorize;
 
 /// Radius of the kernel over colours (0..1 per channel).
 const COLOR_RADIUS: f32 = 0.2;
@@ -166,8 +167,16 @@ impl Grid {
     }
 
     /// Kernel mean less `center` (m), and the mass, under the biweight kernel (1 - s)².
-    #[inline(always)]
+    ///
+    /// Never inlined, as [`Self::moments`]: once in the program for each instruction set, they
+    /// take seconds to compile, but minutes once for each of their callers.
+    #[inline(never)]
     pub(super) fn mean(&self, center: &Vec3, color: &Vec3, radius: f32) -> (Vec3, f32) {
+        vectorize(|| self.mean_vectorized(center, color, radius))
+    }
+
+    #[inline(always)]
+    fn mean_vectorized(&self, center: &Vec3, color: &Vec3, radius: f32) -> (Vec3, f32) {
         let about = About { center: *center, color: *color, near: 1.0 / (radius * radius) };
         let (mut sx, mut sy, mut sz) = ([0.0f32; LANES], [0.0f32; LANES], [0.0f32; LANES]);
         let mut masses = [0.0f32; LANES];
@@ -197,8 +206,13 @@ impl Grid {
     }
 
     /// Kernel moments about `center`.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn moments(&self, center: &Vec3, color: &Vec3, radius: f32) -> Moments {
+        vectorize(|| self.moments_vectorized(center, color, radius))
+    }
+
+    #[inline(always)]
+    fn moments_vectorized(&self, center: &Vec3, color: &Vec3, radius: f32) -> Moments {
         let about = About { center: *center, color: *color, near: 1.0 / (radius * radius) };
         let mut lanes = [[0.0f32; LANES]; 13];
         let (low, high) = (self.coordinates(center, -radius), self.coordinates(center, radius));
