@@ -2,10 +2,12 @@
 
 mod compare;
 mod info;
+mod intake;
 mod layers;
 mod model_file;
 mod replay;
 mod replay_folder;
+mod steps;
 mod topics;
 mod train;
 

@@ -13,7 +13,7 @@ mod rigid;
 
 use rayon::prelude::*;
 
-use crate::particles::Particles;
+use crate::particles::{Particles, support};
 use grid::{Grid, Moments};
 use rigid::{Normal, Rigid};
 
@@ -68,12 +68,8 @@ const MASS_RATIO: f32 = 1.6;
 const MIN_MASS: f32 = 0.5;
 /// Shares of a patch found again below which its motion is unknown.
 const MIN_FOUND: f32 = 0.1;
-/// A support plane holds this share of a cloud, within this height (m).
-const SUPPORT_SHARE: f32 = 0.15;
+/// What is this near to the support plane (m) is at rest.
 const SUPPORT_M: f32 = 0.006;
-/// Heights (m) between which it is looked for.
-const SUPPORT_RANGE_M: [f32; 2] = [-0.2, 0.824];
-const SUPPORT_BINS: usize = 256;
 
 /// Estimates motions, keeping its memory between calls.
 #[derive(Debug, Default, Clone)]
@@ -91,6 +87,7 @@ pub struct MotionEstimator {
     patches: Vec<Patch>,
     seed_of_cell: Vec<u32>,
     onward: Vec<Vec3>,
+    histogram: Vec<u32>,
 }
 
 /// A patch and the motion that it had, back in time.
@@ -132,8 +129,8 @@ impl MotionEstimator {
         if cloud_before.is_empty() || cloud_now.is_empty() {
             return;
         }
-        let support_m = support_height(cloud_now);
-        let is_raised = |p: &Vec3| (p[2] - support_m).abs() > SUPPORT_M;
+        let support = support::height(&cloud_now.positions, SUPPORT_M, &mut self.histogram);
+        let is_raised = |p: &Vec3| support.is_none_or(|height| (p[2] - height).abs() > SUPPORT_M);
         self.prepare([cloud_before, cloud_now], is_raised);
         self.place_links(kinematic, links);
         self.search();
@@ -218,28 +215,6 @@ impl MotionEstimator {
             });
             std::mem::swap(seeds, exchanged);
         }
-    }
-}
-
-/// Height of the plane that holds most points (m); none is infinitely low.
-fn support_height(cloud: &Particles) -> f32 {
-    let [low, high] = SUPPORT_RANGE_M;
-    let bin_m = (high - low) / SUPPORT_BINS as f32;
-    let mut bins = [0u32; SUPPORT_BINS];
-    for p in &cloud.positions {
-        let bin = (p[2] - low) / bin_m;
-        if (0.0..SUPPORT_BINS as f32).contains(&bin) {
-            bins[bin as usize] += 1;
-        }
-    }
-    let fullest = (0..SUPPORT_BINS).max_by_key(|&bin| bins[bin]).unwrap_or(0);
-    let middle = low + (fullest as f32 + 0.5) * bin_m;
-    let near = cloud.positions.iter().filter(|p| (p[2] - middle).abs() < SUPPORT_M);
-    let (sum, count) = near.fold((0.0, 0.0), |(sum, count), p| (sum + p[2] - middle, count + 1.0));
-    if count > SUPPORT_SHARE * cloud.len() as f32 {
-        middle + sum / count
-    } else {
-        f32::NEG_INFINITY
     }
 }
 

@@ -1,12 +1,14 @@
 //! The particles of a step: a sample of the cloud, in Morton order; thinner on the support plane.
 
-mod support;
+pub(crate) mod support;
 
 use crate::cloud::{Cloud, Workspace};
 use crate::graph::random::draw;
 
 /// Stream of [`draw`] that gives each point its sampling key.
 const KEY_STREAM: u64 = 0;
+/// Points this near to the support plane lie on it (m).
+const SUPPORT_M: f32 = 0.008;
 /// Bits of a Morton code per axis.
 const MORTON_BITS: u32 = 10;
 
@@ -90,11 +92,12 @@ impl Particles {
     ) {
         let support = match support_stride {
             0..=1 => None,
-            _ => support::height(&cloud.positions, workspace, &mut self.histogram),
+            _ => support::height(&cloud.positions, SUPPORT_M, &mut self.histogram),
         };
         let is_thinned = |index: u32, bits: u64| {
             // Other bits than those that order the keys decide who takes part.
-            support.is_some_and(|height| support::is_on(cloud.positions[index as usize], height))
+            let z = cloud.positions[index as usize][2];
+            support.is_some_and(|height| (z - height).abs() < SUPPORT_M)
                 && !u64::from(bits as u32).is_multiple_of(support_stride as u64)
         };
         self.choose(&cloud.sources, n, seed, stamp_ns, is_thinned);

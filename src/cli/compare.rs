@@ -14,9 +14,11 @@ use forecloud::train::reading::{Intake, read_recordings, recordings_in};
 use forecloud::train::trainer::TrainConfig;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::layers::{SizeArgs, or};
+use super::intake::{skipped_lines, spread, tell};
+use super::layers::SizeArgs;
+use super::steps::StepArgs;
 use super::topics::TopicArgs;
-use super::train::{Curriculum, Stop, VALIDATION_STEPS, parse_curriculum, skipped_lines, tell};
+use super::train::{Stop, VALIDATION_STEPS};
 
 /// Compare models: train rivals for the same time with the same care, and print what they cost and
 /// how well they predict.
@@ -67,22 +69,8 @@ pub struct Args {
     /// Share of the budget that a try of a learning rate takes.
     #[arg(long, value_name = "SHARE", default_value_t = 0.25)]
     tuning_share: f64,
-    /// Windows a step.
-    #[arg(long, default_value_t = TrainConfig::default().batch)]
-    batch: usize,
-    #[arg(
-        long,
-        value_parser = parse_curriculum,
-        help = or(
-            "Lengths of the roll-out, each from a share of the steps on: SHARE:LENGTH,…",
-            Curriculum(TrainConfig::default().curriculum)
-        )
-    )]
-    curriculum: Option<Curriculum>,
-    /// Noise added to the depth images, in units of a typical camera's (RealSense D435): each
-    /// training recording draws a strength up to twice this, the others have this; 0 for none.
-    #[arg(long, value_name = "STRENGTH", default_value_t = TrainConfig::default().sensor_noise)]
-    sensor_noise: f32,
+    #[command(flatten)]
+    steps_of: StepArgs,
     /// Validations on the way of a run.
     #[arg(long, value_name = "N", default_value_t = 8)]
     validations: u64,
@@ -161,10 +149,10 @@ fn settings(args: &Args) -> Result<Settings> {
     variants.retain(|variant| args.variants.is_empty() || args.variants.contains(&variant.name));
     let place = |name: &str| args.variants.iter().position(|wanted| wanted == name);
     variants.sort_by_key(|variant| place(&variant.name));
-    let noise = SensorNoise { strength: args.sensor_noise, ..SensorNoise::default() };
+    let mut train = TrainConfig::default();
+    args.steps_of.apply(&mut train);
+    let noise = SensorNoise { strength: train.sensor_noise, ..SensorNoise::default() };
     noise.validate()?;
-    let default = TrainConfig::default();
-    let curriculum = args.curriculum.as_ref().map(|curriculum| curriculum.0.clone());
     Ok(Settings {
         suite: args.suite.clone(),
         variants,
@@ -172,12 +160,7 @@ fn settings(args: &Args) -> Result<Settings> {
         seeds: (0..args.seeds).collect(),
         learning_rates: args.learning_rates.clone(),
         tuning_share: args.tuning_share,
-        train: TrainConfig {
-            batch: args.batch,
-            curriculum: curriculum.unwrap_or_else(|| default.curriculum.clone()),
-            sensor_noise: args.sensor_noise,
-            ..default
-        },
+        train,
         data: DatasetConfig { noise, varies_noise: false, ..DatasetConfig::default() },
         test_split: args.test_split.clone(),
         validations: args.validations,
@@ -230,23 +213,6 @@ fn load(args: &Args, settings: &Settings, watch: &Progress) -> Result<Option<Dat
         ensure!(windows > 0, "no {name} recordings: their split is in /truth/bodies");
     }
     Ok(Some(Data { train, validation, test }))
-}
-
-/// An order of which each beginning is spread over the whole: with some of the recordings, some of
-/// each task. Steps of the golden ratio's share, as far as they hit each once.
-fn spread<T>(items: Vec<T>) -> Vec<T> {
-    let n = items.len();
-    let is_coprime = |step: &usize| {
-        let (mut a, mut b) = (n, *step);
-        while b > 0 {
-            (a, b) = (b, a % b);
-        }
-        a == 1
-    };
-    let from = (0.618 * n as f64) as usize;
-    let step = (from.max(1)..=n.max(1)).find(is_coprime).unwrap_or(1);
-    let mut items: Vec<Option<T>> = items.into_iter().map(Some).collect();
-    (0..n).filter_map(|i| items[i * step % n].take()).collect()
 }
 
 /// The bar over all runs, and the signal that asks for an end.
@@ -306,25 +272,5 @@ impl Watch for Progress {
 
     fn stops(&self) -> bool {
         self.stop.signal().is_some()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_beginning_is_spread_and_all_are_there() {
-        for n in [0, 1, 2, 3, 10, 97, 100, 992] {
-            let mut order = spread((0..n).collect());
-            for part in [10, 40].into_iter().filter(|&part| part <= n) {
-                let quarters = order[..part].iter().map(|i| 4 * i / n);
-                let counts: Vec<usize> =
-                    (0..4).map(|q| quarters.clone().filter(|&at| at == q).count()).collect();
-                assert!(counts.iter().all(|&c| 4 * c + 8 >= part), "{n}: {counts:?}");
-            }
-            order.sort_unstable();
-            assert_eq!(order, (0..n).collect::<Vec<_>>());
-        }
     }
 }

@@ -13,13 +13,14 @@ use forecloud::cloud::SensorNoise;
 use forecloud::model::{Model, ModelConfig};
 use forecloud::train::dataset::{Dataset, DatasetConfig};
 use forecloud::train::preset::Preset;
-use forecloud::train::reading::{Intake, LeftOut, read_recordings, recordings_in};
-use forecloud::train::skipped::Skipped;
+use forecloud::train::reading::{Intake, read_recordings, recordings_in};
 use forecloud::train::trainer::{RunFiles, TrainConfig, Trainer, Validation};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::intake::{skipped_lines, spread, tell};
 use super::layers::{self, LayerArgs, SizeArgs, or};
+use super::steps::StepArgs;
 use super::topics::TopicArgs;
 
 /// Train a model on simulated recordings.
@@ -53,23 +54,10 @@ pub struct Args {
     /// 32,768 particles a time step.
     #[arg(long, default_value = "default", value_parser = PossibleValuesParser::new(Preset::ALL.map(|(name, _)| name)), conflicts_with_all = layers::IDS, conflicts_with = "from")]
     preset: String,
-    #[arg(long, help = or("Windows a step", TrainConfig::default().batch))]
-    batch: Option<usize>,
     #[arg(long, help = or("Largest learning rate", TrainConfig::default().learning_rate))]
     learning_rate: Option<f32>,
-    #[arg(
-        long,
-        value_parser = parse_curriculum,
-        help = or(
-            "Lengths of the roll-out, each from a share of the steps on: SHARE:LENGTH,…",
-            Curriculum(TrainConfig::default().curriculum)
-        )
-    )]
-    curriculum: Option<Curriculum>,
-    /// Noise added to the depth images, in units of a typical camera's (RealSense D435): each
-    /// training recording draws a strength up to twice this, validation has this; 0 for none.
-    #[arg(long, value_name = "STRENGTH", default_value_t = TrainConfig::default().sensor_noise)]
-    sensor_noise: f32,
+    #[command(flatten)]
+    steps_of: StepArgs,
     /// Seed of weights, windows and noise.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -82,7 +70,7 @@ pub struct Args {
     /// Seconds between two checkpoints: what is lost at most where the power fails.
     #[arg(long, default_value_t = 60.0, value_name = "SECS")]
     checkpoint_secs: f64,
-    /// Use at most this many training recordings.
+    /// Use at most this many training recordings, spread over the folder.
     #[arg(long)]
     max_recordings: Option<usize>,
     /// Compute activations again in the backward pass instead of keeping them: a fraction of the
@@ -102,32 +90,6 @@ pub struct Args {
 
 /// Steps of the roll-outs that are validated.
 pub const VALIDATION_STEPS: usize = 5;
-
-/// Shares of the steps and roll-out lengths.
-#[derive(Debug, Clone)]
-pub struct Curriculum(pub Vec<(f64, usize)>);
-
-impl std::fmt::Display for Curriculum {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let stages: Vec<String> =
-            self.0.iter().map(|(share, length)| format!("{share}:{length}")).collect();
-        f.write_str(&stages.join(","))
-    }
-}
-
-/// Reads SHARE:LENGTH,….
-pub fn parse_curriculum(text: &str) -> Result<Curriculum, String> {
-    let stage = |stage: &str| -> Option<(f64, usize)> {
-        let (share, length) = stage.split_once(':')?;
-        Some((share.trim().parse().ok()?, length.trim().parse().ok()?))
-    };
-    let stages: Option<Vec<_>> = text.split(',').map(stage).collect();
-    let stages = stages.ok_or("expected SHARE:LENGTH,… such as 0:1,0.5:2")?;
-    if !stages.is_sorted_by(|a, b| a.0 < b.0) || stages.iter().any(|s| !(1..=20).contains(&s.1)) {
-        return Err("shares must ascend, lengths lie in 1..=20".into());
-    }
-    Ok(Curriculum(stages))
-}
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<()> {
@@ -188,17 +150,12 @@ fn new_model(args: &Args) -> anyhow::Result<ModelConfig> {
 }
 
 fn train_config(args: &Args) -> anyhow::Result<TrainConfig> {
-    let preset = preset(args)?.train();
-    let curriculum = args.curriculum.as_ref().map(|curriculum| curriculum.0.clone());
-    Ok(TrainConfig {
-        steps: args.steps.unwrap_or(preset.steps),
-        batch: args.batch.unwrap_or(preset.batch),
-        learning_rate: args.learning_rate.unwrap_or(preset.learning_rate),
-        curriculum: curriculum.unwrap_or_else(|| preset.curriculum.clone()),
-        sensor_noise: args.sensor_noise,
-        seed: args.seed,
-        ..preset
-    })
+    let mut config = preset(args)?.train();
+    args.steps_of.apply(&mut config);
+    config.steps = args.steps.unwrap_or(config.steps);
+    config.learning_rate = args.learning_rate.unwrap_or(config.learning_rate);
+    config.seed = args.seed;
+    Ok(config)
 }
 
 fn name(path: &Path) -> String {
@@ -251,14 +208,17 @@ fn load(
     config: &TrainConfig,
     model: ModelConfig,
 ) -> anyhow::Result<(Dataset, Dataset)> {
-    let paths = recordings_in(&args.recordings)?;
+    let mut paths = recordings_in(&args.recordings)?;
+    if args.max_recordings.is_some() {
+        paths = spread(paths);
+    }
     ensure!(
         !paths.is_empty(),
         "{}: no recordings; make some with `python -m sim.generate`",
         args.recordings.display()
     );
     let longest = config.curriculum.iter().map(|&(_, length)| length).max().unwrap_or(1);
-    let noise = SensorNoise { strength: args.sensor_noise, ..SensorNoise::default() };
+    let noise = SensorNoise { strength: config.sensor_noise, ..SensorNoise::default() };
     noise.validate()?;
     let max_horizon = longest.max(VALIDATION_STEPS);
     // Validation is the same for all seeds.
@@ -286,39 +246,6 @@ fn load(
         ensure!(windows > 0, "no {name} recordings: their split is in /truth/bodies");
     }
     Ok((train, validation))
-}
-
-/// What was not read, and why.
-pub fn tell(left_out: &LeftOut) {
-    for (path, error) in &left_out.failed {
-        eprintln!("left out: {}: {error}", path.display());
-    }
-    let splits = left_out.other_splits.iter().map(|(split, n)| format!("{n} of split '{split}'"));
-    let others = [
-        (left_out.n_without_truth, "without truth"),
-        (left_out.n_surplus, "beyond --max-recordings"),
-        (left_out.failed.len(), "that can't be used (above)"),
-    ];
-    let others = others.into_iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}"));
-    let all: Vec<String> = splits.chain(others).collect();
-    if !all.is_empty() {
-        eprintln!("left out: {} recordings", all.join(", "));
-    }
-}
-
-/// Frames that are not used as they might be, and why; nothing if all are.
-pub fn skipped_lines(skipped: &Skipped) -> impl Iterator<Item = String> {
-    let list = |losses: Vec<(u64, &str)>| {
-        let losses: Vec<String> = losses.iter().map(|(n, what)| format!("{what}: {n}")).collect();
-        Some(losses.join("; ")).filter(|text| !text.is_empty())
-    };
-    let first = skipped.first.as_ref().map(|first| format!("; the first: {first}"));
-    let frames = list(skipped.frames().collect())
-        .map(|losses| format!("skipped: {losses}{}", first.unwrap_or_default()));
-    let n: u64 = skipped.starts().map(|(n, _)| n).sum();
-    let starts = list(skipped.starts().collect());
-    let starts = starts.map(|starts| format!("no windows start at {n} frames: {starts}"));
-    frames.into_iter().chain(starts)
 }
 
 fn train_loop(

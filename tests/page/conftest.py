@@ -75,7 +75,8 @@ def nasty(tmp_path_factory, nasty_bag):
 
 @pytest.fixture(scope="session")
 def hindsight(tmp_path_factory, nasty_bag):
-    return Written(tmp_path_factory.mktemp("hindsight"), "--no-truth", nasty_bag)
+    folder = tmp_path_factory.mktemp("hindsight")
+    return Written(folder, "--no-truth", "--sensor-noise", "0.5", nasty_bag)
 
 
 def _browser(webgl):

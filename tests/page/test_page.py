@@ -258,6 +258,13 @@ def test_the_header_tells_what_was_replayed(opened, page):
     assert report["device"]["cpu"] in timing and "ms (median" in timing
 
 
+def test_added_noise_is_told(opened, page, hindsight):
+    facts = "document.querySelector('[aria-labelledby=h-facts]').innerText"
+    told = "added, of strength 0.5"
+    assert told in opened(hindsight.url).evaluate(facts)
+    assert told not in opened(page.url).evaluate(facts)
+
+
 # --- The view.
 
 

@@ -167,6 +167,9 @@ pub(super) fn facts(report: &Report) -> String {
         ("recordings", escape_message(&report.recordings())),
         ("frames", escape_message(&report.frames())),
     ];
+    if let Some(added) = report.added_noise() {
+        facts.push(("noise", added));
+    }
     if let Some(hindsight) = &report.hindsight {
         facts.push(("seen later", escape_message(&hindsight.fate())));
     }

@@ -88,9 +88,7 @@ impl Report {
         let mut fact = |name: &str, value: String| writeln!(f, "{name:11}{value}");
         fact("recordings", self.recordings())?;
         fact("frames", self.frames())?;
-        if let Some(noise) = &self.sensor_noise {
-            let (strength, sigma_mm) = (noise.strength, 1e3 * noise.sigma_m(1.0));
-            let added = format!("added, of strength {strength}: {sigma_mm:.1} mm at 1 m");
+        if let Some(added) = self.added_noise() {
             fact("noise", added)?;
         }
         if let Some(hindsight) = &self.hindsight {
@@ -133,6 +131,13 @@ impl Report {
         let plural = if threads == 1 { "" } else { "s" };
         fact("device", format!("{}, {threads} thread{plural}", self.device.cpu))?;
         self.agreement().map_or(Ok(()), |agreement| fact("published", agreement))
+    }
+
+    /// What was added to the depth images, if anything was.
+    pub(in crate::eval) fn added_noise(&self) -> Option<String> {
+        let noise = self.sensor_noise.as_ref()?;
+        let (strength, sigma_mm) = (noise.strength, 1e3 * noise.sigma_m(1.0));
+        Some(format!("added, of strength {strength}: {sigma_mm:.1} mm at 1 m"))
     }
 
     pub(in crate::eval) fn recordings(&self) -> String {
