@@ -216,6 +216,8 @@ fn judge(
 fn spoil(args: &Args, stamp_ns: i64, particles: &mut Particles) {
     let sigma_m = args.jitter_mm * 1e-3;
     let mut kept = Particles::default();
+    kept.eyes.clone_from(&particles.eyes);
+    kept.support_m = particles.support_m;
     for (i, &source) in particles.sources.iter().enumerate() {
         if is_hole(args, stamp_ns, source) {
             continue;

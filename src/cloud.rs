@@ -78,6 +78,9 @@ pub struct Cloud {
     /// Where each point was seen: camera << 24 | pixel (row * width + column), or index in the
     /// camera's cloud; unique.
     pub sources: Vec<u32>,
+    /// Where each camera stands that sends depth images, by its number, metres; NaN for others,
+    /// whose clouds need not be seen from their frame's origin. No part of the value.
+    pub(crate) eyes: Vec<[f32; 3]>,
     /// No part of the value.
     pub(crate) optics: Optics,
 }
@@ -114,6 +117,7 @@ impl Cloud {
         self.positions.clear();
         self.colors.clear();
         self.sources.clear();
+        self.eyes.clear();
     }
 
     /// Replaces the cloud by what `cameras` see in `workspace`, camera by camera, row by row.
@@ -144,7 +148,9 @@ impl Cloud {
                 View::Points(points) => self.add_points(points, &scan, &mut counts),
                 View::Depth { depth, info, color } => {
                     let color = color.as_ref();
-                    self.add_depth((depth, info, color), &scan, &mut optics, &mut counts)
+                    self.add_depth((depth, info, color), &scan, &mut optics, &mut counts)?;
+                    self.add_eye(camera, world_from_camera);
+                    Ok(())
                 }
             }
         });
@@ -154,6 +160,11 @@ impl Cloud {
         }
         counts.n_kept = self.len();
         added.map(|()| counts)
+    }
+
+    fn add_eye(&mut self, camera: usize, world_from_camera: &Isometry3<f64>) {
+        self.eyes.resize(self.eyes.len().max(camera + 1), [f32::NAN; 3]);
+        self.eyes[camera] = world_from_camera.translation.vector.map(|x| x as f32).into();
     }
 
     fn push(&mut self, position: [f32; 3], color: [u8; 3], source: u32) {

@@ -10,12 +10,14 @@
 
 mod grid;
 mod rigid;
+mod shadows;
 
 use rayon::prelude::*;
 
-use crate::particles::{Particles, support};
+use crate::particles::Particles;
 use grid::{Grid, Moments};
 use rigid::{Normal, Rigid};
+use shadows::Shadows;
 
 type Vec3 = [f32; 3];
 
@@ -45,6 +47,13 @@ const ROUNDS: usize = 2;
 const EXCHANGE_M: f32 = 0.04;
 /// By how much another motion must be better than rest.
 const REST_BONUS: f32 = 0.12;
+/// The same for a patch that could not be seen one step back, so that rest does not find it again:
+/// most of what comes into view is at rest.
+const HIDDEN_BONUS: f32 = 0.3;
+/// Share of a patch from which on it counts as one that came into view.
+const MIN_HIDDEN: f32 = 0.25;
+/// What is then sure of its rest at most.
+const MAX_SETTLED_FOUND: f32 = 0.3;
 /// A lump that moved by less than these shares of its scatter, squared, is at rest: for sure, or if
 /// its points are found again at that cost.
 const STILL: [f32; 2] = [0.04, 0.6];
@@ -80,6 +89,10 @@ pub struct MotionEstimator {
     raised: Grid,
     raised_positions: Vec<Vec3>,
     raised_colors: Vec<Vec3>,
+    /// Whether each of them could not be seen one step back, in the order of the grid.
+    hidden: Vec<bool>,
+    raised_hidden: Vec<bool>,
+    shadows: Shadows,
     links: Vec<(Vec3, Rigid)>,
     seeds: Vec<Seed>,
     exchanged: Vec<Seed>,
@@ -87,7 +100,6 @@ pub struct MotionEstimator {
     patches: Vec<Patch>,
     seed_of_cell: Vec<u32>,
     onward: Vec<Vec3>,
-    histogram: Vec<u32>,
 }
 
 /// A patch and the motion that it had, back in time.
@@ -100,6 +112,8 @@ struct Seed {
     cost: f32,
     /// Share of the patch found again.
     found: f32,
+    /// Share of the patch that could not be seen one step back.
+    hidden: f32,
     /// Whether there is nothing left to look for.
     is_sure: bool,
 }
@@ -129,13 +143,13 @@ impl MotionEstimator {
         if cloud_before.is_empty() || cloud_now.is_empty() {
             return;
         }
-        let support = support::height(&cloud_now.positions, SUPPORT_M, &mut self.histogram);
+        let support = cloud_now.support_m;
         let is_raised = |p: &Vec3| support.is_none_or(|height| (p[2] - height).abs() > SUPPORT_M);
         self.prepare([cloud_before, cloud_now], is_raised);
         self.place_links(kinematic, links);
         self.search();
-        let Self { now, before, raised, seeds, seed_of_cell, onward, .. } = self;
-        let context = Context { now, before, raised };
+        let Self { now, before, raised, hidden, seeds, seed_of_cell, onward, .. } = self;
+        let context = Context { now, before, raised, hidden };
         let (seeds, cells) = (&seeds[..], &seed_of_cell[..]);
         let places = particles.positions.par_iter().zip(&particles.colors).with_min_len(64);
         let results = motions.par_iter_mut().zip(onward).zip(confidences);
@@ -165,11 +179,18 @@ impl MotionEstimator {
         self.before.rebuild(&before.positions, &before.colors, CELL_M);
         self.raised_positions.clear();
         self.raised_colors.clear();
-        for (p, c) in now.positions.iter().zip(&now.colors).filter(|(p, _)| is_raised(p)) {
+        self.raised_hidden.clear();
+        self.shadows.rebuild(before);
+        for (i, p) in now.positions.iter().enumerate().filter(|(_, p)| is_raised(p)) {
             self.raised_positions.push(*p);
-            self.raised_colors.push(*c);
+            self.raised_colors.push(now.colors[i]);
+            let source = now.sources.get(i);
+            let is_hidden = source.is_some_and(|&source| self.shadows.hide(p, source));
+            self.raised_hidden.push(is_hidden);
         }
         self.raised.rebuild(&self.raised_positions, &self.raised_colors, SEED_M);
+        self.hidden.clear();
+        self.hidden.extend(self.raised.order().iter().map(|&i| self.raised_hidden[i as usize]));
         self.seeds.clear();
         self.seed_of_cell.clear();
         self.seed_of_cell.resize(self.raised.n_cells(), u32::MAX);
@@ -201,12 +222,28 @@ impl MotionEstimator {
 
     /// Finds the motion of every seed's patch.
     fn search(&mut self) {
-        let Self { now, before, raised, links, seeds, exchanged, patches, seed_of_cell, .. } = self;
-        let context = Context { now, before, raised };
+        let Self {
+            now,
+            before,
+            raised,
+            hidden,
+            links,
+            seeds,
+            exchanged,
+            patches,
+            seed_of_cell,
+            ..
+        } = self;
+        let context = Context { now, before, raised, hidden };
         let (links, cells) = (&links[..], &seed_of_cell[..]);
         seeds.par_iter_mut().zip(&mut patches[..]).for_each(|(seed, patch)| {
             start(&context, links, seed, patch);
         });
+        for _ in 0..ROUNDS {
+            exchanged.clone_from(seeds);
+            exchanged.iter_mut().for_each(|seed| seed.settle(&context, seeds, cells));
+            std::mem::swap(seeds, exchanged);
+        }
         for _ in 0..ROUNDS {
             exchanged.clone_from(seeds);
             let known = &seeds[..];
@@ -223,6 +260,8 @@ struct Context<'a> {
     now: &'a Grid,
     before: &'a Grid,
     raised: &'a Grid,
+    /// Whether each of its points could not be seen one step back.
+    hidden: &'a [bool],
 }
 
 /// Some points of a ball off the support plane, with their weights.
@@ -238,6 +277,7 @@ struct Member {
     position: Vec3,
     color: Vec3,
     weight: f32,
+    is_hidden: bool,
     /// Its moments in the cloud now under the kernels of [`RADII_M`].
     here: [Moments; RADII_M.len()],
 }
@@ -245,6 +285,16 @@ struct Member {
 impl Patch {
     fn points(&self) -> &[Member] {
         &self.points[..self.n]
+    }
+
+    /// Share that could not be seen one step back.
+    fn hidden(&self) -> f32 {
+        let (mut hidden, mut total) = (0.0, 0.0);
+        for Member { weight, is_hidden, .. } in self.points() {
+            hidden += if *is_hidden { *weight } else { 0.0 };
+            total += weight;
+        }
+        hidden / total.max(1e-6)
     }
 }
 
@@ -259,14 +309,16 @@ impl Context<'_> {
         });
         patch.n = n_near.min(MAX_PATCH);
         for k in 0..patch.n {
-            let (position, color) = self.raised.point(near[k * n_near / patch.n]);
+            let place = near[k * n_near / patch.n];
+            let (position, color) = self.raised.point(place);
+            let is_hidden = self.hidden[place];
             let d = minus(&position, center);
             let weight = 1.0 - 0.8 * dot(&d, &d) / (PATCH_M * PATCH_M);
             let mut here = [Moments::default(); RADII_M.len()];
             for scale in 0..RADII_M.len() {
                 here[scale] = self.now.moments(&position, &color, RADII_M[scale]);
             }
-            patch.points[k] = Member { position, color, weight, here };
+            patch.points[k] = Member { position, color, weight, is_hidden, here };
         }
     }
 
@@ -284,7 +336,7 @@ impl Context<'_> {
     /// Cost of a motion of a patch, and the share of it found again.
     fn cost(&self, patch: &Patch, pose: &Rigid) -> (f32, f32) {
         let (mut found, mut total) = (0.0, 0.0);
-        for Member { position, color, weight, here } in patch.points() {
+        for Member { position, color, weight, here, .. } in patch.points() {
             let here = &here[NARROW];
             found += weight * self.residual(pose, (position, color), here, RADII_M[NARROW]).found;
             total += weight;
@@ -299,7 +351,7 @@ impl Context<'_> {
         for _ in 0..STEPS {
             let middle = pose.apply(center);
             let mut normal = Normal::default();
-            for Member { position, color, weight, here } in patch.points() {
+            for Member { position, color, weight, here, .. } in patch.points() {
                 let here = &here[scale];
                 let Match { there, residual, found } =
                     self.residual(pose, (position, color), here, radius);
@@ -365,8 +417,10 @@ fn start(context: &Context, links: &[(Vec3, Rigid)], seed: &mut Seed, patch: &mu
     }
     context.gather(&position, patch);
     let (cost, found) = context.cost(patch, &rest);
+    let hidden = patch.hidden();
     let is_sure = unrest < STILL[1] && cost < STILL_COST;
-    *seed = Seed { pose: rest, cost: cost - REST_BONUS, found, is_sure, ..*seed };
+    let cost = cost - REST_BONUS - HIDDEN_BONUS * hidden;
+    *seed = Seed { pose: rest, cost, found, hidden, is_sure, ..*seed };
     if is_sure {
         seed.cost = 0.0;
         return;
@@ -401,6 +455,27 @@ fn start(context: &Context, links: &[(Vec3, Rigid)], seed: &mut Seed, patch: &mu
 }
 
 impl Seed {
+    fn rests(&self) -> bool {
+        self.is_sure && self.pose.translation == [0.0; 3]
+    }
+
+    /// Rests for sure if it came into view and seems to come from where something surely rests: what
+    /// is still there did not move here.
+    fn settle(&mut self, context: &Context, seeds: &[Self], cells: &[u32]) {
+        if self.is_sure || self.hidden < MIN_HIDDEN {
+            return;
+        }
+        let source = self.pose.apply(&self.position);
+        let mut is_taken = false;
+        context.raised.near_cells(&source, 0.5 * SEED_M, |cell| {
+            is_taken |= seeds.get(cells[cell] as usize).is_some_and(Self::rests);
+        });
+        if is_taken {
+            (self.pose, self.cost, self.is_sure) = (Rigid::default(), 0.0, true);
+            self.found = self.found.min(MAX_SETTLED_FOUND);
+        }
+    }
+
     /// Takes a motion if it is better; returns its cost.
     fn offer(&mut self, context: &Context, patch: &Patch, pose: Rigid) -> f32 {
         let (cost, found) = context.cost(patch, &pose);
@@ -419,8 +494,7 @@ fn exchange(context: &Context, seeds: &[Seed], cells: &[u32], seed: &mut Seed, p
     let (position, before) = (seed.position, seed.cost);
     context.raised.near_cells(&position, EXCHANGE_M, |cell| {
         let Some(other) = seeds.get(cells[cell] as usize) else { return };
-        let is_at_rest = other.is_sure && other.pose.translation == [0.0; 3];
-        if other.place != seed.place && !is_at_rest {
+        if other.place != seed.place && !other.rests() {
             seed.offer(context, patch, other.pose);
         }
     });

@@ -21,6 +21,11 @@ pub struct Particles {
     pub colors: Vec<[f32; 3]>,
     /// Where each particle was seen: camera << 24 | pixel.
     pub sources: Vec<u32>,
+    /// Where the cameras stand, as [`Cloud::eyes`].
+    pub eyes: Vec<[f32; 3]>,
+    /// Height (world z, m) of the plane that most points of the cloud lie on; none where there is
+    /// no such plane.
+    pub support_m: Option<f32>,
     scratch: Vec<Candidate>,
     histogram: Vec<u32>,
 }
@@ -45,6 +50,8 @@ impl Clone for Particles {
         self.positions.clone_from(&other.positions);
         self.colors.clone_from(&other.colors);
         self.sources.clone_from(&other.sources);
+        self.eyes.clone_from(&other.eyes);
+        self.support_m = other.support_m;
     }
 }
 
@@ -90,17 +97,16 @@ impl Particles {
         workspace: &Workspace,
         support_stride: usize,
     ) {
-        let support = match support_stride {
-            0..=1 => None,
-            _ => support::height(&cloud.positions, SUPPORT_M, &mut self.histogram),
-        };
+        let support = support::height(&cloud.positions, SUPPORT_M, &mut self.histogram);
+        self.support_m = support;
         let is_thinned = |index: u32, bits: u64| {
             // Other bits than those that order the keys decide who takes part.
             let z = cloud.positions[index as usize][2];
             support.is_some_and(|height| (z - height).abs() < SUPPORT_M)
-                && !u64::from(bits as u32).is_multiple_of(support_stride as u64)
+                && !u64::from(bits as u32).is_multiple_of(support_stride.max(1) as u64)
         };
         self.choose(&cloud.sources, n, seed, stamp_ns, is_thinned);
+        self.eyes.clone_from(&cloud.eyes);
         let box_to_grid = MortonGrid::new(workspace);
         for candidate in &mut self.scratch {
             let position = cloud.positions[candidate.index as usize];

@@ -76,6 +76,11 @@ impl Grid {
         self.cells.iter().product()
     }
 
+    /// Index of each point in what the grid was made of, in cell order.
+    pub(super) fn order(&self) -> &[u32] {
+        &self.order
+    }
+
     /// Points of a cell, as places in cell order.
     pub(super) fn points_in(&self, cell: usize) -> Range<usize> {
         self.starts[cell] as usize..self.starts[cell + 1] as usize

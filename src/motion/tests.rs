@@ -23,6 +23,7 @@ fn scene(seed: u64, turn: Vec3, shift: Vec3) -> Particles {
         cloud.positions.push(pose.apply(&plus(&MIDDLE, &local)));
         cloud.colors.push(if is_red { [0.8, 0.1, 0.1] } else { [0.7, 0.6, 0.1] });
     }
+    cloud.support_m = Some(0.0);
     cloud
 }
 
@@ -113,6 +114,39 @@ fn a_link_s_points_move_as_the_link_does() {
     });
     let mean = errors.sum::<f32>() / N_BOX as f32;
     assert!(mean < 0.001, "off by {mean} m");
+}
+
+/// A wall of one colour, 40 by 12 cm, as a camera 1 m before it sees it; with a box in between, if
+/// there is one.
+fn wall(seed: u64, has_box: bool) -> Particles {
+    let u = |i: u64, stream: u64| uniform(draw(seed, 0, i, stream));
+    let mut cloud = Particles::default();
+    cloud.eyes.extend([[f32::NAN; 3], [0.0, -1.0, 0.06]]);
+    for i in 0..3000 {
+        let p = [0.4 * (u(i, 0) - 0.5), 0.0, 0.12 * u(i, 1)];
+        // The box is 6 cm wide, 20 cm before the wall.
+        let is_behind = has_box && p[0].abs() < 0.0375;
+        cloud.positions.push(if is_behind { [0.8 * p[0], -0.2, p[2]] } else { p });
+        cloud.colors.push(if is_behind { [0.8, 0.1, 0.1] } else { [0.5, 0.5, 0.5] });
+        cloud.sources.push(1 << 24 | i as u32);
+    }
+    cloud
+}
+
+#[test]
+fn what_comes_into_view_is_at_rest() {
+    let (before, now) = (wall(1, true), wall(2, false));
+    let false_motion = |before: &Particles| {
+        let (motions, ..) = estimate(before, &now);
+        motions.iter().map(length).sum::<f32>() / motions.len() as f32
+    };
+    let error = false_motion(&before);
+    assert!(error < 0.001, "{error} m");
+    // Where it is not known what the camera could see, the wall seems to move in from beside.
+    let mut blind = before.clone();
+    blind.eyes[1] = [f32::NAN; 3];
+    let blind = false_motion(&blind);
+    assert!(blind > 0.002, "{blind} m");
 }
 
 #[test]

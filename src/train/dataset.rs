@@ -260,6 +260,7 @@ impl Dataset {
         if let Some(augmentation) = augmentation {
             for cloud in [&mut now, &mut history, &mut cloud_now, &mut cloud_before] {
                 augmentation.apply(&mut cloud.positions);
+                augmentation.apply(&mut cloud.eyes);
             }
             window.targets.iter_mut().for_each(|positions| augmentation.apply(positions));
             augmentation.apply(&mut window.back);

@@ -30,6 +30,11 @@ pub(super) struct Sample {
     pub(super) positions: Vec<Vec3>,
     pub(super) colors: Vec<[u8; 3]>,
     pub(super) bodies: Vec<u16>,
+    /// Number of the camera that saw each point.
+    seen_by: Vec<u8>,
+    /// Where the cameras stand, as [`Cloud::eyes`].
+    eyes: Vec<Vec3>,
+    support_m: Option<f32>,
     pub(super) poses: Vec<Isometry3<f64>>,
     /// Measured joints, in the robot's order.
     joints: Vec<f64>,
@@ -149,9 +154,12 @@ impl Episode {
 }
 
 impl Sample {
-    /// All its points, without their sources.
+    /// All its points; of their sources only the cameras.
     pub(super) fn cloud(&self) -> Particles {
         let mut cloud = Particles::default();
+        cloud.sources.extend(self.seen_by.iter().map(|&camera| u32::from(camera) << 24));
+        cloud.eyes.clone_from(&self.eyes);
+        cloud.support_m = self.support_m;
         cloud.positions.clone_from(&self.positions);
         cloud.colors.extend(self.colors.iter().map(|color| color.map(|c| f32::from(c) / 255.0)));
         cloud
@@ -256,6 +264,9 @@ impl Reader {
             positions: particles.positions.clone(),
             colors: particles.colors.iter().map(|c| c.map(|c| (c * 255.0) as u8)).collect(),
             bodies: particles.sources.iter().map(|&source| ids.id(source)).collect(),
+            seen_by: particles.sources.iter().map(|source| (source >> 24) as u8).collect(),
+            eyes: particles.eyes.clone(),
+            support_m: particles.support_m,
             poses: poses.to_vec(),
             joints,
             joints_ahead,

@@ -82,7 +82,7 @@ impl Default for TrainConfig {
             warm_up: 200,
             schedule: Schedule::default(),
             curriculum: vec![(0.0, 1), (0.4, 2), (0.75, 4)],
-            loss_weights: [4.0, 0.5, 0.15, 0.05],
+            loss_weights: [4.0, 0.5, 0.15, 0.1],
             average_decay: 0.999,
             sensor_noise: 0.5,
             seed: 0,
