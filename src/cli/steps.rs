@@ -1,0 +1,62 @@
+//! Options of `forecloud train` and `forecloud compare` that say what a step of the optimiser is.
+
+use forecloud::train::trainer::TrainConfig;
+
+use super::layers::or;
+
+/// Windows and roll-outs of a step. What is not given stays as it is.
+#[derive(clap::Args)]
+pub struct StepArgs {
+    #[arg(long, help = or("Windows a step", TrainConfig::default().batch))]
+    batch: Option<usize>,
+    #[arg(
+        long,
+        value_parser = parse_curriculum,
+        help = or(
+            "Lengths of the roll-out, each from a share of the steps on: SHARE:LENGTH,…",
+            Curriculum(TrainConfig::default().curriculum)
+        )
+    )]
+    curriculum: Option<Curriculum>,
+    /// Noise added to the depth images, in units of a typical camera's (RealSense D435): each
+    /// training recording draws a strength up to twice this, validation has this; 0 for none.
+    #[arg(long, value_name = "STRENGTH", default_value_t = TrainConfig::default().sensor_noise)]
+    pub sensor_noise: f32,
+}
+
+impl StepArgs {
+    /// Writes what is given into `config`.
+    pub fn apply(&self, config: &mut TrainConfig) {
+        config.batch = self.batch.unwrap_or(config.batch);
+        if let Some(Curriculum(stages)) = &self.curriculum {
+            config.curriculum.clone_from(stages);
+        }
+        config.sensor_noise = self.sensor_noise;
+    }
+}
+
+/// Shares of the steps and roll-out lengths.
+#[derive(Debug, Clone)]
+struct Curriculum(Vec<(f64, usize)>);
+
+impl std::fmt::Display for Curriculum {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let stages: Vec<String> =
+            self.0.iter().map(|(share, length)| format!("{share}:{length}")).collect();
+        f.write_str(&stages.join(","))
+    }
+}
+
+/// Reads SHARE:LENGTH,….
+fn parse_curriculum(text: &str) -> Result<Curriculum, String> {
+    let stage = |stage: &str| -> Option<(f64, usize)> {
+        let (share, length) = stage.split_once(':')?;
+        Some((share.trim().parse().ok()?, length.trim().parse().ok()?))
+    };
+    let stages: Option<Vec<_>> = text.split(',').map(stage).collect();
+    let stages = stages.ok_or("expected SHARE:LENGTH,… such as 0:1,0.5:2")?;
+    if !stages.is_sorted_by(|a, b| a.0 < b.0) || stages.iter().any(|s| !(1..=20).contains(&s.1)) {
+        return Err("shares must ascend, lengths lie in 1..=20".into());
+    }
+    Ok(Curriculum(stages))
+}
