@@ -59,15 +59,16 @@ __device__ void attend(const float* qkv, unsigned d, const Loads& mask, const fl
 }
 }  // namespace grf
 
-// out [n, d] from qkv [n, 3 d]; the number in the name is the largest d.
-#define GRF_ATTENTION(width)                                                                           \
-    KERNEL __launch_bounds__(128) grf_attention_##width(const float* qkv, unsigned d, Loads mask,      \
-                                                        const float* hop_logits, float* out) {         \
-        SHARED float hop_weights[grf::MAX_STRIDE];                                                     \
-        if (threadIdx.x <= mask.n_hops) hop_weights[threadIdx.x] = grf::softplus(hop_logits[threadIdx.x]); \
-        __syncthreads();                                                                               \
-        grf::attend<width / WARP>(qkv, d, mask, hop_weights, out);                                     \
+// out [n, d] from qkv [n, 3 d]; `width` is the largest d, `blocks` how many are to fit a multiprocessor.
+#define GRF_ATTENTION(width, blocks)                                                                  \
+    KERNEL __launch_bounds__(128, blocks) grf_attention_##width(                                      \
+        const float* qkv, unsigned d, Loads mask, const float* hop_logits, float* out) {              \
+        SHARED float hop_weights[grf::MAX_STRIDE];                                                    \
+        unsigned t = threadIdx.x;                                                                     \
+        if (t <= mask.n_hops) hop_weights[t] = grf::softplus(hop_logits[t]);                          \
+        __syncthreads();                                                                              \
+        grf::attend<width / WARP>(qkv, d, mask, hop_weights, out);                                    \
     }
-GRF_ATTENTION(64)
-GRF_ATTENTION(128)
-GRF_ATTENTION(256)
+GRF_ATTENTION(64, 8)
+GRF_ATTENTION(128, 8)
+GRF_ATTENTION(256, 6)
