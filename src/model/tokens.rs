@@ -64,6 +64,19 @@ impl StepState {
     }
 
     fn check(&self) -> Result<()> {
+        self.check_particles()?;
+        let k = self.kinematic[0].len();
+        self.kinematic
+            .iter()
+            .find(|particles| particles.len() != k)
+            .map_or(Ok(()), |particles| {
+                let what = "kinematic particles";
+                Err(Error::Shape { what, expected: k, got: particles.len() })
+            })
+    }
+
+    /// Holds what belongs to the scene's and the history's particles to their numbers.
+    pub(crate) fn check_particles(&self) -> Result<()> {
         let n = self.positions.len();
         let shape = |what, expected, got| Err(Error::Shape { what, expected, got });
         for (what, got) in [
@@ -75,18 +88,8 @@ impl StepState {
                 return shape(what, n, got);
             }
         }
-        if self.history_colors.len() != self.history_positions.len() {
-            return shape(
-                "history colours",
-                self.history_positions.len(),
-                self.history_colors.len(),
-            );
-        }
-        let k = self.kinematic[0].len();
-        self.kinematic
-            .iter()
-            .find(|particles| particles.len() != k)
-            .map_or(Ok(()), |particles| shape("kinematic particles", k, particles.len()))
+        let (expected, got) = (self.history_positions.len(), self.history_colors.len());
+        if got == expected { Ok(()) } else { shape("history colours", expected, got) }
     }
 }
 

@@ -1,0 +1,4 @@
+//! What predictions run on.
+
+#[cfg(feature = "cuda")]
+pub mod cuda;

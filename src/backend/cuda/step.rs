@@ -1,0 +1,324 @@
+//! One step on the device: its buffers, and the kernels in the order in which they run.
+
+use std::ops::Range;
+
+use super::Gpu;
+use super::kernels::{
+    Dense, Kernel, LoadsBuffers, SHARED_BYTES, StepBuffers, merge_bytes, number, state_rows,
+};
+use super::memory::{Buffer, Places};
+use crate::model::interlacer::{Affine, Attention, MixerKind, Mlp};
+use crate::model::rollout::{N_OUTPUTS, RolloutConfig};
+use crate::model::tokens::{N_CANDIDATES, N_FEATURES};
+use crate::model::{FeatureMap, GlobalLayer, Layout, LocalLayer, Span};
+use crate::{Error, Result};
+
+/// Widest model, most heads and most hops that the kernels take.
+const MAX_WIDTH: usize = 256;
+const MAX_HEADS: usize = 16;
+const MAX_HOPS: usize = 8;
+
+// What `kernels/step.cuh` counts on.
+const _: () = assert!(N_FEATURES == 49 && N_CANDIDATES == 4 && N_OUTPUTS == 7);
+
+/// Why models of `config` do not run on a GPU; none if they do.
+pub fn unsupported(config: &RolloutConfig) -> Option<String> {
+    let model = &config.interlacer;
+    let not = |what: &str| Some(format!("{what} runs on the CPU only so far: take device: cpu"));
+    if model.layers.global != GlobalLayer::Linear || model.layers.local != LocalLayer::Grf {
+        return not("a model of other layers than linear and GRF attention");
+    }
+    if model.layers.feature_map != FeatureMap::Relu {
+        return not("a feature map other than ReLU");
+    }
+    if !config.mask.is_default() {
+        return not("a mask of sampled walks or weighted edges");
+    }
+    let cap = row_cap(usize::MAX, model.k, model.n_hops);
+    let is_too_big = model.width > MAX_WIDTH
+        || model.n_heads > MAX_HEADS
+        || model.n_hops > MAX_HOPS
+        || merge_bytes(cap, model.n_hops) > SHARED_BYTES;
+    if is_too_big {
+        let sizes = format!(
+            "a model of width {}, {} heads, {} neighbours and {} hops (at most {MAX_WIDTH}, \
+             {MAX_HEADS}, and 1024 walks of {MAX_HOPS} hops)",
+            model.width, model.n_heads, model.k, model.n_hops
+        );
+        return not(&sizes);
+    }
+    None
+}
+
+/// Most entries of a row of merged loads over `n` tokens.
+pub(super) fn row_cap(n: usize, k: usize, n_hops: usize) -> usize {
+    let prefixes = (0..=n_hops as u32).map(|t| k.saturating_pow(t));
+    prefixes.fold(0, usize::saturating_add).min(n).max(1)
+}
+
+/// How many of what a step has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Sizes {
+    /// Scene particles.
+    pub n: usize,
+    /// History particles.
+    pub h: usize,
+    /// Kinematic particles of one time.
+    pub k: usize,
+    /// Times of kinematic particles.
+    pub n_times: usize,
+}
+
+impl Sizes {
+    pub fn n_tokens(&self) -> usize {
+        self.n + self.h + 3 * self.k
+    }
+
+    /// Numbers of the state that the host sends.
+    pub fn n_uploaded(&self) -> usize {
+        10 * self.n + 6 * self.h + 3 * self.k * self.n_times
+    }
+}
+
+/// All buffers of a step, in one arena.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Buffers {
+    sizes: Sizes,
+    /// Steps done, and flags.
+    pub counters: Buffer<u32>,
+    /// Positions, velocities, whether they are known, colours; history positions and colours;
+    /// kinematic particles of all times.
+    pub uploaded: Buffer<f32>,
+    pub token_positions: Buffer<f32>,
+    pub features: Buffer<f32>,
+    pub candidates: Buffer<f32>,
+    pub neighbors: Buffer<u32>,
+    pub row_lens: Buffer<u32>,
+    pub row_nodes: Buffer<u32>,
+    pub row_loads: Buffer<f32>,
+    x: Buffer<f32>,
+    qkv: Buffer<f32>,
+    attention: Buffer<f32>,
+    hidden: Buffer<f32>,
+    partials: Buffer<f32>,
+    folded: Buffer<f32>,
+    z: Buffer<f32>,
+    pub outputs: Buffer<f32>,
+    pub displacements: Buffer<f32>,
+}
+
+impl Buffers {
+    /// Takes places for a step of `sizes`.
+    pub fn take(config: &RolloutConfig, sizes: Sizes, places: &mut Places) -> Self {
+        let model = &config.interlacer;
+        let (n, tokens, d) = (sizes.n, sizes.n_tokens(), model.width);
+        let n_rows = tokens * row_cap(tokens, model.k, model.n_hops);
+        let state_len = d * (d / model.n_heads + 1);
+        Self {
+            sizes,
+            counters: places.take(2),
+            uploaded: places.take(sizes.n_uploaded()),
+            token_positions: places.take(3 * tokens),
+            features: places.take(N_FEATURES * tokens),
+            candidates: places.take(3 * N_CANDIDATES * n),
+            neighbors: places.take(model.k * tokens),
+            row_lens: places.take(tokens),
+            row_nodes: places.take(n_rows),
+            row_loads: places.take(n_rows * (model.n_hops + 1)),
+            x: places.take(d * tokens),
+            qkv: places.take(3 * d * tokens),
+            attention: places.take(d * tokens),
+            hidden: places.take(model.mlp_width() * tokens),
+            partials: places.take(state_len * tokens.div_ceil(state_rows(d))),
+            folded: places.take(d * d),
+            z: places.take(d),
+            outputs: places.take(N_OUTPUTS * n),
+            displacements: places.take(3 * n),
+        }
+    }
+
+    /// What the kernels of tokens and motion take.
+    pub fn step(&self, config: &RolloutConfig) -> StepBuffers {
+        let Sizes { n, h, k, .. } = self.sizes;
+        let mut first = 0;
+        let mut next = |len: usize| {
+            first += len;
+            self.uploaded.part(first - len, len).address()
+        };
+        StepBuffers {
+            counters: self.counters.address(),
+            positions: next(3 * n),
+            velocities: next(3 * n),
+            velocity_known: next(n),
+            colors: next(3 * n),
+            history_positions: next(3 * h),
+            history_colors: next(3 * h),
+            kinematic: next(3 * k * self.sizes.n_times),
+            token_positions: self.token_positions.address(),
+            features: self.features.address(),
+            candidates: self.candidates.address(),
+            outputs: self.outputs.address(),
+            displacements: self.displacements.address(),
+            n: number(n),
+            h: number(h),
+            k: number(k),
+            center: config.frame.center_m,
+            half_side: config.frame.half_side_m,
+            step_secs: config.step_secs,
+        }
+    }
+
+    /// What the kernels of the mask take.
+    pub fn loads(&self, config: &RolloutConfig) -> LoadsBuffers {
+        let (n, model) = (self.sizes.n_tokens(), &config.interlacer);
+        LoadsBuffers {
+            lens: self.row_lens.address(),
+            nodes: self.row_nodes.address(),
+            loads: self.row_loads.address(),
+            n: number(n),
+            cap: number(row_cap(n, model.k, model.n_hops)),
+            n_hops: number(model.n_hops),
+        }
+    }
+}
+
+/// A step of one model over one set of buffers.
+pub(super) struct Step<'a> {
+    pub gpu: &'a Gpu,
+    pub config: &'a RolloutConfig,
+    pub layout: &'a Layout,
+    pub weights: Buffer<f32>,
+    pub buffers: &'a Buffers,
+}
+
+impl Step<'_> {
+    /// Begins all kernels of the step; the state is the next step's then.
+    pub fn run(&self) -> Result<()> {
+        let (gpu, b) = (self.gpu, self.buffers);
+        let step = b.step(self.config);
+        gpu.encode(&step)?;
+        self.graph()?;
+        self.model()?;
+        gpu.move_particles(&step)?;
+        gpu.end_step(&step)
+    }
+
+    /// k-NN graph and merged loads of the tokens.
+    pub fn graph(&self) -> Result<()> {
+        let (b, k) = (self.buffers, self.config.interlacer.k);
+        self.gpu.knn(b.token_positions, k, b.neighbors)?;
+        self.gpu.enumerate_walks(b.neighbors, k, &b.loads(self.config))
+    }
+
+    /// The Interlacer, from features to outputs.
+    pub fn model(&self) -> Result<()> {
+        let b = self.buffers;
+        self.dense(Kernel::DensePlain, b.features, self.layout.embed, b.x, Dense::default())?;
+        for i in 0..=self.layout.mixers.len() {
+            for block in self.layout.mlps_before(i) {
+                self.mlp(&self.layout.mlps[block])?;
+            }
+            let Some(mixer) = self.layout.mixers.get(i) else { break };
+            match mixer.kind {
+                MixerKind::Linear { ref tensors, n_heads } => self.linear(tensors, n_heads)?,
+                MixerKind::Grf { ref tensors, hop_logits } => self.grf(tensors, hop_logits)?,
+                // `unsupported` refuses such models.
+                MixerKind::Softmax { .. } | MixerKind::Messages { .. } => {
+                    let problem = "has a layer that runs on the CPU only".into();
+                    return Err(Error::Config { key: "model.layers".into(), problem });
+                }
+            }
+        }
+        let d = self.config.interlacer.width;
+        let scene = b.x.part(0, d * b.sizes.n);
+        let head = self.normed(self.layout.head_norm, 0);
+        self.dense(Kernel::DenseNorm, scene, self.layout.head, b.outputs, head)
+    }
+
+    /// x += out(linear attention).
+    fn linear(&self, tensors: &Attention, n_heads: usize) -> Result<()> {
+        let (gpu, b, d) = (self.gpu, self.buffers, self.config.interlacer.width);
+        let widths = [d, d / n_heads];
+        self.qkv(tensors)?;
+        gpu.linear_state(b.qkv, widths, b.partials)?;
+        gpu.linear_fold(b.partials, widths, self.tensor(tensors.out.weight), b.folded, b.z)?;
+        let (z, n_heads) = (b.z.address(), number(n_heads));
+        let bias = self.tensor(tensors.out.bias);
+        let layer = Dense { z, n_heads, x_stride: number(3 * d), ..Dense::default() };
+        self.product(Kernel::DenseQueriesAdd, b.qkv, [b.folded, bias], b.x, layer)
+    }
+
+    /// x += out(GRF attention).
+    fn grf(&self, tensors: &Attention, hop_logits: Span) -> Result<()> {
+        let b = self.buffers;
+        self.qkv(tensors)?;
+        let (loads, logits) = (b.loads(self.config), self.tensor(hop_logits));
+        self.gpu.grf_attention(b.qkv, &loads, logits, b.attention)?;
+        self.dense(Kernel::DenseAdd, b.attention, tensors.out, b.x, Dense::default())
+    }
+
+    /// `[φ(q) | φ(k) | v]` of all tokens.
+    fn qkv(&self, tensors: &Attention) -> Result<()> {
+        let (b, d) = (self.buffers, self.config.interlacer.width);
+        let layer = self.normed(tensors.norm, 2 * d);
+        self.dense(Kernel::DenseNorm, b.x, tensors.qkv, b.qkv, layer)
+    }
+
+    /// x += down(ReLU(up(LayerNorm(x)))).
+    fn mlp(&self, mlp: &Mlp) -> Result<()> {
+        let (b, wide) = (self.buffers, self.config.interlacer.mlp_width());
+        self.dense(Kernel::DenseNorm, b.x, mlp.up, b.hidden, self.normed(mlp.norm, wide))?;
+        self.dense(Kernel::DenseAdd, b.hidden, mlp.down, b.x, Dense::default())
+    }
+
+    /// A layer behind a LayerNorm, with ReLU on its first `n_relu` columns.
+    fn normed(&self, norm: Affine, n_relu: usize) -> Dense {
+        Dense {
+            norm_weight: self.tensor(norm.weight).address(),
+            norm_bias: self.tensor(norm.bias).address(),
+            n_relu: number(n_relu),
+            ..Dense::default()
+        }
+    }
+
+    fn dense(
+        &self,
+        kernel: Kernel,
+        x: Buffer<f32>,
+        affine: Affine,
+        y: Buffer<f32>,
+        layer: Dense,
+    ) -> Result<()> {
+        let matrices = [self.tensor(affine.weight), self.tensor(affine.bias)];
+        self.product(kernel, x, matrices, y, layer)
+    }
+
+    /// y = x·weight + bias, or as `kernel` has it; sizes follow from the buffers'.
+    fn product(
+        &self,
+        kernel: Kernel,
+        x: Buffer<f32>,
+        [weight, bias]: [Buffer<f32>; 2],
+        y: Buffer<f32>,
+        layer: Dense,
+    ) -> Result<()> {
+        let (n_out, n_in) = (bias.len(), weight.len() / bias.len());
+        let layer = Dense {
+            x: x.address(),
+            weight: weight.address(),
+            bias: bias.address(),
+            y: y.address(),
+            rows: number(y.len() / n_out),
+            n_in: number(n_in),
+            n_out: number(n_out),
+            x_stride: if layer.x_stride == 0 { number(n_in) } else { layer.x_stride },
+            ..layer
+        };
+        self.gpu.dense(kernel, &layer)
+    }
+
+    fn tensor(&self, span: Span) -> Buffer<f32> {
+        let Range { start, end } = span.range();
+        self.weights.part(start, end - start)
+    }
+}
