@@ -113,6 +113,7 @@ impl Replay {
     /// As [`Recording::open`], [`Predictor::new`] and [`Predictor::set_robot`].
     pub fn add(&mut self, recording: &Recording, mut watch: impl FnMut(&Replayed)) -> Result<()> {
         let mut predictor = Predictor::new(self.model.clone(), self.config)?;
+        tracing::debug!("predicting on {}", predictor.backend().name());
         let urdf = recording.robot_description()?;
         if let Some(urdf) = &urdf {
             for warning in predictor.set_robot(urdf, &self.frames.world_frame)? {
@@ -147,6 +148,10 @@ impl Replay {
         if let Some(findings) = hindsight.map(Hindsight::finish).transpose()? {
             bag.n_in_hindsight = findings.n_predictions;
             self.findings.get_or_insert_default().merge(findings);
+        }
+        if let Some(fallback) = predictor.backend().fallback() {
+            // Told once for each recording: a figure is of a device.
+            tracing::info!("predicted on the CPU: {fallback}");
         }
         self.bags.push(BagResult { frames, last_problem, ..bag });
         Ok(())

@@ -65,6 +65,8 @@ pub enum Cause {
     Workspace,
     /// No frame one step back.
     History,
+    /// The GPU failed.
+    Device,
     /// The prediction failed for another reason.
     Rejected,
     /// A prediction that could not be published.

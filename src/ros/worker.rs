@@ -39,6 +39,8 @@ pub struct Worker {
     wish: Option<Wish>,
     last_wish: Option<Instant>,
     problems: Problems,
+    /// Why predictions run on the CPU, as far as that was told.
+    fallback: Option<String>,
     /// Where the points outside of the workspace are, and when that was.
     outside: Option<(Instant, String)>,
     frames_used: u64,
@@ -60,6 +62,7 @@ impl Worker {
         health: Arc<Health>,
     ) -> Self {
         Self {
+            fallback: predictor.backend().fallback().map(str::to_owned),
             predictor,
             world_frame: config.world_frame.clone(),
             idle_without_subscribers: config.idle_without_subscribers,
@@ -153,6 +156,7 @@ impl Worker {
             });
             self.recall_history(&parcel.frame);
             let outcome = self.step(parcel);
+            self.watch_device();
             self.health.note(|facts, _| facts.rests());
             self.answer_wish(outcome);
             return;
@@ -167,6 +171,19 @@ impl Worker {
         self.health.note(|facts, _| facts.resting = Some(why));
         *(if self.paused { &mut self.frames_paused } else { &mut self.frames_idle }) += 1;
         self.passed.push_back(parcel.frame);
+    }
+
+    /// Tells that the GPU failed where predictions go on without it.
+    fn watch_device(&mut self) {
+        let fallback = self.predictor.backend().fallback();
+        if fallback == self.fallback.as_deref() {
+            return;
+        }
+        self.fallback = fallback.map(str::to_owned);
+        if let Some(why) = &self.fallback {
+            let text = format!("the GPU failed, predictions run on the CPU from now on: {why}");
+            self.trouble(Cause::Device, text);
+        }
     }
 
     /// Sends a snapshot to whom waits for one, or why this frame gave none.
@@ -318,6 +335,7 @@ impl Worker {
                 return text;
             }
             Error::TooFewPoints { .. } => Cause::Workspace,
+            Error::Device { .. } => Cause::Device,
             Error::MissingJoints { .. } => Cause::Joints,
             Error::Encoding { .. } | Error::ImageSize { .. } | Error::Camera { .. } => Cause::Image,
             _ => Cause::Rejected,

@@ -27,7 +27,6 @@ const PTX: &str = concat!(include_str!("built/forecloud.ptx"), "\0");
 /// A GPU that is ready to run: context, one stream, and the kernels.
 #[derive(Debug)]
 pub struct Gpu {
-    ordinal: usize,
     name: String,
     functions: [sys::CUfunction; Kernel::ALL.len()],
     // Dropped in this order.
@@ -127,17 +126,18 @@ impl Gpu {
             })?;
         }
         let stream = context.new_stream().map_err(wrong)?;
-        Ok(Self { ordinal, name, functions, _module: module, stream, context })
+        let name = format!("cuda:{ordinal} ({name})");
+        Ok(Self { name, functions, _module: module, stream, context })
     }
 
-    /// The card's name, as the driver tells it.
+    /// The card with its name, as the driver tells it: `cuda:0 (Orin)`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// An error of the driver, at what was being done.
     pub(super) fn error(&self, doing: &str, error: DriverError) -> Error {
-        device_error(self.ordinal, format!("{} ({doing}): {}", self.name, told(error)))
+        Error::Device { device: self.name.clone(), problem: format!("{doing}: {}", told(error)) }
     }
 
     /// Makes the card this thread's.
@@ -189,6 +189,12 @@ fn told(error: DriverError) -> String {
         CUresult::CUDA_ERROR_OUT_OF_MEMORY => ": take fewer particles, or end other programs on it",
         CUresult::CUDA_ERROR_STUB_LIBRARY => ": install NVIDIA's driver, not a stub of it",
         CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH => ": reboot after a driver's update",
+        CUresult::CUDA_ERROR_LAUNCH_FAILED
+        | CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+        | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+        | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR => {
+            ": the card is lost to this program, restart it; if that recurs, look at dmesg"
+        }
         _ => "",
     };
     format!("{text}{remedy}")

@@ -9,6 +9,7 @@ use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use super::memory::{Arena, Buffer, Pinned};
 use super::step::{Buffers, Sizes, Step, unsupported};
 use super::Gpu;
+use crate::backend::Rollouts;
 use crate::model::rollout::RolloutConfig;
 use crate::model::{Layout, Scene};
 use crate::{Error, Result};
@@ -109,7 +110,7 @@ impl Rollout {
         &mut self,
         scene: &Scene,
         n_steps: usize,
-        goes_on: impl FnMut(usize) -> bool,
+        goes_on: &mut dyn FnMut(usize) -> bool,
     ) -> Result<()> {
         self.n_steps = 0;
         let done = self.prepare(scene, n_steps).and_then(|()| self.steps(n_steps, goes_on));
@@ -172,7 +173,7 @@ impl Rollout {
         gpu.download(buffers.counters, &mut self.counters)
     }
 
-    fn steps(&mut self, n_steps: usize, mut goes_on: impl FnMut(usize) -> bool) -> Result<()> {
+    fn steps(&mut self, n_steps: usize, goes_on: &mut dyn FnMut(usize) -> bool) -> Result<()> {
         let n_known = self.displacements.len().max(n_steps);
         self.displacements.resize_with(n_known, Vec::new);
         for t in 0..n_steps {
@@ -205,6 +206,29 @@ impl Rollout {
     /// What was made anew so far.
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+}
+
+impl Rollouts for Rollout {
+    fn run_while(
+        &mut self,
+        scene: &Scene,
+        n_steps: usize,
+        goes_on: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<()> {
+        self.run_while(scene, n_steps, goes_on)
+    }
+
+    fn displacements(&self, t: usize) -> &[[f32; 3]] {
+        self.displacements(t)
+    }
+
+    fn n_steps(&self) -> usize {
+        self.n_steps()
+    }
+
+    fn name(&self) -> &str {
+        self.gpu.name()
     }
 }
 

@@ -183,7 +183,9 @@ API cuMemAlloc_v2(void** at, size_t bytes) {
     if (bound->is_lost) return LAUNCH_FAILED;
     if (bound->used_bytes + bytes > bound->device->memory_bytes) return OUT_OF_MEMORY;
     bound->used_bytes += bytes;
-    char* memory = static_cast<char*>(aligned_alloc(256, (bytes + 255) / 256 * 256));
+    void* allocated = nullptr;
+    if (posix_memalign(&allocated, 256, bytes)) return OUT_OF_MEMORY;
+    char* memory = static_cast<char*>(allocated);
     // Nobody may count on zeros.
     memset(memory, 0xff, bytes);
     blocks.push_back({memory, {bytes, bound}});

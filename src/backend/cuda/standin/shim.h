@@ -13,8 +13,10 @@
 #include <cstring>
 #include <functional>
 #include <string>
-#include <ucontext.h>
 #include <vector>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
 
 #define __device__
 #define __launch_bounds__(...)
@@ -41,7 +43,7 @@ struct Fragments {
 };
 
 struct Lane {
-    ucontext_t context;
+    void* stack;  // where it stopped
     Index thread;
     Wait wait;
     int line;         // of the barrier
@@ -57,15 +59,39 @@ const size_t STACK_BYTES = 256 << 10;
 inline std::vector<Lane> lanes(MAX_THREADS);
 inline std::vector<char> stacks;
 inline Lane* current;
-inline ucontext_t scheduler;
+inline void* scheduler;  // where it stopped
 inline Index block_index, block_size, grid_size;
 inline char* dynamic_shared;
 inline const std::function<void()>* kernel;
 inline std::string problem;
 
+// Stops here, with the stack pointer in `from`, and goes on where `to` stopped: swapcontext without its
+// system calls. Registers that a function must keep lie on the stack meanwhile.
+extern "C" void shim_switch(void** from, void* to);
+#if defined(__x86_64__)
+asm(".text\n.globl shim_switch\n.hidden shim_switch\nshim_switch:\n"
+    "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
+    "mov %rsp, (%rdi)\nmov %rsi, %rsp\n"
+    "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\nret\n");
+const size_t N_SAVED = 6, RETURN_AT = 6;
+#elif defined(__aarch64__)
+asm(".text\n.globl shim_switch\n.hidden shim_switch\nshim_switch:\n"
+    "stp x29, x30, [sp, #-160]!\nstp x19, x20, [sp, #16]\nstp x21, x22, [sp, #32]\n"
+    "stp x23, x24, [sp, #48]\nstp x25, x26, [sp, #64]\nstp x27, x28, [sp, #80]\n"
+    "stp d8, d9, [sp, #96]\nstp d10, d11, [sp, #112]\nstp d12, d13, [sp, #128]\n"
+    "stp d14, d15, [sp, #144]\nmov x9, sp\nstr x9, [x0]\nmov sp, x1\n"
+    "ldp d14, d15, [sp, #144]\nldp d12, d13, [sp, #128]\nldp d10, d11, [sp, #112]\n"
+    "ldp d8, d9, [sp, #96]\nldp x27, x28, [sp, #80]\nldp x25, x26, [sp, #64]\n"
+    "ldp x23, x24, [sp, #48]\nldp x21, x22, [sp, #32]\nldp x19, x20, [sp, #16]\n"
+    "ldp x29, x30, [sp], #160\nret\n");
+const size_t N_SAVED = 20, RETURN_AT = 1;
+#else
+#error "the stand-in switches stacks on x86-64 and aarch64 only"
+#endif
+
 inline void wait(Wait what) {
     current->wait = what;
-    swapcontext(&current->context, &scheduler);
+    shim_switch(&current->stack, scheduler);
 }
 
 inline void barrier(int line) {
@@ -161,7 +187,7 @@ inline bool run_warp(Lane* warp, unsigned n_lanes) {
         for (unsigned i = 0; i < n_lanes; i++) {
             if (warp[i].wait == Wait::NOTHING) {
                 current = &warp[i];
-                swapcontext(&scheduler, &current->context);
+                shim_switch(&scheduler, current->stack);
             }
             n_waiting += warp[i].wait == Wait::WARP;
         }
@@ -177,17 +203,23 @@ inline bool run_warp(Lane* warp, unsigned n_lanes) {
 inline void lane_main() {
     (*kernel)();
     wait(Wait::END);
+    abort();  // nobody comes back here
 }
 
 inline void start(unsigned n_threads) {
     stacks.resize(STACK_BYTES * MAX_THREADS);
+#ifdef __SANITIZE_ADDRESS__
+    // A launch that could not go on has left frames behind.
+    __asan_unpoison_memory_region(stacks.data(), stacks.size());
+#endif
     for (unsigned t = 0; t < n_threads; t++) {
         Lane& lane = lanes[t];
-        getcontext(&lane.context);
-        lane.context.uc_stack.ss_sp = stacks.data() + STACK_BYTES * t;
-        lane.context.uc_stack.ss_size = STACK_BYTES;
-        lane.context.uc_link = nullptr;
-        makecontext(&lane.context, lane_main, 0);
+        // As if it had stopped right before `lane_main`, on a stack aligned as calls leave it.
+        uintptr_t top = reinterpret_cast<uintptr_t>(stacks.data() + STACK_BYTES * (t + 1)) / 64 * 64 - 64;
+        void** frame = reinterpret_cast<void**>(top) - N_SAVED;
+        memset(frame, 0, sizeof(void*) * N_SAVED + 64);
+        frame[RETURN_AT] = reinterpret_cast<void*>(lane_main);
+        lane.stack = frame;
         lane.thread = {t % block_size.x, t / block_size.x % block_size.y, t / block_size.x / block_size.y};
         lane.wait = Wait::NOTHING;
     }

@@ -1,6 +1,5 @@
 //! Tokens, motion, and whole roll-outs against the CPU's.
 
-use super::super::kernels::Kernel;
 use super::super::memory::{Arena, Pinned};
 use super::super::rollout::{Counts, Rollout};
 use super::super::step::{Buffers, Sizes, unsupported};
@@ -15,7 +14,7 @@ use crate::ops::check::{assert_close, f64s, numbers};
 use crate::ops::motion_head::motion_head_forward;
 use crate::{Error, graph};
 
-fn config(width: usize, n_heads: usize, n_blocks: usize) -> RolloutConfig {
+pub(super) fn config(width: usize, n_heads: usize, n_blocks: usize) -> RolloutConfig {
     let interlacer = InterlacerConfig {
         n_features: N_FEATURES,
         width,
@@ -31,7 +30,7 @@ fn config(width: usize, n_heads: usize, n_blocks: usize) -> RolloutConfig {
 }
 
 /// A seeded scene of `n`, `h` and `k` particles, whose robot moves on for `n_steps`.
-fn scene([n, h, k]: [usize; 3], n_steps: usize) -> Scene {
+pub(super) fn scene([n, h, k]: [usize; 3], n_steps: usize) -> Scene {
     let start = state(n, h, k, 3);
     let shift = |t: usize| move |p: &[f32; 3]| [p[0] + 0.01 * t as f32, p[1], p[2]];
     let kinematic =
@@ -39,7 +38,7 @@ fn scene([n, h, k]: [usize; 3], n_steps: usize) -> Scene {
     Scene { start, kinematic, walk_seed: WalkSeed::default() }
 }
 
-fn weights(config: &RolloutConfig) -> Vec<f32> {
+pub(super) fn weights(config: &RolloutConfig) -> Vec<f32> {
     let mut weights = initial_weights(&Layout::new(config.interlacer), 5);
     weights.iter_mut().zip(numbers(1 << 20, 6)).for_each(|(w, r)| *w += 0.02 * r);
     weights
@@ -124,7 +123,7 @@ fn motion_is_the_cpus_and_what_was_the_scene_becomes_the_history() {
 fn check(rollout: &mut Rollout, config: RolloutConfig, scene: &Scene, n_steps: usize) {
     let mut cpu = model::Rollout::new(config, Mode::Inference);
     cpu.run(&weights(&config), scene, n_steps).unwrap();
-    rollout.run_while(scene, n_steps, |_| true).unwrap();
+    rollout.run_while(scene, n_steps, &mut |_| true).unwrap();
     assert_eq!(rollout.n_steps(), n_steps);
     for t in 0..n_steps {
         let (got, expected) = (rollout.displacements(t), cpu.displacements(t));
@@ -158,9 +157,9 @@ fn the_same_scene_gives_the_same_bits_without_anything_new() {
     let (first, counts) = (of(&rollout), rollout.counts());
     assert_eq!(counts.captures, 1);
     // Shorter ones replay the same graph, and end where they are told to.
-    rollout.run_while(&large, 4, |n_done| n_done < 2).unwrap();
+    rollout.run_while(&large, 4, &mut |n_done| n_done < 2).unwrap();
     assert_eq!(of(&rollout), first[..2 * 40]);
-    rollout.run_while(&large, 3, |_| true).unwrap();
+    rollout.run_while(&large, 3, &mut |_| true).unwrap();
     assert_eq!(of(&rollout), first[..3 * 40]);
     assert_eq!(rollout.counts(), counts);
     // Other sizes take another graph, but no memory where there is enough.
@@ -179,7 +178,7 @@ fn what_is_not_finite_is_told_and_forgotten() {
     let mut bad = good.clone();
     bad.start.positions[17][2] = f32::NAN;
     let told = |rollout: &mut Rollout, scene: &Scene| {
-        rollout.run_while(scene, 2, |_| true).unwrap_err().to_string()
+        rollout.run_while(scene, 2, &mut |_| true).unwrap_err().to_string()
     };
     assert!(told(&mut rollout, &bad).contains("positions"));
     let mut bad = good.clone();
@@ -194,7 +193,7 @@ fn what_does_not_belong_together_or_does_not_run_here_is_refused() {
     let weights = weights(&config);
     assert!(matches!(Rollout::new(gpu(), config, &weights[1..]), Err(Error::Shape { .. })));
     let mut rollout = Rollout::new(gpu(), config, &weights).unwrap();
-    let mut refused = |scene: &Scene| rollout.run_while(scene, 2, |_| true).unwrap_err();
+    let mut refused = |scene: &Scene| rollout.run_while(scene, 2, &mut |_| true).unwrap_err();
     assert!(matches!(refused(&scene([10, 2, 1], 1)), Error::Shape { .. }));
     assert!(matches!(refused(&scene([2, 1, 0], 2)), Error::TooFewPoints { .. }));
     let mut broken = scene([10, 2, 1], 2);
@@ -209,5 +208,4 @@ fn what_does_not_belong_together_or_does_not_run_here_is_refused() {
     let mut wide = config;
     wide.interlacer.width = 512;
     assert!(unsupported(&wide).unwrap().contains("512"));
-    let _ = Kernel::ALL;
 }

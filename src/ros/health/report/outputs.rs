@@ -30,7 +30,7 @@ impl Facts {
     /// Whether frames become predictions.
     pub(super) fn predictions(&self, now: Duration) -> Status {
         let mut status = Status::new("predictions");
-        for cause in [Cause::Rejected, Cause::History, Cause::Publish] {
+        for cause in [Cause::Rejected, Cause::Device, Cause::History, Cause::Publish] {
             self.add_trouble(&mut status, now, cause, self.last_prediction);
         }
         let working = self.working_since.map(|since| now.saturating_sub(since));
