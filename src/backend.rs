@@ -170,7 +170,8 @@ impl Backend {
 #[cfg(feature = "cuda")]
 fn open_cuda(model: &Model, index: u16) -> Result<Box<dyn Rollouts>> {
     let gpu = std::sync::Arc::new(cuda::Gpu::open(index.into())?);
-    Ok(Box::new(cuda::Rollout::new(gpu, model.config.rollout(), &model.weights)?))
+    let (config, precision) = (model.config.rollout(), cuda::Precision::Half);
+    Ok(Box::new(cuda::Rollout::new(gpu, config, &model.weights, precision)?))
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -93,7 +93,8 @@ fn the_shipped_model_predicts_the_same_on_a_gpu() {
     assert_eq!((on_cpu.len(), on_gpu.len()), (5, 5));
     for (cpu, gpu) in on_cpu.iter().zip(&on_gpu) {
         assert_eq!(cpu.particles.positions, gpu.particles.positions);
-        for (cpu, gpu) in cpu.displacements.iter().flatten().zip(gpu.displacements.iter().flatten()) {
+        for (cpu, gpu) in cpu.displacements.iter().flatten().zip(gpu.displacements.iter().flatten())
+        {
             for axis in 0..3 {
                 let off_m = (cpu[axis] - gpu[axis]).abs();
                 assert!(off_m < 1e-5, "{cpu:?} m on the CPU, {gpu:?} m on the GPU");

@@ -20,4 +20,4 @@ mod tests;
 
 pub use device::Gpu;
 pub use rollout::Rollout;
-pub use step::unsupported;
+pub use step::{Precision, unsupported};

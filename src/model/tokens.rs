@@ -66,13 +66,10 @@ impl StepState {
     fn check(&self) -> Result<()> {
         self.check_particles()?;
         let k = self.kinematic[0].len();
-        self.kinematic
-            .iter()
-            .find(|particles| particles.len() != k)
-            .map_or(Ok(()), |particles| {
-                let what = "kinematic particles";
-                Err(Error::Shape { what, expected: k, got: particles.len() })
-            })
+        self.kinematic.iter().find(|particles| particles.len() != k).map_or(Ok(()), |particles| {
+            let what = "kinematic particles";
+            Err(Error::Shape { what, expected: k, got: particles.len() })
+        })
     }
 
     /// Holds what belongs to the scene's and the history's particles to their numbers.

@@ -3,8 +3,9 @@
 use std::ffi::c_void;
 
 use super::Gpu;
-use super::memory::Buffer;
+use super::memory::{Buffer, Places};
 use crate::Result;
+use crate::model::tokens::Frame;
 
 /// Threads of a warp.
 const WARP: usize = 32;
@@ -12,6 +13,8 @@ const WARP: usize = 32;
 pub(super) const SHARED_BYTES: usize = 48 << 10;
 /// Rows and columns of a dense layer's tile.
 const TILE: usize = 64;
+/// Keys that a block of 512 threads sorts in shared memory.
+const SORTED: usize = 1024;
 /// Threads of kernels that take one for each particle or token.
 const BLOCK: usize = 128;
 
@@ -43,11 +46,22 @@ kernels! {
     Knn4 = "knn_4",
     Knn8 = "knn_8",
     Knn32 = "knn_32",
+    MortonKeys = "morton_keys",
+    SortBlocks = "sort_blocks",
+    MergePairs = "merge_pairs",
+    MergeBlocks = "merge_blocks",
+    MakeTiles = "make_tiles",
+    KnnTiles4 = "knn_tiles_4",
+    KnnTiles8 = "knn_tiles_8",
+    KnnTiles32 = "knn_tiles_32",
     EnumerateWalks = "enumerate_walks",
     DensePlain = "dense_plain",
     DenseAdd = "dense_add",
     DenseNorm = "dense_norm",
     DenseQueriesAdd = "dense_queries_add",
+    HalfPlain = "half_plain",
+    HalfAdd = "half_add",
+    HalfNorm = "half_norm",
     LinearState = "linear_state",
     LinearFold = "linear_fold",
     Grf64 = "grf_attention_64",
@@ -125,6 +139,42 @@ pub(super) struct Dense {
     pub n_heads: u32,
 }
 
+/// Cells that Morton codes number: `tiles::Grid` of `kernels/knn_tiles.cuh`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(super) struct Grid {
+    pub low: [f32; 3],
+    pub cells_per_m: f32,
+}
+
+impl Grid {
+    /// 1024 cells an axis over the frame of a model's positions.
+    pub fn new(frame: &Frame) -> Self {
+        let (center, half_side) = (frame.center_m, frame.half_side_m);
+        Self { low: center.map(|c| c - half_side), cells_per_m: 512.0 / half_side }
+    }
+}
+
+/// What the search by tiles sorts and sums up.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct TileBuffers {
+    pub keys: Buffer<u64>,
+    pub points: Buffer<u32>,
+    pub boxes: Buffer<f32>,
+}
+
+impl TileBuffers {
+    /// Places for `n` points.
+    pub fn take(n: usize, places: &mut Places) -> Self {
+        let n_tiles = n.div_ceil(WARP);
+        Self {
+            keys: places.take(n.next_power_of_two().max(SORTED)),
+            points: places.take(4 * WARP * n_tiles),
+            boxes: places.take(6 * n_tiles),
+        }
+    }
+}
+
 /// A size as kernels take it: below 2³², which `Sizes::check` holds all of them to.
 pub(super) fn number(size: usize) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX)
@@ -172,6 +222,53 @@ impl Gpu {
             positions.address(), number(n), number(k), neighbors.address())
     }
 
+    /// The same neighbours as [`Gpu::knn`], for many points: time of about n log n.
+    pub(super) fn knn_tiled(
+        &self,
+        positions: Buffer<f32>,
+        k: usize,
+        grid: &Grid,
+        work: &TileBuffers,
+        neighbors: Buffer<u32>,
+    ) -> Result<()> {
+        let (n, keys) = (positions.len() / 3, work.keys);
+        let (padded, n_tiles) = (keys.len(), n.div_ceil(WARP));
+        launch!(self, Kernel::MortonKeys, [padded.div_ceil(BLOCK), 1], BLOCK, 0;
+            positions.address(), number(n), number(padded), *grid, keys.address())?;
+        self.sort(keys)?;
+        let grid = [n_tiles.div_ceil(BLOCK / WARP), 1];
+        launch!(self, Kernel::MakeTiles, grid, BLOCK, 0;
+            positions.address(), number(n), number(n_tiles), keys.address(),
+            work.points.address(), work.boxes.address())?;
+        let kernel = match k {
+            0..=4 => Kernel::KnnTiles4,
+            5..=8 => Kernel::KnnTiles8,
+            _ => Kernel::KnnTiles32,
+        };
+        launch!(self, kernel, grid, BLOCK, 0;
+            work.points.address(), work.boxes.address(), number(n_tiles), number(n), number(k),
+            neighbors.address())
+    }
+
+    /// Sorts a power of two of keys, 1024 at least: bitonic, so always in the same steps.
+    fn sort(&self, keys: Buffer<u64>) -> Result<()> {
+        let grid = [keys.len() / SORTED, 1];
+        launch!(self, Kernel::SortBlocks, grid, SORTED / 2, 0; keys.address())?;
+        let mut length = 2 * SORTED;
+        while length <= keys.len() {
+            let mut stride = length / 2;
+            while stride >= SORTED {
+                launch!(self, Kernel::MergePairs, grid, SORTED / 2, 0;
+                    keys.address(), number(length), number(stride))?;
+                stride /= 2;
+            }
+            launch!(self, Kernel::MergeBlocks, grid, SORTED / 2, 0;
+                keys.address(), number(length))?;
+            length *= 2;
+        }
+        Ok(())
+    }
+
     /// Loads of all walks on `neighbors` `[n, k]`.
     pub(super) fn enumerate_walks(
         &self,
@@ -189,7 +286,11 @@ impl Gpu {
     /// One of the dense kernels.
     pub(super) fn dense(&self, kernel: Kernel, layer: &Dense) -> Result<()> {
         let tiles = |size: u32| (size as usize).div_ceil(TILE);
-        launch!(self, kernel, [tiles(layer.rows), tiles(layer.n_out)], 256, 0; *layer)
+        let block = match kernel {
+            Kernel::HalfPlain | Kernel::HalfAdd | Kernel::HalfNorm => 128,
+            _ => 256,
+        };
+        launch!(self, kernel, [tiles(layer.rows), tiles(layer.n_out)], block, 0; *layer)
     }
 
     /// Partial states of `qkv` `[n, 3 d]`, a row for each [`state_rows`].

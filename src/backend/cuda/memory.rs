@@ -158,7 +158,8 @@ impl<T: Copy + Default> Pinned<T> {
         let bytes = len.saturating_mul(size_of::<T>());
         // SAFETY: the context is bound; freed by `free`. Cached, as it is read too.
         let allocated = unsafe { result::malloc_host(bytes, sys::CU_MEMHOSTALLOC_PORTABLE) };
-        let allocated = allocated.map_err(|error| self.gpu.error("allocating pinned memory", error))?;
+        let allocated =
+            allocated.map_err(|error| self.gpu.error("allocating pinned memory", error))?;
         self.numbers = allocated.cast();
         // SAFETY: `len` numbers were allocated.
         (0..len).for_each(|i| unsafe { self.numbers.add(i).write(T::default()) });

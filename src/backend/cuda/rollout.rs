@@ -6,9 +6,9 @@ use std::sync::Arc;
 use cudarc::driver::CudaGraph;
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 
-use super::memory::{Arena, Buffer, Pinned};
-use super::step::{Buffers, Sizes, Step, unsupported};
 use super::Gpu;
+use super::memory::{Arena, Buffer, Pinned};
+use super::step::{Buffers, Precision, Sizes, Step, unsupported};
 use crate::backend::Rollouts;
 use crate::model::rollout::RolloutConfig;
 use crate::model::{Layout, Scene};
@@ -22,6 +22,7 @@ const FLAG_DISPLACEMENT: u32 = 2;
 #[derive(Debug)]
 pub struct Rollout {
     config: RolloutConfig,
+    precision: Precision,
     layout: Layout,
     n_steps: usize,
     displacements: Vec<Vec<[f32; 3]>>,
@@ -66,7 +67,12 @@ impl Rollout {
     /// # Errors
     /// [`Error::Device`] if they do not run there, or do not fit; [`Error::Shape`] for weights of
     /// another model.
-    pub fn new(gpu: Arc<Gpu>, config: RolloutConfig, weights: &[f32]) -> Result<Self> {
+    pub fn new(
+        gpu: Arc<Gpu>,
+        config: RolloutConfig,
+        weights: &[f32],
+        precision: Precision,
+    ) -> Result<Self> {
         if let Some(problem) = unsupported(&config) {
             return Err(Error::Device { device: gpu.name().into(), problem });
         }
@@ -84,6 +90,7 @@ impl Rollout {
         gpu.synchronize()?;
         Ok(Self {
             config,
+            precision,
             layout,
             n_steps: 0,
             displacements: Vec::new(),
@@ -161,14 +168,15 @@ impl Rollout {
         let graph = graph.map_err(|error| gpu.error("recording", error))?;
         graph.map(Graph).ok_or(Error::Device {
             device: gpu.name().into(),
-            problem: "the driver recorded no graph of a step: update it, or take device: cpu".into(),
+            problem: "the driver recorded no graph of a step: update it, or take device: cpu"
+                .into(),
         })
     }
 
     fn record(&mut self) -> Result<()> {
         let (buffers, gpu) = (&self.buffers, &self.gpu);
-        let (config, layout) = (&self.config, &self.layout);
-        Step { gpu, config, layout, weights: self.weights, buffers }.run()?;
+        let (config, layout, weights) = (&self.config, &self.layout, self.weights);
+        Step { gpu, config, layout, weights, precision: self.precision, buffers }.run()?;
         gpu.download(buffers.displacements, &mut self.results)?;
         gpu.download(buffers.counters, &mut self.counters)
     }

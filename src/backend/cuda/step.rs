@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::Gpu;
 use super::kernels::{
-    Dense, Kernel, LoadsBuffers, SHARED_BYTES, StepBuffers, merge_bytes, number, state_rows,
+    Dense, Grid, Kernel, LoadsBuffers, SHARED_BYTES, StepBuffers, TileBuffers, merge_bytes, number,
+    state_rows,
 };
 use super::memory::{Buffer, Places};
 use crate::model::interlacer::{Affine, Attention, MixerKind, Mlp};
@@ -17,6 +18,8 @@ use crate::{Error, Result};
 const MAX_WIDTH: usize = 256;
 const MAX_HEADS: usize = 16;
 const MAX_HOPS: usize = 8;
+/// Most tokens that are compared all with all; more are searched by tiles.
+const MAX_BRUTE_FORCE: usize = 8192;
 
 // What `kernels/step.cuh` counts on.
 const _: () = assert!(N_FEATURES == 49 && N_CANDIDATES == 4 && N_OUTPUTS == 7);
@@ -48,6 +51,28 @@ pub fn unsupported(config: &RolloutConfig) -> Option<String> {
         return not(&sizes);
     }
     None
+}
+
+/// What matrix products are made of; all else is in f32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Precision {
+    /// f32: what the other one is checked against.
+    Full,
+    /// Inputs and weights in half precision, sums in f32: on tensor cores. Products with the state of
+    /// linear attention, which has no bound, and those of the head stay in f32.
+    Half,
+}
+
+impl Precision {
+    /// The kernel for a layer that `kernel` has in f32.
+    fn kernel(self, kernel: Kernel) -> Kernel {
+        match (self, kernel) {
+            (Self::Half, Kernel::DensePlain) => Kernel::HalfPlain,
+            (Self::Half, Kernel::DenseAdd) => Kernel::HalfAdd,
+            (Self::Half, Kernel::DenseNorm) => Kernel::HalfNorm,
+            _ => kernel,
+        }
+    }
 }
 
 /// Most entries of a row of merged loads over `n` tokens.
@@ -93,6 +118,7 @@ pub(super) struct Buffers {
     pub features: Buffer<f32>,
     pub candidates: Buffer<f32>,
     pub neighbors: Buffer<u32>,
+    pub tiles: TileBuffers,
     pub row_lens: Buffer<u32>,
     pub row_nodes: Buffer<u32>,
     pub row_loads: Buffer<f32>,
@@ -122,6 +148,7 @@ impl Buffers {
             features: places.take(N_FEATURES * tokens),
             candidates: places.take(3 * N_CANDIDATES * n),
             neighbors: places.take(model.k * tokens),
+            tiles: TileBuffers::take(tokens, places),
             row_lens: places.take(tokens),
             row_nodes: places.take(n_rows),
             row_loads: places.take(n_rows * (model.n_hops + 1)),
@@ -188,6 +215,7 @@ pub(super) struct Step<'a> {
     pub config: &'a RolloutConfig,
     pub layout: &'a Layout,
     pub weights: Buffer<f32>,
+    pub precision: Precision,
     pub buffers: &'a Buffers,
 }
 
@@ -206,7 +234,12 @@ impl Step<'_> {
     /// k-NN graph and merged loads of the tokens.
     pub fn graph(&self) -> Result<()> {
         let (b, k) = (self.buffers, self.config.interlacer.k);
-        self.gpu.knn(b.token_positions, k, b.neighbors)?;
+        if b.sizes.n_tokens() <= MAX_BRUTE_FORCE {
+            self.gpu.knn(b.token_positions, k, b.neighbors)?;
+        } else {
+            let grid = Grid::new(&self.config.frame);
+            self.gpu.knn_tiled(b.token_positions, k, &grid, &b.tiles, b.neighbors)?;
+        }
         self.gpu.enumerate_walks(b.neighbors, k, &b.loads(self.config))
     }
 
@@ -231,8 +264,9 @@ impl Step<'_> {
         }
         let d = self.config.interlacer.width;
         let scene = b.x.part(0, d * b.sizes.n);
-        let head = self.normed(self.layout.head_norm, 0);
-        self.dense(Kernel::DenseNorm, scene, self.layout.head, b.outputs, head)
+        let (head, norm) = (self.layout.head, self.normed(self.layout.head_norm, 0));
+        let matrices = [self.tensor(head.weight), self.tensor(head.bias)];
+        self.product(Kernel::DenseNorm, scene, matrices, b.outputs, norm)
     }
 
     /// x += out(linear attention).
@@ -290,7 +324,7 @@ impl Step<'_> {
         layer: Dense,
     ) -> Result<()> {
         let matrices = [self.tensor(affine.weight), self.tensor(affine.bias)];
-        self.product(kernel, x, matrices, y, layer)
+        self.product(self.precision.kernel(kernel), x, matrices, y, layer)
     }
 
     /// y = x·weight + bias, or as `kernel` has it; sizes follow from the buffers'.

@@ -59,12 +59,14 @@ __device__ inline void denominators(const float* x, const Dense& layer, float* f
     }
 }
 
-template <Before BEFORE> __device__ void prepare(const Dense& layer, unsigned first_row, Shared& shared) {
-    for (unsigned row = threadIdx.x / WARP; row < TILE; row += BLOCK / WARP) {
+// What the rows of a tile have in common.
+template <Before BEFORE>
+__device__ void prepare(const Dense& layer, unsigned first_row, float (*factors)[MAX_HEADS]) {
+    for (unsigned row = threadIdx.x / WARP; row < TILE; row += blockDim.x / WARP) {
         if (first_row + row >= layer.rows) break;
         const float* x = layer.x + static_cast<uint64_t>(layer.x_stride) * (first_row + row);
-        if (BEFORE == Before::NORM) moments(x, layer.n_in, shared.factors[row]);
-        if (BEFORE == Before::QUERIES) denominators(x, layer, shared.factors[row]);
+        if (BEFORE == Before::NORM) moments(x, layer.n_in, factors[row]);
+        if (BEFORE == Before::QUERIES) denominators(x, layer, factors[row]);
     }
 }
 
@@ -100,12 +102,22 @@ __device__ void load(const Dense& layer, unsigned first_row, unsigned first_colu
     }
 }
 
+// One number of y, where it lies within.
+template <bool ADD>
+__device__ inline void store(const Dense& layer, unsigned row, unsigned column, float product) {
+    if (row >= layer.rows || column >= layer.n_out) return;
+    float* y = layer.y + static_cast<uint64_t>(layer.n_out) * row + column;
+    float value = product + layer.bias[column];
+    if (column < layer.n_relu) value = fmaxf(value, 0.0f);
+    *y = ADD ? *y + value : value;
+}
+
 // A block TILE x TILE of y, a thread 4 x 4 of it.
 template <Before BEFORE, bool ADD> __device__ void layer(const Dense& layer, Shared& shared) {
     unsigned first_row = blockIdx.x * TILE, first_column = blockIdx.y * TILE;
     unsigned row = threadIdx.x / 16 * 4, column = threadIdx.x % 16 * 4;
     if (BEFORE != Before::NOTHING) {
-        prepare<BEFORE>(layer, first_row, shared);
+        prepare<BEFORE>(layer, first_row, shared.factors);
         __syncthreads();
     }
     float sums[4][4] = {};
@@ -124,13 +136,11 @@ template <Before BEFORE, bool ADD> __device__ void layer(const Dense& layer, Sha
         }
         __syncthreads();
     }
-    for (unsigned r = 0; r < 4 && first_row + row + r < layer.rows; r++) {
-        for (unsigned c = 0; c < 4 && first_column + column + c < layer.n_out; c++) {
-            unsigned at = first_column + column + c;
-            float* y = layer.y + static_cast<uint64_t>(layer.n_out) * (first_row + row + r) + at;
-            float value = sums[r][c] + layer.bias[at];
-            if (at < layer.n_relu) value = fmaxf(value, 0.0f);
-            *y = ADD ? *y + value : value;
+#pragma unroll
+    for (unsigned r = 0; r < 4; r++) {
+#pragma unroll
+        for (unsigned c = 0; c < 4; c++) {
+            store<ADD>(layer, first_row + row + r, first_column + column + c, sums[r][c]);
         }
     }
 }

@@ -3,8 +3,8 @@
 use super::rollout::{config, scene, weights};
 use super::*;
 use crate::Error;
+use crate::backend::cuda::{Precision, Rollout};
 use crate::backend::{Backend, Device, Rollouts};
-use crate::backend::cuda::Rollout;
 use crate::model::{self, Mode, Scene};
 
 #[test]
@@ -30,7 +30,7 @@ fn too_little_memory_is_told_and_another_run_may_fit() {
         return;
     }
     let (config, gpu) = (config(8, 2, 1), open(4));
-    let mut rollout = Rollout::new(gpu, config, &weights(&config)).unwrap();
+    let mut rollout = Rollout::new(gpu, config, &weights(&config), Precision::Full).unwrap();
     let mut run = |scene: &Scene| Rollouts::run_while(&mut rollout, scene, 2, &mut |_| true);
     let message = run(&scene([3000, 20, 4], 2)).unwrap_err().to_string();
     assert!(message.contains("Stand-in of a small memory): allocating"), "{message}");
@@ -44,7 +44,7 @@ fn a_card_that_gets_lost_is_an_error_from_then_on() {
         return;
     }
     let (config, gpu) = (config(8, 2, 1), open(5));
-    let mut rollout = Rollout::new(gpu, config, &weights(&config)).unwrap();
+    let mut rollout = Rollout::new(gpu, config, &weights(&config), Precision::Full).unwrap();
     let scene = scene([20, 5, 2], 9);
     let mut run = || Rollouts::run_while(&mut rollout, &scene, 9, &mut |_| true);
     for _ in 0..2 {
@@ -62,7 +62,7 @@ fn where_auto_loses_its_card_the_cpu_takes_over_within_the_run() {
     let config = config(8, 2, 1);
     let (weights, scene) = (weights(&config), scene([20, 5, 2], 9));
     let backend = |device| {
-        let rollout = Rollout::new(open(5), config, &weights).unwrap();
+        let rollout = Rollout::new(open(5), config, &weights, Precision::Full).unwrap();
         let cpu = model::Rollout::new(config, Mode::Inference);
         Backend { device, cpu, other: Some(Box::new(rollout)), fallback: None }
     };

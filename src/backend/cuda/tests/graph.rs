@@ -1,7 +1,7 @@
 //! k-NN and merged loads: the same as the CPU's, number for number.
 
-use super::super::kernels::{LoadsBuffers, number};
-use super::super::memory::Buffer;
+use super::super::kernels::{Grid, LoadsBuffers, TileBuffers, number};
+use super::super::memory::{Buffer, Places};
 use super::super::step::row_cap;
 use super::*;
 use crate::graph::random::{draw, uniform};
@@ -20,9 +20,27 @@ fn neighbors(memory: &mut Memory, positions: &[[f32; 3]], k: usize) -> Buffer<u3
     neighbors
 }
 
+/// Neighbours by tiles, in Morton order over a box around the origin.
+fn neighbors_by_tiles(memory: &mut Memory, positions: &[[f32; 3]], k: usize) -> Vec<u32> {
+    let on_device = memory.put(positions.as_flattened());
+    let neighbors = memory.empty(positions.len() * k);
+    // Of the same lengths, each in an allocation of its own.
+    let lens = TileBuffers::take(positions.len(), &mut Places::default());
+    let work = TileBuffers {
+        keys: memory.empty(lens.keys.len()),
+        points: memory.empty(lens.points.len()),
+        boxes: memory.empty(lens.boxes.len()),
+    };
+    let grid = Grid { low: [-0.1; 3], cells_per_m: 1024.0 };
+    memory.gpu.knn_tiled(on_device, k, &grid, &work, neighbors).unwrap();
+    memory.get(neighbors)
+}
+
 fn check_knn(positions: &[[f32; 3]], k: usize) {
     let mut memory = Memory::new();
     let found = neighbors(&mut memory, positions, k);
+    let by_tiles = neighbors_by_tiles(&mut memory, positions, k);
+    assert_eq!(memory.get(found), by_tiles, "{} points, k = {k}", positions.len());
     let mut graph = KnnGraph::default();
     graph.rebuild(positions, k).unwrap();
     let expected: Vec<u32> = (0..graph.len()).flat_map(|i| graph.neighbors(i)).copied().collect();
@@ -62,6 +80,23 @@ fn neighbors_of_what_is_no_number_stay_within_the_nodes() {
     let mut memory = Memory::new();
     let found = neighbors(&mut memory, &positions, 3);
     assert!(memory.get(found).iter().all(|&j| j < 140));
+    assert!(neighbors_by_tiles(&mut memory, &positions, 3).iter().all(|&j| j < 140));
+}
+
+#[test]
+fn many_points_are_sorted_and_searched_by_tiles() {
+    // Beyond what a block sorts, of no whole number of tiles; on surfaces, and in a corner of the box.
+    let surface: Vec<[f32; 3]> =
+        points(2300, 8, 1.0).iter().map(|p| [p[0], p[1], (9.0 * p[0]).sin() * 0.1]).collect();
+    let mut heap = points(2000, 9, 1e-3);
+    heap.extend(points(77, 10, 1.0));
+    for positions in [surface, heap] {
+        let mut graph = KnnGraph::default();
+        graph.rebuild(&positions, 3).unwrap();
+        let expected = (0..graph.len()).flat_map(|i| graph.neighbors(i)).copied();
+        let found = neighbors_by_tiles(&mut Memory::new(), &positions, 3);
+        assert!(expected.eq(found));
+    }
 }
 
 /// Loads of the device, as the CPU has them: of each row nodes and loads.

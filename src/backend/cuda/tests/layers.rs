@@ -13,7 +13,8 @@ use crate::ops::linear_attention::{
 };
 
 /// Rows, inputs, outputs: what no tile divides, and what all divide.
-const SHAPES: [[usize; 3]; 5] = [[1, 1, 1], [67, 49, 64], [65, 64, 192], [130, 70, 7], [64, 16, 64]];
+const SHAPES: [[usize; 3]; 5] =
+    [[1, 1, 1], [67, 49, 64], [65, 64, 192], [130, 70, 7], [64, 16, 64]];
 
 struct Inputs {
     x: Vec<f32>,
@@ -32,7 +33,12 @@ fn inputs([rows, n_in, n_out]: [usize; 3]) -> Inputs {
 }
 
 /// y by the device, from the y of `inputs`.
-fn dense(kernel: Kernel, [rows, n_in, n_out]: [usize; 3], inputs: &Inputs, n_relu: usize) -> Vec<f32> {
+fn dense(
+    kernel: Kernel,
+    [rows, n_in, n_out]: [usize; 3],
+    inputs: &Inputs,
+    n_relu: usize,
+) -> Vec<f32> {
     let mut memory = Memory::new();
     let (norm_weight, norm_bias) = (memory.put(&numbers(n_in, 5)), memory.put(&numbers(n_in, 6)));
     let y = memory.put(&inputs.y);
@@ -70,6 +76,27 @@ fn dense_layers_are_the_cpus() {
     }
 }
 
+/// What tensor cores take: 11 significant bits.
+const HALF: f64 = 1.0 / 2048.0;
+
+#[test]
+fn dense_layers_on_tensor_cores_are_near_and_exact_for_small_whole_numbers() {
+    for shape in SHAPES {
+        let mut given = inputs(shape);
+        let mut expected = vec![0.0; given.y.len()];
+        linear_relu_forward(&given.x, &given.weight, &given.bias, 1, &mut expected);
+        assert_close(&dense(Kernel::HalfPlain, shape, &given, 1), &f64s(&expected), 2.0 * HALF);
+        let mut added = given.y.clone();
+        linear_forward_add(&given.x, &given.weight, &given.bias, &mut added);
+        assert_close(&dense(Kernel::HalfAdd, shape, &given, 0), &f64s(&added), 2.0 * HALF);
+        // Each number in its place: nothing is rounded then.
+        given.x.iter_mut().for_each(|x| *x = (3.0 * *x).round());
+        given.weight.iter_mut().for_each(|w| *w = (3.0 * *w).round());
+        linear_relu_forward(&given.x, &given.weight, &given.bias, 1, &mut expected);
+        assert_close(&dense(Kernel::HalfPlain, shape, &given, 1), &f64s(&expected), 1e-6);
+    }
+}
+
 #[test]
 fn layer_norm_before_a_dense_layer_is_the_cpus() {
     for shape in SHAPES {
@@ -84,6 +111,8 @@ fn layer_norm_before_a_dense_layer_is_the_cpus() {
             linear_relu_forward(&normalized, &given.weight, &given.bias, n_relu, &mut expected);
             let got = dense(Kernel::DenseNorm, shape, &given, n_relu);
             assert_close(&got, &f64s(&expected), 1e-5);
+            let got = dense(Kernel::HalfNorm, shape, &given, n_relu);
+            assert_close(&got, &f64s(&expected), 2.0 * HALF);
         }
     }
 }

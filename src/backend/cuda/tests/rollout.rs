@@ -2,14 +2,14 @@
 
 use super::super::memory::{Arena, Pinned};
 use super::super::rollout::{Counts, Rollout};
-use super::super::step::{Buffers, Sizes, unsupported};
+use super::super::step::{Buffers, Precision, Sizes, unsupported};
 use super::*;
 use crate::graph::walks::WalkSeed;
 use crate::model::rollout::{N_OUTPUTS, RolloutConfig};
 use crate::model::tokens::tests::{FRAME, state};
 use crate::model::tokens::{N_FEATURES, Tokens};
 use crate::model::weights::initial_weights;
-use crate::model::{self, InterlacerConfig, Layout, LayersConfig, LocalLayer, Mode, Scene};
+use crate::model::{self, InterlacerConfig, LayersConfig, Layout, LocalLayer, Mode, Scene};
 use crate::ops::check::{assert_close, f64s, numbers};
 use crate::ops::motion_head::motion_head_forward;
 use crate::{Error, graph};
@@ -121,13 +121,24 @@ fn motion_is_the_cpus_and_what_was_the_scene_becomes_the_history() {
 
 /// Holds a roll-out of the device to the CPU's.
 fn check(rollout: &mut Rollout, config: RolloutConfig, scene: &Scene, n_steps: usize) {
+    check_within(1e-4, rollout, config, scene, n_steps);
+}
+
+/// As `check`, within `tolerance` of the largest displacement.
+fn check_within(
+    tolerance: f64,
+    rollout: &mut Rollout,
+    config: RolloutConfig,
+    scene: &Scene,
+    n_steps: usize,
+) {
     let mut cpu = model::Rollout::new(config, Mode::Inference);
     cpu.run(&weights(&config), scene, n_steps).unwrap();
     rollout.run_while(scene, n_steps, &mut |_| true).unwrap();
     assert_eq!(rollout.n_steps(), n_steps);
     for t in 0..n_steps {
         let (got, expected) = (rollout.displacements(t), cpu.displacements(t));
-        assert_close(got.as_flattened(), &f64s(expected.as_flattened()), 1e-4);
+        assert_close(got.as_flattened(), &f64s(expected.as_flattened()), tolerance);
     }
 }
 
@@ -136,19 +147,27 @@ fn rollouts_are_the_cpus_on_every_card() {
     let n_cards = if standin::load() { 3 } else { 1 };
     for ordinal in 0..n_cards {
         let config = config(24, 4, 2);
-        let mut rollout = Rollout::new(open(ordinal), config, &weights(&config)).unwrap();
+        let mut rollout =
+            Rollout::new(open(ordinal), config, &weights(&config), Precision::Full).unwrap();
         check(&mut rollout, config, &scene([45, 22, 6], 3), 3);
     }
     // Of the default width; without a robot.
     let config = config(64, 4, 1);
-    let mut rollout = Rollout::new(gpu(), config, &weights(&config)).unwrap();
+    let mut rollout = Rollout::new(gpu(), config, &weights(&config), Precision::Full).unwrap();
     check(&mut rollout, config, &scene([70, 0, 0], 2), 2);
+}
+
+#[test]
+fn half_precision_is_near() {
+    let config = config(64, 4, 2);
+    let mut rollout = Rollout::new(gpu(), config, &weights(&config), Precision::Half).unwrap();
+    check_within(5e-3, &mut rollout, config, &scene([70, 20, 3], 2), 2);
 }
 
 #[test]
 fn the_same_scene_gives_the_same_bits_without_anything_new() {
     let config = config(16, 2, 1);
-    let mut rollout = Rollout::new(gpu(), config, &weights(&config)).unwrap();
+    let mut rollout = Rollout::new(gpu(), config, &weights(&config), Precision::Full).unwrap();
     let of = |rollout: &Rollout| -> Vec<_> {
         (0..rollout.n_steps()).flat_map(|t| rollout.displacements(t)).copied().collect()
     };
@@ -173,7 +192,7 @@ fn the_same_scene_gives_the_same_bits_without_anything_new() {
 #[test]
 fn what_is_not_finite_is_told_and_forgotten() {
     let config = config(16, 2, 1);
-    let mut rollout = Rollout::new(gpu(), config, &weights(&config)).unwrap();
+    let mut rollout = Rollout::new(gpu(), config, &weights(&config), Precision::Full).unwrap();
     let good = scene([40, 20, 4], 2);
     let mut bad = good.clone();
     bad.start.positions[17][2] = f32::NAN;
@@ -191,8 +210,11 @@ fn what_is_not_finite_is_told_and_forgotten() {
 fn what_does_not_belong_together_or_does_not_run_here_is_refused() {
     let config = config(16, 2, 1);
     let weights = weights(&config);
-    assert!(matches!(Rollout::new(gpu(), config, &weights[1..]), Err(Error::Shape { .. })));
-    let mut rollout = Rollout::new(gpu(), config, &weights).unwrap();
+    assert!(matches!(
+        Rollout::new(gpu(), config, &weights[1..], Precision::Full),
+        Err(Error::Shape { .. })
+    ));
+    let mut rollout = Rollout::new(gpu(), config, &weights, Precision::Full).unwrap();
     let mut refused = |scene: &Scene| rollout.run_while(scene, 2, &mut |_| true).unwrap_err();
     assert!(matches!(refused(&scene([10, 2, 1], 1)), Error::Shape { .. }));
     assert!(matches!(refused(&scene([2, 1, 0], 2)), Error::TooFewPoints { .. }));
@@ -203,7 +225,7 @@ fn what_does_not_belong_together_or_does_not_run_here_is_refused() {
     assert_eq!(unsupported(&config), None);
     let mut other = config;
     other.interlacer.layers.local = LocalLayer::MessagePassing;
-    let message = Rollout::new(gpu(), other, &weights).unwrap_err().to_string();
+    let message = Rollout::new(gpu(), other, &weights, Precision::Full).unwrap_err().to_string();
     assert!(message.contains("device: cpu"), "{message}");
     let mut wide = config;
     wide.interlacer.width = 512;
