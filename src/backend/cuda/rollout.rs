@@ -132,6 +132,8 @@ impl Rollout {
     fn prepare(&mut self, scene: &Scene, n_steps: usize) -> Result<()> {
         let sizes = checked_sizes(scene, n_steps, self.config.interlacer.k, self.sizes.n_times)?;
         self.gpu.bind()?;
+        // A run that ended early may still be reading what is staged.
+        self.gpu.synchronize()?;
         if sizes != self.sizes {
             // The old graph would write into memory that means something else.
             self.graph = None;
@@ -157,8 +159,6 @@ impl Rollout {
     /// Records a step with the copies of its results.
     fn capture(&mut self) -> Result<Graph> {
         let gpu = self.gpu.clone();
-        // What was begun so far is no part of the graph.
-        gpu.synchronize()?;
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         gpu.stream.begin_capture(mode).map_err(|error| gpu.error("recording", error))?;
         let recorded = self.record();

@@ -232,19 +232,24 @@ impl Step<'_> {
     }
 
     /// k-NN graph and merged loads of the tokens.
-    pub fn graph(&self) -> Result<()> {
+    fn graph(&self) -> Result<()> {
         let (b, k) = (self.buffers, self.config.interlacer.k);
-        if b.sizes.n_tokens() <= MAX_BRUTE_FORCE {
-            self.gpu.knn(b.token_positions, k, b.neighbors)?;
-        } else {
-            let grid = Grid::new(&self.config.frame);
-            self.gpu.knn_tiled(b.token_positions, k, &grid, &b.tiles, b.neighbors)?;
-        }
+        self.neighbors()?;
         self.gpu.enumerate_walks(b.neighbors, k, &b.loads(self.config))
     }
 
+    /// The k nearest of each token, by whichever search is quicker.
+    pub fn neighbors(&self) -> Result<()> {
+        let (b, k) = (self.buffers, self.config.interlacer.k);
+        if b.sizes.n_tokens() <= MAX_BRUTE_FORCE {
+            return self.gpu.knn(b.token_positions, k, b.neighbors);
+        }
+        let grid = Grid::new(&self.config.frame);
+        self.gpu.knn_tiled(b.token_positions, k, &grid, &b.tiles, b.neighbors)
+    }
+
     /// The Interlacer, from features to outputs.
-    pub fn model(&self) -> Result<()> {
+    fn model(&self) -> Result<()> {
         let b = self.buffers;
         self.dense(Kernel::DensePlain, b.features, self.layout.embed, b.x, Dense::default())?;
         for i in 0..=self.layout.mixers.len() {

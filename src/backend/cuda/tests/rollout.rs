@@ -1,8 +1,8 @@
 //! Tokens, motion, and whole roll-outs against the CPU's.
 
-use super::super::memory::{Arena, Pinned};
+use super::super::memory::{Arena, Buffer, Pinned};
 use super::super::rollout::{Counts, Rollout};
-use super::super::step::{Buffers, Precision, Sizes, unsupported};
+use super::super::step::{Buffers, Precision, Sizes, Step, unsupported};
 use super::*;
 use crate::graph::walks::WalkSeed;
 use crate::model::rollout::{N_OUTPUTS, RolloutConfig};
@@ -63,6 +63,25 @@ fn tokens_are_the_cpus() {
         assert_close(&memory.get(buffers.candidates), &f64s(candidates), 1e-6);
         assert_eq!(memory.get(buffers.counters), [0, 0]);
     }
+}
+
+#[test]
+fn many_tokens_have_the_same_neighbors() {
+    let (config, sizes) = (config(8, 2, 1), Sizes { n: 8195, h: 0, k: 0, n_times: 3 });
+    let scene = scene([8195, 0, 0], 1);
+    let mut memory = Memory::new();
+    let (buffers, _arena) = uploaded(&mut memory, &config, &scene, sizes);
+    let on_device = memory.put(scene.start.positions.as_flattened());
+    let buffers = Buffers { token_positions: on_device, ..buffers };
+    let layout = Layout::new(config.interlacer);
+    let (gpu, weights, precision) = (&memory.gpu, Buffer::default(), Precision::Full);
+    let step =
+        Step { gpu, config: &config, layout: &layout, weights, precision, buffers: &buffers };
+    step.neighbors().unwrap();
+    let mut graph = graph::KnnGraph::default();
+    graph.rebuild(&scene.start.positions, 3).unwrap();
+    let expected = (0..graph.len()).flat_map(|i| graph.neighbors(i)).copied();
+    assert!(expected.eq(memory.get(buffers.neighbors)));
 }
 
 /// Buffers with the scene in them.
