@@ -54,7 +54,7 @@ __device__ void search(const float* positions, unsigned n, unsigned k, unsigned*
     for (unsigned first = 0; first < n; first += BLOCK) {
         unsigned count = n - first < BLOCK ? n - first : BLOCK;
         for (unsigned c = threadIdx.x; c < 3 * count; c += BLOCK) tile[c] = positions[3ull * first + c];
-        
+        __syncthreads();
         for (unsigned c = 0; c < count; c++) {
             if (first + c != query) nearest.offer(squared_distance(p, tile + 3 * c), first + c);
         }

@@ -97,16 +97,15 @@ template <unsigned K> struct Search {
         return warp_max(distance);
     }
 
-    // Visits those of 32 tiles that may hold a nearer point, but for the query's own and those beside it.
+    // Visits those of 32 tiles that may hold a nearer point, the queries' own first.
     __device__ void visit_group(unsigned first, unsigned own, unsigned n_tiles, unsigned k, const Box* boxes) {
-        unsigned tile = first + threadIdx.x % WARP;
-        bool is_new = tile < n_tiles && (tile + 1 < own || tile > own + 1);
-        float distance = is_new ? gap(boxes[own], boxes[tile]) : infinity();
-        float most = reach(k);
-        unsigned wanted = __ballot_sync(FULL_WARP, is_new && distance <= most);
+        unsigned tile = first + threadIdx.x % WARP, next = own - first;
+        float distance = tile < n_tiles ? gap(boxes[own], boxes[tile]) : infinity(), most = reach(k);
+        unsigned wanted = __ballot_sync(FULL_WARP, tile < n_tiles && distance <= most);
         while (wanted != 0) {
-            unsigned next = __ffs(wanted) - 1;
-            wanted &= wanted - 1;
+            if (next >= WARP || (wanted >> next & 1u) == 0) next = __ffs(wanted) - 1;
+            wanted &= ~(1u << next);
+            // The reach has shrunk meanwhile.
             if (__shfl_sync(FULL_WARP, distance, next) > most) continue;
             visit(first + next);
             most = reach(k);
@@ -120,14 +119,11 @@ __device__ void search(const Point* points, const Box* boxes, unsigned n_tiles, 
     unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, own = blockIdx.x * WARPS + warp;
     if (own >= n_tiles) return;
     Search<K> search = {points, candidates + warp * WARP, points[static_cast<uint64_t>(WARP) * own + lane], {}};
-    search.visit(own);
-    if (own > 0) search.visit(own - 1);
-    if (own + 1 < n_tiles) search.visit(own + 1);
-    // Outward along the curve: near tiles come first and shorten the reach.
+    // Outward along the curve, by turns: near tiles come first and shorten the reach.
     unsigned n_groups = ceil_div(n_tiles, WARP), group = own / WARP;
-    for (unsigned away = 0; away < n_groups; away++) {
-        if (group + away < n_groups) search.visit_group((group + away) * WARP, own, n_tiles, k, boxes);
-        if (away > 0 && away <= group) search.visit_group((group - away) * WARP, own, n_tiles, k, boxes);
+    for (unsigned turn = 0; turn < 2 * n_groups; turn++) {
+        unsigned away = (turn + 1) / 2, next = turn % 2 == 1 ? group + away : group - away;
+        if (next < n_groups) search.visit_group(next * WARP, own, n_tiles, k, boxes);
     }
     if (search.query.index == NOBODY) return;
 #pragma unroll
