@@ -58,8 +58,8 @@ pub fn unsupported(config: &RolloutConfig) -> Option<String> {
 pub enum Precision {
     /// f32: what the other one is checked against.
     Full,
-    /// Inputs and weights in half precision, sums in f32: on tensor cores. Products with the state of
-    /// linear attention, which has no bound, and those of the head stay in f32.
+    /// Inputs and weights as sums of two of half precision, on tensor cores; sums in f32. Products with
+    /// the state of linear attention, which has no bound, and those of the head stay in f32.
     Half,
 }
 

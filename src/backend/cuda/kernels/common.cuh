@@ -22,6 +22,18 @@ __device__ inline unsigned pack_halves(float low, float high) {
     return packed;
 }
 
+// The halves of `packed`.
+__device__ inline float lower_half(unsigned packed) {
+    float x;
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low; }" : "=f"(x) : "r"(packed));
+    return x;
+}
+__device__ inline float upper_half(unsigned packed) {
+    float x;
+    asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, high; }" : "=f"(x) : "r"(packed));
+    return x;
+}
+
 // d += a·b of a warp: 16 x 8 f32, 16 x 16 and 16 x 8 halves, in the fragments that PTX lays down.
 __device__ inline void mma_16x8x16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "

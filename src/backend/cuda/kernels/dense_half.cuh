@@ -1,5 +1,6 @@
-// Dense layers on tensor cores: inputs and weights rounded to half precision, sums in f32. What stands
-// before and behind the product is in f32, as in dense.cuh, which is what they are checked against.
+// Dense layers on tensor cores. Each number is the sum of two of half precision, a rounded one and the
+// rest, which leaves 22 of f32's 24 bits; of their four products the least is left out. Sums are in f32,
+// and so is what stands before and behind the product, as in dense.cuh, which they are checked against.
 #pragma once
 #include "dense.cuh"
 
@@ -12,11 +13,20 @@ const unsigned BLOCK = 128, DEPTH = 32, PAIRS = DEPTH / 2, ROWS = 2, COLUMNS = 4
 // at once lie in 32 different banks.
 const unsigned PADDED = PAIRS + 4;
 
+// Rows of pairs along the depth, of rounded numbers (0) and of what rounding left (1).
+typedef unsigned Halves[2][TILE][PADDED];
+
 struct Shared {
-    unsigned x[TILE][PADDED];  // pairs along the depth
-    unsigned w[TILE][PADDED];  // transposed
+    Halves x;
+    Halves w;  // transposed
     float factors[TILE][dense::MAX_HEADS];
 };
+
+__device__ inline void split(float low, float high, Halves& to, unsigned row, unsigned pair) {
+    unsigned rounded = pack_halves(low, high);
+    to[0][row][pair] = rounded;
+    to[1][row][pair] = pack_halves(low - lower_half(rounded), high - upper_half(rounded));
+}
 
 // Column `c` of row `row` of the block's inputs; zero beyond the matrix.
 template <Before BEFORE>
@@ -37,36 +47,43 @@ __device__ void load(const Dense& layer, unsigned first_row, unsigned first_colu
                      Shared& shared) {
     for (unsigned at = threadIdx.x; at < TILE * PAIRS; at += BLOCK) {
         unsigned row = at / PAIRS, pair = at % PAIRS, c = depth + 2 * pair;
-        shared.x[row][pair] = pack_halves(input<BEFORE>(layer, first_row, row, c, shared),
-                                          input<BEFORE>(layer, first_row, row, c + 1, shared));
+        split(input<BEFORE>(layer, first_row, row, c, shared),
+              input<BEFORE>(layer, first_row, row, c + 1, shared), shared.x, row, pair);
     }
     for (unsigned at = threadIdx.x; at < TILE * PAIRS; at += BLOCK) {
         unsigned pair = at / TILE, column = at % TILE, r = depth + 2 * pair;
-        shared.w[column][pair] = pack_halves(weight(layer, r, first_column + column),
-                                             weight(layer, r + 1, first_column + column));
+        split(weight(layer, r, first_column + column), weight(layer, r + 1, first_column + column), shared.w,
+              column, pair);
     }
 }
 
-// The product of 16 columns of depth, from `pair` on, for the warp's part of the block.
-__device__ inline void multiply(const Shared& shared, unsigned row, unsigned column, unsigned pair,
-                                float (&sums)[ROWS][COLUMNS][4]) {
+// Fragments of 16 columns of depth, from `pair` on, for the warp's part of the block.
+__device__ inline void read(const unsigned (&x)[TILE][PADDED], unsigned row, unsigned pair,
+                            unsigned (&a)[ROWS][4]) {
     unsigned group = threadIdx.x % WARP / 4, member = threadIdx.x % 4;
-    unsigned a[ROWS][4], b[COLUMNS][2];
 #pragma unroll
     for (unsigned i = 0; i < ROWS; i++) {
-        const unsigned* upper = &shared.x[row + 16 * i + group][pair + member];
+        const unsigned* upper = &x[row + 16 * i + group][pair + member];
         const unsigned* lower = upper + 8 * PADDED;
         a[i][0] = upper[0];
         a[i][1] = lower[0];
         a[i][2] = upper[4];
         a[i][3] = lower[4];
     }
+}
+__device__ inline void read(const unsigned (&w)[TILE][PADDED], unsigned column, unsigned pair,
+                            unsigned (&b)[COLUMNS][2]) {
+    unsigned group = threadIdx.x % WARP / 4, member = threadIdx.x % 4;
 #pragma unroll
     for (unsigned j = 0; j < COLUMNS; j++) {
-        const unsigned* from = &shared.w[column + 8 * j + group][pair + member];
+        const unsigned* from = &w[column + 8 * j + group][pair + member];
         b[j][0] = from[0];
         b[j][1] = from[4];
     }
+}
+
+__device__ inline void multiply(const unsigned (&a)[ROWS][4], const unsigned (&b)[COLUMNS][2],
+                                float (&sums)[ROWS][COLUMNS][4]) {
 #pragma unroll
     for (unsigned i = 0; i < ROWS; i++) {
 #pragma unroll
@@ -86,7 +103,16 @@ template <Before BEFORE, bool ADD> __device__ void layer(const Dense& layer, Sha
         load<BEFORE>(layer, first_row, first_column, depth, shared);
         __syncthreads();
 #pragma unroll
-        for (unsigned pair = 0; pair < PAIRS; pair += 8) multiply(shared, row, column, pair, sums);
+        for (unsigned pair = 0; pair < PAIRS; pair += 8) {
+            unsigned a[ROWS][4], a_rest[ROWS][4], b[COLUMNS][2], b_rest[COLUMNS][2];
+            read(shared.x[1], row, pair, a_rest);
+            read(shared.w[0], column, pair, b);
+            multiply(a_rest, b, sums);
+            read(shared.x[0], row, pair, a);
+            read(shared.w[1], column, pair, b_rest);
+            multiply(a, b_rest, sums);
+            multiply(a, b, sums);
+        }
         __syncthreads();
     }
     unsigned group = threadIdx.x % WARP / 4, member = threadIdx.x % 4;

@@ -322,6 +322,8 @@ inline float infinity() { return INFINITY; }
 inline unsigned pack_halves(float low, float high) {
     return shim::float_to_half(high) << 16 | shim::float_to_half(low);
 }
+inline float lower_half(unsigned packed) { return shim::half_to_float(packed & 0xffffu); }
+inline float upper_half(unsigned packed) { return shim::half_to_float(packed >> 16); }
 inline void mma_16x8x16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     shim::current->fragments = {d, a, b};
     shim::exchange(shim::Exchange::MMA, 0xffffffffu, 0, 0);

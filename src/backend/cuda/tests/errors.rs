@@ -17,7 +17,7 @@ fn cards_that_are_not_there_or_too_old_are_named_with_a_remedy() {
         other => panic!("{other:?}"),
     };
     let message = told(99);
-    assert!(message.starts_with("cuda:99: ") && message.contains("knows 6 cards"), "{message}");
+    assert!(message.starts_with("cuda:99: ") && message.contains("knows 8 cards"), "{message}");
     let message = told(3);
     assert!(message.contains("compute capability 7.5, 8.0 is needed"), "{message}");
     assert!(message.contains("device: cpu"), "{message}");
@@ -61,15 +61,15 @@ fn where_auto_loses_its_card_the_cpu_takes_over_within_the_run() {
     }
     let config = config(8, 2, 1);
     let (weights, scene) = (weights(&config), scene([20, 5, 2], 9));
-    let backend = |device| {
-        let rollout = Rollout::new(open(5), config, &weights, Precision::Full).unwrap();
+    let backend = |device, ordinal| {
+        let rollout = Rollout::new(open(ordinal), config, &weights, Precision::Full).unwrap();
         let cpu = model::Rollout::new(config, Mode::Inference);
         Backend { device, cpu, other: Some(Box::new(rollout)), fallback: None }
     };
-    let mut asked_for = backend(Device::Cuda(5));
+    let mut asked_for = backend(Device::Cuda(6), 6);
     assert!(asked_for.run_while(&weights, &scene, 9, |_| true).is_err());
-    let mut auto = backend(Device::Auto);
-    assert_eq!(auto.name(), "cuda:5 (Stand-in that gets lost)");
+    let mut auto = backend(Device::Auto, 7);
+    assert_eq!(auto.name(), "cuda:7 (Stand-in that gets lost)");
     let mut cpu = model::Rollout::new(config, Mode::Inference);
     cpu.run(&weights, &scene, 9).unwrap();
     for _ in 0..2 {
