@@ -70,9 +70,9 @@ fn many_tokens_have_the_same_neighbors() {
     let (config, sizes) = (config(8, 2, 1), Sizes { n: 8195, h: 0, k: 0, n_times: 3 });
     let scene = scene([8195, 0, 0], 1);
     let mut memory = Memory::new();
-    let (buffers, _arena) = uploaded(&mut memory, &config, &scene, sizes);
+    let (mut buffers, _arena) = uploaded(&mut memory, &config, &scene, sizes);
     let on_device = memory.put(scene.start.positions.as_flattened());
-    let buffers = Buffers { token_positions: on_device, ..buffers };
+    buffers.token_positions = on_device;
     let layout = Layout::new(config.interlacer);
     let (gpu, weights, precision) = (&memory.gpu, Buffer::default(), Precision::Full);
     let step =
