@@ -161,6 +161,14 @@ impl Backend {
         self.other.as_ref().map_or("cpu", |other| other.name())
     }
 
+    /// The name, and why it is the CPU where a GPU was tried.
+    pub fn describe(&self) -> String {
+        match &self.fallback {
+            Some(fallback) => format!("{} ({fallback})", self.name()),
+            None => self.name().to_owned(),
+        }
+    }
+
     /// Why `auto` runs on the CPU though this build knows GPUs, with the remedy; none on a GPU.
     pub fn fallback(&self) -> Option<&str> {
         self.fallback.as_deref()

@@ -19,14 +19,19 @@ const RECORDING: &str = "tests/data/tiny_push";
 /// `forecloud replay` of a few particles on `device`, with the stand-in's folder to look for libcuda
 /// in, or without.
 fn replay(device: &str, machine: Option<&str>) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_forecloud"));
-    command.args(["replay", "--horizon", "1", "--particles", "64", "--device", device, RECORDING]);
-    command.env_remove("LD_LIBRARY_PATH");
+    let mut command = command(device);
     if let Some(machine) = machine {
         command.env("LD_LIBRARY_PATH", standin::library().parent().unwrap());
         command.env("FORECLOUD_STANDIN", machine);
     }
     command.output().unwrap()
+}
+
+fn command(device: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forecloud"));
+    command.args(["replay", "--horizon", "1", "--particles", "64", "--device", device, RECORDING]);
+    command.env_remove("LD_LIBRARY_PATH");
+    command
 }
 
 fn refused(device: &str, machine: Option<&str>) -> String {
@@ -55,11 +60,29 @@ fn machines_without_a_usable_gpu_are_told_so_and_auto_takes_the_cpu() {
         assert!(!message.contains("panicked"), "{message}");
         let auto = replay("auto", machine);
         assert!(auto.status.success(), "{machine:?}");
+        let note = String::from_utf8_lossy(&auto.stderr).into_owned();
+        assert!(note.contains("device: cpu (cuda:0: ") && note.contains(told), "{note}");
         assert_eq!(errors(&auto), errors(&on_cpu), "{machine:?}");
     }
+    let message = refused_by_empty_libcuda();
+    assert!(message.contains("cuda:0: libcuda lacks cu"), "{message}");
+    assert!(!message.contains("panicked"), "{message}");
     let message = refused("cuda:77", Some(""));
     assert!(message.contains("cuda:77: the driver knows"), "{message}");
     assert_eq!(replay("tpu", None).status.code(), Some(2));
+}
+
+/// With a libcuda that has no functions.
+fn refused_by_empty_libcuda() -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("libcuda.so");
+    let mut compiler = Command::new(std::env::var("CXX").unwrap_or("c++".into()));
+    compiler.args(["-shared", "-x", "c++", "/dev/null", "-o"]).arg(&library);
+    assert!(compiler.status().unwrap().success());
+    let mut command = command("cuda");
+    let output = command.env("LD_LIBRARY_PATH", folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    String::from_utf8(output.stderr).unwrap()
 }
 
 /// The report without its times.

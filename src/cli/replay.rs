@@ -128,6 +128,9 @@ fn replay(args: &Args) -> Result<Report> {
             ),
         }
     }
+    if replay.device() != Device::Cpu.to_string() {
+        eprintln!("device: {}", replay.device());
+    }
     Ok(Report { model_path: Some(model_path), ..replay.report() })
 }
 

@@ -68,6 +68,7 @@ pub struct Replay {
     frames: FramesConfig,
     pub(super) published: Option<Published>,
     ignores_truth: bool,
+    device: String,
     pub(super) scores: [Scores; Method::ALL.len()],
     pub(super) findings: Option<Findings>,
     pub(super) bags: Vec<BagResult>,
@@ -90,6 +91,7 @@ impl Replay {
             frames,
             published,
             ignores_truth: false,
+            device: String::new(),
             scores: Default::default(),
             findings: None,
             bags: Vec::new(),
@@ -113,7 +115,6 @@ impl Replay {
     /// As [`Recording::open`], [`Predictor::new`] and [`Predictor::set_robot`].
     pub fn add(&mut self, recording: &Recording, mut watch: impl FnMut(&Replayed)) -> Result<()> {
         let mut predictor = Predictor::new(self.model.clone(), self.config)?;
-        tracing::debug!("predicting on {}", predictor.backend().name());
         let urdf = recording.robot_description()?;
         if let Some(urdf) = &urdf {
             for warning in predictor.set_robot(urdf, &self.frames.world_frame)? {
@@ -149,10 +150,7 @@ impl Replay {
             bag.n_in_hindsight = findings.n_predictions;
             self.findings.get_or_insert_default().merge(findings);
         }
-        if let Some(fallback) = predictor.backend().fallback() {
-            // Told once for each recording: a figure is of a device.
-            tracing::info!("predicted on the CPU: {fallback}");
-        }
+        self.device = predictor.backend().describe();
         self.bags.push(BagResult { frames, last_problem, ..bag });
         Ok(())
     }
@@ -193,6 +191,11 @@ impl Replay {
         let elapsed_steps = (elapsed_secs / self.model.config.step_secs) as f32;
         let (history, now) = (&prediction.history, &prediction.particles.positions);
         baselines::estimated_velocity(history, now, elapsed_steps, self.config.horizon)
+    }
+
+    /// What the last recording was predicted on, for people; why it is the CPU where a GPU was tried.
+    pub fn device(&self) -> &str {
+        &self.device
     }
 
     /// The configuration of the frames.

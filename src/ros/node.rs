@@ -232,11 +232,7 @@ fn create_predictor(config: &NodeConfig) -> anyhow::Result<Predictor> {
         .thread_name(|i| format!("predict {i}"))
         .build_global()
         .context("threads of the predictor")?;
-    let backend = predictor.backend();
-    match backend.fallback() {
-        None => tracing::info!("predicting on {}", backend.name()),
-        Some(fallback) => tracing::info!("predicting on the CPU ({fallback})"),
-    }
+    tracing::info!("device: {}", predictor.backend().describe());
     Ok(predictor)
 }
 

@@ -24,6 +24,44 @@ const CUBINS: [((i32, i32), &[u8]); 2] = [
 /// Ends with a zero byte, as the driver wants its text.
 const PTX: &str = concat!(include_str!("built/forecloud.ptx"), "\0");
 
+/// All functions of the driver that are called, here or by cudarc's part in it.
+const FUNCTIONS: [&str; 34] = [
+    "cuCtxGetCurrent",
+    "cuCtxSetCurrent",
+    "cuCtxSynchronize",
+    "cuDeviceGet",
+    "cuDeviceGetAttribute",
+    "cuDeviceGetCount",
+    "cuDeviceGetName",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuDevicePrimaryCtxRetain",
+    "cuDriverGetVersion",
+    "cuGetErrorName",
+    "cuGetErrorString",
+    "cuGraphDestroy",
+    "cuGraphExecDestroy",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphLaunch",
+    "cuInit",
+    "cuLaunchKernel",
+    "cuMemAlloc_v2",
+    "cuMemFreeHost",
+    "cuMemFree_v2",
+    "cuMemGetInfo_v2",
+    "cuMemHostAlloc",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemsetD8Async",
+    "cuModuleGetFunction",
+    "cuModuleLoadData",
+    "cuModuleUnload",
+    "cuStreamBeginCapture_v2",
+    "cuStreamCreate",
+    "cuStreamDestroy_v2",
+    "cuStreamEndCapture",
+    "cuStreamSynchronize",
+];
+
 /// A GPU that is ready to run: context, one stream, and the kernels.
 #[derive(Debug)]
 pub struct Gpu {
@@ -61,9 +99,10 @@ impl Gpu {
     /// # Errors
     /// [`Error::Device`] without a driver or such a card, or if either is too old.
     pub fn open(ordinal: usize) -> Result<Self> {
-        // cudarc panics where a library calls itself libcuda and lacks a function.
+        // cudarc panics where libcuda lacks a function, also one that `FUNCTIONS` forgot.
         catch_unwind(|| Self::open_or_panic(ordinal)).unwrap_or_else(|_| {
-            let problem = "its libcuda lacks functions: install NVIDIA's driver, not a stub of it";
+            let problem =
+                "its libcuda lacks functions: update NVIDIA's driver, or take device: cpu";
             Err(device_error(ordinal, problem))
         })
     }
@@ -72,6 +111,16 @@ impl Gpu {
         // SAFETY: opens libcuda, and closes it again.
         if !unsafe { sys::is_culib_present() } {
             let problem = "no NVIDIA driver (libcuda.so) found: install it, or take device: cpu";
+            return Err(device_error(ordinal, problem));
+        }
+        let lacks = |name: &&&str| {
+            // SAFETY: libcuda is there; the function is looked up, not called.
+            unsafe { sys::culib().get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_err()
+        };
+        if let Some(name) = FUNCTIONS.iter().find(lacks) {
+            let problem = format!(
+                "libcuda lacks {name}: update NVIDIA's driver, or remove what calls itself so"
+            );
             return Err(device_error(ordinal, problem));
         }
         let wrong = |error: DriverError| device_error(ordinal, told(error));
