@@ -3,7 +3,7 @@
 // Each thread of a block is a fibre. A warp runs on, lane by lane, until all of its lanes wait at
 // __syncthreads() or have ended; only then comes the next warp. So whatever one warp wrote is there
 // before another one starts, or long after it read: a missing barrier gives wrong numbers instead of
-// luck. Even blocks start with the first warp, odd ones with the last. Shared memory starts as NaNs in
+// luck. Even blocks start with the first warp and lane, odd ones with the last. Shared memory starts as NaNs in
 // each block. Divergent barriers and incomplete masks of shuffles end the launch with a message.
 #pragma once
 #include <cmath>
@@ -181,15 +181,16 @@ inline bool exchange_one(Lane* warp, unsigned n_lanes) {
 }
 
 // Runs a warp until all of its lanes wait for the block or have ended.
-inline bool run_warp(Lane* warp, unsigned n_lanes) {
+inline bool run_warp(Lane* warp, unsigned n_lanes, bool is_reversed) {
     while (true) {
         unsigned n_waiting = 0;
         for (unsigned i = 0; i < n_lanes; i++) {
-            if (warp[i].wait == Wait::NOTHING) {
-                current = &warp[i];
-                shim_switch(&scheduler, current->stack);
+            Lane& lane = warp[is_reversed ? n_lanes - 1 - i : i];
+            if (lane.wait == Wait::NOTHING) {
+                current = &lane;
+                shim_switch(&scheduler, lane.stack);
             }
-            n_waiting += warp[i].wait == Wait::WARP;
+            n_waiting += lane.wait == Wait::WARP;
         }
         if (n_waiting == 0) return true;
         if (!exchange_one(warp, n_lanes)) {
@@ -233,7 +234,7 @@ inline bool run_block(unsigned n_threads, bool is_reversed) {
         for (unsigned i = 0; i < n_warps; i++) {
             unsigned first = (is_reversed ? n_warps - 1 - i : i) * WARP_SIZE;
             unsigned n_lanes = n_threads - first < WARP_SIZE ? n_threads - first : WARP_SIZE;
-            if (!run_warp(&lanes[first], n_lanes)) return false;
+            if (!run_warp(&lanes[first], n_lanes, is_reversed)) return false;
         }
         int line = 0;
         for (unsigned t = 0; t < n_threads; t++) {
