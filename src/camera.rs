@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 use crate::message::CameraInfo;
 use distortion::Distortion;
 
-pub(crate) use images::check_size;
 pub use images::{ColorImage, DEPTH_RANGE_M, DepthImage};
+pub(crate) use images::{check_size, write_depths};
 pub use rays::RayTable;
 
 /// Intrinsic parameters of a camera.

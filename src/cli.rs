@@ -1,9 +1,11 @@
 //! The tool's commands, one file each.
 
+mod compare;
 mod info;
 mod layers;
 mod model_file;
 mod replay;
+mod replay_folder;
 mod topics;
 mod train;
 
@@ -20,6 +22,7 @@ enum Command {
     Info(info::Args),
     Replay(Box<replay::Args>),
     Train(Box<train::Args>),
+    Compare(Box<compare::Args>),
 }
 
 impl Cli {
@@ -29,6 +32,7 @@ impl Cli {
             Command::Info(args) => info::run(&args),
             Command::Replay(args) => replay::run(&args),
             Command::Train(args) => train::run(&args),
+            Command::Compare(args) => compare::run(&args),
         }
     }
 }

@@ -2,15 +2,15 @@
 
 mod color;
 mod depth;
+mod noise;
 mod optics;
 mod points;
 
 use crate::error::{Error, Result};
 use crate::frames::{CameraFrame, View};
-use crate::graph::random::{draw, normal_pair, uniform};
 pub use crate::message::MAX_PIXELS;
-use crate::message::Stamp;
 use nalgebra::Isometry3;
+pub use noise::SensorNoise;
 pub(crate) use optics::Optics;
 
 /// Cameras of one cloud at most: a source keeps the camera in 8 bits.
@@ -55,38 +55,6 @@ impl Workspace {
     }
 }
 
-/// Noise of a depth sensor, added on loading: used in training and to test robustness.
-///
-/// Draws are by counter of (seed, stamp, camera and pixel): reading a frame again gives the same.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DepthNoise {
-    /// Seed of the draws.
-    pub seed: u64,
-    /// Standard deviation of the depth at distance 0, metres.
-    pub sigma_base_m: f32,
-    /// Growth of the standard deviation with the square of the depth, 1/m.
-    pub sigma_quadratic: f32,
-    /// Probability that a pixel is not measured, 0..1.
-    pub missing_probability: f32,
-}
-
-impl DepthNoise {
-    /// Streams of the draws of one pixel: missing, and error.
-    const MISSING: u64 = 0;
-    const ERROR: u64 = 1;
-
-    /// The reading of a pixel at depth `depth_m`; NaN if it is missing.
-    pub fn apply(&self, depth_m: f32, stamp: Stamp, source: u32) -> f32 {
-        let bits = |stream| draw(self.seed, stamp.nanos(), u64::from(source), stream);
-        if uniform(bits(Self::MISSING)) < self.missing_probability {
-            return f32::NAN;
-        }
-        let sigma = self.sigma_base_m + self.sigma_quadratic * depth_m * depth_m;
-        depth_m + sigma * normal_pair(bits(Self::ERROR))[0]
-    }
-}
-
 /// What became of the pixels of a cloud.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct CloudCounts {
@@ -128,8 +96,6 @@ struct Scan<'a> {
     camera: usize,
     world_from_camera: &'a Isometry3<f64>,
     workspace: &'a Workspace,
-    noise: Option<&'a DepthNoise>,
-    stamp: Stamp,
 }
 
 impl Cloud {
@@ -154,9 +120,8 @@ impl Cloud {
     ///
     /// Depth that is not registered is coloured with what the colour camera sees at each point;
     /// points outside its image, or more than 2 cm and 2 % of their distance behind what it sees
-    /// there, are [`GREY`]. `noise` moves points along their ray from the origin of the camera's
-    /// (or the cloud's) frame. A frame without a valid depth gives a cloud without points, which
-    /// the counts tell. No allocation once the vectors have grown, while calibrations stay.
+    /// there, are [`GREY`]. A frame without a valid depth gives a cloud without points, which the
+    /// counts tell. No allocation once the vectors have grown, while calibrations stay.
     ///
     /// # Errors
     /// [`Error::Encoding`], [`Error::ImageSize`] or [`Error::Camera`] if an image can't be read, a
@@ -166,7 +131,6 @@ impl Cloud {
         &mut self,
         cameras: &[CameraFrame],
         workspace: &Workspace,
-        noise: Option<&DepthNoise>,
     ) -> Result<CloudCounts> {
         self.clear();
         let mut counts = CloudCounts::default();
@@ -174,8 +138,8 @@ impl Cloud {
         let mut optics = std::mem::take(&mut self.optics);
         let added = cameras.iter().try_for_each(|camera| {
             let world_from_camera = &camera.world_from_camera;
-            let (camera, view, stamp) = (camera.camera, &camera.view, camera.stamp());
-            let scan = Scan { camera, world_from_camera, workspace, noise, stamp };
+            let (camera, view) = (camera.camera, &camera.view);
+            let scan = Scan { camera, world_from_camera, workspace };
             match view {
                 View::Points(points) => self.add_points(points, &scan, &mut counts),
                 View::Depth { depth, info, color } => {

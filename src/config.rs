@@ -47,7 +47,7 @@ impl Default for PredictorConfig {
             history_tolerance_secs: 0.025,
             deadline_secs: 0.0,
             min_horizon: 1,
-            min_particles: 1024,
+            min_particles: 512,
         }
     }
 }

@@ -5,13 +5,16 @@
 //! truth is known, [`hindsight`] holds predictions against what the cameras saw later.
 
 pub mod baselines;
+pub mod csv;
 pub mod hindsight;
 pub mod method;
 pub mod metrics;
 pub mod nearest;
 pub mod observed;
+pub mod page;
 pub mod picture;
 pub mod published;
+pub mod record;
 pub mod region;
 pub mod replay;
 pub mod report;
@@ -22,8 +25,10 @@ pub mod surface;
 pub use hindsight::Hindsight;
 pub use method::Method;
 pub use metrics::{Class, Mean, Scores, TrueMotion};
+pub use page::{Page, Scenes, Setting};
 pub use picture::MostActive;
 pub use published::Published;
+pub use record::Recorder;
 pub use region::Region;
 pub use replay::{Replay, Replayed};
 pub use report::Report;

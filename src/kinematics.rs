@@ -12,6 +12,16 @@ use tree::Tree;
 
 pub use order::JointOrder;
 
+/// How particles are spread over the links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spread {
+    /// Evenly by area.
+    Even,
+    /// Denser towards the tips, where a robot touches things: each link nearer to the root has half
+    /// the density, down to a sixteenth.
+    Tips,
+}
+
 /// A robot from its URDF, with points on the surfaces of the links that its joints move.
 ///
 /// Links that no joint moves (the base) have no particles: they are scene.
@@ -41,6 +51,19 @@ impl Robot {
     /// [`Error::Urdf`] if the text is over 4 MiB, is not URDF, is not one tree, has joint types
     /// other than fixed, revolute, continuous and prismatic, or no moving link has a geometry.
     pub fn from_urdf(text: &str, n_points: usize, world_frame: &str) -> Result<Self> {
+        Self::with_spread(text, n_points, world_frame, Spread::Even)
+    }
+
+    /// As [`Robot::from_urdf`], the particles spread as `spread` says.
+    ///
+    /// # Errors
+    /// As [`Robot::from_urdf`].
+    pub fn with_spread(
+        text: &str,
+        n_points: usize,
+        world_frame: &str,
+        spread: Spread,
+    ) -> Result<Self> {
         guard::check_text(text)?;
         let urdf = urdf_rs::read_from_string(text).map_err(|e| urdf_error(e.to_string()))?;
         let tree = Tree::new(&urdf)?;
@@ -55,7 +78,7 @@ impl Robot {
             tree,
         };
         robot.find_world(world_frame)?;
-        robot.put_points(&urdf, n_points)?;
+        robot.put_points(&urdf, n_points, spread)?;
         Ok(robot)
     }
 
@@ -67,6 +90,11 @@ impl Robot {
     /// Number of particles.
     pub fn n_points(&self) -> usize {
         self.points.len()
+    }
+
+    /// Number of the link that holds each particle, ascending from 0.
+    pub fn links(&self) -> impl Iterator<Item = u32> {
+        (0u32..).zip(&self.runs).flat_map(|(link, (_, range))| range.clone().map(move |_| link))
     }
 
     /// Puts the root link at `world_from_root` (metres).
@@ -145,8 +173,8 @@ impl Robot {
         Ok(())
     }
 
-    /// Shares `n_points` out over the patches of all moving links, evenly by area.
-    fn put_points(&mut self, urdf: &urdf_rs::Robot, n_points: usize) -> Result<()> {
+    /// Shares `n_points` out over the patches of all moving links.
+    fn put_points(&mut self, urdf: &urdf_rs::Robot, n_points: usize, spread: Spread) -> Result<()> {
         let mut patches = Vec::new();
         let mut meshes = Vec::new();
         for (i, node) in self.tree.nodes.iter().enumerate().filter(|(_, node)| node.moves) {
@@ -165,6 +193,12 @@ impl Robot {
                  give them primitive collision shapes for better ones"
             ));
         }
+        if spread == Spread::Tips {
+            let heights = self.heights(&patches);
+            for (node, patch) in &mut patches {
+                patch.area *= 0.5f64.powi(heights[*node].min(4));
+            }
+        }
         let total: f64 = patches.iter().map(|(_, patch)| patch.area).sum();
         if n_points > 0 && !(total.is_finite() && total > 0.0) {
             return Err(urdf_error("no link that a joint moves has a surface"));
@@ -180,6 +214,17 @@ impl Robot {
             self.extend_run(*node, patch, n_points);
         }
         Ok(())
+    }
+
+    /// Links with a surface between each node and the farthest tip below it.
+    fn heights(&self, patches: &[(usize, surface::Patch)]) -> Vec<i32> {
+        let mut heights = vec![0; self.tree.nodes.len()];
+        // Children come behind their parents.
+        for (i, node) in self.tree.nodes.iter().enumerate().skip(1).rev() {
+            let counts = patches.iter().any(|(with_surface, _)| *with_surface == i);
+            heights[node.parent] = heights[node.parent].max(heights[i] + i32::from(counts));
+        }
+        heights
     }
 
     /// Adds points of `patch` until there are `end`.

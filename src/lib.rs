@@ -42,6 +42,7 @@ pub mod plan;
 pub mod prediction;
 pub mod predictor;
 pub mod recording;
+mod rigid;
 #[cfg(feature = "ros")]
 pub mod ros;
 pub mod tf;

@@ -3,6 +3,7 @@
 pub mod cpu;
 pub mod interlacer;
 pub mod layers;
+mod nearest;
 pub mod rollout;
 pub mod tokens;
 pub mod weights;
@@ -48,6 +49,10 @@ pub struct ModelConfig {
     pub n_motion: usize,
     /// Kinematic particles of one time; 0 for a model without a robot.
     pub n_kinematic: usize,
+    /// Points on the robot for each kinematic particle; nearness to the robot is measured to them.
+    pub kinematic_detail: usize,
+    /// Of the points on the support plane one in this many becomes a particle; 1 takes all alike.
+    pub support_stride: usize,
     /// Length of a step in seconds.
     pub step_secs: f64,
     /// Seconds by which the robot follows its command late.
@@ -71,10 +76,12 @@ impl Default for ModelConfig {
             n_blocks: 4,
             k: 3,
             n_hops: 3,
-            n_particles: 2048,
-            n_history: 1024,
+            n_particles: 1024,
+            n_history: 512,
             n_motion: 8192,
-            n_kinematic: 256,
+            n_kinematic: 128,
+            kinematic_detail: 8,
+            support_stride: 8,
             step_secs: 0.1,
             plan_lag_secs: 0.05,
             workspace: Workspace::default(),
@@ -97,6 +104,11 @@ impl ModelConfig {
             n_outputs: rollout::N_OUTPUTS,
             layers: self.layers,
         }
+    }
+
+    /// Points on the robot that places are measured to.
+    pub fn n_robot(&self) -> usize {
+        self.n_kinematic * self.kinematic_detail
     }
 
     /// What the roll-out needs to know.
@@ -136,6 +148,14 @@ impl ModelConfig {
         ];
         if let Some((key, n)) = counts.into_iter().find(|&(_, n)| n > 1 << 20) {
             return wrong(key, format!("{n} is more than {}", 1 << 20));
+        }
+        if !(1..=64).contains(&self.kinematic_detail) {
+            let problem = format!("{} is not in 1..=64", self.kinematic_detail);
+            return wrong("kinematic_detail", problem);
+        }
+        if !(1..=1 << 20).contains(&self.support_stride) {
+            let problem = format!("{} is not in 1..={}", self.support_stride, 1 << 20);
+            return wrong("support_stride", problem);
         }
         if !(1e-3..=10.0).contains(&self.step_secs) {
             return wrong("step_secs", format!("{} s is not in 0.001..=10", self.step_secs));
@@ -204,8 +224,10 @@ pub(crate) fn read_config(path: &Path, metadata: &HashMap<String, String>) -> Re
     let json = metadata.get(CONFIG_KEY).ok_or_else(|| {
         wrong(format!("its metadata has no {CONFIG_KEY}: another program's model"))
     })?;
-    let config: ModelConfig =
-        serde_json::from_str(json).map_err(|e| wrong(format!("{CONFIG_KEY}: {e}")))?;
+    let config: ModelConfig = serde_json::from_str(json).map_err(|e| {
+        let hint = "trained with another version of Forecloud? Train it anew with this one";
+        wrong(format!("{CONFIG_KEY}: {e} ({hint})"))
+    })?;
     config.validate().map_err(|e| wrong(e.to_string()))?;
     Ok(config)
 }
@@ -242,7 +264,8 @@ mod tests {
         assert!(!json.contains("layers") && !json.contains("mask"), "{json}");
         assert_eq!(serde_json::from_str::<ModelConfig>(&json).unwrap(), ModelConfig::default());
         let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/small.safetensors");
-        assert_eq!(Model::load(&shipped).unwrap().hash, "d84607309fc95b6d");
+        let card = include_str!("../models/README.md");
+        assert!(card.contains(&Model::load(&shipped).unwrap().hash), "the card names its model");
 
         let layers = LayersConfig {
             local: LocalLayer::MessagePassing,

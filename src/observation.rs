@@ -6,9 +6,9 @@ use std::sync::Arc;
 use crate::cloud::Cloud;
 use crate::config::PredictorConfig;
 use crate::frames::Frame;
-use crate::kinematics::{JointOrder, Robot};
+use crate::kinematics::{JointOrder, Robot, Spread};
 use crate::message::{JointTrajectory, Stamp};
-use crate::model::ModelConfig;
+use crate::model::{ModelConfig, Scene};
 use crate::particles::Particles;
 use crate::plan::{self, Horizon};
 use crate::{Error, Result};
@@ -105,7 +105,8 @@ impl Observer {
     /// # Errors
     /// As [`Robot::from_urdf`].
     pub fn set_robot(&mut self, urdf: &str, world_frame: &str) -> Result<&[String]> {
-        let robot = Robot::from_urdf(urdf, self.model.n_kinematic, world_frame)?;
+        let n = self.model.n_robot();
+        let robot = Robot::with_spread(urdf, n, world_frame, Spread::Tips)?;
         self.order = None;
         self.shared_robot = Some(Arc::new(robot.clone()));
         Ok(&self.robot.insert(robot).warnings)
@@ -140,11 +141,12 @@ impl Observer {
         out.cameras.clear();
         out.cameras.extend(frame.camera_numbers());
         let workspace = self.config.workspace_of(&self.model);
-        self.cloud.from_cameras(&frame.cameras, &workspace, None)?;
+        self.cloud.from_cameras(&frame.cameras, &workspace)?;
         // One draw: the particles are part of the denser sample.
         for (sample, n) in [(&mut out.particles, n), (&mut out.cloud, self.model.n_motion)] {
             let (seed, stamp_ns) = (self.config.seed, frame.stamp.nanos());
-            sample.sample(&self.cloud, n, seed, stamp_ns, &workspace);
+            let stride = self.model.support_stride;
+            sample.sample_thinned(&self.cloud, n, seed, stamp_ns, &workspace, stride);
         }
         let (needed, got) = (self.model.k + 1, out.particles.len());
         if got < needed {
@@ -165,7 +167,7 @@ impl Observer {
     }
 
     /// Kinematic particles one step back, now, and at each step ahead, where the plan of `frame`
-    /// leads: `rows` `[horizon + 2]`.
+    /// leads, into `scene`: `[horizon + 2]` rows, and the links.
     ///
     /// # Errors
     /// As [`plan::forecast`] and [`Robot::place`].
@@ -174,14 +176,18 @@ impl Observer {
         history: &Observation,
         now: &Observation,
         frame: &Frame,
-        rows: &mut Vec<Vec<[f32; 3]>>,
+        scene: &mut Scene,
     ) -> Result<()> {
+        let rows = &mut scene.kinematic;
+        scene.start.kinematic_links.clear();
+        scene.start.kinematic_stride = self.model.kinematic_detail;
         rows.resize_with(self.config.horizon + 2, Vec::new);
         rows[0].clone_from(&history.kinematic);
         rows[1].clone_from(&now.kinematic);
         let Some(robot) = self.robot.as_mut().filter(|_| self.model.n_kinematic > 0) else {
             return Ok(());
         };
+        scene.start.kinematic_links.extend(robot.links());
         let course = &mut self.course;
         course.stamp = now.stamp;
         course.joints.clone_from(&now.joints);
@@ -255,6 +261,13 @@ impl Memory {
         let nearest = alike.min_by_key(|o| o.stamp.abs_diff(wanted))?;
         let tolerance = Stamp::from_secs(self.tolerance_secs).nanos().unsigned_abs();
         (nearest.stamp.abs_diff(wanted) <= tolerance).then_some(nearest)
+    }
+
+    /// Whether there would be an observation one step before `now` if cameras did not matter.
+    pub fn is_one_step_back(&self, now: Stamp) -> bool {
+        let wanted = now.plus_secs(-self.step_secs);
+        let tolerance = Stamp::from_secs(self.tolerance_secs).nanos().unsigned_abs();
+        self.observations.iter().any(|o| o.stamp.abs_diff(wanted) <= tolerance)
     }
 
     /// Memory for a new observation, best handed back by [`Memory::remember`].

@@ -1,4 +1,6 @@
-//! The particles of a step: a uniform sample of the cloud, in Morton order.
+//! The particles of a step: a sample of the cloud, in Morton order; thinner on the support plane.
+
+mod support;
 
 use crate::cloud::{Cloud, Workspace};
 use crate::graph::random::draw;
@@ -18,6 +20,7 @@ pub struct Particles {
     /// Where each particle was seen: camera << 24 | pixel.
     pub sources: Vec<u32>,
     scratch: Vec<Candidate>,
+    histogram: Vec<u32>,
 }
 
 /// A point of the cloud with the key that it is chosen or ordered by; ties go by source.
@@ -54,12 +57,7 @@ impl Particles {
         self.positions.is_empty()
     }
 
-    /// Replaces the particles by `n` points of `cloud`, drawn uniformly without replacement, or by
-    /// all points if there are not more; Morton order over `workspace`.
-    ///
-    /// The draw hashes (seed, stamp, source), so the order of the points does not matter. Time:
-    /// linear in the points, plus the sort of the sample; no allocation once the vectors have
-    /// grown.
+    /// As [`Particles::sample_thinned`], from all of the cloud alike.
     pub fn sample(
         &mut self,
         cloud: &Cloud,
@@ -68,7 +66,38 @@ impl Particles {
         stamp_ns: i64,
         workspace: &Workspace,
     ) {
-        self.choose(&cloud.sources, n, seed, stamp_ns);
+        self.sample_thinned(cloud, n, seed, stamp_ns, workspace, 1);
+    }
+
+    /// Replaces the particles by `n` points of `cloud`, drawn uniformly without replacement, or by
+    /// all points if there are not more; Morton order over `workspace`.
+    ///
+    /// Of the points on the support plane (table or floor: the height, along world z, at which most
+    /// points lie) one in `support_stride` takes part, the others only where these are fewer than
+    /// `n`: most of what a camera sees is table, and what moves is not. 1 takes all alike.
+    ///
+    /// The draw hashes (seed, stamp, source), so the order of the points does not matter. Time:
+    /// linear in the points, plus the sort of the sample; no allocation once the vectors have
+    /// grown.
+    pub fn sample_thinned(
+        &mut self,
+        cloud: &Cloud,
+        n: usize,
+        seed: u64,
+        stamp_ns: i64,
+        workspace: &Workspace,
+        support_stride: usize,
+    ) {
+        let support = match support_stride {
+            0..=1 => None,
+            _ => support::height(&cloud.positions, workspace, &mut self.histogram),
+        };
+        let is_thinned = |index: u32, bits: u64| {
+            // Other bits than those that order the keys decide who takes part.
+            support.is_some_and(|height| support::is_on(cloud.positions[index as usize], height))
+                && !u64::from(bits as u32).is_multiple_of(support_stride as u64)
+        };
+        self.choose(&cloud.sources, n, seed, stamp_ns, is_thinned);
         let box_to_grid = MortonGrid::new(workspace);
         for candidate in &mut self.scratch {
             let position = cloud.positions[candidate.index as usize];
@@ -93,9 +122,18 @@ impl Particles {
     }
 
     /// Leaves the `n` points with the smallest keys in `scratch`, in no order.
-    fn choose(&mut self, sources: &[u32], n: usize, seed: u64, stamp_ns: i64) {
+    fn choose(
+        &mut self,
+        sources: &[u32],
+        n: usize,
+        seed: u64,
+        stamp_ns: i64,
+        is_thinned: impl Fn(u32, u64) -> bool,
+    ) {
         let candidate = |(index, &source): (u32, &u32)| {
-            let key = draw(seed, stamp_ns, u64::from(source), KEY_STREAM);
+            let bits = draw(seed, stamp_ns, u64::from(source), KEY_STREAM);
+            // Those that are thinned out come behind all others.
+            let key = bits >> 1 | u64::from(is_thinned(index, bits)) << 63;
             Candidate { key, source, index }
         };
         self.scratch.clear();

@@ -127,12 +127,12 @@ impl Predictor {
         // Particles of t-2, motion since then, and the robot's particles at t-2, t-1, t, …
         self.is_predicted = false;
         self.scene.set_particles(&now.particles, &history.particles, config.n_history);
+        self.observer.forecast(history, &now, frame, &mut self.scene)?;
         if config.n_motion > 0 {
             let clouds = [&history.cloud, &now.cloud];
             self.scene.set_motion(&mut self.motion, &now.particles, clouds);
         }
         self.scene.walk_seed = WalkSeed { seed: self.config.seed, stamp_ns: now.stamp.nanos() };
-        self.observer.forecast(history, &now, frame, &mut self.scene.kinematic)?;
         let seen = if config.n_motion > 0 { &history.cloud } else { &history.particles };
         self.prediction.history.clone_from(&seen.positions);
         self.prediction.history_stamp = history.stamp;
@@ -184,6 +184,12 @@ impl Predictor {
     /// Whether [`Predictor::step`] would find the history frame of `frame`.
     pub fn has_history(&self, frame: &Frame) -> bool {
         self.memory.one_step_back(frame.stamp, frame.camera_numbers()).is_some()
+    }
+
+    /// Whether a frame was seen one step before `frame`, by whichever cameras: a history it is only
+    /// if they are the same.
+    pub fn has_frame_before(&self, frame: &Frame) -> bool {
+        self.memory.is_one_step_back(frame.stamp)
     }
 
     /// Takes a frame that is not predicted from, so that later ones find their history.

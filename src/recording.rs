@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::bag::Bag;
 use crate::frames::{
-    CameraTopics, Frame, FrameCounts, Frames, FramesConfig, MAX_CAMERAS, TopicSpec,
+    CameraTopics, Frame, FrameCounts, Frames, FramesConfig, MAX_CAMERAS, TopicSpec, View,
 };
 use crate::message::{Image, PoseArray, Stamp, StringMessage};
 use crate::{Error, Result};
@@ -83,6 +83,8 @@ pub struct Recording {
     bag: Bag,
     config: FramesConfig,
     truth: Option<Truth>,
+    /// Why poses of the truth could not be read, one message each.
+    bad_poses: Vec<String>,
 }
 
 impl Truth {
@@ -136,11 +138,34 @@ impl Recording {
     /// [`Error::Bag`] if the truth can't be read, or names no cameras that can be.
     pub fn open(path: &Path, config: FramesConfig) -> Result<Self> {
         let bag = Bag::open(path)?;
-        let truth = read_truth(&bag)?;
+        let truth = read_bodies(&bag)?;
+        Self::with_truth(bag, config, truth)
+    }
+
+    /// The same if `wants` says so of the truth, in which no poses have been read yet; none if not,
+    /// for little more than the bag's index.
+    ///
+    /// # Errors
+    /// As [`Recording::open`].
+    pub fn open_if(
+        path: &Path,
+        config: FramesConfig,
+        wants: impl FnOnce(Option<&Truth>) -> bool,
+    ) -> Result<Option<Self>> {
+        let bag = Bag::open(path)?;
+        let truth = read_bodies(&bag)?;
+        match wants(truth.as_ref()) {
+            true => Self::with_truth(bag, config, truth).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn with_truth(bag: Bag, config: FramesConfig, mut truth: Option<Truth>) -> Result<Self> {
+        let bad_poses = truth.as_mut().map_or(vec![], |truth| read_poses(&bag, truth));
         let named = truth.as_ref().map_or(&[][..], |truth| &truth.cameras);
         let config = with_cameras(config, named);
         check_topics(&bag, &config)?;
-        Ok(Self { bag, config, truth })
+        Ok(Self { bag, config, truth, bad_poses })
     }
 
     /// The truth, if the recording has one.
@@ -182,6 +207,7 @@ impl Recording {
         mut f: impl FnMut(Frame, Option<BodyIds>) -> std::result::Result<(), E>,
     ) -> std::result::Result<(FrameCounts, Option<String>), E> {
         let mut frames = Frames::new(self.config.clone());
+        self.bad_poses.iter().for_each(|problem| frames.bad_message(problem.clone()));
         let cameras = &self.config.topics.cameras;
         let ids_topics: Vec<String> =
             cameras.iter().map(|c| format!("/truth/{}/body_ids", c.name)).collect();
@@ -231,11 +257,20 @@ impl IdsByStamp {
         self.images.insert((camera, image.header.stamp), image);
     }
 
-    /// Those of the cameras of `frame`, if none is missing.
+    /// Those of the cameras of `frame`, if none is missing and each has its camera's pixels.
     fn take(&mut self, frame: &Frame) -> Option<BodyIds> {
         let mut images = vec![None; self.n_cameras];
         for view in &frame.cameras {
-            images[view.camera] = Some(self.images.remove(&(view.camera, view.stamp()))?);
+            let ids = self.images.remove(&(view.camera, view.stamp()))?;
+            let fits = match &view.view {
+                View::Depth { depth, .. } => [ids.width, ids.height] == [depth.width, depth.height],
+                View::Points(cloud) => {
+                    let n = |[width, height]: [u32; 2]| u64::from(width) * u64::from(height);
+                    n([ids.width, ids.height]) == n([cloud.width, cloud.height])
+                }
+            };
+            images[view.camera] = fits.then_some(ids);
+            images[view.camera].as_ref()?;
         }
         Some(BodyIds(images))
     }
@@ -277,7 +312,8 @@ fn check_topics(bag: &Bag, config: &FramesConfig) -> Result<()> {
     })
 }
 
-fn read_truth(bag: &Bag) -> Result<Option<Truth>> {
+/// The truth without poses.
+fn read_bodies(bag: &Bag) -> Result<Option<Truth>> {
     let Some(message) = bag.messages_where(|name| name == BODIES_TOPIC).next() else {
         return Ok(None);
     };
@@ -291,12 +327,26 @@ fn read_truth(bag: &Bag) -> Result<Option<Truth>> {
         let id = body.id;
         return Err(wrong(format!("{BODIES_TOPIC}: body {index} has id {id}, expected {index}")));
     }
-    let mut poses = BTreeMap::new();
-    for message in bag.messages_where(|name| name == POSES_TOPIC) {
-        let array = PoseArray::decode(&message?.data)?;
-        poses.insert(array.header.stamp, array.poses);
+    Ok(Some(Truth { task, split, cameras, bodies, poses: BTreeMap::new() }))
+}
+
+/// Reads the poses that can be read, of times of which there are those of all bodies; returns why
+/// others can't be used.
+fn read_poses(bag: &Bag, truth: &mut Truth) -> Vec<String> {
+    let (mut problems, n_bodies) = (Vec::new(), truth.bodies.len());
+    // Messages that the bag can't read are told when it is played.
+    for message in bag.messages_where(|name| name == POSES_TOPIC).flatten() {
+        match PoseArray::decode(&message.data) {
+            Ok(PoseArray { header, poses }) if poses.len() < n_bodies => {
+                let (stamp, n) = (header.stamp, poses.len());
+                let problem = format!("{n} poses for {n_bodies} bodies at {stamp} s");
+                problems.push(format!("{POSES_TOPIC}: {problem}"));
+            }
+            Ok(PoseArray { header, poses }) => drop(truth.poses.insert(header.stamp, poses)),
+            Err(error) => problems.push(format!("{POSES_TOPIC}: {error}")),
+        }
     }
-    Ok(Some(Truth { task, split, cameras, bodies, poses }))
+    problems
 }
 
 #[cfg(test)]

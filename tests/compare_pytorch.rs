@@ -37,6 +37,14 @@ fn the_peer_answers_every_command() {
             values.fold(0.0f32, |m, x| if x.is_finite() { m.max(x.abs()) } else { f32::NAN });
         assert!(largest > 0.0, "{name}: {largest}");
     }
+    let again = path("recomputed.safetensors");
+    let commands = format!("train\ncheck {again}\n");
+    let mut answers = Vec::new();
+    peer::run(&["serve", &problem, "--recompute"], commands.as_bytes(), &mut answers).unwrap();
+    let commands = format!("train\ncheck {check}\n");
+    peer::run(&["serve", &problem], commands.as_bytes(), Vec::new()).unwrap();
+    assert!(std::fs::read(&check).unwrap() == std::fs::read(&again).unwrap(), "other gradients");
+
     let error = peer::run(&["serve", &problem], &b"forwards"[..], Vec::new()).unwrap_err();
     assert!(error.to_string().contains("forwards"), "{error}");
 }

@@ -1,5 +1,7 @@
 //! What goes wrong on real robots, and what becomes of it: the table in docs/reliability.md.
 
+#[cfg(unix)]
+mod edited;
 #[path = "faults/images.rs"]
 mod images;
 #[path = "faults/intake.rs"]

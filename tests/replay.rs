@@ -118,6 +118,42 @@ fn the_table_names_the_units() {
 }
 
 #[test]
+fn noise_of_the_cameras_is_added_on_request_and_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bag, model_file) = (tiny_push().display().to_string(), saved_model(folder.path()));
+    let with = |strength: &str| {
+        json(&[&bag, "--model", &model_file, "--horizon", "2", "--sensor-noise", strength])
+    };
+    let clean = json(&[&bag, "--model", &model_file, "--horizon", "2"]);
+    let [none, noisy, again] = ["0", "1", "1"].map(with);
+    assert_eq!((&none["errors"], &none["sensor_noise"]), (&clean["errors"], &Value::Null));
+    assert_eq!(noisy["sensor_noise"]["strength"], 1.0);
+    assert_eq!(noisy["errors"], again["errors"]);
+    let of = |report, method, class| mean_mm(report, method, class)[0];
+    assert_ne!(of(&noisy, "model", "static"), of(&clean, "model", "static"));
+    // The truth moves a noisy point as its body moves.
+    assert_eq!(of(&noisy, "nothing_moves", "static"), 0.0);
+    let ratio = of(&noisy, "nothing_moves", "robot") / of(&clean, "nothing_moves", "robot");
+    assert!((ratio - 1.0).abs() < 0.15, "{ratio}");
+    // What is seen later is noisy too: the observation itself agrees less.
+    let later = |more: &[&str]| {
+        let arguments = ["--model", &model_file, "--horizon", "2", "--no-truth"];
+        json(&[&[&*bag], &arguments[..], more].concat())
+    };
+    let [clean, noisy] = [later(&[]), later(&["--sensor-noise", "2"])];
+    assert_ne!(clean["hindsight"], noisy["hindsight"]);
+
+    let text = replay(&[&bag, "--model", &model_file, "--sensor-noise", "0.5"]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("noise      added, of strength 0.5: 1.9 mm at 1 m"), "{text}");
+    for wrong in ["-1", "nan", "1000"] {
+        let output = replay(&[&bag, "--model", &model_file, &format!("--sensor-noise={wrong}")]);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && message.contains("strength"), "{message}");
+    }
+}
+
+#[test]
 fn a_picture_is_saved_where_objects_move() {
     let folder = tempfile::tempdir().unwrap();
     let (bag, model_file) = (tiny_push().display().to_string(), saved_model(folder.path()));

@@ -75,7 +75,7 @@ fn moved_points_land_on_the_next_image() {
     for pair in truth.frames.windows(2) {
         let [before, after] =
             [&truth.world_from_body[&pair[0].stamp], &truth.world_from_body[&pair[1].stamp]];
-        cloud.from_cameras(&pair[0].cameras, &Workspace::default(), None).unwrap();
+        cloud.from_cameras(&pair[0].cameras, &Workspace::default()).unwrap();
         for (position, &source) in cloud.positions.iter().zip(&cloud.sources) {
             let (camera, pixel) = ((source >> 24) as usize, (source & 0xff_ffff) as usize);
             let body = id(&truth.body_ids[&(camera, pair[0].stamp)], pixel);

@@ -36,6 +36,8 @@ JEMALLOC = "background_thread:true,metadata_thp:auto,dirty_decay_ms:9000000000,m
 # take no time from the next one's.
 PAUSE_SECS = 0.05
 FORECLOUD = "forecloud"
+# Training that computes activations again in the backward pass.
+RECOMPUTE = "forecloud recompute"
 EXACT = "pytorch exact"
 
 
@@ -47,6 +49,10 @@ def arguments():
     parser.add_argument(
         "--peers", type=lambda text: text.split(","), default=["eager", "compiled"],
         help="of PyTorch, by commas: eager, compiled (takes minutes), plain (what one writes first)",
+    )
+    parser.add_argument(
+        "--recompute", action="store_true",
+        help="also training in Forecloud that computes activations again in the backward pass",
     )
     parser.add_argument("--runs", type=int, default=15, help="timed runs of each peer")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -76,8 +82,8 @@ class Peer:
 
     def __init__(self, name: str, problem: Path, args, jemalloc):
         environment = {**os.environ, "RAYON_NUM_THREADS": str(args.threads)}
-        if name == FORECLOUD:
-            command = [PEER, "serve", problem]
+        if name in (FORECLOUD, RECOMPUTE):
+            command = [PEER, "serve", problem, *(["--recompute"] if name == RECOMPUTE else [])]
         else:
             command = [sys.executable, "-W", "ignore", HERE / "torch_peer.py", problem]
             command += [name.removeprefix("pytorch "), str(args.threads)]
@@ -164,6 +170,11 @@ def differences(exact: dict, found: dict) -> dict:
     return {**result, "passes": bool(passes)}
 
 
+def same_bits(a: dict, b: dict) -> bool:
+    """Whether two checks found the same numbers, all of them."""
+    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
+
+
 def times(peers: list[Peer], command: str, runs: int) -> dict[str, list[float]]:
     """Milliseconds of each run; the peers take turns, in another order each round."""
     found = {peer.name: [] for peer in peers}
@@ -203,18 +214,25 @@ def compare(n: int, width: int, args, jemalloc) -> dict:
         size = ["--tokens", str(n), "--width", str(width)]
         subprocess.run([PEER, "write", problem, *size], check=True)
         names = [FORECLOUD, *(f"pytorch {peer}" for peer in args.peers)]
+        names[1:1] = [RECOMPUTE] if args.recompute else []
         with Peer(EXACT, problem, args, jemalloc) as peer:
             exact = peer.check(folder)
         peers = [Peer(name, problem, args, jemalloc) for name in names]
-        for peer in peers:
-            result["differences"][peer.name] = differences(exact, peer.check(folder))
-        for command in ("forward", "train"):
-            result["passes"][command] = times(peers, command, args.runs)
+        checks = {peer.name: peer.check(folder) for peer in peers}
+        for name, found in checks.items():
+            result["differences"][name] = differences(exact, found)
+        if args.recompute and not same_bits(checks[FORECLOUD], checks[RECOMPUTE]):
+            sys.exit("FAILED: activations that are computed again give other bits")
+        # The forward pass in inference mode is the same with and without.
+        taking_part = {"forward": [name for name in names if name != RECOMPUTE], "train": names}
+        for command, names in taking_part.items():
+            timed = [peer for peer in peers if peer.name in names]
+            result["passes"][command] = times(timed, command, args.runs)
         for peer in peers:
             peer.__exit__()
         result["memory_mb"] = {
             command: {name: memory(name, problem, command, args, jemalloc) for name in names}
-            for command in ("forward", "train")
+            for command, names in taking_part.items()
         }
     report(result)
     return result
@@ -246,7 +264,7 @@ def report(result: dict):
             f"{found['gradient_entry']:.1e}), {N_LOSSES} losses to {found['loss']:.1e}"
         )
     columns = ("median ms", "least", "ratio", "peak MB", "ratio", "rise MB", "ratio")
-    print(f"  {'':8} {'':17}" + "".join(f"{column:>11}" for column in columns))
+    print(f"  {'':8} {'':19}" + "".join(f"{column:>11}" for column in columns))
     for command, found in result["passes"].items():
         ours, memory_mb = found[FORECLOUD], result["memory_mb"][command]
         for name, runs in found.items():
@@ -254,14 +272,19 @@ def report(result: dict):
             for key in ("peak", "above_start"):
                 mb = memory_mb[name][key]
                 row += [f"{mb:.0f}", f"{mb / memory_mb[FORECLOUD][key]:.2f}"]
-            print(f"  {command:8} {name:17}" + "".join(f"{cell:>11}" for cell in row))
+            print(f"  {command:8} {name:19}" + "".join(f"{cell:>11}" for cell in row))
+    memory_mb = {name: mb["peak"] for name, mb in result["memory_mb"]["train"].items()}
+    for ours in (name for name in memory_mb if name in (FORECLOUD, RECOMPUTE)):
+        theirs = {name: mb for name, mb in memory_mb.items() if name.startswith("pytorch")}
+        shares = (f"{memory_mb[ours] / mb:.2f} of {name}'s" for name, mb in theirs.items())
+        print(f"  peak memory in training, {ours}: {', '.join(shares)}")
 
 
 def main():
     args = arguments()
     jemalloc = find_jemalloc(args.jemalloc)
     results = [compare(n, width, args, jemalloc) for width in args.widths for n in args.tokens]
-    print("\nratio: PyTorch's over Forecloud's, times as the median over paired runs")
+    print("\nratio: the row's over that of forecloud, times as the median over paired runs")
     for result in results:
         result["layers"] = layers(result["tokens"], result["width"], args)
     print("\ngrf faster: the layer's time over the GRF attention's, median over paired runs")
@@ -273,7 +296,8 @@ def main():
             "jemalloc": jemalloc, "commit": commit(),
         }
         args.json.write_text(json.dumps({**about, "results": results}, indent=1) + "\n")
-    if not all(result["differences"][FORECLOUD]["passes"] for result in results):
+    ours = [found for result in results for found in result["differences"].items()]
+    if not all(found["passes"] for name, found in ours if name in (FORECLOUD, RECOMPUTE)):
         sys.exit("FAILED: Forecloud's outputs, gradients or losses are above the bounds: see above")
 
 

@@ -1,6 +1,7 @@
 //! Forecloud's side of the comparison: one pass for each line of standard input.
 //!
-//! `write FILE --tokens N --width D` writes a problem; `serve FILE` answers commands, a line each:
+//! `write FILE --tokens N --width D` writes a problem; `serve FILE` (`serve FILE --recompute`: with
+//! activations computed again in the backward pass) answers commands, a line each:
 //! `forward` → milliseconds; `train` → milliseconds and the loss before the step (m); `check FILE`
 //! → writes output, loss and gradients at the present weights; `reset` → the weights as read.
 //! `torch_peer.py` speaks the same. `layers --tokens N --width D --runs R` compares local layers:
@@ -38,19 +39,26 @@ pub fn run(args: &[&str], input: impl BufRead, output: impl Write) -> anyhow::Re
             let problem = Problem::new(&support::Demo::open()?, n.parse()?, width.parse()?)?;
             problem.write(Path::new(path))
         }
-        ["serve", path] => serve(Problem::read(Path::new(path))?, input, output),
+        ["serve", path] => serve(path, Mode::Training, input, output),
+        ["serve", path, "--recompute"] => serve(path, Mode::TrainingRecompute, input, output),
         ["layers", "--tokens", n, "--width", width, "--runs", runs] => {
             layers::run(n.parse()?, width.parse()?, runs.parse()?, output)
         }
         _ => bail!(
-            "usage: write FILE --tokens N --width D | serve FILE | \
+            "usage: write FILE --tokens N --width D | serve FILE [--recompute] | \
              layers --tokens N --width D --runs R"
         ),
     }
 }
 
 /// Answers commands until the input ends.
-fn serve(problem: Problem, input: impl BufRead, mut output: impl Write) -> anyhow::Result<()> {
+fn serve(
+    path: &str,
+    mode: Mode,
+    input: impl BufRead,
+    mut output: impl Write,
+) -> anyhow::Result<()> {
+    let problem = Problem::read(Path::new(path))?;
     let graph = problem.graph()?;
     let (mut inference, mut training) = (None, None);
     writeln!(output, "ready")?;
@@ -59,7 +67,7 @@ fn serve(problem: Problem, input: impl BufRead, mut output: impl Write) -> anyho
         let line = line?;
         // Made at their first command, so that a process which only infers holds no more than that.
         let new_engine = || Engine::new(problem.config, Mode::Inference);
-        let new_training = || Training::new(&problem);
+        let new_training = || Training::new(&problem, mode);
         match line.split_whitespace().collect::<Vec<_>>()[..] {
             ["forward"] => {
                 let engine = inference.get_or_insert_with(new_engine);
@@ -110,8 +118,8 @@ struct Training {
 }
 
 impl Training {
-    fn new(problem: &Problem) -> Self {
-        let engine = Engine::new(problem.config, Mode::Training);
+    fn new(problem: &Problem, mode: Mode) -> Self {
+        let engine = Engine::new(problem.config, mode);
         let (n, n_params) = (problem.n_tokens(), problem.weights.len());
         Self {
             gradients: Gradients::new(engine.layout()),

@@ -21,7 +21,7 @@ impl Demo {
         let mut cloud = Cloud::default();
         recording.play(|frame, _| -> forecloud::Result<()> {
             if cloud.is_empty() {
-                cloud.from_cameras(&frame.cameras, &Workspace::default(), None)?;
+                cloud.from_cameras(&frame.cameras, &Workspace::default())?;
             }
             Ok(())
         })?;

@@ -69,6 +69,43 @@ impl<'a> DepthImage<'a> {
     }
 }
 
+/// Overwrites the readings of a depth image: `depths_m` row by row, in metres, in the image's
+/// encoding (16UC1: rounded to millimetres). What it can't hold, and NaN, is not measured.
+///
+/// # Errors
+/// As [`DepthImage::new`]; [`Error::Shape`] if there is not one depth per pixel.
+pub(crate) fn write_depths(image: &mut Image, depths_m: &[f32]) -> Result<()> {
+    let depth = DepthImage::new(image)?;
+    let (format, big) = (depth.format, image.is_bigendian);
+    let (width, step) = (image.width as usize, image.step as usize);
+    let expected = width * image.height as usize;
+    if depths_m.len() != expected {
+        let (what, got) = ("depths of an image (one per pixel)", depths_m.len());
+        return Err(Error::Shape { what, expected, got });
+    }
+    let n_bytes = format.n_bytes();
+    for (row, depths_m) in image.data.chunks_mut(step.max(1)).zip(depths_m.chunks(width.max(1))) {
+        for (bytes, &depth_m) in row.chunks_exact_mut(n_bytes).zip(depths_m) {
+            match format {
+                Format::Millimetres => {
+                    // The conversion cuts off, saturates and makes NaN 0.
+                    let value = (depth_m * 1e3 + 0.5) as u16;
+                    let value = if value == u16::MAX { 0 } else { value };
+                    bytes.copy_from_slice(&match big {
+                        true => value.to_be_bytes(),
+                        false => value.to_le_bytes(),
+                    });
+                }
+                Format::Metres => bytes.copy_from_slice(&match big {
+                    true => depth_m.to_be_bytes(),
+                    false => depth_m.to_le_bytes(),
+                }),
+            }
+        }
+    }
+    Ok(())
+}
+
 impl Format {
     fn n_bytes(self) -> usize {
         match self {

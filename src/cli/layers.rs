@@ -1,4 +1,7 @@
-//! Options of `forecloud train` that choose the model's layers and the mask of its GRF attention.
+//! Options of `forecloud train` and `forecloud compare` that choose the model: its sizes, its layers
+//! and the mask of its GRF attention.
+
+use std::fmt::Display;
 
 use anyhow::{Context, ensure};
 use clap::builder::PossibleValuesParser;
@@ -13,19 +16,88 @@ const LOCAL: [&str; 4] = ["grf", "message_passing", "linear", "none"];
 const FEATURE_MAPS: [&str; 4] = ["relu", "elu", "squared", "favor"];
 const SAMPLERS: [&str; 4] = ["iid", "antithetic", "repelling", "antithetic_repelling"];
 
-/// What all of these conflict with, for they are the start model's.
-pub const IDS: [&str; 10] = [
+/// Names of the options in [`LayerArgs`]: a start model and a preset have their own.
+pub const IDS: [&str; 11] = [
     "global",
     "local",
     "feature_map",
     "random_features",
     "feature_seed",
     "anchor_stride",
+    "mlp_ratio",
     "edge_bandwidth",
     "sampler",
     "walks",
     "p_halt",
 ];
+
+/// Names of the options in [`SizeArgs`].
+pub const SIZE_IDS: [&str; 8] =
+    ["width", "blocks", "k", "n_hops", "particles", "history", "n_kinematic", "plan_lag"];
+
+/// Sizes of the model. What is not given stays as it is.
+#[derive(clap::Args, Clone)]
+#[command(next_help_heading = "Sizes of the model")]
+pub struct SizeArgs {
+    #[arg(long, help = or("Width of the model", ModelConfig::default().width))]
+    width: Option<usize>,
+    #[arg(long, help = or("Blocks of the model", ModelConfig::default().n_blocks))]
+    blocks: Option<usize>,
+    #[arg(long, help = or("Neighbours of each token in the graph", ModelConfig::default().k))]
+    k: Option<usize>,
+    #[arg(long, help = or("Hops of the walks on the graph", ModelConfig::default().n_hops))]
+    n_hops: Option<usize>,
+    #[arg(long, help = or("Scene particles", ModelConfig::default().n_particles))]
+    pub particles: Option<usize>,
+    #[arg(long, help = or("History particles", ModelConfig::default().n_history))]
+    history: Option<usize>,
+    #[arg(
+        long,
+        help = or("Particles of the robot at one time", ModelConfig::default().n_kinematic)
+    )]
+    n_kinematic: Option<usize>,
+    #[arg(
+        long,
+        value_name = "SECS",
+        help = or(
+            "Seconds by which the robot follows its command late (measure it on yours)",
+            ModelConfig::default().plan_lag_secs
+        )
+    )]
+    plan_lag: Option<f64>,
+}
+
+/// Help of an option whose default a preset or a suite can be the source of.
+pub fn or(what: &str, default: impl Display) -> String {
+    format!("{what} [default: {default}]")
+}
+
+impl SizeArgs {
+    /// Writes the given sizes into `model`; sampled walks go on to its last hop.
+    pub fn apply(&self, model: &mut ModelConfig) {
+        let sizes = [
+            (self.width, &mut model.width),
+            (self.blocks, &mut model.n_blocks),
+            (self.k, &mut model.k),
+            (self.n_hops, &mut model.n_hops),
+            (self.particles, &mut model.n_particles),
+            (self.history, &mut model.n_history),
+            (self.n_kinematic, &mut model.n_kinematic),
+        ];
+        for (given, size) in sizes {
+            *size = given.unwrap_or(*size);
+        }
+        model.plan_lag_secs = self.plan_lag.unwrap_or(model.plan_lag_secs);
+        if let Some(walks) = &mut model.mask.walks {
+            walks.halting = match walks.halting {
+                Halting::Hops(_) => Halting::Hops(model.n_hops),
+                Halting::Probability { p_halt, .. } => {
+                    Halting::Probability { p_halt, max_hops: model.n_hops }
+                }
+            };
+        }
+    }
+}
 
 /// Layers and mask. The default is the papers' GRF Interlacer with the exact mask.
 #[derive(clap::Args)]
@@ -51,6 +123,9 @@ pub struct LayerArgs {
     /// Every so many tokens, one is an anchor; with --local message_passing (there 4 unless said).
     #[arg(long, value_name = "TOKENS")]
     anchor_stride: Option<usize>,
+    /// Width of the MLPs' hidden layer, in widths of the model [default: 4].
+    #[arg(long, value_name = "WIDTHS")]
+    mlp_ratio: Option<usize>,
     /// Weigh the graph's edges by exp(-d²/σ²) with this σ, in metres; else all weigh the same. With
     /// --local grf.
     #[arg(long, value_name = "METRES")]
@@ -79,6 +154,7 @@ impl LayerArgs {
             local: named(&self.local)?,
             feature_map: self.feature_map()?,
             anchor_stride: self.anchor_stride.unwrap_or(default.anchor_stride),
+            mlp_ratio: self.mlp_ratio.unwrap_or(default.mlp_ratio),
         };
         model.mask = self.mask(model.n_hops)?;
         let has_mask = self.local == "grf";
@@ -93,7 +169,8 @@ impl LayerArgs {
             "--anchor-stride sets the anchors of message passing: not with --local {}",
             self.local
         );
-        model.layers.validate().context("--global, --local, --feature-map or --anchor-stride")
+        let options = "--global, --local, --feature-map, --anchor-stride or --mlp-ratio";
+        model.layers.validate().context(options)
     }
 
     fn feature_map(&self) -> anyhow::Result<FeatureMap> {
@@ -143,13 +220,17 @@ mod tests {
     #[derive(Parser)]
     struct Command {
         #[command(flatten)]
+        sizes: SizeArgs,
+        #[command(flatten)]
         layers: LayerArgs,
     }
 
     fn parse(line: &str) -> anyhow::Result<ModelConfig> {
         let words = std::iter::once("train").chain(line.split_whitespace());
         let mut model = ModelConfig::default();
-        Command::try_parse_from(words)?.layers.apply(&mut model)?;
+        let command = Command::try_parse_from(words)?;
+        command.sizes.apply(&mut model);
+        command.layers.apply(&mut model)?;
         model.validate()?;
         Ok(model)
     }
@@ -157,6 +238,23 @@ mod tests {
     #[test]
     fn no_option_is_the_default_model() {
         assert_eq!(parse("").unwrap(), ModelConfig::default());
+    }
+
+    #[test]
+    fn the_names_of_all_options_are_listed() {
+        let command = <Command as clap::CommandFactory>::command();
+        let named: Vec<&str> = command.get_arguments().map(|arg| arg.get_id().as_str()).collect();
+        let listed: Vec<&str> = SIZE_IDS.into_iter().chain(IDS).collect();
+        assert_eq!(named, listed);
+    }
+
+    #[test]
+    fn a_presets_walks_follow_the_hops() {
+        let words = ["train", "--n-hops", "2", "--particles", "64"];
+        let mut model = forecloud::train::preset::Preset::Paper.model();
+        Command::try_parse_from(words).unwrap().sizes.apply(&mut model);
+        assert_eq!(model.n_particles, 64);
+        model.validate().unwrap();
     }
 
     #[test]
@@ -183,6 +281,10 @@ mod tests {
         let model = parse("--local message_passing --anchor-stride 6").unwrap();
         assert_eq!(model.layers.local, LocalLayer::MessagePassing);
         assert_eq!(model.layers.anchor_stride, 6);
+        assert_eq!(parse("--mlp-ratio 6").unwrap().layers.mlp_ratio, 6);
+        let model = parse("--k 4 --n-hops 2 --n-kinematic 32 --sampler iid --walks 5").unwrap();
+        assert_eq!((model.k, model.n_hops, model.n_kinematic), (4, 2, 32));
+        assert_eq!(model.mask.walks.unwrap().halting, Halting::Hops(2));
         let model =
             parse("--edge-bandwidth 0.05 --sampler repelling --walks 9 --p-halt 0.25").unwrap();
         let expected = MaskConfig {
@@ -211,6 +313,9 @@ mod tests {
             ("--local none --edge-bandwidth 0.1", "--local none"),
             ("--local linear --sampler iid --walks 9", "--local linear"),
             ("--anchor-stride 4", "--anchor-stride"),
+            ("--mlp-ratio 40", "mlp_ratio"),
+            ("--k 33", "model.k"),
+            ("--k 12 --n-hops 5", "n_hops"),
             ("--local message_passing --anchor-stride 1", "anchor_stride"),
             ("--random-features 9", "--random-features"),
             ("--feature-map elu --feature-seed 1", "--feature-map elu"),

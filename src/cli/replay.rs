@@ -2,15 +2,17 @@
 
 use anyhow::{Context, Result, ensure};
 use forecloud::backend::Device;
+use forecloud::cloud::SensorNoise;
 use forecloud::config::PredictorConfig;
 use forecloud::eval::{MostActive, Published, Replay, Report};
 use forecloud::model::Model;
 use forecloud::recording::Recording;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::model_file;
+use super::replay_folder::Folder;
 use super::topics::{self, TopicArgs};
 
 /// Predict recordings and measure how good that is: by their truth, or by what was seen later.
@@ -23,6 +25,7 @@ saw through (wrong), and the Chamfer distance; docs/evaluation.md tells how to r
 
 Examples:
   forecloud replay data/demo_tumble
+  forecloud replay --out results data/demo_tumble
   forecloud replay --json --horizon 10 push_* > errors.json
   forecloud replay --no-truth data/demo_tumble
   forecloud replay --predictions node.mcap data/demo_tumble
@@ -55,9 +58,16 @@ pub struct Args {
     /// Ignore the truth: measure as where there is none
     #[arg(long)]
     no_truth: bool,
+    /// Add noise to the depth images: 1 is a typical camera's (RealSense D435) [default: 0, none]
+    #[arg(long, value_name = "STRENGTH", conflicts_with = "predictions")]
+    sensor_noise: Option<f32>,
     /// Save a PNG of truth beside prediction, of the frame in which objects move most
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
+    /// Write a page of the results, to be opened in a browser, and files beside it: tables (CSV),
+    /// predictions (MCAP), a picture; the folder is made, or its earlier results are replaced
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -94,28 +104,59 @@ fn replay(args: &Args) -> Result<Report> {
     let frames = args.topics.config()?;
     let published = published(args, &model)?;
     let config = config(args, published.as_ref());
+    // What is wrong behind this is wrong with a recording.
+    config.validate_for(&model.config)?;
+    for path in &args.bags {
+        std::fs::metadata(path).with_context(|| format!("cannot replay {}", path.display()))?;
+    }
     let step_secs = model.config.step_secs;
     let mut most_active = MostActive::default();
-    let replay = Replay::new(model, config, frames, published);
-    let mut replay = replay.ignore_truth(args.no_truth);
+    let mut folder = None;
+    let replay = Replay::new(model.clone(), config, frames, published);
+    let mut replay = replay.ignore_truth(args.no_truth).with_noise(noise(args)?);
     for (index, path) in args.bags.iter().enumerate() {
-        let recording = Recording::open(path, replay.frames_config().clone())
-            .map_err(|error| topics::with_command(error, "forecloud replay"))
-            .with_context(|| format!("cannot replay {}", path.display()))?;
-        for warning in recording.bag().warnings() {
-            eprintln!("warning: {}: {warning}", path.display());
+        let n_bags = args.bags.len();
+        let told = || format!("cannot replay {}", path.display());
+        let skip = |error: anyhow::Error, replay: &mut Replay| {
+            if n_bags == 1 {
+                return Err(error.context(told()));
+            }
+            eprintln!("skipped: {}: {error:#}", path.display());
+            replay.skip(path, format!("{error:#}"));
+            Ok(())
+        };
+        let recording = match open(path, &replay) {
+            Ok(recording) => recording,
+            Err(error) => {
+                skip(error, &mut replay)?;
+                continue;
+            }
+        };
+        if let Some(out) = args.out.as_deref().filter(|_| folder.is_none()) {
+            let world_frame = &replay.frames_config().world_frame;
+            folder = Some(Folder::create(out, (&model, &config), world_frame, n_bags)?);
         }
-        let bar = progress(&recording, index + 1, args.bags.len());
-        replay
-            .add(&recording, |frame| {
-                bar.inc(1);
-                if args.picture.is_some() {
-                    most_active.watch(frame, step_secs);
-                }
-            })
-            .with_context(|| format!("cannot replay {}", path.display()))?;
+        let bar = progress(&recording, index + 1, n_bags);
+        let played = replay.add(&recording, |frame| {
+            bar.inc(1);
+            if args.picture.is_some() || args.out.is_some() {
+                most_active.watch(frame, step_secs);
+            }
+            if let Some(folder) = &mut folder {
+                folder.watch(frame);
+            }
+        });
         bar.finish_and_clear();
+        match (played, &mut folder) {
+            (Ok(()), Some(folder)) => folder.end_bag(path)?,
+            (Ok(()), None) => {}
+            // What the folder has of it can't be taken back.
+            (Err(error), Some(_)) => return Err(error).with_context(told),
+            (Err(error), None) => skip(error.into(), &mut replay)?,
+        }
     }
+    let report = replay.report();
+    ensure!(!report.bags.is_empty(), "none of the {} recordings can be replayed", args.bags.len());
     if let Some(path) = &args.picture {
         match most_active.get() {
             Some(shot) => {
@@ -131,7 +172,29 @@ fn replay(args: &Args) -> Result<Report> {
     if replay.device() != Device::Cpu.to_string() {
         eprintln!("device: {}", replay.device());
     }
-    Ok(Report { model_path: Some(model_path), ..replay.report() })
+    let report = Report { model_path: Some(model_path), ..report };
+    if let Some(folder) = folder {
+        folder.finish(&report, &most_active)?;
+    }
+    Ok(report)
+}
+
+/// Opens the recording at `path`; its warnings are told.
+fn open(path: &Path, replay: &Replay) -> Result<Recording> {
+    let recording = Recording::open(path, replay.frames_config().clone())
+        .map_err(|error| topics::with_command(error, "forecloud replay"))?;
+    for warning in recording.bag().warnings() {
+        eprintln!("warning: {}: {warning}", path.display());
+    }
+    Ok(recording)
+}
+
+/// None for a strength of 0.
+fn noise(args: &Args) -> Result<Option<SensorNoise>> {
+    let Some(strength) = args.sensor_noise else { return Ok(None) };
+    let noise = SensorNoise { strength, ..SensorNoise::default() };
+    noise.validate().context("--sensor-noise")?;
+    Ok((strength > 0.0).then_some(noise))
 }
 
 fn published(args: &Args, model: &Model) -> Result<Option<Published>> {

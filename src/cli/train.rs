@@ -8,13 +8,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
+use clap::builder::PossibleValuesParser;
+use forecloud::cloud::SensorNoise;
 use forecloud::model::{Model, ModelConfig};
-use forecloud::train::dataset::{Dataset, DatasetConfig, recordings_in};
+use forecloud::train::dataset::{Dataset, DatasetConfig};
+use forecloud::train::preset::Preset;
+use forecloud::train::reading::{Intake, LeftOut, read_recordings, recordings_in};
+use forecloud::train::skipped::Skipped;
 use forecloud::train::trainer::{RunFiles, TrainConfig, Trainer, Validation};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::layers::{self, LayerArgs};
+use super::layers::{self, LayerArgs, SizeArgs, or};
 use super::topics::TopicArgs;
 
 /// Train a model on simulated recordings.
@@ -35,39 +40,36 @@ pub struct Args {
     /// Folder of the run.
     #[arg(long)]
     out: PathBuf,
-    /// Steps of the optimiser.
-    #[arg(long, default_value_t = TrainConfig::default().steps)]
-    steps: u64,
+    #[arg(long, help = or("Steps of the optimiser", TrainConfig::default().steps))]
+    steps: Option<u64>,
     /// Stop behind this step although the schedule goes on (the same command without it resumes).
     #[arg(long, value_name = "STEP")]
     stop_at: Option<u64>,
     /// Start from this model's weights and sizes instead of random weights (fine-tuning).
-    #[arg(long, value_name = "MODEL", conflicts_with_all = ["width", "blocks", "particles", "history", "plan_lag"], conflicts_with_all = layers::IDS)]
+    #[arg(long, value_name = "MODEL", conflicts_with_all = layers::SIZE_IDS, conflicts_with_all = layers::IDS)]
     from: Option<PathBuf>,
-    /// Windows a step.
-    #[arg(long, default_value_t = TrainConfig::default().batch)]
-    batch: usize,
-    /// Largest learning rate.
-    #[arg(long, default_value_t = TrainConfig::default().learning_rate)]
-    learning_rate: f32,
-    /// Lengths of the roll-out, each from a share of the steps on: SHARE:LENGTH,…
-    #[arg(long, default_value = "0:1,0.4:2,0.75:4", value_parser = parse_curriculum)]
-    curriculum: Curriculum,
-    /// Width of the model.
-    #[arg(long, default_value_t = ModelConfig::default().width)]
-    width: usize,
-    /// Blocks of the model.
-    #[arg(long, default_value_t = ModelConfig::default().n_blocks)]
-    blocks: usize,
-    /// Scene particles.
-    #[arg(long, default_value_t = ModelConfig::default().n_particles)]
-    particles: usize,
-    /// History particles.
-    #[arg(long, default_value_t = ModelConfig::default().n_history)]
-    history: usize,
-    /// Seconds by which the robot follows its command late (measure it on yours).
-    #[arg(long, default_value_t = ModelConfig::default().plan_lag_secs)]
-    plan_lag: f64,
+    /// Model and training as named settings have them; sizes, steps, batch, rate and curriculum
+    /// can still be given. `paper`: the GRF Interlacer of GRF masking (ICLR 2025, appendix C.3), of
+    /// 32,768 particles a time step.
+    #[arg(long, default_value = "default", value_parser = PossibleValuesParser::new(Preset::ALL.map(|(name, _)| name)), conflicts_with_all = layers::IDS, conflicts_with = "from")]
+    preset: String,
+    #[arg(long, help = or("Windows a step", TrainConfig::default().batch))]
+    batch: Option<usize>,
+    #[arg(long, help = or("Largest learning rate", TrainConfig::default().learning_rate))]
+    learning_rate: Option<f32>,
+    #[arg(
+        long,
+        value_parser = parse_curriculum,
+        help = or(
+            "Lengths of the roll-out, each from a share of the steps on: SHARE:LENGTH,…",
+            Curriculum(TrainConfig::default().curriculum)
+        )
+    )]
+    curriculum: Option<Curriculum>,
+    /// Noise added to the depth images, in units of a typical camera's (RealSense D435): each
+    /// training recording draws a strength up to twice this, validation has this; 0 for none.
+    #[arg(long, value_name = "STRENGTH", default_value_t = TrainConfig::default().sensor_noise)]
+    sensor_noise: f32,
     /// Seed of weights, windows and noise.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -83,9 +85,15 @@ pub struct Args {
     /// Use at most this many training recordings.
     #[arg(long)]
     max_recordings: Option<usize>,
+    /// Compute activations again in the backward pass instead of keeping them: a fraction of the
+    /// memory, 1.1 to 1.3 times the time, the same model to the bit. A run may go on with or without.
+    #[arg(long)]
+    recompute: bool,
     /// Threads; all cores by default.
     #[arg(long)]
     threads: Option<usize>,
+    #[command(flatten)]
+    sizes: SizeArgs,
     #[command(flatten)]
     layers: LayerArgs,
     #[command(flatten)]
@@ -93,13 +101,22 @@ pub struct Args {
 }
 
 /// Steps of the roll-outs that are validated.
-const VALIDATION_STEPS: usize = 5;
+pub const VALIDATION_STEPS: usize = 5;
 
 /// Shares of the steps and roll-out lengths.
 #[derive(Debug, Clone)]
-struct Curriculum(Vec<(f64, usize)>);
+pub struct Curriculum(pub Vec<(f64, usize)>);
 
-fn parse_curriculum(text: &str) -> Result<Curriculum, String> {
+impl std::fmt::Display for Curriculum {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let stages: Vec<String> =
+            self.0.iter().map(|(share, length)| format!("{share}:{length}")).collect();
+        f.write_str(&stages.join(","))
+    }
+}
+
+/// Reads SHARE:LENGTH,….
+pub fn parse_curriculum(text: &str) -> Result<Curriculum, String> {
     let stage = |stage: &str| -> Option<(f64, usize)> {
         let (share, length) = stage.split_once(':')?;
         Some((share.trim().parse().ok()?, length.trim().parse().ok()?))
@@ -122,16 +139,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Some(start) => start.config,
         None => new_model(args)?,
     };
-    let config = TrainConfig {
-        steps: args.steps,
-        batch: args.batch,
-        learning_rate: args.learning_rate,
-        curriculum: args.curriculum.0.clone(),
-        seed: args.seed,
-        ..TrainConfig::default()
-    };
+    let config = train_config(args)?;
     model.validate()?;
-    let (train, validation) = load(args, model)?;
+    let (train, validation) = load(args, &config, model)?;
     std::fs::create_dir_all(&args.out).with_context(|| name(&args.out))?;
     let files = RunFiles::new(&args.out);
     let mut trainer = if files.checkpoint.exists() {
@@ -142,6 +152,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     } else {
         Trainer::new(config, model)?
     };
+    if args.recompute {
+        trainer = trainer.recompute();
+    }
     let mut log = open_log(&files.log, trainer.step_index()).with_context(|| name(&files.log))?;
     let stopped = Stop::register().context("signal handlers")?;
     train_loop(args, &mut trainer, &train, &validation, &files, &mut log, &stopped)?;
@@ -159,17 +172,33 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// The configuration that the options ask for.
+fn preset(args: &Args) -> anyhow::Result<Preset> {
+    let found = Preset::ALL.into_iter().find(|(name, _)| *name == args.preset);
+    Ok(found.context("unknown --preset")?.1)
+}
+
 fn new_model(args: &Args) -> anyhow::Result<ModelConfig> {
-    let mut model = ModelConfig {
-        width: args.width,
-        n_blocks: args.blocks,
-        n_particles: args.particles,
-        n_history: args.history,
-        plan_lag_secs: args.plan_lag,
-        ..ModelConfig::default()
-    };
-    args.layers.apply(&mut model)?;
+    let preset = preset(args)?;
+    let mut model = preset.model();
+    args.sizes.apply(&mut model);
+    if preset == Preset::Default {
+        args.layers.apply(&mut model)?;
+    }
     Ok(model)
+}
+
+fn train_config(args: &Args) -> anyhow::Result<TrainConfig> {
+    let preset = preset(args)?.train();
+    let curriculum = args.curriculum.as_ref().map(|curriculum| curriculum.0.clone());
+    Ok(TrainConfig {
+        steps: args.steps.unwrap_or(preset.steps),
+        batch: args.batch.unwrap_or(preset.batch),
+        learning_rate: args.learning_rate.unwrap_or(preset.learning_rate),
+        curriculum: curriculum.unwrap_or_else(|| preset.curriculum.clone()),
+        sensor_noise: args.sensor_noise,
+        seed: args.seed,
+        ..preset
+    })
 }
 
 fn name(path: &Path) -> String {
@@ -196,10 +225,11 @@ fn open_log(path: &Path, step: u64) -> std::io::Result<File> {
 }
 
 /// The signal that asked for an end.
-struct Stop(Arc<AtomicUsize>);
+pub struct Stop(Arc<AtomicUsize>);
 
 impl Stop {
-    fn register() -> std::io::Result<Self> {
+    /// Listens for SIGINT and SIGTERM from now on.
+    pub fn register() -> std::io::Result<Self> {
         let (stop, again) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         for signal in [SIGINT, SIGTERM] {
             // The second one ends the process at once, should the checkpoint hang.
@@ -210,42 +240,85 @@ impl Stop {
         Ok(Self(stop))
     }
 
-    fn signal(&self) -> Option<i32> {
+    /// The signal that came.
+    pub fn signal(&self) -> Option<i32> {
         Some(self.0.load(Ordering::Relaxed) as i32).filter(|&signal| signal != 0)
     }
 }
 
-fn load(args: &Args, model: ModelConfig) -> anyhow::Result<(Dataset, Dataset)> {
+fn load(
+    args: &Args,
+    config: &TrainConfig,
+    model: ModelConfig,
+) -> anyhow::Result<(Dataset, Dataset)> {
     let paths = recordings_in(&args.recordings)?;
     ensure!(
         !paths.is_empty(),
         "{}: no recordings; make some with `python -m sim.generate`",
         args.recordings.display()
     );
-    let longest = args.curriculum.0.iter().map(|&(_, length)| length).max().unwrap_or(1);
-    let config =
-        DatasetConfig { max_horizon: longest.max(VALIDATION_STEPS), ..DatasetConfig::default() };
+    let longest = config.curriculum.iter().map(|&(_, length)| length).max().unwrap_or(1);
+    let noise = SensorNoise { strength: args.sensor_noise, ..SensorNoise::default() };
+    noise.validate()?;
+    let max_horizon = longest.max(VALIDATION_STEPS);
+    // Validation is the same for all seeds.
+    let fixed =
+        DatasetConfig { max_horizon, noise, varies_noise: false, ..DatasetConfig::default() };
+    let noise = SensorNoise { seed: args.seed, ..noise };
+    let varied = DatasetConfig { noise, varies_noise: true, ..fixed };
     let frames = args.topics.config()?;
-    let mut train = Dataset::new(config, model, frames.clone());
-    let mut validation = Dataset::new(config, model, frames);
+    let mut train = Dataset::new(varied, model, frames.clone());
+    let mut validation = Dataset::new(fixed, model, frames);
     let bar = bar(paths.len() as u64, "reading {wide_bar} {pos}/{len} {msg}");
-    for path in &paths {
-        let full = args.max_recordings.is_some_and(|max| train.n_recordings() >= max);
-        let outcome = validation
-            .add(path, "val")
-            .and_then(|added| if added || full { Ok(added) } else { train.add(path, "train") });
-        if let Err(error) = outcome {
-            bar.suspend(|| eprintln!("left out: {error}"));
-        }
-        bar.inc(1);
-    }
+    let mut intakes = [
+        Intake { split: "train", max_recordings: args.max_recordings, data: &mut train },
+        Intake { split: "val", max_recordings: None, data: &mut validation },
+    ];
+    let left_out = read_recordings(&paths, &mut intakes, || bar.inc(1));
     bar.finish_and_clear();
+    tell(&left_out);
     for (name, data) in [("training", &train), ("validation", &validation)] {
         let (n, windows, active) = (data.n_recordings(), data.n_windows(), data.n_active());
         eprintln!("{name}: {n} recordings, {windows} windows, objects move in {active}");
+        for line in skipped_lines(data.skipped()) {
+            eprintln!("{name}: {line}");
+        }
         ensure!(windows > 0, "no {name} recordings: their split is in /truth/bodies");
     }
     Ok((train, validation))
+}
+
+/// What was not read, and why.
+pub fn tell(left_out: &LeftOut) {
+    for (path, error) in &left_out.failed {
+        eprintln!("left out: {}: {error}", path.display());
+    }
+    let splits = left_out.other_splits.iter().map(|(split, n)| format!("{n} of split '{split}'"));
+    let others = [
+        (left_out.n_without_truth, "without truth"),
+        (left_out.n_surplus, "beyond --max-recordings"),
+        (left_out.failed.len(), "that can't be used (above)"),
+    ];
+    let others = others.into_iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}"));
+    let all: Vec<String> = splits.chain(others).collect();
+    if !all.is_empty() {
+        eprintln!("left out: {} recordings", all.join(", "));
+    }
+}
+
+/// Frames that are not used as they might be, and why; nothing if all are.
+pub fn skipped_lines(skipped: &Skipped) -> impl Iterator<Item = String> {
+    let list = |losses: Vec<(u64, &str)>| {
+        let losses: Vec<String> = losses.iter().map(|(n, what)| format!("{what}: {n}")).collect();
+        Some(losses.join("; ")).filter(|text| !text.is_empty())
+    };
+    let first = skipped.first.as_ref().map(|first| format!("; the first: {first}"));
+    let frames = list(skipped.frames().collect())
+        .map(|losses| format!("skipped: {losses}{}", first.unwrap_or_default()));
+    let n: u64 = skipped.starts().map(|(n, _)| n).sum();
+    let starts = list(skipped.starts().collect());
+    let starts = starts.map(|starts| format!("no windows start at {n} frames: {starts}"));
+    frames.into_iter().chain(starts)
 }
 
 fn train_loop(
@@ -257,11 +330,12 @@ fn train_loop(
     log: &mut impl Write,
     stop: &Stop,
 ) -> anyhow::Result<()> {
-    let bar = bar(args.steps, "{wide_bar} {pos}/{len} {eta} {msg}");
+    let steps = trainer.config().steps;
+    let bar = bar(steps, "{wide_bar} {pos}/{len} {eta} {msg}");
     bar.set_position(trainer.step_index());
     let (mut loss, mut checked, mut saved) = (f64::NAN, Validation::default(), Instant::now());
     let start = Instant::now();
-    let end = args.stop_at.unwrap_or(args.steps).min(args.steps);
+    let end = args.stop_at.unwrap_or(steps).min(steps);
     while trainer.step_index() < end {
         let report = trainer.step(train)?;
         loss = if loss.is_nan() { report.loss_mm } else { 0.99 * loss + 0.01 * report.loss_mm };

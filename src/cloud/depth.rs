@@ -94,17 +94,14 @@ impl Cloud {
         let [width, height] = depth.size();
         for v in 0..height {
             let row = rays.row(v);
-            for (u, (measured, color)) in (0u32..).zip(depth.row(v).zip(colors(v))) {
-                if measured.is_nan() {
+            for (u, (depth_m, color)) in (0u32..).zip(depth.row(v).zip(colors(v))) {
+                if depth_m.is_nan() {
                     continue;
                 }
-                let source = first_source + v * width + u;
-                let noise = |noise: &super::DepthNoise| noise.apply(measured, scan.stamp, source);
-                let depth_m = scan.noise.map_or(measured, noise);
-                counts.n_measured += usize::from(depth_m > 0.0);
+                counts.n_measured += 1;
                 let position = rays.point(&row, u, depth_m);
-                if depth_m > 0.0 && scan.workspace.contains(position) {
-                    self.push(position, color, source);
+                if scan.workspace.contains(position) {
+                    self.push(position, color, first_source + v * width + u);
                 }
             }
         }

@@ -17,20 +17,11 @@ impl Cloud {
         let first_source = scan.first_source(n_points, &cloud.header.frame_id)?;
         counts.n_pixels += n_points as usize;
         let (start, world_from_cloud) = (self.len(), Rigid::new(scan.world_from_camera));
-        cloud.for_each(|index, mut point, color| {
-            let source = first_source + index;
-            if let Some(noise) = scan.noise {
-                let range = point.iter().map(|x| x * x).sum::<f32>().sqrt();
-                let share = noise.apply(range, scan.stamp, source) / range;
-                if share.is_nan() || share <= 0.0 {
-                    return;
-                }
-                point = point.map(|x| x * share);
-            }
+        cloud.for_each(|index, point, color| {
             counts.n_measured += 1;
             let position = world_from_cloud.map(point);
             if scan.workspace.contains(position) {
-                self.push(position, color, source);
+                self.push(position, color, first_source + index);
             }
         });
         if !cloud.has_color() {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::frames::ColorView;
 use crate::message::encode::CdrWriter;
-use crate::message::{CameraInfo, Header, Image, PointCloud2};
+use crate::message::{CameraInfo, Header, Image, PointCloud2, Stamp};
 use nalgebra::{Point3, Translation3, UnitQuaternion};
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ fn pose() -> Isometry3<f64> {
 fn points_by_hand_and_by_the_plain_transform() {
     let depths = std::array::from_fn(|i| if i == 5 { 0 } else { 1000 + 100 * i as u16 });
     let mut cloud = Cloud::default();
-    let counts = cloud.from_cameras(&[camera(depths, Isometry3::identity())], &WIDE, None).unwrap();
+    let counts = cloud.from_cameras(&[camera(depths, Isometry3::identity())], &WIDE).unwrap();
     assert_eq!(counts, counts_of(12, 11, 11));
     // Pixel (0, 0) at 1 m: (0 - 1.5) / 10, (0 - 1) / 20.
     assert_near(cloud.positions[0], [-0.15, -0.05, 1.0]);
@@ -62,7 +62,7 @@ fn points_by_hand_and_by_the_plain_transform() {
 
     let local = cloud.positions.clone();
     let cameras = [camera(depths, Isometry3::identity()), numbered(1, camera(depths, pose()))];
-    cloud.from_cameras(&cameras, &WIDE, None).unwrap();
+    cloud.from_cameras(&cameras, &WIDE).unwrap();
     assert_eq!(cloud.len(), 22);
     assert_eq!(cloud.sources[11..13], [1 << 24, 1 << 24 | 1]);
     for (local, &world) in local.iter().zip(&cloud.positions[11..]) {
@@ -82,22 +82,22 @@ fn only_the_workspace_is_kept() {
     // Columns are at -0.15, -0.05, 0.05, 0.15; rows at -0.05, 0, 0.05.
     let workspace = Workspace { min: [-0.06, -0.01, 0.9], max: [0.2, 0.01, 1.1] };
     let mut cloud = Cloud::default();
-    let counts = cloud.from_cameras(&cameras, &workspace, None).unwrap();
+    let counts = cloud.from_cameras(&cameras, &workspace).unwrap();
     assert_eq!(counts, counts_of(12, 12, 3));
     assert_eq!(cloud.sources, [5, 6, 7]);
     let above = Workspace { min: [-1.0, -1.0, 1.2], max: [1.0, 1.0, 2.0] };
-    assert_eq!(cloud.from_cameras(&cameras, &above, None).unwrap().n_kept, 0);
+    assert_eq!(cloud.from_cameras(&cameras, &above).unwrap().n_kept, 0);
     assert!(!Workspace::default().contains([f32::NAN, 0.0, 0.0]));
 }
 
 #[test]
 fn nothing_measured_is_an_empty_cloud() {
     let mut cloud = Cloud::default();
-    cloud.from_cameras(&[camera([900; 12], pose())], &WIDE, None).unwrap();
-    let counts = cloud.from_cameras(&[camera([0; 12], pose())], &WIDE, None).unwrap();
+    cloud.from_cameras(&[camera([900; 12], pose())], &WIDE).unwrap();
+    let counts = cloud.from_cameras(&[camera([0; 12], pose())], &WIDE).unwrap();
     assert_eq!(counts, counts_of(12, 0, 0));
     assert!(cloud.is_empty() && cloud.colors.is_empty() && cloud.sources.is_empty());
-    assert_eq!(cloud.from_cameras(&[], &WIDE, None).unwrap(), CloudCounts::default());
+    assert_eq!(cloud.from_cameras(&[], &WIDE).unwrap(), CloudCounts::default());
 }
 
 #[test]
@@ -107,15 +107,15 @@ fn an_error_leaves_no_points() {
     let View::Depth { color: Some(color), .. } = &mut bad.view else { unreachable!() };
     color.image.encoding = "yuv422".into();
     let mut cloud = Cloud::default();
-    let error = cloud.from_cameras(&[good.clone(), bad], &WIDE, None).unwrap_err();
+    let error = cloud.from_cameras(&[good.clone(), bad], &WIDE).unwrap_err();
     assert!(matches!(error, Error::Encoding { .. }));
     assert!(cloud.is_empty());
     let mut other = good.clone();
     let View::Depth { info, .. } = &mut other.view else { unreachable!() };
     Arc::make_mut(info).width = 5;
-    let error = cloud.from_cameras(&[other], &WIDE, None).unwrap_err();
+    let error = cloud.from_cameras(&[other], &WIDE).unwrap_err();
     assert!(matches!(error, Error::ImageSize { got: [5, 3], .. }));
-    let error = cloud.from_cameras(&[numbered(256, good)], &WIDE, None).unwrap_err();
+    let error = cloud.from_cameras(&[numbered(256, good)], &WIDE).unwrap_err();
     assert!(error.to_string().contains("camera 256"), "{error}");
 }
 
@@ -123,45 +123,10 @@ fn an_error_leaves_no_points() {
 fn buffers_are_reused() {
     let cameras = [camera([900; 12], pose())];
     let mut cloud = Cloud::default();
-    cloud.from_cameras(&cameras, &WIDE, None).unwrap();
+    cloud.from_cameras(&cameras, &WIDE).unwrap();
     let before = (cloud.positions.as_ptr(), cloud.sources.as_ptr());
-    cloud.from_cameras(&cameras, &WIDE, None).unwrap();
+    cloud.from_cameras(&cameras, &WIDE).unwrap();
     assert_eq!(before, (cloud.positions.as_ptr(), cloud.sources.as_ptr()));
-}
-
-#[test]
-fn noise_has_its_moments_lies_on_the_ray_and_repeats() {
-    let noise = DepthNoise {
-        seed: 3,
-        sigma_base_m: 0.002,
-        sigma_quadratic: 0.001,
-        missing_probability: 0.2,
-    };
-    let stamp = Stamp::from_nanos(5);
-    let readings: Vec<f32> = (0..40_000).map(|source| noise.apply(2.0, stamp, source)).collect();
-    let seen: Vec<f64> = readings
-        .iter()
-        .filter(|depth| !depth.is_nan())
-        .map(|&depth| f64::from(depth) - 2.0)
-        .collect();
-    let n = seen.len() as f64;
-    assert!((n / 40_000.0 - 0.8).abs() < 0.01, "{n} seen");
-    let sigma = (seen.iter().map(|error| error * error).sum::<f64>() / n).sqrt();
-    assert!((sigma - 0.006).abs() < 1e-4, "{sigma}");
-    assert!((seen.iter().sum::<f64>() / n).abs() < 2e-4);
-
-    let camera = camera([1500; 12], Isometry3::identity());
-    let (mut cloud, mut again) = (Cloud::default(), Cloud::default());
-    cloud.from_cameras(std::slice::from_ref(&camera), &WIDE, Some(&noise)).unwrap();
-    again.from_cameras(&[camera], &WIDE, Some(&noise)).unwrap();
-    assert_eq!(cloud, again);
-    assert!(!cloud.is_empty());
-    for (position, source) in cloud.positions.iter().zip(&cloud.sources) {
-        let [column, row] = [f64::from(source % 4), f64::from(source / 4)];
-        let z = f64::from(position[2]);
-        assert!((z - 1.5).abs() > 1e-9 && (z - 1.5).abs() < 0.05, "{z}");
-        assert_near(*position, [(column - 1.5) / 10.0 * z, (row - 1.0) / 20.0 * z, z]);
-    }
 }
 
 /// Bytes of a depth image, or of a colour image.
@@ -207,7 +172,7 @@ fn points_have_the_colours_that_the_other_camera_sees_there() {
     let mut cloud = Cloud::default();
     // The colour camera lies 5 cm to the right: points of the wall move 1 pixel to the left in its
     // image, those of the board 2. It sees the wall behind the board's left edge.
-    let counts = cloud.from_cameras(&[board_and_wall(-0.05, [40, 30], 40.0)], &WIDE, None).unwrap();
+    let counts = cloud.from_cameras(&[board_and_wall(-0.05, [40, 30], 40.0)], &WIDE).unwrap();
     assert_eq!((counts.n_kept, cloud.len()), (1200, 1200));
     let row = &cloud.colors[15 * 40..16 * 40];
     assert_eq!(row[0], GREY, "left of the colour image");
@@ -222,7 +187,7 @@ fn points_have_the_colours_that_the_other_camera_sees_there() {
     assert_eq!(cloud.sources[41], (2 << 24) | 41);
 
     // From the left, nothing is hidden, and the board goes out of the image.
-    let counts = cloud.from_cameras(&[board_and_wall(0.05, [40, 30], 40.0)], &WIDE, None).unwrap();
+    let counts = cloud.from_cameras(&[board_and_wall(0.05, [40, 30], 40.0)], &WIDE).unwrap();
     assert_eq!(counts.n_uncolored, 2 * 30);
     let row = &cloud.colors[15 * 40..16 * 40];
     assert_eq!([row[0], row[19], row[20], row[37]], [1, 20, 22, 39].map(|u| [u, 1, 2]));
@@ -235,7 +200,7 @@ fn a_larger_colour_image_has_no_gaps_through_which_hidden_points_show() {
     for (size, focal) in [([108, 81], 108.0), ([240, 180], 240.0), ([20, 15], 20.0)] {
         let scale = focal / 40.0;
         let view = board_and_wall(-0.2, size, focal);
-        let counts = cloud.from_cameras(&[view], &WIDE, None).unwrap();
+        let counts = cloud.from_cameras(&[view], &WIDE).unwrap();
         // The wall moves by 4 pixels of the depth image, the board by 8: columns 16 to 19 of the
         // wall are hidden, and 4 of each row lie outside; the rows at the edges may be cut.
         for (i, color) in cloud.colors.iter().enumerate().filter(|(i, _)| (40..1160).contains(i)) {
@@ -265,7 +230,7 @@ fn a_lens_with_distortion_bends_the_rays_and_is_kept() {
         [CameraFrame { camera: 0, view, world_from_camera: pose() }]
     };
     let mut cloud = Cloud::default();
-    let counts = cloud.from_cameras(&view(&info), &WIDE, None).unwrap();
+    let counts = cloud.from_cameras(&view(&info), &WIDE).unwrap();
     assert_eq!((counts.n_kept, counts.n_uncolored), (1200, 1200));
     assert!(cloud.colors.iter().all(|color| *color == GREY));
     let lens = crate::camera::Camera::new(&info).unwrap();
@@ -275,7 +240,7 @@ fn a_lens_with_distortion_bends_the_rays_and_is_kept() {
     }
     // The same calibration in a new message keeps the rays; another one does not.
     let mut rays = |info: &Arc<CameraInfo>| {
-        cloud.from_cameras(&view(info), &WIDE, None).unwrap();
+        cloud.from_cameras(&view(info), &WIDE).unwrap();
         let table = cloud.optics.depth.of(0, info).unwrap().table().unwrap();
         table.map(|table| table.row(0).as_ptr())
     };
@@ -314,7 +279,7 @@ fn points_of(camera: usize, has_color: bool) -> CameraFrame {
 #[test]
 fn clouds_are_posed_cropped_and_coloured() {
     let mut cloud = Cloud::default();
-    let counts = cloud.from_cameras(&[points_of(3, true)], &WIDE, None).unwrap();
+    let counts = cloud.from_cameras(&[points_of(3, true)], &WIDE).unwrap();
     assert_eq!(counts, counts_of(4, 3, 3));
     assert_eq!(cloud.sources, [3 << 24, 3 << 24 | 2, 3 << 24 | 3]);
     assert_eq!(cloud.colors, [[9, 8, 7]; 3]);
@@ -325,30 +290,8 @@ fn clouds_are_posed_cropped_and_coloured() {
     let middle = cloud.positions[1];
     let [min, max] = [-0.1, 0.1].map(|x| middle.map(|m| m + x));
     let cropped = Workspace { min, max };
-    let counts = cloud.from_cameras(&[points_of(3, false)], &cropped, None).unwrap();
+    let counts = cloud.from_cameras(&[points_of(3, false)], &cropped).unwrap();
     assert_eq!(counts, CloudCounts { n_uncolored: 1, ..counts_of(4, 3, 1) });
     assert_eq!((cloud.positions[0], cloud.colors[0]), (middle, GREY));
-    assert!(cloud.from_cameras(&[points_of(256, true)], &WIDE, None).is_err() && cloud.is_empty());
-}
-
-#[test]
-fn noise_moves_the_points_of_clouds_along_their_rays() {
-    let noise =
-        DepthNoise { seed: 3, sigma_base_m: 0.01, sigma_quadratic: 0.0, missing_probability: 0.0 };
-    let (mut cloud, mut clean) = (Cloud::default(), Cloud::default());
-    cloud.from_cameras(&[points_of(0, true)], &WIDE, Some(&noise)).unwrap();
-    clean.from_cameras(&[points_of(0, true)], &WIDE, None).unwrap();
-    assert_eq!(cloud.sources, clean.sources);
-    let local = |p: &[f32; 3]| pose().inverse() * Point3::from(p.map(f64::from));
-    for (noisy, clean) in cloud.positions.iter().zip(&clean.positions) {
-        let (noisy, clean) = (local(noisy).coords, local(clean).coords);
-        assert!(noisy.cross(&clean).norm() < 1e-5 * clean.norm_squared());
-        let moved = (noisy - clean).norm();
-        assert!(moved > 1e-5 && moved < 0.06, "{moved}");
-    }
-    let gone = DepthNoise { missing_probability: 1.0, ..noise };
-    assert_eq!(
-        cloud.from_cameras(&[points_of(0, true)], &WIDE, Some(&gone)).unwrap().n_measured,
-        0
-    );
+    assert!(cloud.from_cameras(&[points_of(256, true)], &WIDE).is_err() && cloud.is_empty());
 }

@@ -3,6 +3,7 @@
 use kiddo::{ImmutableKdTree, SquaredEuclidean};
 use std::num::NonZeroUsize;
 
+use crate::predictor::Prediction;
 use crate::{Error, Result};
 
 type Vec3 = [f32; 3];
@@ -47,6 +48,20 @@ pub fn estimated_velocity(
         })
         .collect();
     Ok(constant_velocity(&before, now, horizon))
+}
+
+/// [`estimated_velocity`] of what a prediction starts from, `[horizon][n]`.
+///
+/// # Errors
+/// As [`estimated_velocity`].
+pub fn of_prediction(
+    prediction: &Prediction,
+    step_secs: f64,
+    horizon: usize,
+) -> Result<Vec<Vec<Vec3>>> {
+    let elapsed_secs = prediction.stamp.secs_since(prediction.history_stamp);
+    let elapsed_steps = (elapsed_secs / step_secs) as f32;
+    estimated_velocity(&prediction.history, &prediction.particles.positions, elapsed_steps, horizon)
 }
 
 #[cfg(test)]

@@ -29,4 +29,28 @@ impl Method {
         Self::VelocityTrue,
         Self::Observed,
     ];
+
+    /// Its name in JSON and CSV.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Model => "model",
+            Self::Node => "node",
+            Self::NothingMoves => "nothing_moves",
+            Self::VelocityEstimated => "velocity_estimated",
+            Self::VelocityTrue => "velocity_true",
+            Self::Observed => "observed",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_are_serialised() {
+        for method in Method::ALL {
+            assert_eq!(serde_json::to_value(method).unwrap(), method.name());
+        }
+    }
 }

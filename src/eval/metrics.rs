@@ -9,6 +9,10 @@ use crate::{Error, Result};
 /// True motion in one step from which on an object's point counts as moving (m).
 pub const MOVING_M: f64 = 0.002;
 
+/// Change of the true motion from one step to the next from which on it is sudden (m a step).
+/// Free fall changes it by 98 mm in steps of 0.1 s, an arm's way by a few.
+pub const SUDDEN_M: f64 = 0.03;
+
 type Vec3 = [f32; 3];
 
 /// What a particle is in one step; objects' points are judged anew in each step.
@@ -22,11 +26,15 @@ pub enum Class {
     Robot,
     /// On the table, the floor or any other body that never moves.
     Static,
+    /// Of the moving ones, those whose motion changes by more than [`SUDDEN_M`]: falls and impacts.
+    /// They are reported apart, and count as moving.
+    Sudden,
 }
 
 impl Class {
     /// All classes, in the order of reports.
-    pub const ALL: [Self; 4] = [Self::Moving, Self::Resting, Self::Robot, Self::Static];
+    pub const ALL: [Self; 5] =
+        [Self::Moving, Self::Sudden, Self::Resting, Self::Robot, Self::Static];
 }
 
 /// Where particles truly go, for as many steps as the truth reaches.
@@ -36,7 +44,7 @@ pub struct TrueMotion {
     pub back: Vec<Vec3>,
     /// True positions now and after each step (m), `[n_steps + 1][n]`.
     pub positions: Vec<Vec<Vec3>>,
-    /// What each particle is in each step, `[n_steps][n]`.
+    /// What each particle is in each step, `[n_steps][n]`; sudden ones are moving ones here.
     pub classes: Vec<Vec<Class>>,
 }
 
@@ -85,6 +93,14 @@ impl TrueMotion {
         Self { back, positions, classes }
     }
 
+    /// Whether the motion of particle `i` changes suddenly in `step` (0-based).
+    fn is_sudden(&self, step: usize, i: usize) -> bool {
+        let before = if step == 0 { &self.back } else { &self.positions[step - 1] };
+        let (now, after) = (&self.positions[step][i], &self.positions[step + 1][i]);
+        let goes_on = std::array::from_fn(|axis| 2.0 * now[axis] - before[i][axis]);
+        self.classes[step][i] == Class::Moving && distance_m(after, &goes_on) > SUDDEN_M
+    }
+
     /// Steps that the truth reaches ahead.
     pub fn n_steps(&self) -> usize {
         self.classes.len()
@@ -126,7 +142,7 @@ impl Mean {
 /// the step, with all steps before it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Scores {
-    by_task: BTreeMap<String, BTreeMap<usize, [Mean; 4]>>,
+    by_task: BTreeMap<String, BTreeMap<usize, [Mean; Class::ALL.len()]>>,
 }
 
 impl Scores {
@@ -160,6 +176,9 @@ impl Scores {
                     _ => distance_m(x, &positions[i]),
                 };
                 means[classes[i] as usize].add(1e3 * error_m);
+                if truth.is_sudden(step, i) {
+                    means[Class::Sudden as usize].add(1e3 * error_m);
+                }
             }
         }
         Ok(())

@@ -53,6 +53,7 @@ pub struct Eye {
     workspace: Workspace,
     n_particles: usize,
     seed: u64,
+    support_stride: usize,
     robot: Option<Robot>,
     order: Option<(Arc<[String]>, JointOrder)>,
     cloud: Cloud,
@@ -68,12 +69,18 @@ impl Eye {
             workspace,
             n_particles,
             seed,
+            support_stride: 1,
             robot: None,
             order: None,
             cloud: Cloud::default(),
             sample: Particles::default(),
             without_robot: Some("the recording has no robot description".into()),
         }
+    }
+
+    /// With particles that are thinned on the support plane, as the model's are.
+    pub fn thinned(self, support_stride: usize) -> Self {
+        Self { support_stride, ..self }
     }
 
     /// Takes the robot's description. One that can't be used leaves the robot's points untold.
@@ -94,20 +101,22 @@ impl Eye {
     /// # Errors
     /// As [`Cloud::from_cameras`].
     pub fn observe(&mut self, frame: &Frame) -> Result<Observed> {
-        self.cloud.from_cameras(&frame.cameras, &self.workspace, None)?;
+        self.cloud.from_cameras(&frame.cameras, &self.workspace)?;
         let (seed, n) = (self.seed, self.n_particles);
         Ok(Observed {
             stamp: frame.stamp,
             surfaces: Surfaces::new(frame)?,
-            cloud: Nearest::new(&self.draw(frame.stamp, MAX_CLOUD, seed))?,
-            tested: self.draw(frame.stamp, MAX_TESTED, seed),
-            drawn: [1, 2].map(|i| self.draw(frame.stamp, n, seed.wrapping_add(i))),
+            cloud: Nearest::new(&self.draw(frame.stamp, MAX_CLOUD, seed, 1))?,
+            tested: self.draw(frame.stamp, MAX_TESTED, seed, 1),
+            drawn: [1, 2]
+                .map(|i| self.draw(frame.stamp, n, seed.wrapping_add(i), self.support_stride)),
             robot: self.robot_at(&frame.joints)?,
         })
     }
 
-    fn draw(&mut self, stamp: Stamp, n: usize, seed: u64) -> Vec<Vec3> {
-        self.sample.sample(&self.cloud, n, seed, stamp.nanos(), &self.workspace);
+    fn draw(&mut self, stamp: Stamp, n: usize, seed: u64, stride: usize) -> Vec<Vec3> {
+        let (stamp_ns, workspace) = (stamp.nanos(), &self.workspace);
+        self.sample.sample_thinned(&self.cloud, n, seed, stamp_ns, workspace, stride);
         std::mem::take(&mut self.sample.positions)
     }
 

@@ -1,6 +1,6 @@
 //! A picture of the truth beside the prediction.
 
-mod canvas;
+pub(crate) mod canvas;
 
 use std::path::Path;
 
@@ -173,7 +173,7 @@ impl Shot {
     fn look(&self, i: usize, moves: bool) -> (Rgb, f32) {
         let own = self.colors.get(i).map_or(TEXT, |color| color.map(|c| (255.0 * c) as u8));
         match self.classes[i] {
-            Class::Moving => (MOVING, 5.0),
+            Class::Moving | Class::Sudden => (MOVING, 5.0),
             Class::Robot => (ROBOT, 4.0),
             Class::Static | Class::Resting if moves => (FALSE_MOTION, 4.0),
             Class::Resting => (mix(own, BACKGROUND, 0.3), 4.5),

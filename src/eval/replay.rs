@@ -4,6 +4,7 @@
 use std::mem::{Discriminant, discriminant};
 use std::path::{Path, PathBuf};
 
+use crate::cloud::SensorNoise;
 use crate::config::PredictorConfig;
 use crate::eval::hindsight::{Findings, Group, Hindsight};
 use crate::eval::method::Method;
@@ -30,15 +31,29 @@ pub struct BagResult {
     pub n_evaluated: u64,
     /// Of the predicted ones: frames held against what was seen later, for want of truth.
     pub n_in_hindsight: u64,
-    /// Frames without a history frame one step back.
+    /// Of the predicted ones: frames that the truth says nothing of, or not of one step before.
+    pub n_without_truth: u64,
+    /// Frames without a history frame one step back: the first one, and those behind a gap or where
+    /// cameras fall out or come back.
     pub n_without_history: u64,
+    /// Of those: frames that have one by other cameras.
+    pub n_other_cameras: u64,
     /// What became of its messages.
     pub frames: FrameCounts,
     /// Why the last frame that was dropped was dropped.
     pub last_problem: Option<String>,
 }
 
-/// Frames that could not be predicted for one cause.
+/// A recording that could not be played.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct SkippedBag {
+    /// The recording.
+    pub path: PathBuf,
+    /// Why, and the remedy.
+    pub reason: String,
+}
+
+/// Frames that could not be predicted, or judged, for one cause.
 #[derive(Debug, Clone)]
 pub struct Failure {
     /// Message of the first one.
@@ -69,9 +84,11 @@ pub struct Replay {
     pub(super) published: Option<Published>,
     ignores_truth: bool,
     device: String,
+    pub(super) noise: Option<SensorNoise>,
     pub(super) scores: [Scores; Method::ALL.len()],
     pub(super) findings: Option<Findings>,
     pub(super) bags: Vec<BagResult>,
+    pub(super) skipped: Vec<SkippedBag>,
     pub(super) failures: Vec<Failure>,
     pub(super) timings: Vec<Timings>,
     pub(super) n_particles: Option<[usize; 2]>,
@@ -92,9 +109,11 @@ impl Replay {
             published,
             ignores_truth: false,
             device: String::new(),
+            noise: None,
             scores: Default::default(),
             findings: None,
             bags: Vec::new(),
+            skipped: Vec::new(),
             failures: Vec::new(),
             timings: Vec::new(),
             n_particles: None,
@@ -107,12 +126,25 @@ impl Replay {
         self
     }
 
+    /// Adds `noise` to the depth images, drawn anew for each recording, before anything looks at
+    /// them; the truth of a point is that of its pixel's body.
+    pub fn with_noise(mut self, noise: Option<SensorNoise>) -> Self {
+        self.noise = noise;
+        self
+    }
+
+    /// Notes a recording that can't be played, for the report.
+    pub fn skip(&mut self, path: &Path, reason: String) {
+        self.skipped.push(SkippedBag { path: path.to_owned(), reason });
+    }
+
     /// Plays one recording; `watch` sees each frame.
     ///
-    /// Frames that can't be predicted are counted and kept by cause.
+    /// Frames that can't be predicted or judged are counted and kept by cause.
     ///
     /// # Errors
-    /// As [`Recording::open`], [`Predictor::new`] and [`Predictor::set_robot`].
+    /// As [`Recording::open`], [`SensorNoise::validate`], [`Predictor::new`] and
+    /// [`Predictor::set_robot`].
     pub fn add(&mut self, recording: &Recording, mut watch: impl FnMut(&Replayed)) -> Result<()> {
         let mut predictor = Predictor::new(self.model.clone(), self.config)?;
         let urdf = recording.robot_description()?;
@@ -125,24 +157,36 @@ impl Replay {
         let task = truth.map(|truth| truth.task.as_str());
         let mut hindsight = truth.is_none().then(|| self.hindsight(urdf.as_deref()));
         let mut bag = BagResult::new(recording.bag().path(), task);
-        let (frames, last_problem) = recording.play(|frame, ids| -> Result<()> {
+        let noise = self.noise.map(|noise| noise.of_recording(recording.bag().path()));
+        noise.map_or(Ok(()), |noise| noise.validate())?;
+        let (frames, last_problem) = recording.play(|mut frame, ids| -> Result<()> {
+            if let Some(Err(error)) = noise.map(|noise| noise.apply(&mut frame)) {
+                self.fail(&error);
+                return Ok(());
+            }
             if let Some(hindsight) = &mut hindsight {
                 hindsight.observe(&frame).unwrap_or_else(|error| self.fail(&error));
             }
             let prediction = self.predict(&mut predictor, &frame, &mut bag);
             if let Some((hindsight, prediction)) = hindsight.as_mut().zip(prediction) {
-                hindsight.expect(frame.stamp, self.groups(prediction)?);
+                match self.groups(prediction) {
+                    Ok(groups) => hindsight.expect(frame.stamp, groups),
+                    Err(error) => self.fail(&error),
+                }
             }
             let known = truth.zip(ids.as_ref());
             let motion = match (prediction, known) {
-                (Some(prediction), Some(known)) => self.judge(prediction, known)?,
-                (Some(prediction), None) => {
-                    self.compare(prediction, None)?;
-                    None
-                }
-                (None, _) => None,
+                (Some(prediction), Some(known)) => self.judge(prediction, known),
+                (Some(prediction), None) => self.compare(prediction, None).map(|()| None),
+                (None, _) => Ok(None),
             };
+            let motion = motion.unwrap_or_else(|error| {
+                self.fail(&error);
+                None
+            });
             bag.n_evaluated += u64::from(motion.is_some());
+            let is_unknown = truth.is_some() && prediction.is_some() && motion.is_none();
+            bag.n_without_truth += u64::from(is_unknown);
             watch(&Replayed { stamp: frame.stamp, task, prediction, truth: motion.as_ref() });
             Ok(())
         })?;
@@ -160,7 +204,8 @@ impl Replay {
         let n_particles =
             if config.n_particles > 0 { config.n_particles } else { model.n_particles };
         let workspace = config.workspace.unwrap_or(model.workspace);
-        let mut eye = Eye::new(workspace, n_particles, config.seed);
+        let eye = Eye::new(workspace, n_particles, config.seed);
+        let mut eye = eye.thinned(model.support_stride);
         if let Some(urdf) = urdf {
             eye.set_robot(urdf, &self.frames.world_frame);
         }
@@ -187,10 +232,7 @@ impl Replay {
     }
 
     fn estimated(&self, prediction: &Prediction) -> Result<Vec<Vec<[f32; 3]>>> {
-        let elapsed_secs = prediction.stamp.secs_since(prediction.history_stamp);
-        let elapsed_steps = (elapsed_secs / self.model.config.step_secs) as f32;
-        let (history, now) = (&prediction.history, &prediction.particles.positions);
-        baselines::estimated_velocity(history, now, elapsed_steps, self.config.horizon)
+        baselines::of_prediction(prediction, self.model.config.step_secs, self.config.horizon)
     }
 
     /// What the last recording was predicted on, for people; why it is the CPU where a GPU was tried.
@@ -209,6 +251,7 @@ impl Replay {
         frame: &Frame,
         bag: &mut BagResult,
     ) -> Option<&'p Prediction> {
+        let follows = predictor.has_frame_before(frame);
         match predictor.step(frame) {
             Ok(Some(prediction)) => {
                 bag.n_predicted += 1;
@@ -220,6 +263,7 @@ impl Replay {
             }
             Ok(None) => {
                 bag.n_without_history += 1;
+                bag.n_other_cameras += u64::from(follows);
                 None
             }
             Err(error) => {
@@ -292,7 +336,9 @@ impl BagResult {
             n_predicted: 0,
             n_evaluated: 0,
             n_in_hindsight: 0,
+            n_without_truth: 0,
             n_without_history: 0,
+            n_other_cameras: 0,
             frames: FrameCounts::default(),
             last_problem: None,
         }

@@ -8,14 +8,18 @@ mod table;
 use serde::Serialize;
 use std::path::PathBuf;
 
+use crate::cloud::SensorNoise;
 use crate::config::PredictorConfig;
 use crate::eval::method::Method;
 use crate::eval::metrics::Class;
 use crate::eval::published::Comparison;
-use crate::eval::replay::{BagResult, Replay};
+use crate::eval::replay::{BagResult, Replay, SkippedBag};
+use crate::frames::FrameCounts;
 use crate::predictor::Timings;
 
 pub use hindsight::{HindsightReport, HindsightRow};
+pub(super) use hindsight_table::{HOW_TO_READ, percent};
+pub(super) use table::millimetres;
 
 /// All that a replay found; serialises to the JSON of `forecloud replay --json`.
 #[derive(Debug, Clone, Serialize)]
@@ -24,6 +28,10 @@ pub struct Report {
     pub version: &'static str,
     /// What became of each recording.
     pub bags: Vec<BagResult>,
+    /// Recordings that could not be played, and why.
+    pub skipped: Vec<SkippedBag>,
+    /// What became of the messages, over all recordings.
+    pub messages: FrameCounts,
     /// Frames over all recordings.
     pub n_frames: u64,
     /// Frames that were predicted.
@@ -32,8 +40,12 @@ pub struct Report {
     pub n_evaluated: u64,
     /// Of the predicted ones: frames held against what was seen later, for want of truth.
     pub n_in_hindsight: u64,
+    /// Of the predicted ones: frames that the truth says nothing of, or not of one step before.
+    pub n_without_truth: u64,
     /// Frames without a history frame one step back.
     pub n_without_history: u64,
+    /// Of those: frames that have one by other cameras.
+    pub n_other_cameras: u64,
     /// Frames that could not be predicted, by cause.
     pub failures: Vec<FailureRow>,
     /// Length of a step (s).
@@ -44,6 +56,8 @@ pub struct Report {
     pub errors: Vec<ErrorRow>,
     /// Predictions held against what was seen later; none if all recordings have truth.
     pub hindsight: Option<HindsightReport>,
+    /// Noise that was added to the depth images; none: they are as recorded.
+    pub sensor_noise: Option<SensorNoise>,
     /// What is missing in this report, and the remedy.
     pub notes: Vec<String>,
     /// The published predictions against these; none if there are none.
@@ -82,7 +96,7 @@ pub struct FailureRow {
 pub struct ErrorRow {
     /// Whose prediction it is.
     pub method: Method,
-    /// Class of the points: `object_moving`, `object_resting`, `robot` or `static`.
+    /// Class of the points: `object_moving`, `object_sudden` (of those), `object_resting`, `robot` or `static`.
     pub class: &'static str,
     /// The task; none: all tasks, points pooled.
     pub task: Option<String>,
@@ -116,16 +130,22 @@ impl Replay {
     /// The report of all recordings so far; `device.n_threads` is the current pool's.
     pub fn report(&self) -> Report {
         let sum = |count: fn(&BagResult) -> u64| self.bags.iter().map(count).sum();
+        let mut messages = FrameCounts::default();
+        self.bags.iter().for_each(|bag| messages += bag.frames);
         let failures = self.failures.iter();
         let config = &self.model.config;
         Report {
             version: env!("CARGO_PKG_VERSION"),
             bags: self.bags.clone(),
+            skipped: self.skipped.clone(),
+            messages,
             n_frames: sum(|bag| bag.frames.frames),
             n_predicted: sum(|bag| bag.n_predicted),
             n_evaluated: sum(|bag| bag.n_evaluated),
             n_in_hindsight: sum(|bag| bag.n_in_hindsight),
+            n_without_truth: sum(|bag| bag.n_without_truth),
             n_without_history: sum(|bag| bag.n_without_history),
+            n_other_cameras: sum(|bag| bag.n_other_cameras),
             failures: failures
                 .map(|failure| FailureRow { first: failure.first.clone(), count: failure.count })
                 .collect(),
@@ -133,6 +153,7 @@ impl Replay {
             horizon: self.config.horizon,
             errors: self.error_rows(),
             hindsight: self.findings.as_ref().map(HindsightReport::new),
+            sensor_noise: self.noise,
             notes: self.notes(),
             published: self.published.as_ref().map(|published| published.comparison().clone()),
             n_particles: self.n_particles,
@@ -151,10 +172,9 @@ impl Replay {
     fn error_rows(&self) -> Vec<ErrorRow> {
         let tasks = self.scores[Method::Model as usize].tasks().map(Some);
         let tasks: Vec<Option<&str>> = tasks.chain([None]).collect();
-        let of_objects = |class| matches!(class, Class::Moving | Class::Resting);
         let mut rows = Vec::new();
         for class in Class::ALL {
-            for &task in tasks.iter().filter(|task| task.is_none() || of_objects(class)) {
+            for &task in tasks.iter().filter(|task| task.is_none() || class.is_object()) {
                 let row = |method| self.error_row(method, class, task);
                 rows.extend(Method::ALL.into_iter().map(row));
             }
@@ -176,10 +196,16 @@ impl Class {
     pub fn name(self) -> &'static str {
         match self {
             Self::Moving => "object_moving",
+            Self::Sudden => "object_sudden",
             Self::Resting => "object_resting",
             Self::Robot => "robot",
             Self::Static => "static",
         }
+    }
+
+    /// Whether it is of points on objects, which tasks are told apart for.
+    pub(in crate::eval) fn is_object(self) -> bool {
+        matches!(self, Self::Moving | Self::Sudden | Self::Resting)
     }
 }
 

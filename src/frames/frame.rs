@@ -145,13 +145,53 @@ pub struct FrameCounts {
 impl FrameCounts {
     /// Frames that were dropped, images without partners, and messages that could not be used.
     pub fn n_dropped(&self) -> u64 {
-        self.dropped_unpaired
-            + self.dropped_no_info
-            + self.dropped_no_tf
-            + self.dropped_no_joints
-            + self.dropped_mismatched
-            + self.dropped_late
-            + self.bad_messages
+        self.losses().map(|(n, _)| n).sum()
+    }
+
+    /// The same by cause, in words; nothing that did not happen.
+    pub fn losses(&self) -> impl Iterator<Item = (u64, &'static str)> + use<> {
+        let all = [
+            (self.dropped_unpaired, "images without partners"),
+            (self.dropped_no_info, "frames without calibration"),
+            (self.dropped_no_tf, "frames without a camera's pose"),
+            (self.dropped_no_joints, "frames without joints"),
+            (self.dropped_mismatched, "frames whose images and calibration don't fit"),
+            (self.dropped_late, "frames that came late"),
+            (self.bad_messages, "messages that can't be used"),
+        ];
+        all.into_iter().filter(|(n, _)| *n > 0)
+    }
+}
+
+impl std::ops::AddAssign for FrameCounts {
+    fn add_assign(&mut self, other: Self) {
+        // All fields, so that none is forgotten.
+        let Self {
+            frames,
+            dropped_unpaired,
+            images_surplus,
+            dropped_no_info,
+            dropped_no_tf,
+            dropped_no_joints,
+            dropped_mismatched,
+            dropped_late,
+            time_jumps,
+            bad_messages,
+            frames_without_camera,
+            cameras_left_out,
+        } = other;
+        self.frames += frames;
+        self.dropped_unpaired += dropped_unpaired;
+        self.images_surplus += images_surplus;
+        self.dropped_no_info += dropped_no_info;
+        self.dropped_no_tf += dropped_no_tf;
+        self.dropped_no_joints += dropped_no_joints;
+        self.dropped_mismatched += dropped_mismatched;
+        self.dropped_late += dropped_late;
+        self.time_jumps += time_jumps;
+        self.bad_messages += bad_messages;
+        self.frames_without_camera += frames_without_camera;
+        self.cameras_left_out += cameras_left_out;
     }
 }
 

@@ -122,6 +122,27 @@ fn particles_lie_on_the_surfaces_in_proportion_to_their_areas() {
     assert!((share - tube / (tube + cube)).abs() < 0.01, "{share}");
 }
 
+/// Each link nearer to the root has half the density of the next.
+#[test]
+fn particles_can_be_denser_towards_the_tips() {
+    let counts = |spread| {
+        let robot = Robot::with_spread(SMALL, 6000, "base", spread).unwrap();
+        robot.runs.iter().map(|(_, range)| range.len() as f64).collect::<Vec<_>>()
+    };
+    let (even, tips) = (counts(Spread::Even), counts(Spread::Tips));
+    // Arm, slide, finger: the finger is the tip.
+    let expected = [0.25, 0.5, 1.0].map(|density| {
+        density / even.iter().zip([0.25, 0.5, 1.0]).map(|(n, d)| n * d).sum::<f64>() * 6000.0
+    });
+    for i in 0..3 {
+        assert!((tips[i] - even[i] * expected[i]).abs() < 3.0, "{even:?} {tips:?}");
+    }
+    let robot = Robot::with_spread(SMALL, 100, "base", Spread::Tips).unwrap();
+    let links: Vec<u32> = robot.links().collect();
+    assert_eq!(links.len(), 100);
+    assert!(links.is_sorted() && links[0] == 0 && links[99] == 2);
+}
+
 #[test]
 fn each_point_count_is_met_and_repeats() {
     for n_points in [0, 1, 2, 3, 7, 64, 257] {

@@ -55,6 +55,28 @@ impl Prediction {
         Ok(prediction)
     }
 
+    /// Serializes the message: CDR, little endian, as ROS publishes it.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = CdrWriter::default();
+        let (sec, nanosec) = self.header.stamp.parts();
+        writer.align(4);
+        writer.bytes.extend(sec.to_le_bytes());
+        writer.u32(nanosec);
+        writer.string(&self.header.frame_id);
+        writer.u32(self.step_secs.to_bits());
+        writer.u32(self.n_steps);
+        writer.u32(self.n_particles);
+        writer.align(8);
+        writer.bytes.extend(self.seed.to_le_bytes());
+        writer.string(&self.model_hash);
+        writer.words(self.positions.iter().map(|value| value.to_bits()));
+        writer.words(self.displacements.iter().map(|value| value.to_bits()));
+        writer.u32(self.colors.len() as u32);
+        writer.bytes.extend(&self.colors);
+        writer.words(self.sources.iter().copied());
+        writer.finish()
+    }
+
     fn problem(&self) -> Option<(&'static str, String)> {
         let n_particles = u128::from(self.n_particles);
         let lengths = [
@@ -70,5 +92,72 @@ impl Prediction {
             "expected {expected} values for {n_particles} particles and {n_steps} steps, got {got}"
         );
         Some((field, problem))
+    }
+}
+
+/// Bytes after the encapsulation header; values are aligned to their own size.
+#[derive(Default)]
+struct CdrWriter {
+    bytes: Vec<u8>,
+}
+
+impl CdrWriter {
+    fn align(&mut self, n_bytes: usize) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(n_bytes), 0);
+    }
+
+    fn u32(&mut self, value: u32) {
+        self.align(4);
+        self.bytes.extend(value.to_le_bytes());
+    }
+
+    fn string(&mut self, text: &str) {
+        self.u32(text.len() as u32 + 1);
+        self.bytes.extend(text.as_bytes());
+        self.bytes.push(0);
+    }
+
+    fn words(&mut self, values: impl ExactSizeIterator<Item = u32>) {
+        self.u32(values.len() as u32);
+        values.for_each(|value| self.bytes.extend(value.to_le_bytes()));
+    }
+
+    fn finish(self) -> Vec<u8> {
+        [&[0, 1, 0, 0], self.bytes.as_slice()].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Stamp;
+    use crate::message::encode::CdrWriter;
+
+    #[test]
+    fn what_is_encoded_is_as_ros_lays_it_out() {
+        for frame_id in ["world", "", "odom"] {
+            let message = Prediction {
+                header: Header { stamp: Stamp::from_parts(-7, 8), frame_id: frame_id.into() },
+                step_secs: 0.1,
+                n_steps: 2,
+                n_particles: 1,
+                seed: u64::MAX - 1,
+                model_hash: "0123456789abcdef".into(),
+                positions: vec![1.0, -0.0, f32::MIN_POSITIVE],
+                displacements: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+                colors: vec![255, 0, 7],
+                sources: vec![1 << 24 | 5],
+            };
+            let m = &message;
+            let plain = CdrWriter::new(false).header(-7, 8, frame_id).f32(0.1).u32(2).u32(1);
+            let plain = plain.u64(m.seed).string(&m.model_hash).f32s(&m.positions);
+            let plain = plain.f32s(&m.displacements).u8s(&m.colors).u32s(&m.sources).finish();
+            let bytes = message.encode();
+            let differ = bytes.iter().zip(&plain).filter(|(a, b)| a != b);
+            // The plain writer fills padding with another value.
+            assert!(differ.into_iter().all(|pair| pair == (&0, &0xAA)));
+            assert_eq!(bytes.len(), plain.len());
+            assert_eq!(Prediction::decode(&bytes).unwrap(), message);
+        }
     }
 }

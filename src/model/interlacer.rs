@@ -88,7 +88,7 @@ impl InterlacerConfig {
 
     /// Width of the MLP's hidden layer.
     pub fn mlp_width(&self) -> usize {
-        4 * self.width
+        self.layers.mlp_ratio * self.width
     }
 
     /// Multiply-adds × 2 of one forward pass over `n_tokens` tokens with `n_entries` merged loads,
@@ -97,7 +97,7 @@ impl InterlacerConfig {
         let (n, d) = (n_tokens as f64, self.width as f64);
         let mixers = Layout::new(*self).mixers;
         let mixing: f64 = mixers.iter().map(|mixer| self.mixer_flops(mixer, n, n_entries)).sum();
-        let mlps = self.n_blocks as f64 * 2.0 * n * d * 8.0 * d;
+        let mlps = self.n_blocks as f64 * 4.0 * n * d * self.mlp_width() as f64;
         mixing
             + mlps
             + 2.0 * n * d * self.n_features as f64

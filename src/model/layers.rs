@@ -48,6 +48,17 @@ pub struct LayersConfig {
     pub feature_map: FeatureMap,
     /// Every so many tokens, one is an anchor of message passing.
     pub anchor_stride: usize,
+    /// Width of the MLPs' hidden layer, in widths of the model. By it models of other layers get as
+    /// many weights. Left out of the file where it is the default.
+    #[serde(skip_serializing_if = "is_default_ratio")]
+    pub mlp_ratio: usize,
+}
+
+/// Hidden widths that an MLP has without settings.
+const DEFAULT_MLP_RATIO: usize = 4;
+
+fn is_default_ratio(ratio: &usize) -> bool {
+    *ratio == DEFAULT_MLP_RATIO
 }
 
 impl Default for LayersConfig {
@@ -57,6 +68,7 @@ impl Default for LayersConfig {
             local: LocalLayer::default(),
             feature_map: FeatureMap::default(),
             anchor_stride: 4,
+            mlp_ratio: DEFAULT_MLP_RATIO,
         }
     }
 }
@@ -90,6 +102,9 @@ impl LayersConfig {
             let problem = format!("{} is not in 2..=64", self.anchor_stride);
             return wrong("anchor_stride", problem);
         }
+        if !(1..=16).contains(&self.mlp_ratio) {
+            return wrong("mlp_ratio", format!("{} is not in 1..=16", self.mlp_ratio));
+        }
         let has_anchors = self.local == LocalLayer::MessagePassing;
         if !has_anchors && self.anchor_stride != Self::default().anchor_stride {
             let problem = "only message passing has anchors: leave it out".into();
@@ -122,5 +137,7 @@ mod tests {
         assert!(LayersConfig { local, anchor_stride: 7, ..good }.validate().is_ok());
         refused(LayersConfig { local, anchor_stride: 1, ..good }, "anchor_stride");
         refused(LayersConfig { anchor_stride: 7, ..good }, "anchor_stride");
+        refused(LayersConfig { mlp_ratio: 0, ..good }, "mlp_ratio");
+        refused(LayersConfig { mlp_ratio: 17, ..good }, "mlp_ratio");
     }
 }

@@ -47,6 +47,7 @@ impl Scene {
         start.colors.clone_from(&now.colors);
         start.velocities.clear();
         start.velocities.resize(now.len(), [0.0; 3]);
+        start.onward.clear();
         start.velocity_known.clear();
         start.velocity_known.resize(now.len(), 0.0);
         start.history_positions.clear();
@@ -60,7 +61,8 @@ impl Scene {
 }
 
 impl Scene {
-    /// Estimates the velocities from the clouds of the two frames.
+    /// Estimates the velocities from the clouds of the two frames, one step back and now, and from
+    /// the kinematic particles then, the first two rows of [`Scene::kinematic`].
     pub fn set_motion(
         &mut self,
         estimator: &mut MotionEstimator,
@@ -68,9 +70,14 @@ impl Scene {
         clouds: [&Particles; 2],
     ) {
         let start = &mut self.start;
-        let [cloud_before, cloud_now] = clouds;
         let (velocities, known) = (&mut start.velocities, &mut start.velocity_known);
-        estimator.estimate(now, cloud_now, cloud_before, velocities, known);
+        let kinematic = match &self.kinematic[..] {
+            [before, now, ..] => [&before[..], &now[..]],
+            _ => [&[][..]; 2],
+        };
+        estimator.estimate(now, clouds, kinematic, &start.kinematic_links, velocities, known);
+        start.onward.clear();
+        start.onward.extend_from_slice(estimator.onward());
     }
 }
 
@@ -90,7 +97,7 @@ struct Step {
 pub struct Rollout {
     config: RolloutConfig,
     mode: Mode,
-    engines: Vec<Engine>,
+    engine: Engine,
     steps: Vec<Step>,
     n_steps: usize,
     backward: Buffers,
@@ -109,8 +116,8 @@ struct Buffers {
 impl Rollout {
     /// A roll-out of models of `config`.
     pub fn new(config: RolloutConfig, mode: Mode) -> Self {
-        let (engines, steps) = (Vec::new(), Vec::new());
-        Self { config, mode, engines, steps, n_steps: 0, backward: Buffers::default() }
+        let engine = Engine::new(config.interlacer, mode);
+        Self { config, mode, engine, steps: Vec::new(), n_steps: 0, backward: Buffers::default() }
     }
 
     /// Predicts `n_steps` steps of `scene`.
@@ -141,10 +148,6 @@ impl Rollout {
             return Err(Error::Shape { what, expected, got });
         }
         self.n_steps = n_steps;
-        let n_engines = if self.mode == Mode::Training { n_steps } else { 1 };
-        while self.engines.len() < n_engines {
-            self.engines.push(Engine::new(self.config.interlacer, self.mode));
-        }
         self.steps.resize_with(self.steps.len().max(n_steps), Step::default);
         for t in 0..n_steps {
             let (before, rest) = self.steps.split_at_mut(t);
@@ -156,8 +159,14 @@ impl Rollout {
             for (particles, given) in step.state.kinematic.iter_mut().zip(&scene.kinematic[t..]) {
                 particles.clone_from(given);
             }
-            let engine = &mut self.engines[if self.mode == Mode::Training { t } else { 0 }];
-            step.predict(self.config, weights, engine, self.mode, scene.walk_seed.step(t))?;
+            self.engine.select(t);
+            step.predict(
+                self.config,
+                weights,
+                &mut self.engine,
+                self.mode,
+                scene.walk_seed.step(t),
+            )?;
             if !goes_on(t + 1) {
                 self.n_steps = t + 1;
                 break;
@@ -214,7 +223,8 @@ impl Rollout {
                 add(&mut buffers.d_displacements, &buffers.state.velocities);
             }
             let history = std::mem::take(&mut buffers.state.history_positions);
-            step.backward(self.config, weights, &mut self.engines[t], buffers, gradients)?;
+            self.engine.select(t);
+            step.backward(self.config, weights, &mut self.engine, buffers, gradients)?;
             add(&mut buffers.d_positions, &buffers.state.positions);
             if has_later {
                 // The next step's history are positions before this one.
@@ -249,9 +259,12 @@ impl StepState {
         add(&mut self.positions, displacements);
         self.velocities.clear();
         self.velocities.extend_from_slice(displacements);
+        self.onward.clear();
         self.velocity_known.clear();
         self.velocity_known.resize(n, 1.0);
         self.colors.clone_from(&before.colors);
+        self.kinematic_links.clone_from(&before.kinematic_links);
+        self.kinematic_stride = before.kinematic_stride;
         self.history_positions.clear();
         self.history_colors.clear();
         if n > 0 {
@@ -296,13 +309,13 @@ impl Step {
         match layers.local {
             LocalLayer::Grf => {
                 graph.rebuild(positions, k, n_hops, &config.mask, seed)?;
-                if mode == Mode::Training {
+                if mode != Mode::Inference {
                     graph.transposed.rebuild(&graph.loads);
                 }
             }
             LocalLayer::MessagePassing => {
                 graph.rebuild_anchors(positions, k, layers.anchor_stride)?;
-                if mode == Mode::Training {
+                if mode != Mode::Inference {
                     graph.anchors.transpose(&graph.knn);
                 }
             }
@@ -371,7 +384,7 @@ mod tests {
     }
 
     fn scene(n_steps: usize) -> Scene {
-        let start = state(12, 12, 3, 3);
+        let start = state(12, 12, 6, 3);
         let kinematic = (0..n_steps + 2)
             .map(|t| {
                 start.kinematic[1].iter().map(|p| [p[0] + 0.01 * t as f32, p[1], p[2]]).collect()
@@ -446,6 +459,37 @@ mod tests {
         let relative = (error / total).sqrt();
         assert!(relative < 0.02, "relative error {relative} over {n_compared} directions");
         assert!(n_compared >= 5, "{n_compared} directions compared");
+    }
+
+    #[test]
+    fn recomputed_activations_give_the_same_gradients() {
+        let scene = scene(3);
+        let targets = vec![vec![[0.3, -0.2, 0.1]; 12]; 3];
+        let gradients = |mode: Mode| {
+            let mut rollout = Rollout::new(
+                RolloutConfig {
+                    interlacer: InterlacerConfig { n_blocks: 3, ..config().interlacer },
+                    ..config()
+                },
+                mode,
+            );
+            let layout = rollout.engine.layout().clone();
+            let mut weights = initial_weights(&layout, 5);
+            weights.iter_mut().zip(numbers(1 << 16, 6)).for_each(|(w, r)| *w += 0.02 * r);
+            let mut found = Vec::new();
+            // A longer roll-out, a shorter one, and the longer one again.
+            for n_steps in [3, 2, 3] {
+                rollout.run(&weights, &scene, n_steps).unwrap();
+                let mut gradients = Gradients::new(&layout);
+                rollout.backward(&weights, &targets[..n_steps], &mut gradients).unwrap();
+                found.push(vec![0.0; layout.n_params()]);
+                gradients.add_to(found.last_mut().unwrap());
+            }
+            found
+        };
+        let kept = gradients(Mode::Training);
+        assert!(kept == gradients(Mode::TrainingRecompute));
+        assert!(kept[0] == kept[2] && kept[0] != kept[1]);
     }
 
     #[test]

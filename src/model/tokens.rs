@@ -5,7 +5,9 @@
 
 use rayon::prelude::*;
 
+use super::nearest::Nearest;
 use crate::graph::knn::squared_distance;
+use crate::rigid::RigidMotion;
 use crate::{Error, Result};
 
 /// Gravity, in m/s² along world z (REP 103: z up).
@@ -31,9 +33,11 @@ const DIRECTION: usize = VELOCITY_KNOWN + 1;
 const NEARNESS: usize = DIRECTION + 3;
 const ROBOT_MOTION: usize = NEARNESS + 1;
 const NEAR_MOTION: usize = ROBOT_MOTION + 3;
+const AHEAD_DIRECTION: usize = NEAR_MOTION + 3;
+const AHEAD_NEARNESS: usize = AHEAD_DIRECTION + 3;
 /// Input features a token.
-pub const N_FEATURES: usize = NEAR_MOTION + 3;
-/// Candidate motions a scene particle: rest, as before, with the nearest robot particle, free fall.
+pub const N_FEATURES: usize = AHEAD_NEARNESS + 1;
+/// Candidate motions a scene particle: rest, as before, with the nearest robot link, free fall.
 pub const N_CANDIDATES: usize = 4;
 
 type Vec3 = [f32; 3];
@@ -45,6 +49,9 @@ pub struct StepState {
     pub positions: Vec<Vec3>,
     /// Their motion in the step before, `[n]`; zero where unknown.
     pub velocities: Vec<Vec3>,
+    /// Their motion in this step if they go on as bodies that turn do, `[n]`; empty where it is
+    /// taken to be the velocity.
+    pub onward: Vec<Vec3>,
     /// 1 where the velocity is known, else 0, `[n]`.
     pub velocity_known: Vec<f32>,
     /// Their colours in 0..1, `[n]`.
@@ -53,14 +60,28 @@ pub struct StepState {
     pub history_positions: Vec<Vec3>,
     /// Their colours in 0..1, `[n_history]`.
     pub history_colors: Vec<Vec3>,
-    /// Kinematic particles one step back, now and one step ahead, `[3][n_kinematic]`.
+    /// Points on the robot one step back, now and one step ahead, `[3][n_robot]`.
     pub kinematic: [Vec<Vec3>; 3],
+    /// Number of the rigid link that holds each of them, ascending, `[n_robot]`.
+    pub kinematic_links: Vec<u32>,
+    /// One in this many of them is a token, a kinematic particle (0 counts as 1); nearness to the
+    /// robot is measured to all.
+    pub kinematic_stride: usize,
 }
 
 impl StepState {
     /// Tokens of this step.
     pub fn n_tokens(&self) -> usize {
-        self.positions.len() + self.history_positions.len() + 3 * self.kinematic[0].len()
+        self.positions.len() + self.history_positions.len() + 3 * self.n_kinematic()
+    }
+
+    /// Kinematic particles of one time.
+    fn n_kinematic(&self) -> usize {
+        self.kinematic[0].len().div_ceil(self.stride())
+    }
+
+    fn stride(&self) -> usize {
+        self.kinematic_stride.max(1)
     }
 
     fn check(&self) -> Result<()> {
@@ -80,13 +101,27 @@ impl StepState {
             ("velocities", self.velocities.len()),
             ("known velocities", self.velocity_known.len()),
             ("colours", self.colors.len()),
+            ("motions onward", if self.onward.is_empty() { n } else { self.onward.len() }),
         ] {
             if got != n {
                 return shape(what, n, got);
             }
         }
-        let (expected, got) = (self.history_positions.len(), self.history_colors.len());
-        if got == expected { Ok(()) } else { shape("history colours", expected, got) }
+        if self.history_colors.len() != self.history_positions.len() {
+            return shape(
+                "history colours",
+                self.history_positions.len(),
+                self.history_colors.len(),
+            );
+        }
+        let k = self.kinematic[0].len();
+        if self.kinematic_links.len() != k {
+            return shape("links of the robot's points", k, self.kinematic_links.len());
+        }
+        self.kinematic
+            .iter()
+            .find(|particles| particles.len() != k)
+            .map_or(Ok(()), |particles| shape("points on the robot", k, particles.len()))
     }
 }
 
@@ -109,8 +144,11 @@ pub struct Tokens {
     pub features: Vec<f32>,
     /// Candidate motions of the scene particles `[n, N_CANDIDATES]` (m).
     pub candidates: Vec<Vec3>,
-    /// Nearest kinematic particle of each scene and history particle.
-    nearest: Vec<u32>,
+    /// Nearest point of the robot of each scene and history particle, now and one step ahead.
+    nearest: [Vec<u32>; 2],
+    robot: Nearest,
+    /// Motion of each link from now to one step ahead.
+    links: Vec<RigidMotion>,
 }
 
 /// Gradients of one step's scene, history and velocities.
@@ -132,27 +170,26 @@ impl Tokens {
     pub fn encode(&mut self, state: &StepState, frame: Frame, step_secs: f32) -> Result<()> {
         state.check()?;
         let (n, h) = (state.positions.len(), state.history_positions.len());
-        let k = state.kinematic[0].len();
+        let (k, stride) = (state.n_kinematic(), state.stride());
         self.positions.clear();
         self.positions.extend_from_slice(&state.positions);
         self.positions.extend_from_slice(&state.history_positions);
-        state.kinematic.iter().for_each(|particles| self.positions.extend_from_slice(particles));
+        for points in &state.kinematic {
+            self.positions.extend(points.iter().step_by(stride));
+        }
         self.features.resize(state.n_tokens() * N_FEATURES, 0.0);
         self.candidates.resize(n * N_CANDIDATES, [0.0; 3]);
-        self.nearest.resize(n + h, 0);
+        self.find_nearest(state);
+        self.follow_links(state);
 
-        let positions = &self.positions;
-        self.nearest.par_iter_mut().zip(positions).with_min_len(256).for_each(|(nearest, p)| {
-            *nearest = nearest_index(&state.kinematic[1], p);
-        });
-        let nearest = &self.nearest;
+        let (positions, nearest, links) = (&self.positions, &self.nearest, &self.links);
         let rows = self.features.par_chunks_mut(N_FEATURES).zip(positions).with_min_len(256);
         rows.enumerate().for_each(|(token, (row, p))| {
             row.fill(0.0);
             encode_position(row, p, frame);
             if token < n + h {
                 let i = token;
-                encode_robot(row, p, state, nearest[i] as usize);
+                encode_robot(row, p, state, nearest.each_ref().map(|nearest| nearest[i]), links);
                 let colors = if i < n { &state.colors[i] } else { &state.history_colors[i - n] };
                 row[COLOR..COLOR + 3].copy_from_slice(&colors.map(|c| c - 0.5));
                 row[KIND + usize::from(i >= n)] = 1.0;
@@ -163,7 +200,7 @@ impl Tokens {
             } else {
                 let (time, j) = ((token - n - h) / k, (token - n - h) % k);
                 row[KIND + 2 + time] = 1.0;
-                let at = |time: usize| &state.kinematic[time][j];
+                let at = |time: usize| &state.kinematic[time][j * stride];
                 let (from, to) = if time == 0 { (at(0), at(1)) } else { (at(1), at(2)) };
                 encode_motion(row, VELOCITY, &difference(to, from));
                 row[VELOCITY_KNOWN] = 1.0;
@@ -174,16 +211,43 @@ impl Tokens {
         });
         let fall = [0.0, 0.0, GRAVITY_M_S2 * step_secs * step_secs];
         for (i, candidates) in self.candidates.chunks_exact_mut(N_CANDIDATES).enumerate() {
-            let v = state.velocities[i];
+            let (p, onward) = (&state.positions[i], state.onward.get(i));
+            let v = *onward.unwrap_or(&state.velocities[i]);
             candidates[0] = [0.0; 3];
             candidates[1] = v;
-            candidates[2] = robot_motion(state, self.nearest[i] as usize);
+            candidates[2] = robot_motion(p, state, self.nearest[0][i], &self.links);
             candidates[3] = [v[0], v[1], v[2] + fall[2]];
         }
         Ok(())
     }
 
-    /// From the gradients of features and candidates to those of the state.
+    fn find_nearest(&mut self, state: &StepState) {
+        let others = &self.positions[..state.positions.len() + state.history_positions.len()];
+        for (nearest, robot) in self.nearest.iter_mut().zip(&state.kinematic[1..]) {
+            nearest.resize(others.len(), 0);
+            self.robot.rebuild(robot);
+            let (chunks, robot) =
+                (nearest.par_chunks_mut(64).zip(others.par_chunks(64)), &self.robot);
+            chunks.for_each(|(nearest, positions)| robot.find(nearest.iter_mut().zip(positions)));
+        }
+    }
+
+    /// Fits the motion of each link to its particles.
+    fn follow_links(&mut self, state: &StepState) {
+        self.links.clear();
+        let (mut from, links) = (0, &state.kinematic_links);
+        while let Some(&link) = links.get(from) {
+            let to = from + links[from..].partition_point(|&other| other <= link);
+            let [now, ahead] = [1, 2].map(|time| &state.kinematic[time][from..to]);
+            // Links without particles are nobody's nearest.
+            self.links.resize(link as usize, RigidMotion::REST);
+            self.links.push(RigidMotion::fit(now, ahead));
+            from = to;
+        }
+    }
+
+    /// From the gradients of features and candidates to those of the state; what it gives for
+    /// velocities is of use where there is no motion onward.
     pub fn backward(
         &self,
         state: &StepState,
@@ -201,9 +265,23 @@ impl Tokens {
             let row = i * N_FEATURES..(i + 1) * N_FEATURES;
             let (x, g) = (&self.features[row.clone()], &d_features[row]);
             *d = position_gradient(x, g, frame);
-            if let Some(nearest) = state.kinematic[1].get(self.nearest[i] as usize) {
-                let offset = difference(&self.positions[i], nearest);
-                add(d, &robot_gradient(x, g, &offset));
+            let [now, ahead] = self.nearest.each_ref().map(|nearest| nearest[i] as usize);
+            if let Some(robot) = state.kinematic[1].get(now) {
+                let offset = difference(&self.positions[i], robot);
+                add(d, &nearness_gradient(x, g, DIRECTION, near_motion_gradient(x, g), &offset));
+                let robot = &state.kinematic[2][ahead];
+                let offset = difference(&self.positions[i], robot);
+                add(d, &nearness_gradient(x, g, AHEAD_DIRECTION, 0.0, &offset));
+                // The motion with the link turns with the place on it.
+                let mut d_motion: Vec3 = std::array::from_fn(|axis| {
+                    let near = x[NEARNESS] * g[NEAR_MOTION + axis];
+                    (g[ROBOT_MOTION + axis] + near) / MOTION_SCALE_M
+                });
+                if i < n {
+                    add(&mut d_motion, &d_candidates[i * N_CANDIDATES + 2]);
+                }
+                let link = &self.links[state.kinematic_links[now] as usize];
+                add(d, &link.gradient(&d_motion));
             }
         }
         for (i, d) in out.velocities.iter_mut().enumerate() {
@@ -224,23 +302,11 @@ fn add(a: &mut Vec3, b: &Vec3) {
     (0..3).for_each(|axis| a[axis] += b[axis]);
 }
 
-fn nearest_index(points: &[Vec3], p: &Vec3) -> u32 {
-    let mut best = (f32::INFINITY, 0);
-    for (i, point) in points.iter().enumerate() {
-        let distance = squared_distance(point, p);
-        if distance < best.0 {
-            best = (distance, i as u32);
-        }
-    }
-    best.1
-}
-
-/// Motion of a kinematic particle from now to one step ahead; none without a robot.
-fn robot_motion(state: &StepState, nearest: usize) -> Vec3 {
-    match (state.kinematic[2].get(nearest), state.kinematic[1].get(nearest)) {
-        (Some(ahead), Some(now)) => difference(ahead, now),
-        _ => [0.0; 3],
-    }
+/// Motion of a point of the nearest kinematic particle's link from now to one step ahead; none
+/// without a robot.
+fn robot_motion(p: &Vec3, state: &StepState, nearest: u32, links: &[RigidMotion]) -> Vec3 {
+    let link = state.kinematic_links.get(nearest as usize);
+    link.map_or([0.0; 3], |&link| links[link as usize].motion_of(p))
 }
 
 fn encode_motion(row: &mut [f32], at: usize, motion: &Vec3) {
@@ -276,32 +342,51 @@ fn position_gradient(x: &[f32], g: &[f32], frame: Frame) -> Vec3 {
     })
 }
 
-/// Where the robot's nearest particle is, how near, and how it moves.
-fn encode_robot(row: &mut [f32], p: &Vec3, state: &StepState, nearest: usize) {
-    let Some(robot) = state.kinematic[1].get(nearest) else { return };
-    let offset = difference(p, robot);
-    let length = squared_distance(p, robot).sqrt();
-    let nearness = (-length / NEARNESS_M).exp();
-    let motion = robot_motion(state, nearest);
-    for axis in 0..3 {
-        row[DIRECTION + axis] = offset[axis] / (length + DIRECTION_M);
-    }
-    row[NEARNESS] = nearness;
+/// Where the robot's nearest particle is and how near, now and one step ahead; and how the link
+/// moves that is nearest now.
+fn encode_robot(
+    row: &mut [f32],
+    p: &Vec3,
+    state: &StepState,
+    nearest: [u32; 2],
+    links: &[RigidMotion],
+) {
+    let [now, ahead] = nearest.map(|nearest| nearest as usize);
+    let Some(robot) = state.kinematic[1].get(now) else { return };
+    let nearness = encode_nearness(row, DIRECTION, &difference(p, robot));
+    encode_nearness(row, AHEAD_DIRECTION, &difference(p, &state.kinematic[2][ahead]));
+    let motion = robot_motion(p, state, nearest[0], links);
     encode_motion(row, ROBOT_MOTION, &motion);
     encode_motion(row, NEAR_MOTION, &motion.map(|m| nearness * m));
 }
 
-fn robot_gradient(x: &[f32], g: &[f32], offset: &Vec3) -> Vec3 {
+/// The direction of `offset` from a robot's particle, and behind it how near it is.
+fn encode_nearness(row: &mut [f32], at: usize, offset: &Vec3) -> f32 {
+    let length = squared_distance(offset, &[0.0; 3]).sqrt();
+    for axis in 0..3 {
+        row[at + axis] = offset[axis] / (length + DIRECTION_M);
+    }
+    row[at + 3] = (-length / NEARNESS_M).exp();
+    row[at + 3]
+}
+
+/// Gradient of the nearness by way of [`NEAR_MOTION`].
+fn near_motion_gradient(x: &[f32], g: &[f32]) -> f32 {
+    (0..3).map(|axis| g[NEAR_MOTION + axis] * x[ROBOT_MOTION + axis]).sum()
+}
+
+/// Gradient of the position from those of the features that [`encode_nearness`] put `at`, and
+/// `d_nearness` more of the nearness.
+fn nearness_gradient(x: &[f32], g: &[f32], at: usize, d_nearness: f32, offset: &Vec3) -> Vec3 {
     let length = offset.iter().map(|o| o * o).sum::<f32>().sqrt();
     if length == 0.0 {
         return [0.0; 3];
     }
     let soft = length + DIRECTION_M;
-    let along: f32 = (0..3).map(|axis| g[DIRECTION + axis] * offset[axis]).sum();
-    let d_nearness = g[NEARNESS]
-        + (0..3).map(|axis| g[NEAR_MOTION + axis] * x[ROBOT_MOTION + axis]).sum::<f32>();
-    let radial = -along / (length * soft * soft) - d_nearness * x[NEARNESS] / (NEARNESS_M * length);
-    std::array::from_fn(|axis| g[DIRECTION + axis] / soft + radial * offset[axis])
+    let along: f32 = (0..3).map(|axis| g[at + axis] * offset[axis]).sum();
+    let d_nearness = g[at + 3] + d_nearness;
+    let radial = -along / (length * soft * soft) - d_nearness * x[at + 3] / (NEARNESS_M * length);
+    std::array::from_fn(|axis| g[at + axis] / soft + radial * offset[axis])
 }
 
 #[cfg(test)]
@@ -323,11 +408,14 @@ pub(crate) mod tests {
         StepState {
             positions: cloud(n, 0.2, 1),
             velocities: cloud(n, 0.02, 2),
+            onward: Vec::new(),
             velocity_known: vec![1.0; n],
             colors: cloud(n, 0.3, 3),
             history_positions: cloud(h, 0.2, 4),
             history_colors: cloud(h, 0.3, 7),
             kinematic: [cloud(k, 0.2, 8), now.clone(), ahead.collect()],
+            kinematic_links: (0..k as u32).map(|i| i / 4).collect(),
+            kinematic_stride: 2,
         }
     }
 

@@ -17,7 +17,7 @@ const MAX_FILE_BYTES: u64 = 1 << 30;
 /// Metadata key of the tensors' SHA-256, by which a damaged file is told from a whole one.
 const SHA256_KEY: &str = "forecloud.sha256";
 /// What the names of the optimiser's tensors in checkpoints begin with.
-pub(crate) const OPTIMIZER_PREFIXES: [&str; 2] = ["mean.", "square."];
+pub(crate) const OPTIMIZER_PREFIXES: [&str; 3] = ["mean.", "square.", "average."];
 
 /// Initial weights of `layout`: LayerNorms 1 and 0, dense layers uniform of variance 1/n_in (those
 /// that write the residual stream divided by the root of how many there are), the head at zero, hops at equal weight.

@@ -45,6 +45,13 @@ pub fn numbers(n: usize, seed: u64) -> Vec<f32> {
     (0..n as u64).map(|i| normal_pair(draw(seed, 0, i, 0))[0]).collect()
 }
 
+/// Sets the first `width` columns of rows of length `stride` to `columns` `[rows, width]`.
+pub fn set_columns(rows: &mut [f32], stride: usize, columns: &[f32], width: usize) {
+    for (row, columns) in rows.chunks_exact_mut(stride).zip(columns.chunks_exact(width)) {
+        row[..width].copy_from_slice(columns);
+    }
+}
+
 pub fn f64s(x: &[f32]) -> Vec<f64> {
     x.iter().map(|&x| f64::from(x)).collect()
 }

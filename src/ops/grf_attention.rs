@@ -176,8 +176,8 @@ pub struct EdgeGradients<'a> {
     pub d_scores: &'a mut [f32],
 }
 
-/// Backward pass over queries: the q columns of `d_qkv` (rows of the chunk), the gradient of the
-/// hop weights, and per entry what the keys' pass needs (`edges`, from the chunk's first place on).
+/// Backward pass over queries: `d_q` (rows of the chunk, `[rows, m]`), the gradient of the hop
+/// weights, and per entry what the keys' pass needs (`edges`, from the chunk's first place on).
 ///
 /// Scales `d_out` by the inverse denominators; the keys' pass reads it so.
 pub fn grf_attention_backward_query(
@@ -189,13 +189,13 @@ pub fn grf_attention_backward_query(
     out: &[f32],
     denominators: &[f32],
     d_out: &mut [f32],
-    d_qkv: &mut [f32],
+    d_q: &mut [f32],
     d_hop_weights: &mut [f32],
     edges: EdgeGradients<'_>,
 ) {
     let widths = Widths { m: n_features, d: out.len() / rows.len().max(1) };
     let forward = (qkv, loads, hop_weights, out, denominators);
-    dispatch(BackwardQuery { rows, widths, forward, d_out, d_qkv, d_hop_weights, edges });
+    dispatch(BackwardQuery { rows, widths, forward, d_out, d_q, d_hop_weights, edges });
 }
 
 struct BackwardQuery<'a> {
@@ -204,7 +204,7 @@ struct BackwardQuery<'a> {
     /// Of the forward pass: rows, loads, hop weights, outputs, denominators.
     forward: (&'a [f32], &'a Loads, &'a [f32], &'a [f32], &'a [f32]),
     d_out: &'a mut [f32],
-    d_qkv: &'a mut [f32],
+    d_q: &'a mut [f32],
     d_hop_weights: &'a mut [f32],
     edges: EdgeGradients<'a>,
 }
@@ -217,10 +217,10 @@ impl WithSimd for BackwardQuery<'_> {
         let (qkv, loads, hop_weights, out, denominators) = self.forward;
         let (mut edge_weights, mut edge_d_scores) = (self.edges.weights, self.edges.d_scores);
         let mut place = if self.rows.is_empty() { 0 } else { loads.row(self.rows.start).start };
-        let (Widths { m, d }, len) = (self.widths, self.widths.row_len());
+        let Widths { m, d } = self.widths;
         let outs = out.chunks_exact(d).zip(self.d_out.chunks_exact_mut(d));
-        let outs = outs.zip(denominators).zip(self.d_qkv.chunks_exact_mut(len));
-        for (i, (((out, d_out), denominator), d_qkv)) in self.rows.zip(outs) {
+        let outs = outs.zip(denominators).zip(self.d_q.chunks_exact_mut(m));
+        for (i, (((out, d_out), denominator), dq)) in self.rows.zip(outs) {
             let query = Query::new(i, self.widths, qkv, loads, hop_weights);
             // This row's entries; some places before them may be unused.
             edge_weights = &mut edge_weights[query.row.start - place..];
@@ -230,7 +230,7 @@ impl WithSimd for BackwardQuery<'_> {
             let inverse = 1.0 / denominator;
             d_out.iter_mut().for_each(|g| *g *= inverse);
             let [d_total] = dots(simd, d_out, [out]).map(|g| -g);
-            let (dq, df) = (&mut d_qkv[..m], &mut *self.d_hop_weights);
+            let df = &mut *self.d_hop_weights;
             dq.fill(0.0);
             let mut entry = 0;
             while entry + GROUP <= query.row.nodes.len() {
@@ -245,8 +245,8 @@ impl WithSimd for BackwardQuery<'_> {
     }
 }
 
-/// Backward pass over keys: the k and v columns of `d_qkv` (rows `keys`), reading the scaled
-/// `d_out` and `edges` of all queries. No atomics: every key gathers from the transposed loads.
+/// Backward pass over keys: the k and v columns of `d_qkv` (rows `keys`, `[rows, 2m + d]`), reading
+/// the scaled `d_out` and `edges` of all queries. No atomics: every key gathers from the transposed loads.
 pub fn grf_attention_backward_key(
     keys: Range<usize>,
     qkv: &[f32],
@@ -395,6 +395,7 @@ mod tests {
         assert_close(&out, &plain::grf_attention(&qkv64, m, d, &loads, &f64s_), 1e-5);
 
         let (mut d_qkv, mut scaled, mut df) = (vec![0.0; qkv.len()], d_out.clone(), [0.0f32; 4]);
+        let mut d_q = vec![f32::NAN; n * m];
         let (mut w, mut ds) = (vec![0.0; loads.n_places()], vec![0.0; loads.n_places()]);
         for rows in chunks {
             let (narrow, place) = (rows.start * d..rows.end * d, loads.row(rows.start).start);
@@ -407,7 +408,7 @@ mod tests {
                 &out[narrow.clone()],
                 &denominators[rows.clone()],
                 &mut scaled[narrow],
-                &mut d_qkv[rows.start * len..rows.end * len],
+                &mut d_q[rows.start * m..rows.end * m],
                 &mut df,
                 EdgeGradients { weights: &mut w[place..], d_scores: &mut ds[place..] },
             );
@@ -416,6 +417,7 @@ mod tests {
             let d_qkv = &mut d_qkv[keys.start * len..keys.end * len];
             grf_attention_backward_key(keys, &qkv, m, &transposed, &scaled, &w, &ds, d_qkv);
         }
+        set_columns(&mut d_qkv, len, &d_q, m);
         assert_gradient(&d_qkv, &qkv, &d_out, |x| plain::grf_attention(x, m, d, &loads, &f64s_));
         assert_gradient(&df, &f, &d_out, |f| plain::grf_attention(&qkv64, m, d, &loads, f));
     }

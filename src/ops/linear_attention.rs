@@ -164,7 +164,7 @@ vectorized! {
 /// First half of the backward pass: from `d_out` to the queries' gradient and this chunk's share
 /// of the state's gradient.
 ///
-/// Writes the q columns of `d_rows` and `d_state` (same layout as the state); scales `d_out` by the
+/// Writes `d_q` `[rows, features]` and `d_state` (same layout as the state); scales `d_out` by the
 /// inverse denominators on the way. `out`, `denominators`: what the forward pass gave.
 pub fn linear_attention_backward_query(
     rows: &'a [f32],
@@ -173,10 +173,11 @@ pub fn linear_attention_backward_query(
     out: &'a [f32],
     denominators: &'a [f32],
     d_out: &'a mut [f32],
-    d_rows: &'a mut [f32],
+    d_q: &'a mut [f32],
     d_state: &'a mut [f32],
 ) {
     let (d, dh, m, len) = (heads.width, heads.head_width(), heads.n_features, heads.row_len());
+    let features = heads.features();
     let (s, z) = heads.split(state);
     let (d_s, d_z) = heads.split_mut(d_state);
     for (d_out, denominator) in d_out.chunks_exact_mut(dh).zip(denominators) {
@@ -186,27 +187,28 @@ pub fn linear_attention_backward_query(
     for head in 0..heads.n_heads {
         let g = Mat::columns(d_out, d, head * dh, dh);
         let s = Mat::new(&s[heads.square(head)], dh);
-        matmul(&mut d_rows[head * m..], len, g, s.t(), false);
+        matmul(&mut d_q[head * m..], features, g, s.t(), false);
         let q = heads.features_of(rows, 0, head);
         matmul(&mut d_s[heads.square(head)], dh, q.t(), g, false);
     }
     d_z.fill(0.0);
     let outs = d_out.chunks_exact(d).zip(out.chunks_exact(d));
-    for ((row, d_row), (d_out, out)) in
-        rows.chunks_exact(len).zip(d_rows.chunks_exact_mut(len)).zip(outs)
+    for ((row, d_q), (d_out, out)) in
+        rows.chunks_exact(len).zip(d_q.chunks_exact_mut(features)).zip(outs)
     {
         for head in 0..heads.n_heads {
             let (at, value) = (head * m..(head + 1) * m, head * dh..(head + 1) * dh);
             // The denominator's gradient, its own division already in d_out.
             let g = -dot(&d_out[value.clone()], &out[value]);
-            axpy(&mut d_row[at.clone()], g, &z[at.clone()]);
+            axpy(&mut d_q[at.clone()], g, &z[at.clone()]);
             axpy(&mut d_z[at.clone()], g, &row[at]);
         }
     }
 }
 }
 
-/// Second half, once all chunks' `d_state` are summed: the k and v columns of `d_rows`.
+/// Second half, once all chunks' `d_state` are summed: the k and v columns of `d_rows`
+/// `[rows, row_len]`.
 pub fn linear_attention_backward_key(
     rows: &[f32],
     heads: Heads,
@@ -301,6 +303,7 @@ mod tests {
         assert_close(&projected, &want, 1e-5);
 
         let (mut d_rows, mut d_state) = (vec![0.0; rows.len()], vec![0.0; state.len()]);
+        let mut d_q = vec![f32::NAN; n * features];
         let mut scaled = d_out.clone();
         for chunk in chunks {
             let wide = chunk.start * len..chunk.end * len;
@@ -312,12 +315,13 @@ mod tests {
                 &out[narrow.clone()],
                 &denominators[chunk.start * h..chunk.end * h],
                 &mut scaled[narrow],
-                &mut d_rows[wide],
+                &mut d_q[chunk.start * features..chunk.end * features],
                 &mut part,
             );
             d_state.iter_mut().zip(&part).for_each(|(s, p)| *s += p);
         }
         linear_attention_backward_key(&rows, heads, &d_state, &mut d_rows);
+        set_columns(&mut d_rows, len, &d_q, features);
         assert_gradient(&d_rows, &rows, &d_out, plain);
     }
 

@@ -26,6 +26,11 @@ impl<'a> SharedRows<'a> {
         Self { data: data.as_mut_ptr(), width, n_rows, _borrow: PhantomData }
     }
 
+    /// True if there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.n_rows == 0
+    }
+
     /// Rows `range` to write.
     ///
     /// # Safety

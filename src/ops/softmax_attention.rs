@@ -149,14 +149,14 @@ pub struct SoftmaxSaved<'a> {
 }
 
 vectorized! {
-/// Backward pass over queries: the q columns of `d_qkv` (rows `rows`, up to [`BLOCK`]).
+/// Backward pass over queries: `d_q` `[rows, d]` (rows `rows`, up to [`BLOCK`]).
 ///
 /// `saved.d_out` and `saved.deltas` hold the rows of this chunk alone.
 pub fn softmax_attention_backward_query(
     rows: Range<usize>,
     saved: SoftmaxSaved<'a>,
     heads: Heads,
-    d_qkv: &'a mut [f32],
+    d_q: &'a mut [f32],
     scratch: &'a mut [f32],
 ) {
     let (d, dh, n_heads) = (heads.width, heads.head_width(), heads.n_heads);
@@ -177,15 +177,15 @@ pub fn softmax_attention_backward_query(
                 &mut d_scores[..size],
             );
             let d_scores = Mat::new(&d_scores[..size], keys.len());
-            matmul(&mut d_qkv[head * dh..], 3 * d, d_scores, k, index > 0);
+            matmul(&mut d_q[head * dh..], d, d_scores, k, index > 0);
         }
     }
 }
 }
 
 vectorized! {
-/// Backward pass over keys: the k and v columns of `d_qkv` (rows `keys`, up to [`BLOCK`]). Every
-/// block of keys gathers from all blocks of queries, in order.
+/// Backward pass over keys: the k and v columns of `d_qkv` `[rows, 3d]` (rows `keys`, up to
+/// [`BLOCK`]). Every block of keys gathers from all blocks of queries, in order.
 pub fn softmax_attention_backward_key(
     keys: Range<usize>,
     saved: SoftmaxSaved<'a>,
@@ -258,10 +258,10 @@ mod tests {
         let mut scratch = vec![f32::NAN; SCRATCH_LEN];
         let (mut out, mut log_sums) = (vec![f32::NAN; n * d], vec![0.0; n * n_heads]);
         let (mut deltas, mut d_qkv) = (log_sums.clone(), vec![f32::NAN; qkv.len()]);
+        let mut d_q = vec![f32::NAN; n * d];
         for rows in blocks(qkv, d) {
             let (narrow, thin) =
                 (rows.start * d..rows.end * d, rows.start * n_heads..rows.end * n_heads);
-            let wide = rows.start * 3 * d..rows.end * 3 * d;
             let (out, log_sums) = (&mut out[narrow.clone()], &mut log_sums[..]);
             softmax_attention_forward(
                 rows.clone(),
@@ -271,16 +271,17 @@ mod tests {
                 &mut log_sums[thin.clone()],
                 &mut scratch,
             );
-            let d_out = &d_out[narrow];
+            let d_out = &d_out[narrow.clone()];
             softmax_attention_deltas(heads, out, d_out, &mut deltas[thin.clone()]);
             let saved = SoftmaxSaved { qkv, log_sums, d_out, deltas: &deltas[thin] };
-            softmax_attention_backward_query(rows, saved, heads, &mut d_qkv[wide], &mut scratch);
+            softmax_attention_backward_query(rows, saved, heads, &mut d_q[narrow], &mut scratch);
         }
         for keys in blocks(qkv, d) {
             let wide = keys.start * 3 * d..keys.end * 3 * d;
             let saved = SoftmaxSaved { qkv, log_sums: &log_sums, d_out, deltas: &deltas };
             softmax_attention_backward_key(keys, saved, heads, &mut d_qkv[wide], &mut scratch);
         }
+        set_columns(&mut d_qkv, 3 * d, &d_q, d);
         (out, d_qkv)
     }
 

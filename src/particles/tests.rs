@@ -132,3 +132,44 @@ proptest! {
         prop_assert_eq!(spread(x), slow);
     }
 }
+
+/// 900 points of a table at z = 0.1 with noise, and 300 of things above it.
+fn table() -> Cloud {
+    let mut cloud = cloud(1200, 4);
+    for (i, position) in cloud.positions.iter_mut().enumerate() {
+        let u = crate::graph::random::uniform(draw(6, 0, i as u64, 0));
+        position[2] = if i < 900 { 0.1 + 0.006 * (u - 0.5) } else { 0.13 + 0.3 * u };
+    }
+    cloud
+}
+
+#[test]
+fn one_in_a_stride_of_the_support_plane_takes_part() {
+    let cloud = table();
+    let count = |n: usize, seed: u64, stride: usize| {
+        let mut particles = Particles::default();
+        particles.sample_thinned(&cloud, n, seed, 0, &Workspace::default(), stride);
+        assert_eq!(particles.len(), n.min(1200));
+        particles.positions.iter().filter(|p| p[2] < 0.12).count()
+    };
+    // Of 900 about 112 take part beside 300: 27 in 100.
+    let mean = |stride| (0..40).map(|seed| count(100, seed, stride)).sum::<usize>() as f32 / 40.0;
+    assert!((mean(1) - 75.0).abs() < 3.0, "{}", mean(1));
+    assert!((mean(8) - 27.2).abs() < 3.0, "{}", mean(8));
+    // The others only where there are not enough, and then all that is needed of them.
+    assert_eq!(count(1000, 1, 8), 700);
+    assert_eq!(count(5000, 1, 8), 900);
+    // What moves up with the table is seen alike.
+    let (mut raised, mut particles) = (cloud.clone(), Particles::default());
+    raised.positions.iter_mut().for_each(|p| p[2] += 0.07);
+    particles.sample_thinned(&raised, 100, 3, 0, &Workspace::default(), 8);
+    assert_eq!(particles.positions.iter().filter(|p| p[2] < 0.19).count(), count(100, 3, 8));
+}
+
+#[test]
+fn without_a_support_plane_all_take_part_alike() {
+    let cloud = cloud(1013, 1);
+    let mut particles = Particles::default();
+    particles.sample_thinned(&cloud, 127, 5, 9, &Workspace::default(), 8);
+    assert_eq!(particles.sources, sample(&cloud, 127, 5, 9).sources);
+}

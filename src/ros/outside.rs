@@ -11,7 +11,7 @@ const OUTLIERS: f64 = 0.01;
 /// What `cameras` see, in words: how many points, how many of them in the box, and where most are.
 pub fn describe(cameras: &[CameraFrame], workspace: &Workspace, world_frame: &str) -> String {
     let mut cloud = Cloud::default();
-    if let Err(error) = cloud.from_cameras(cameras, &EVERYWHERE, None) {
+    if let Err(error) = cloud.from_cameras(cameras, &EVERYWHERE) {
         return error.to_string();
     }
     in_words(&mut cloud.positions, workspace, world_frame)

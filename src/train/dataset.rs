@@ -1,22 +1,21 @@
 //! Windows of recordings to train on: particles of two frames, the robot's plan, the true flow.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
-use nalgebra::Isometry3;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::augment::{Augmentation, Noise, choose};
-use crate::cloud::Cloud;
-use crate::frames::{Frame, FramesConfig};
-use crate::kinematics::Robot;
-use crate::message::Stamp;
+use super::augment::{Augmentation, choose};
+use super::episode::Episode;
+use super::skipped::Skipped;
+use crate::cloud::SensorNoise;
+use crate::frames::FramesConfig;
 use crate::model::{ModelConfig, Scene};
 use crate::motion::MotionEstimator;
 use crate::particles::Particles;
-use crate::plan::{self, Horizon};
-use crate::recording::{BodyKind, Recording, carry};
+use crate::recording::{BodyKind, Recording, Truth, carry};
 use crate::{Error, Result};
 
 type Vec3 = [f32; 3];
@@ -30,10 +29,10 @@ pub const MOVING_M: f32 = 0.002;
 pub struct DatasetConfig {
     /// Steps ahead that windows can reach.
     pub max_horizon: usize,
-    /// Standard deviation of the depth at distance 0, in metres; each window draws up to twice it.
-    pub noise_base_m: f32,
-    /// Growth of the standard deviation with the square of the distance, 1/m; likewise.
-    pub noise_quadratic: f32,
+    /// Noise of the cameras, drawn anew for each recording; they are read once with it.
+    pub noise: SensorNoise,
+    /// Whether each recording draws the noise's strength, from 0 to twice that of `noise`.
+    pub varies_noise: bool,
     /// Largest rotation about the vertical, in radians; each window draws up to it, either way.
     pub rotation_rad: f32,
     /// Share of windows in which objects move.
@@ -44,33 +43,20 @@ impl Default for DatasetConfig {
     fn default() -> Self {
         Self {
             max_horizon: 5,
-            noise_base_m: 0.0005,
-            noise_quadratic: 0.0005,
+            noise: SensorNoise::default(),
+            varies_noise: true,
             rotation_rad: 0.6,
             active_share: 0.8,
         }
     }
 }
 
-/// One frame of a recording, reduced to what windows need.
-pub(super) struct Sample {
-    stamp: Stamp,
-    pub(super) positions: Vec<Vec3>,
-    pub(super) colors: Vec<[u8; 3]>,
-    pub(super) cameras: Vec<u8>,
-    bodies: Vec<u16>,
-    pub(super) camera_centers: Vec<Vec3>,
-    poses: Vec<Isometry3<f64>>,
-    kinematic: Vec<Vec3>,
-    kinematic_ahead: Vec<Vec<Vec3>>,
-    joints: Vec<f64>,
-    is_active: bool,
-}
-
-/// One recording in memory.
-struct Episode {
-    kinds: Vec<BodyKind>,
-    samples: Vec<Sample>,
+impl DatasetConfig {
+    /// Noise of the recording at `path`.
+    pub(super) fn noise_of(&self, path: &Path) -> SensorNoise {
+        let noise = self.noise.of_recording(path);
+        if self.varies_noise { noise.with_drawn_strength() } else { noise }
+    }
 }
 
 /// Recordings of one split in memory.
@@ -78,9 +64,10 @@ pub struct Dataset {
     config: DatasetConfig,
     model: ModelConfig,
     frames: FramesConfig,
-    episodes: Vec<Episode>,
+    episodes: Vec<Arc<Episode>>,
     windows: Vec<(u32, u32)>,
     active: Vec<u32>,
+    skipped: Skipped,
 }
 
 /// A window: the start of a roll-out and where every particle truly goes.
@@ -94,35 +81,17 @@ pub struct Window {
     pub moving: Vec<Vec<bool>>,
     /// What each particle belongs to.
     pub kinds: Vec<BodyKind>,
+    /// True positions one step back, `[n]`.
+    pub back: Vec<Vec3>,
     motion: MotionEstimator,
-}
-
-/// Folders below `folder` that hold a recording, sorted; `folder` itself if it is one.
-///
-/// # Errors
-/// [`Error::Io`] if the folder can't be read.
-pub fn recordings_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    if folder.join("metadata.yaml").is_file() {
-        return Ok(vec![folder.to_owned()]);
-    }
-    let io = |cause| Error::Io { path: folder.to_owned(), cause };
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(io)? {
-        let path = entry.map_err(io)?.path();
-        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        if !hidden && path.join("metadata.yaml").is_file() {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
 }
 
 impl Dataset {
     /// An empty data set, for recordings that `frames` are made of.
     pub fn new(config: DatasetConfig, model: ModelConfig, frames: FramesConfig) -> Self {
         let (episodes, windows, active) = (Vec::new(), Vec::new(), Vec::new());
-        Self { config, model, frames, episodes, windows, active }
+        let skipped = Skipped::default();
+        Self { config, model, frames, episodes, windows, active, skipped }
     }
 
     /// Adds a recording if it has truth and its split is `split`; tells whether it was added.
@@ -130,24 +99,75 @@ impl Dataset {
     /// # Errors
     /// What makes the recording unusable.
     pub fn add(&mut self, path: &Path, split: &str) -> Result<bool> {
-        let recording = Recording::open(path, self.frames.clone())?;
-        if recording.truth().is_none_or(|truth| truth.split != split) {
-            return Ok(false);
-        }
-        let episode = self.read(&recording)?;
+        let is_wanted = |truth: Option<&Truth>| truth.is_some_and(|truth| truth.split == split);
+        let recording = Recording::open_if(path, self.frames.clone(), is_wanted)?;
+        let Some(recording) = recording else { return Ok(false) };
+        let read = self.read(&recording)?;
+        self.push(read);
+        Ok(true)
+    }
+
+    pub(super) fn read(&self, recording: &Recording) -> Result<(Episode, Skipped)> {
+        Episode::read(recording, self.config, self.model)
+    }
+
+    /// Adds a recording that was read, with all of its windows: they start at frames that have
+    /// others one step before, of the same cameras (as [`crate::observation::Memory::one_step_back`]
+    /// tells why), and one step after, where the cameras don't matter, as bodies carry the truth.
+    pub(super) fn push(&mut self, (episode, mut skipped): (Episode, Skipped)) {
         let index = self.episodes.len() as u32;
-        for (t, pair) in episode.samples.windows(2).enumerate() {
-            let step = pair[1].stamp.secs_since(pair[0].stamp);
-            let in_time = (step - self.model.step_secs).abs() < 0.25 * self.model.step_secs;
-            if in_time && t + 2 < episode.samples.len() {
-                if pair[1].is_active {
-                    self.active.push(self.windows.len() as u32);
+        for (t, sample) in episode.samples.iter().enumerate() {
+            match (episode.before(t), episode.after(t, 1)) {
+                (Ok(_), Some(_)) => {
+                    if sample.is_active {
+                        self.active.push(self.windows.len() as u32);
+                    }
+                    self.windows.push((index, t as u32));
                 }
-                self.windows.push((index, t as u32 + 1));
+                (Ok(_), None) => skipped.without_after += 1,
+                (Err(true), _) => skipped.other_cameras += 1,
+                (Err(false), _) => skipped.without_before += 1,
             }
         }
-        self.episodes.push(episode);
-        Ok(true)
+        self.skipped.merge(skipped);
+        self.episodes.push(Arc::new(episode));
+    }
+
+    /// How the frames of its recordings are made.
+    pub(super) fn frames(&self) -> &FramesConfig {
+        &self.frames
+    }
+
+    /// The same recordings for a model of other layers, masks, or fewer particles; they are shared,
+    /// not copied.
+    ///
+    /// # Errors
+    /// [`Error::Config`] names what was fixed when the recordings were read.
+    pub fn for_model(&self, model: ModelConfig) -> Result<Self> {
+        let n_kept = self.model.n_motion.max(self.model.n_particles);
+        let differs = [
+            ("n_particles", model.n_particles > n_kept),
+            ("n_motion", model.n_motion.max(model.n_particles) > n_kept),
+            ("n_kinematic", model.n_kinematic != self.model.n_kinematic),
+            ("kinematic_detail", model.kinematic_detail != self.model.kinematic_detail),
+            ("support_stride", model.support_stride != self.model.support_stride),
+            ("step_secs", model.step_secs != self.model.step_secs),
+            ("plan_lag_secs", model.plan_lag_secs != self.model.plan_lag_secs),
+            ("workspace", model.workspace != self.model.workspace),
+        ];
+        if let Some((key, _)) = differs.iter().find(|(_, differs)| *differs) {
+            let problem = "not that for which the recordings were read: read them again".into();
+            return Err(Error::Config { key: format!("model.{key}"), problem });
+        }
+        Ok(Self {
+            config: self.config,
+            model,
+            frames: self.frames.clone(),
+            episodes: self.episodes.clone(),
+            windows: self.windows.clone(),
+            active: self.active.clone(),
+            skipped: self.skipped.clone(),
+        })
     }
 
     /// Number of recordings.
@@ -165,42 +185,16 @@ impl Dataset {
         self.active.len()
     }
 
-    fn read(&self, recording: &Recording) -> Result<Episode> {
-        let wrong = |problem: &str| Error::Bag {
-            path: recording.bag().path().to_owned(),
-            problem: problem.to_owned(),
-        };
-        let urdf = recording.robot_description()?.ok_or(Error::NoRobot)?;
-        let mut reader = Reader {
-            config: self.config,
-            model: self.model,
-            robot: Robot::from_urdf(&urdf, self.model.n_kinematic, "world")?,
-            cloud: Cloud::default(),
-            particles: Particles::default(),
-            samples: Vec::new(),
-        };
-        let truth = recording.truth().ok_or_else(|| wrong("no truth"))?;
-        recording.play(|frame, ids| {
-            let poses =
-                truth.poses(frame.stamp).ok_or_else(|| wrong("frame without true poses"))?;
-            let ids = ids.ok_or_else(|| wrong("frame without true body ids"))?;
-            reader.add(&frame, poses.to_vec(), |source| ids.id(source))
-        })?;
-        let kinds: Vec<BodyKind> = truth.bodies.iter().map(|body| body.kind).collect();
-        let mut samples = reader.samples;
-        mark_active(&mut samples, &kinds);
-        Ok(Episode { kinds, samples })
+    /// Frames that are in no window, or that no window starts at.
+    pub fn skipped(&self) -> &Skipped {
+        &self.skipped
     }
 
-    /// Whether the frames of a window of `horizon` steps are all there, none missing between.
+    /// Whether there is a frame in time for each of `horizon` steps of a window.
     fn reaches(&self, index: u32, horizon: usize) -> bool {
         let (episode, t) = self.windows[index as usize];
-        let samples = &self.episodes[episode as usize].samples;
-        let (start, step) = (t as usize, self.model.step_secs);
-        samples.get(start + horizon).is_some_and(|last| {
-            let elapsed = last.stamp.secs_since(samples[start].stamp);
-            (elapsed - horizon as f64 * step).abs() < 0.25 * step
-        })
+        let episode = &self.episodes[episode as usize];
+        (1..=horizon).all(|steps| episode.after(t as usize, steps).is_some())
     }
 
     /// Draws a window of `horizon` steps, with noise and augmentation, active ones preferred;
@@ -216,8 +210,7 @@ impl Dataset {
             };
             if self.reaches(index, horizon) {
                 let augmentation = Augmentation::draw(rng, &self.config, &self.model);
-                self.fill(index as usize, horizon, rng, Some(augmentation), window);
-                return true;
+                return self.fill(index as usize, horizon, rng, Some(augmentation), window);
             }
         }
         false
@@ -235,8 +228,7 @@ impl Dataset {
         if index >= self.windows.len() || !self.reaches(index as u32, horizon) {
             return false;
         }
-        self.fill(index, horizon, rng, None, window);
-        true
+        self.fill(index, horizon, rng, None, window)
     }
 
     fn fill(
@@ -246,30 +238,31 @@ impl Dataset {
         rng: &mut ChaCha8Rng,
         augmentation: Option<Augmentation>,
         window: &mut Window,
-    ) {
+    ) -> bool {
         let (episode, t) = self.windows[index];
         let episode = &self.episodes[episode as usize];
         let (samples, t) = (&episode.samples, t as usize);
-        let noise = Noise::draw(rng, &self.config);
-        let (mut cloud_before, mut cloud_now) = (Particles::default(), Particles::default());
-        noise.cloud(rng, &samples[t - 1], &mut cloud_before);
-        noise.cloud(rng, &samples[t], &mut cloud_now);
+        let Ok(before) = episode.before(t) else { return false };
+        let (mut cloud_before, mut cloud_now) = (samples[before].cloud(), samples[t].cloud());
         let (mut chosen, n) = (Vec::new(), self.model.n_particles);
         let (mut history, mut now) = (Particles::default(), Particles::default());
         choose(rng, cloud_before.len(), n, &mut chosen);
         history.pick(&cloud_before, &chosen);
         choose(rng, cloud_now.len(), n, &mut chosen);
         now.pick(&cloud_now, &chosen);
-        window.set_truth(episode, t, horizon, &chosen, &now);
-        let rows = [&samples[t - 1].kinematic, &samples[t].kinematic];
-        window.scene.kinematic.clear();
-        window.scene.kinematic.extend(rows.into_iter().cloned());
-        window.scene.kinematic.extend(samples[t].kinematic_ahead.iter().take(horizon).cloned());
+        window.set_truth(episode, [before, t], horizon, &chosen);
+        if episode.place_robot([before, t], horizon, &mut window.scene.kinematic).is_err() {
+            return false;
+        }
+        window.scene.start.kinematic_links.clear();
+        window.scene.start.kinematic_links.extend(episode.robot.links());
+        window.scene.start.kinematic_stride = self.model.kinematic_detail;
         if let Some(augmentation) = augmentation {
             for cloud in [&mut now, &mut history, &mut cloud_now, &mut cloud_before] {
                 augmentation.apply(&mut cloud.positions);
             }
             window.targets.iter_mut().for_each(|positions| augmentation.apply(positions));
+            augmentation.apply(&mut window.back);
             window.scene.kinematic.iter_mut().for_each(|positions| augmentation.apply(positions));
         }
         window.scene.set_particles(&now, &history, self.model.n_history);
@@ -280,19 +273,19 @@ impl Dataset {
             let clouds = [&cloud_before, &cloud_now];
             window.scene.set_motion(&mut window.motion, &now, clouds);
         }
+        true
     }
 }
 
 impl Window {
-    /// True positions and motion of the particles `now`, which are the points `chosen` of frame
-    /// `t`. Noise shifts a particle, and its target with it.
+    /// True positions and motion of the particles that are the points `chosen` of frame `t`: as
+    /// measured, carried along by the body that their pixels show.
     fn set_truth(
         &mut self,
         episode: &Episode,
-        t: usize,
+        [before, t]: [usize; 2],
         horizon: usize,
         chosen: &[u32],
-        now: &Particles,
     ) {
         let start = &episode.samples[t];
         let kind = |id: u16| episode.kinds.get(usize::from(id)).copied();
@@ -301,122 +294,28 @@ impl Window {
         self.kinds.extend(bodies.map(|id| kind(id).unwrap_or(BodyKind::Static)));
         self.targets.resize_with(horizon, Vec::new);
         self.moving.resize_with(horizon, Vec::new);
-        let mut before: Vec<Vec3> = chosen.iter().map(|&i| start.positions[i as usize]).collect();
+        let mut last: Vec<Vec3> = chosen.iter().map(|&i| start.positions[i as usize]).collect();
+        self.back.clear();
+        let poses = &episode.samples[before].poses;
+        self.back.extend(chosen.iter().map(|&i| {
+            let (from, id) = (start.positions[i as usize], start.bodies[i as usize]);
+            carry(from, id, &start.poses, poses)
+        }));
         for h in 0..horizon {
-            let poses = &episode.samples[t + h + 1].poses;
+            // As `Dataset::reaches` has checked, there is a frame for each step.
+            let poses = &episode.samples[episode.after(t, h + 1).unwrap_or(t)].poses;
             let (targets, moving) = (&mut self.targets[h], &mut self.moving[h]);
             targets.clear();
             moving.clear();
             for (p, &i) in chosen.iter().enumerate() {
-                let (clean, id) = (start.positions[i as usize], start.bodies[i as usize]);
-                let there = carry(clean, id, &start.poses, poses);
-                let noisy = now.positions[p];
-                targets.push(std::array::from_fn(|a| noisy[a] + (there[a] - clean[a])));
-                let moved = distance(&there, &before[p]) > MOVING_M;
+                let (from, id) = (start.positions[i as usize], start.bodies[i as usize]);
+                let there = carry(from, id, &start.poses, poses);
+                targets.push(there);
+                let moved = distance(&there, &last[p]) > MOVING_M;
                 moving.push(moved && self.kinds[p] == BodyKind::Object);
-                before[p] = there;
+                last[p] = there;
             }
         }
-    }
-}
-
-/// Reads frames into samples.
-struct Reader {
-    config: DatasetConfig,
-    model: ModelConfig,
-    robot: Robot,
-    cloud: Cloud,
-    particles: Particles,
-    samples: Vec<Sample>,
-}
-
-impl Reader {
-    fn add(
-        &mut self,
-        frame: &Frame,
-        poses: Vec<Isometry3<f64>>,
-        body: impl Fn(u32) -> u16,
-    ) -> Result<()> {
-        let workspace = self.model.workspace;
-        self.cloud.from_cameras(&frame.cameras, &workspace, None)?;
-        let n = self.model.n_motion.max(self.model.n_particles);
-        self.particles.sample(&self.cloud, n, 0, frame.stamp.nanos(), &workspace);
-        let mut joints = Vec::new();
-        let order = self.robot.order(&frame.joints.names)?;
-        order.apply(&frame.joints.positions, &mut joints)?;
-        let mut kinematic = Vec::new();
-        self.robot.place(&joints, &mut kinematic)?;
-        let kinematic_ahead = self.ahead(frame, &joints)?;
-        let particles = &self.particles;
-        // By the camera's number, as the sources of the points have it.
-        let mut camera_centers = Vec::new();
-        for view in &frame.cameras {
-            camera_centers.resize(view.camera + 1, [0.0; 3]);
-            let center = view.world_from_camera.translation.vector.cast::<f32>();
-            camera_centers[view.camera] = center.into();
-        }
-        self.samples.push(Sample {
-            stamp: frame.stamp,
-            positions: particles.positions.clone(),
-            colors: particles.colors.iter().map(|c| c.map(|c| (c * 255.0) as u8)).collect(),
-            cameras: particles.sources.iter().map(|source| (source >> 24) as u8).collect(),
-            bodies: particles.sources.iter().map(|&source| body(source)).collect(),
-            camera_centers,
-            poses,
-            kinematic,
-            kinematic_ahead,
-            joints,
-            is_active: false,
-        });
-        Ok(())
-    }
-
-    /// Kinematic particles at each step ahead, as the plan of this frame leads.
-    fn ahead(&mut self, frame: &Frame, joints: &[f64]) -> Result<Vec<Vec<Vec3>>> {
-        let mut velocities = Vec::new();
-        if let Some(before) = self.samples.last() {
-            let secs = frame.stamp.secs_since(before.stamp);
-            plan::velocities(joints, &before.joints, secs, &mut velocities)?;
-        } else {
-            velocities.resize(joints.len(), 0.0);
-        }
-        let horizon = Horizon {
-            step_secs: self.model.step_secs,
-            n_steps: self.config.max_horizon,
-            lag_secs: self.model.plan_lag_secs,
-        };
-        let (names, mut ahead) = (self.robot.joint_names().to_vec(), Vec::new());
-        plan::forecast(
-            joints,
-            &names,
-            Some(&velocities),
-            &frame.plan,
-            frame.stamp,
-            &horizon,
-            &mut ahead,
-        )?;
-        let place = |joints: &[f64]| {
-            let mut row = Vec::new();
-            self.robot.place(joints, &mut row).map(|()| row)
-        };
-        ahead.chunks_exact(joints.len().max(1)).map(place).collect()
-    }
-}
-
-/// Marks the samples of which at least 2 % of the object points move in the next step.
-fn mark_active(samples: &mut [Sample], kinds: &[BodyKind]) {
-    for t in 1..samples.len() {
-        let (before, after) = samples.split_at_mut(t);
-        let (sample, next) = (&mut before[t - 1], &after[0]);
-        let (mut n_object, mut n_moving) = (0, 0);
-        for (position, &id) in sample.positions.iter().zip(&sample.bodies) {
-            if kinds.get(usize::from(id)) == Some(&BodyKind::Object) {
-                let there = carry(*position, id, &sample.poses, &next.poses);
-                n_object += 1;
-                n_moving += usize::from(distance(&there, position) > MOVING_M);
-            }
-        }
-        sample.is_active = n_moving > 0 && 50 * n_moving >= n_object;
     }
 }
 

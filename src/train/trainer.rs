@@ -37,16 +37,40 @@ pub struct TrainConfig {
     pub batch: usize,
     /// Largest learning rate.
     pub learning_rate: f32,
-    /// Steps over which the learning rate rises; behind them it falls as a cosine to 1/50.
+    /// Steps over which the learning rate rises; behind them it goes as `schedule` says.
     pub warm_up: u64,
+    /// How the learning rate falls.
+    pub schedule: Schedule,
     /// Lengths of the roll-out, each from a share of the steps on: `[(share, length)]`.
     pub curriculum: Vec<(f64, usize)>,
     /// Weight in the loss of points of moving objects, resting objects, the robot, and the rest.
     pub loss_weights: [f32; 4],
+    /// Decay a step of the average of the weights that is the model (Polyak and Juditsky 1992); 0
+    /// takes the last ones.
+    pub average_decay: f32,
+    /// Strength of the cameras' noise in the data that it trains on, on average; a run goes on
+    /// with the same.
+    pub sensor_noise: f32,
     /// Seed of weights, windows and noise.
     pub seed: u64,
     /// The optimiser.
     pub adamw: AdamWConfig,
+}
+
+/// How the learning rate falls behind the warm-up.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Schedule {
+    /// As a cosine, to 1/50 at the last step.
+    #[default]
+    Cosine,
+    /// At once, times `factor` from `step` on.
+    Drop {
+        /// First step of the lower rate.
+        step: u64,
+        /// Lower over higher rate.
+        factor: f32,
+    },
 }
 
 impl Default for TrainConfig {
@@ -56,8 +80,11 @@ impl Default for TrainConfig {
             batch: 2,
             learning_rate: 1e-3,
             warm_up: 200,
+            schedule: Schedule::default(),
             curriculum: vec![(0.0, 1), (0.4, 2), (0.75, 4)],
             loss_weights: [4.0, 0.5, 0.15, 0.05],
+            average_decay: 0.999,
+            sensor_noise: 0.5,
             seed: 0,
             adamw: AdamWConfig::default(),
         }
@@ -72,9 +99,13 @@ impl TrainConfig {
         reached.map_or(1, |&(_, horizon)| horizon)
     }
 
-    fn learning_rate(&self, step: u64) -> f32 {
+    /// Learning rate of `step`.
+    pub fn learning_rate(&self, step: u64) -> f32 {
         if step < self.warm_up {
             return self.learning_rate * (step + 1) as f32 / self.warm_up as f32;
+        }
+        if let Schedule::Drop { step: from, factor } = self.schedule {
+            return self.learning_rate * if step < from { 1.0 } else { factor };
         }
         let span = self.steps.saturating_sub(self.warm_up).max(1);
         let share = ((step - self.warm_up) as f64 / span as f64).min(1.0);
@@ -115,6 +146,8 @@ pub struct Trainer {
     model: ModelConfig,
     layout: Layout,
     weights: Vec<f32>,
+    /// Moving average of the weights: the model.
+    average: Vec<f32>,
     optimizer: AdamW,
     gradient: Vec<f32>,
     lanes: Vec<Lane>,
@@ -159,6 +192,7 @@ impl Trainer {
             config,
             model,
             gradient: vec![0.0; weights.len()],
+            average: weights.clone(),
             layout,
             weights,
             optimizer,
@@ -170,6 +204,15 @@ impl Trainer {
         let layout = Layout::new(model.config.interlacer());
         let optimizer = AdamW::new(config.adamw, model.weights.len());
         Self::with_state(config, model.config, layout, model.weights, optimizer)
+    }
+
+    /// Has backward passes compute activations again instead of keeping them
+    /// ([`Mode::TrainingRecompute`]): less memory, more time, the same result to the bit.
+    pub fn recompute(mut self) -> Self {
+        for lane in &mut self.lanes {
+            lane.rollout = Rollout::new(self.model.rollout(), Mode::TrainingRecompute);
+        }
+        self
     }
 
     /// Goes on from a checkpoint as if it had never stopped.
@@ -198,7 +241,9 @@ impl Trainer {
         optimizer.mean = file.vector(&layout, weights::OPTIMIZER_PREFIXES[0])?;
         optimizer.square = file.vector(&layout, weights::OPTIMIZER_PREFIXES[1])?;
         let weights = file.vector(&layout, "")?;
-        Ok(Self::with_state(config.clone(), *model, layout, weights, optimizer))
+        let average = file.vector(&layout, weights::OPTIMIZER_PREFIXES[2])?;
+        let trainer = Self::with_state(config.clone(), *model, layout, weights, optimizer);
+        Ok(Self { average, ..trainer })
     }
 
     /// Writes a checkpoint: a model file with the optimiser's state.
@@ -210,18 +255,27 @@ impl Trainer {
         let settings = serde_json::to_string(&self.config).unwrap_or_default();
         metadata.insert(SETTINGS_KEY.into(), settings);
         metadata.insert(STEP_KEY.into(), self.optimizer.step.to_string());
-        let [mean, square] = weights::OPTIMIZER_PREFIXES;
-        let vectors: [(&str, &[f32]); 3] =
-            [("", &self.weights), (mean, &self.optimizer.mean), (square, &self.optimizer.square)];
+        let [mean, square, average] = weights::OPTIMIZER_PREFIXES;
+        let vectors: [(&str, &[f32]); 4] = [
+            ("", &self.weights),
+            (mean, &self.optimizer.mean),
+            (square, &self.optimizer.square),
+            (average, &self.average),
+        ];
         weights::save(path, &self.layout, &vectors, metadata)
     }
 
-    /// The model as it stands.
+    /// The model as it stands: the average of the weights.
     ///
     /// # Errors
     /// As [`Model::new`].
     pub fn model(&self) -> Result<Model> {
-        Model::new(self.model, self.weights.clone())
+        Model::new(self.model, self.average.clone())
+    }
+
+    /// Settings of the run.
+    pub fn config(&self) -> &TrainConfig {
+        &self.config
     }
 
     /// Steps taken.
@@ -262,7 +316,17 @@ impl Trainer {
         if !norm.is_finite() {
             return Err(Error::NonFinite { what: "gradient of a training step" });
         }
+        self.update_average();
         Ok(StepReport { loss_mm: 1e3 * loss, gradient_norm: norm, learning_rate })
+    }
+
+    /// Short memory at first, or the random start would stay in the average for long.
+    fn update_average(&mut self) {
+        let step = self.optimizer.step as f32;
+        let decay = self.config.average_decay.min((1.0 + step) / (10.0 + step));
+        for (average, weight) in self.average.iter_mut().zip(&self.weights) {
+            *average += (1.0 - decay) * (weight - *average);
+        }
     }
 
     /// Mean errors over `n_windows` windows spread over `data`, rolled out `horizon` steps.
@@ -278,7 +342,7 @@ impl Trainer {
             let mut rng = ChaCha8Rng::seed_from_u64(self.config.seed);
             rng.set_stream(u64::MAX - index as u64);
             if data.get(index, &mut rng, horizon, &mut window) {
-                rollout.run(&self.weights, &window.scene, horizon)?;
+                rollout.run(&self.average, &window.scene, horizon)?;
                 sums.add(&window, &rollout, horizon);
             }
         }

@@ -1,17 +1,13 @@
 //! `forecloud train` as a process, on small recordings.
 
-use forecloud::bag::Bag;
-use forecloud::message::StringMessage;
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use super::stream;
+use super::edited::write_recording;
 
 /// Longest wait for a process: a loaded machine's.
 const PATIENCE: Duration = Duration::from_secs(120);
-const BODIES: &str = "/truth/bodies";
 
 /// A folder with recordings for training and validation, and room for runs.
 pub struct Workplace {
@@ -22,7 +18,7 @@ impl Workplace {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         for split in ["train", "val"] {
-            write_recording(&folder.path().join("recordings").join(split), split);
+            write_recording(&folder.path().join("recordings").join(split), split, |_| true);
         }
         Self { folder }
     }
@@ -102,40 +98,4 @@ pub fn signal(child: &Child, name: &str) {
 /// The number of the signal that ended a process.
 pub fn ended_by(status: ExitStatus) -> Option<i32> {
     std::os::unix::process::ExitStatusExt::signal(&status)
-}
-
-/// The small recording, said to be of `split`.
-fn write_recording(folder: &Path, split: &str) {
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny_push");
-    std::fs::create_dir_all(folder).unwrap();
-    std::fs::copy(from.join("metadata.yaml"), folder.join("metadata.yaml")).unwrap();
-    let bag = Bag::open(&from).unwrap();
-    let file = std::fs::File::create(folder.join("tiny_push.mcap")).unwrap();
-    let mut writer = mcap::WriteOptions::new().profile("ros2").create(file).unwrap();
-    let mut channels = HashMap::new();
-    for topic in bag.topics() {
-        let schema = writer.add_schema(&topic.message_type, "ros2msg", b"").unwrap();
-        let channel = writer.add_channel(schema, &topic.name, "cdr", &Default::default());
-        channels.insert(topic.name.to_string(), channel.unwrap());
-    }
-    for message in bag.messages() {
-        let message = message.unwrap();
-        let log_time = message.log_time_ns as u64;
-        let channel_id = channels[&*message.topic];
-        let header =
-            mcap::records::MessageHeader { channel_id, sequence: 0, log_time, publish_time: 0 };
-        let data = match &*message.topic == BODIES {
-            true => said_to_be_of(split, &message.data),
-            false => message.data.to_vec(),
-        };
-        writer.write_to_known_channel(&header, &data).unwrap();
-    }
-    writer.finish().unwrap();
-}
-
-fn said_to_be_of(split: &str, bodies: &[u8]) -> Vec<u8> {
-    let json = StringMessage::decode(bodies).unwrap().data;
-    let mut json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    json["split"] = split.into();
-    stream::text(BODIES, &json.to_string()).bytes
 }

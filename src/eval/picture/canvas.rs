@@ -3,25 +3,25 @@
 use font8x8::UnicodeFonts;
 
 /// Red, green, blue.
-pub(super) type Rgb = [u8; 3];
+pub(crate) type Rgb = [u8; 3];
 
 /// Drawn pixels a side of one shown.
 const FINE: usize = 2;
 
 /// A picture that is drawn on.
-pub(super) struct Canvas {
+pub(crate) struct Canvas {
     size: [usize; 2],
     fine: Vec<Rgb>,
 }
 
 impl Canvas {
     /// A picture of `size` (width, height) in one colour.
-    pub(super) fn new(size: [usize; 2], color: Rgb) -> Self {
+    pub(crate) fn new(size: [usize; 2], color: Rgb) -> Self {
         Self { size, fine: vec![color; FINE * size[0] * FINE * size[1]] }
     }
 
     /// A filled disc; centre and radius in shown pixels.
-    pub(super) fn disc(&mut self, center: [f32; 2], radius: f32, color: Rgb) {
+    pub(crate) fn disc(&mut self, center: [f32; 2], radius: f32, color: Rgb) {
         let [cx, cy] = center.map(|c| c * FINE as f32);
         let radius = radius * FINE as f32;
         let reach = radius.ceil() as i64;
@@ -35,7 +35,7 @@ impl Canvas {
     }
 
     /// A line of a width; all in shown pixels.
-    pub(super) fn line(&mut self, [from, to]: [[f32; 2]; 2], width: f32, color: Rgb) {
+    pub(crate) fn line(&mut self, [from, to]: [[f32; 2]; 2], width: f32, color: Rgb) {
         let (dx, dy) = (to[0] - from[0], to[1] - from[1]);
         let n = ((dx.abs().max(dy.abs()) * FINE as f32).ceil() as usize).clamp(1, 10_000);
         for i in 0..=n {
@@ -45,7 +45,7 @@ impl Canvas {
     }
 
     /// A line of text, 8 `scale` pixels a character; characters beyond Latin are left out.
-    pub(super) fn text(&mut self, at: [usize; 2], scale: usize, text: &str, color: Rgb) {
+    pub(crate) fn text(&mut self, at: [usize; 2], scale: usize, text: &str, color: Rgb) {
         let pixel = scale * FINE;
         for (index, letter) in text.chars().enumerate() {
             let Some(rows) = font8x8::BASIC_FONTS.get(letter) else { continue };
@@ -73,7 +73,7 @@ impl Canvas {
     }
 
     /// The picture as a PNG file's bytes.
-    pub(super) fn png(&self) -> Vec<u8> {
+    pub(crate) fn png(&self) -> Vec<u8> {
         let [width, height] = self.size;
         let mut bytes = Vec::new();
         let mut encoder = png::Encoder::new(&mut bytes, width as u32, height as u32);

@@ -1,10 +1,10 @@
 //! Regions against a scene whose geometry says what moved.
 
 use super::*;
-use crate::cloud::{DepthNoise, Workspace};
+use crate::cloud::{SensorNoise, Workspace};
 use crate::eval::observed::Eye;
 use crate::eval::scene::{Scene, WALL_M, to_world};
-use crate::frames::{Frame, View};
+use crate::frames::Frame;
 
 const WIDE: Workspace = Workspace { min: [-9.0; 3], max: [9.0; 3] };
 
@@ -64,14 +64,8 @@ fn noise_of_the_sensor_moves_nothing() {
     let scene = Scene::default();
     let noisy = |secs: f64| {
         let mut frame = scene.frame(secs);
-        let View::Depth { depth, .. } = &mut frame.cameras[0].view else { panic!() };
-        // Of a stereo camera: 5 mm at 1.1 m.
-        let (seed, sigma_base_m, sigma_quadratic) = (3, 0.0, 0.004);
-        let noise = DepthNoise { seed, sigma_base_m, sigma_quadratic, missing_probability: 0.05 };
-        for (i, bytes) in (0u32..).zip(depth.data.chunks_exact_mut(4)) {
-            let depth_m = f32::from_le_bytes(bytes.try_into().unwrap());
-            bytes.copy_from_slice(&noise.apply(depth_m, frame.stamp, i).to_le_bytes());
-        }
+        // Of a stereo camera: 5.5 mm at 1.2 m, and gaps and flying pixels at the box's edges.
+        SensorNoise { seed: 3, ..SensorNoise::default() }.apply(&mut frame).unwrap();
         frame
     };
     let (a, b) = (observed(&noisy(0.0)), observed(&noisy(0.1)));

@@ -87,12 +87,12 @@ impl HindsightReport {
     }
 
     /// The rows of one region, by its name in JSON.
-    pub(super) fn of(&self, region: &'static str) -> impl Iterator<Item = &HindsightRow> {
+    pub(in crate::eval) fn of(&self, region: &'static str) -> impl Iterator<Item = &HindsightRow> {
         self.rows.iter().filter(move |row| row.region == region)
     }
 
     /// Share of the model's points that lie in a region, over all steps.
-    pub(super) fn share_of(&self, region: &'static str) -> f64 {
+    pub(in crate::eval) fn share_of(&self, region: &'static str) -> f64 {
         let count = |region| -> u64 {
             let model = self.of(region).filter(|row| row.method == Method::Model);
             model.flat_map(|row| &row.n_points).sum()

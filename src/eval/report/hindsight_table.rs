@@ -20,7 +20,7 @@ const COLUMNS: [[&str; 2]; 8] = [
     ["to pred", "mm"],
     ["Chamfer", "mm"],
 ];
-const HOW_TO_READ: &str = "\
+pub(in crate::eval) const HOW_TO_READ: &str = "\
 How to read: 'covered' points fall on a pixel measured at the later time; the rest is of these.
 'front': a camera saw through the point, so it is wrong; 'viol.': by how much, 0 where it is not
 (mean). 'unknown': behind a surface: hidden, and not counted as wrong. Chamfer distance: of predicted
@@ -81,7 +81,7 @@ impl HindsightReport {
     }
 
     /// What became of the predictions, in words.
-    pub(super) fn fate(&self) -> String {
+    pub(in crate::eval) fn fate(&self) -> String {
         let sum = |count: fn(&StepCounts) -> u64| self.steps.iter().map(count).sum::<u64>();
         let observed = shown_steps(self.steps.len()).map(|step| self.steps[step].n_observed);
         let observed: Vec<String> = observed.map(|n| n.to_string()).collect();
@@ -133,7 +133,7 @@ fn is_positive(share: &Option<f64>) -> bool {
 }
 
 /// One decimal, two for small ones.
-fn percent(share: f64) -> String {
+pub(in crate::eval) fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     if percent > 0.0 && percent < 0.995 { format!("{percent:.2}") } else { format!("{percent:.1}") }
 }

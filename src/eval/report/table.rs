@@ -11,9 +11,12 @@ const TASK_WIDTH: usize = 10;
 pub(super) const METHOD_WIDTH: usize = 29;
 
 impl Class {
-    fn title(self) -> &'static str {
+    pub(in crate::eval) fn title(self) -> &'static str {
         match self {
             Self::Moving => "Object points that move, more than 2 mm in the step: mean error in mm",
+            Self::Sudden => {
+                "Of these, falls and impacts, motion changes by 30 mm a step: mean error in mm"
+            }
             Self::Resting => "Object points at rest: mean error in mm",
             Self::Robot => "Robot points: mean error in mm",
             Self::Static => "Static points: mean false motion in mm, of each step alone",
@@ -22,7 +25,7 @@ impl Class {
 }
 
 impl Method {
-    pub(super) fn label(self) -> &'static str {
+    pub(in crate::eval) fn label(self) -> &'static str {
         match self {
             Self::Model => "model",
             Self::Node => "node, as published",
@@ -85,6 +88,11 @@ impl Report {
         let mut fact = |name: &str, value: String| writeln!(f, "{name:11}{value}");
         fact("recordings", self.recordings())?;
         fact("frames", self.frames())?;
+        if let Some(noise) = &self.sensor_noise {
+            let (strength, sigma_mm) = (noise.strength, 1e3 * noise.sigma_m(1.0));
+            let added = format!("added, of strength {strength}: {sigma_mm:.1} mm at 1 m");
+            fact("noise", added)?;
+        }
         if let Some(hindsight) = &self.hindsight {
             fact("seen later", hindsight.fate())?;
         }
@@ -92,8 +100,12 @@ impl Report {
         for failure in &self.failures {
             fact("failed", format!("{} frames; the first: {}", failure.count, failure.first))?;
         }
-        if let Some((count, problem)) = self.dropped() {
-            fact("dropped", format!("{count} frames or messages; the last: {problem}"))?;
+        for bag in &self.skipped {
+            let reason: Vec<&str> = bag.reason.lines().map(str::trim).collect();
+            fact("skipped", format!("{}: {}", bag.path.display(), reason.join(" ")))?;
+        }
+        if let Some(dropped) = self.dropped() {
+            fact("dropped", dropped)?;
         }
         if let Some([least, most]) = self.n_particles {
             let least = if least < most { format!("{least} to ") } else { String::new() };
@@ -123,16 +135,20 @@ impl Report {
         self.agreement().map_or(Ok(()), |agreement| fact("published", agreement))
     }
 
-    fn recordings(&self) -> String {
+    pub(in crate::eval) fn recordings(&self) -> String {
         let mut tasks = std::collections::BTreeMap::<&str, usize>::new();
         for bag in &self.bags {
             *tasks.entry(bag.task.as_deref().unwrap_or("without truth")).or_default() += 1;
         }
         let tasks: Vec<String> = tasks.iter().map(|(task, n)| format!("{n} {task}")).collect();
-        format!("{} ({})", self.bags.len(), tasks.join(", "))
+        let skipped = match self.skipped.len() {
+            0 => String::new(),
+            n => format!("; {n} skipped"),
+        };
+        format!("{} ({}){skipped}", self.bags.len(), tasks.join(", "))
     }
 
-    fn frames(&self) -> String {
+    pub(in crate::eval) fn frames(&self) -> String {
         // Writing to a string can't fail.
         let mut text = format!(
             "{}: {} predicted, {} held against the truth",
@@ -141,19 +157,35 @@ impl Report {
         if self.n_in_hindsight > 0 {
             let _ = write!(text, ", {} against what was seen later", self.n_in_hindsight);
         }
+        if self.n_without_truth > 0 {
+            let _ = write!(text, ", {} that the truth lacks", self.n_without_truth);
+        }
         if self.n_without_history > 0 {
             let _ = write!(text, ", {} without a frame one step back", self.n_without_history);
+        }
+        if self.n_other_cameras > 0 {
+            let _ = write!(text, " ({} with one of other cameras)", self.n_other_cameras);
+        }
+        if self.messages.frames_without_camera > 0 {
+            let _ = write!(text, ", {} with a camera missing", self.messages.frames_without_camera);
         }
         text
     }
 
-    fn dropped(&self) -> Option<(u64, &str)> {
-        let count = self.bags.iter().map(|bag| bag.frames.n_dropped()).sum();
-        let problem = self.bags.iter().rev().find_map(|bag| bag.last_problem.as_deref());
-        (count > 0).then(|| (count, problem.unwrap_or("unknown")))
+    /// What never became a frame, by cause; and that time was set back, which a frame or two are
+    /// lost by.
+    fn dropped(&self) -> Option<String> {
+        let losses = self.messages.losses();
+        let jumps = (self.messages.time_jumps, "times that stamps went back");
+        let losses = losses.chain([jumps].into_iter().filter(|(n, _)| *n > 0));
+        let losses: Vec<String> = losses.map(|(n, what)| format!("{what}: {n}")).collect();
+        let last = self.bags.iter().rev().find(|bag| bag.last_problem.is_some());
+        let last = last.and_then(|bag| Some((bag.path.display(), bag.last_problem.as_ref()?)));
+        let last = last.map(|(path, problem)| format!("; the last, in {path}: {problem}"));
+        (!losses.is_empty()).then(|| losses.join("; ") + &last.unwrap_or_default())
     }
 
-    fn agreement(&self) -> Option<String> {
+    pub(in crate::eval) fn agreement(&self) -> Option<String> {
         let found = self.published.as_ref()?;
         let (published, both, replayed) = (found.n_published, found.n_both, found.n_replayed);
         let equal = match (&found.first_difference, both) {
@@ -171,14 +203,8 @@ impl Report {
     }
 }
 
-impl Class {
-    fn is_object(self) -> bool {
-        matches!(self, Self::Moving | Self::Resting)
-    }
-}
-
 /// Three digits, or as many as stand before the point.
-pub(super) fn millimetres(value: f64) -> String {
+pub(in crate::eval) fn millimetres(value: f64) -> String {
     match value {
         value if value < 9.995 => format!("{value:.2}"),
         value if value < 99.95 => format!("{value:.1}"),

@@ -57,7 +57,7 @@ fn played(
 
 fn cloud(frame: &Frame) -> Cloud {
     let mut cloud = Cloud::default();
-    let counts = cloud.from_cameras(&frame.cameras, &Workspace::default(), None).expect("a cloud");
+    let counts = cloud.from_cameras(&frame.cameras, &Workspace::default()).expect("a cloud");
     assert!(counts.n_kept > 1000, "{counts:?}");
     cloud
 }

@@ -4,104 +4,21 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::buffers::{MlpBuffers, PassBuffers, mlp_rows};
+use super::forward::{Given, neighbors, with_scratch};
 use super::gradients::{GRADIENT_GROUPS, Gradients};
+pub(super) use super::slots::{Buffers, Slot};
 use super::views::SavedNorm;
-use super::{CHUNK, Engine, MixerBuffers, MlpBuffers, Mode, row_len};
+use super::{CHUNK, Engine, MixerBuffers, Mode};
 use crate::graph::StepGraph;
 use crate::model::Layout;
-use crate::model::interlacer::{InterlacerConfig, Mixer, MixerKind};
-use crate::ops::linear::{linear_backward_input, linear_backward_weights};
+use crate::model::interlacer::{Mixer, MixerKind, Mlp};
+use crate::ops::layer_norm::layer_norm_output;
+use crate::ops::linear::{linear_backward_input, linear_backward_weights, linear_relu_forward};
 use crate::ops::relu::relu_backward;
 use crate::ops::rows::SharedRows;
 use crate::ops::simd::vectorize;
 use crate::{Error, Result};
-
-/// Buffers of the backward pass, shared by all mixers.
-#[derive(Debug, Default)]
-pub(super) struct Buffers {
-    dx: Vec<f32>,
-    /// Of mixer `i` at `i`, modulo their number.
-    slots: Vec<SlotBuffers>,
-}
-
-/// Gradients within one mixer; those that its kind has no use for stay empty.
-#[derive(Debug, Default)]
-struct SlotBuffers {
-    d_qkv: Vec<f32>,
-    d_out: Vec<f32>,
-    /// Gradient of what receivers bring into their messages.
-    d_receivers: Vec<f32>,
-    /// Products of outputs and their gradients, for softmax attention.
-    deltas: Vec<f32>,
-    edge_weights: Vec<f32>,
-    edge_d_scores: Vec<f32>,
-    partial_d_states: Vec<f32>,
-    d_state: Vec<f32>,
-    d_hop_weights: Vec<f32>,
-}
-
-impl SlotBuffers {
-    fn resize(&mut self, kind: &MixerKind, config: &InterlacerConfig, graph: &StepGraph, n: usize) {
-        let d = config.width;
-        self.d_qkv.resize(n * row_len(kind, config, 1), 0.0);
-        match *kind {
-            MixerKind::Linear { n_heads, .. } => {
-                let state_len = config.heads(n_heads).state_len();
-                self.partial_d_states.resize(n.div_ceil(CHUNK) * state_len, 0.0);
-                self.d_state.resize(state_len, 0.0);
-            }
-            MixerKind::Grf { .. } => {
-                self.d_out.resize(n * d, 0.0);
-                self.edge_weights.resize(graph.loads.n_places(), 0.0);
-                self.edge_d_scores.resize(graph.loads.n_places(), 0.0);
-                self.d_hop_weights.resize(n.div_ceil(CHUNK) * (config.n_hops + 1), 0.0);
-            }
-            MixerKind::Softmax { n_heads, .. } => {
-                self.d_out.resize(n * d, 0.0);
-                self.deltas.resize(n * n_heads, 0.0);
-            }
-            MixerKind::Messages { to, .. } => {
-                let (_, n_receivers) = super::messages::counts(to, graph);
-                self.d_out.resize(n_receivers * d, 0.0);
-                self.d_receivers.resize(n_receivers * d, 0.0);
-            }
-        }
-    }
-}
-
-/// Gradients within one mixer, shared by the chunks.
-pub(super) struct Slot<'a> {
-    pub d_qkv: SharedRows<'a>,
-    pub d_out: SharedRows<'a>,
-    pub d_receivers: SharedRows<'a>,
-    pub deltas: SharedRows<'a>,
-    pub edge_weights: SharedRows<'a>,
-    pub edge_d_scores: SharedRows<'a>,
-    pub partial_d_states: SharedRows<'a>,
-    pub d_state: SharedRows<'a>,
-    pub d_hop_weights: SharedRows<'a>,
-}
-
-impl<'a> Slot<'a> {
-    fn new(buffers: &'a mut SlotBuffers, config: &InterlacerConfig, n: usize) -> Self {
-        let (d, state_len) = (config.width, buffers.d_state.len());
-        let per_token = |data: &'a mut Vec<f32>| {
-            let width = data.len() / n.max(1);
-            SharedRows::new(data, width)
-        };
-        Self {
-            d_qkv: per_token(&mut buffers.d_qkv),
-            d_out: SharedRows::new(&mut buffers.d_out, d),
-            d_receivers: SharedRows::new(&mut buffers.d_receivers, d),
-            deltas: per_token(&mut buffers.deltas),
-            edge_weights: SharedRows::new(&mut buffers.edge_weights, 1),
-            edge_d_scores: SharedRows::new(&mut buffers.edge_d_scores, 1),
-            partial_d_states: SharedRows::new(&mut buffers.partial_d_states, state_len),
-            d_state: SharedRows::new(&mut buffers.d_state, state_len),
-            d_hop_weights: SharedRows::new(&mut buffers.d_hop_weights, config.n_hops + 1),
-        }
-    }
-}
 
 /// What all phases read and write.
 pub(super) struct Pass<'a> {
@@ -119,8 +36,14 @@ pub(super) struct Pass<'a> {
     pub dx: SharedRows<'a>,
 }
 
+/// What the backward pass writes for the caller.
+struct Results<'a> {
+    gradients: &'a mut Gradients,
+    d_features: &'a mut [f32],
+}
+
 impl Engine {
-    /// Back-propagates through the last forward pass.
+    /// Back-propagates through the selected pass's last forward pass.
     ///
     /// `d_output`: gradient of [`Engine::output`]; `weights`, `features`, `graph` as in that pass,
     /// its transposed loads or anchors up to date. Adds to `gradients`; writes `d_features`.
@@ -139,82 +62,123 @@ impl Engine {
     ) -> Result<()> {
         let shape = |what, expected, got| Err(Error::Shape { what, expected, got });
         let config = self.layout.config;
-        if self.mode != Mode::Training {
+        if self.mode == Mode::Inference {
             return shape("blocks kept by an engine for training", config.n_blocks, 1);
         }
-        if d_output.len() != self.output.len() {
-            return shape("gradient of the output", self.output.len(), d_output.len());
+        let PassBuffers { n_tokens, output, .. } = &self.passes[self.pass];
+        let n_tokens = *n_tokens;
+        if d_output.len() != output.len() {
+            return shape("gradient of the output", output.len(), d_output.len());
         }
-        let n_features = self.n_tokens * config.n_features;
+        if weights.len() != self.layout.n_params() {
+            return shape("weights", self.layout.n_params(), weights.len());
+        }
+        let n_features = n_tokens * config.n_features;
         if features.len() != n_features || d_features.len() != n_features {
             return shape("features and their gradient", n_features, d_features.len());
         }
-        self.check_graph(graph, self.n_tokens)?;
-        let (mut slots, n) = (self.resize_slots(graph), self.n_tokens);
-        let pass = Pass {
-            weights,
-            layout: &self.layout,
-            graph,
-            projections: &self.projections,
-            n_tokens: self.n_tokens,
-            mixers: &self.mixers,
-            mlp: &self.mlp,
-            head: SavedNorm {
-                normalized: &self.head_normalized,
-                inverse_deviation: &self.head_inverse_deviation,
-            },
-            features,
-            d_output,
-            d_features: SharedRows::new(d_features, config.n_features),
-            dx: SharedRows::new(&mut self.backward.dx, config.width),
-        };
-        let views: Vec<Slot<'_>> =
-            slots.iter_mut().map(|slot| Slot::new(slot, &config, n)).collect();
+        self.check_graph(graph, n_tokens)?;
+        self.backward.resize(&self.layout, graph, n_tokens);
+        let given = Given { weights, features, graph };
+        let mut results = Results { gradients, d_features };
         for i in (0..=self.layout.mixers.len()).rev() {
-            pass.phase(i, &views, gradients);
+            let Some(block) = self.missing(i) else {
+                self.backward_phase(i, Part::Whole, given, d_output, &mut results);
+                continue;
+            };
+            self.backward_phase(i, Part::Upper, given, d_output, &mut results);
+            self.recompute(block, given);
+            self.backward_phase(i, Part::Lower, given, d_output, &mut results);
         }
-        drop(views);
-        self.backward.slots = slots;
         Ok(())
     }
 
-    /// Sizes the buffers, and takes those of the mixers.
-    fn resize_slots(&mut self, graph: &StepGraph) -> Vec<SlotBuffers> {
-        let (config, mixers) = (&self.layout.config, &self.layout.mixers);
-        self.backward.dx.resize(self.n_tokens * config.width, 0.0);
-        let mut slots = std::mem::take(&mut self.backward.slots);
-        // As in inference: a block's buffers serve all blocks, but two at least.
-        slots.resize_with((mixers.len() / config.n_blocks.max(1)).max(2), SlotBuffers::default);
-        for (slot, mixer) in slots.iter_mut().zip(mixers) {
-            slot.resize(&mixer.kind, config, graph, self.n_tokens);
-        }
-        slots
+    /// The block of mixer `i - 1`, unless its activations are there.
+    fn missing(&self, i: usize) -> Option<usize> {
+        let block = self.layout.mixers[i.checked_sub(1)?].block;
+        let (pass, blocks) = &self.activations[self.activations_index()].kept;
+        (*pass != self.pass || !blocks.contains(&block)).then_some(block)
     }
+
+    fn backward_phase(
+        &mut self,
+        i: usize,
+        part: Part,
+        given: Given<'_>,
+        d_output: &[f32],
+        results: &mut Results<'_>,
+    ) {
+        let (at, config) = (self.activations_index(), self.layout.config);
+        let (activations, saved) = (&self.activations[at], &self.passes[self.pass]);
+        let n_mixers = self.layout.mixers.len();
+        let (current, next) = neighbors(&mut self.backward.slots, n_mixers, i);
+        let slot = |buffers| Slot::new(buffers, &config, saved.n_tokens);
+        let pass = Pass {
+            weights: given.weights,
+            layout: &self.layout,
+            graph: given.graph,
+            projections: &self.projections,
+            n_tokens: saved.n_tokens,
+            mixers: &activations.mixers,
+            mlp: &activations.mlp,
+            head: SavedNorm {
+                normalized: &saved.head_normalized,
+                inverse_deviation: &saved.head_inverse_deviation,
+            },
+            features: given.features,
+            d_output,
+            d_features: SharedRows::new(results.d_features, config.n_features),
+            dx: SharedRows::new(&mut self.backward.dx, config.width),
+        };
+        pass.phase(i, part, current.map(slot), next.map(slot), results.gradients);
+    }
+}
+
+/// Part of a phase: activations that are computed again are of one block at a time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Whole,
+    /// The head, or from the gradients within mixer `i` to dx before it.
+    Upper,
+    /// From there on.
+    Lower,
 }
 
 impl Pass<'_> {
     /// From the gradients that mixer `i`'s queries left to dx before it, and on through the MLPs
     /// and the output of mixer `i - 1`: [`super::forward::Pass`]'s phase, backwards.
-    fn phase(&self, i: usize, slots: &[Slot<'_>], gradients: &mut Gradients) {
-        let mixers = &self.layout.mixers;
-        let slot = |i: usize| &slots[i % slots.len()];
-        let next = mixers.get(i).map(|mixer| (mixer, &self.mixers[i], slot(i)));
-        let current = i.checked_sub(1).map(|i| (&mixers[i], &self.mixers[i], slot(i)));
-        if let Some((mixer, _, slot)) = next {
+    fn phase(
+        &self,
+        i: usize,
+        part: Part,
+        current: Option<Slot<'_>>,
+        next: Option<Slot<'_>>,
+        gradients: &mut Gradients,
+    ) {
+        let with =
+            |i: usize, slot| (&self.layout.mixers[i], &self.mixers[i % self.mixers.len()], slot);
+        let next = next.map(|slot| with(i, slot));
+        let current = current.map(|slot| with(i - 1, slot));
+        if let (Some((mixer, _, slot)), Part::Whole | Part::Upper) = (&next, part) {
             self.settle(mixer, slot, gradients);
         }
         let blocks = self.layout.mlps_before(i);
         self.chunks(gradients, |rows, gradient| {
-            match next {
-                None => self.head(rows.clone(), gradient),
-                Some((mixer, saved, slot)) => {
-                    self.prepare(mixer, saved, slot, rows.clone(), gradient)
+            if part != Part::Lower {
+                match &next {
+                    None => self.head(rows.clone(), gradient),
+                    Some((mixer, saved, slot)) => {
+                        self.prepare(mixer, saved, slot, rows.clone(), gradient)
+                    }
                 }
+            }
+            if part == Part::Upper {
+                return;
             }
             for block in blocks.clone().rev() {
                 self.mlp(block, rows.clone(), gradient);
             }
-            match current {
+            match &current {
                 None => self.embed(rows, gradient),
                 Some((mixer, saved, slot)) => self.mix(mixer, saved, slot, rows, gradient),
             }
@@ -324,24 +288,43 @@ impl Pass<'_> {
         let mlp = &self.layout.mlps[block];
         // SAFETY: each task has rows of its own.
         let dx = unsafe { self.dx.rows_mut(rows.clone()) };
-        let kept = block * self.n_tokens + rows.start..block * self.n_tokens + rows.end;
-        let hidden = &self.mlp.hidden[kept.start * wide..kept.end * wide];
-        let (dw, db) = mlp.down.weight.pair_mut(mlp.down.bias, gradient);
-        linear_backward_weights(hidden, dx, dw, db);
+        let kept = mlp_rows(self.mlp.n_slots, self.n_tokens, block, &rows);
         let norm = SavedNorm {
             normalized: &self.mlp.normalized,
             inverse_deviation: &self.mlp.inverse_deviation,
         };
-        let mut d_hidden = SCRATCH.take();
-        d_hidden.resize(rows.len() * wide, 0.0);
-        linear_backward_input(dx, mlp.down.weight.of(self.weights), d, &mut d_hidden);
-        vectorize(|| relu_backward(hidden, &mut d_hidden));
-        self.normalized_linear(mlp.norm, mlp.up, norm.rows(&kept, d), &d_hidden, dx, gradient);
-        SCRATCH.set(d_hidden);
+        let norm = norm.rows(&kept, d);
+        let mut scratch = SCRATCH.take();
+        scratch.resize(2 * rows.len() * wide, 0.0);
+        let (d_hidden, again) = scratch.split_at_mut(rows.len() * wide);
+        let hidden = match self.mlp.hidden.get(kept.start * wide..kept.end * wide) {
+            Some(hidden) => hidden,
+            None => {
+                self.hidden(mlp, norm, again);
+                again
+            }
+        };
+        let (dw, db) = mlp.down.weight.pair_mut(mlp.down.bias, gradient);
+        linear_backward_weights(hidden, dx, dw, db);
+        linear_backward_input(dx, mlp.down.weight.of(self.weights), d, d_hidden);
+        vectorize(|| relu_backward(hidden, d_hidden));
+        self.normalized_linear(mlp.norm, mlp.up, norm, d_hidden, dx, gradient);
+        SCRATCH.set(scratch);
+    }
+
+    /// The MLP's hidden rows, as in the forward pass.
+    fn hidden(&self, mlp: &Mlp, norm: SavedNorm<'_>, hidden: &mut [f32]) {
+        with_scratch(norm.normalized.len(), |u| {
+            let (w, b) = (mlp.norm.weight.of(self.weights), mlp.norm.bias.of(self.weights));
+            layer_norm_output(norm.normalized, w, b, u);
+            let (w, b) = (mlp.up.weight.of(self.weights), mlp.up.bias.of(self.weights));
+            linear_relu_forward(u, w, b, b.len(), hidden);
+        });
     }
 }
 
 std::thread_local! {
-    /// Gradient of the MLP's hidden rows of a chunk (beside the other scratch, which is in use).
+    /// A chunk's hidden rows of the MLP and their gradient (beside the other scratch, which is in
+    /// use meanwhile).
     static SCRATCH: std::cell::Cell<Vec<f32>> = const { std::cell::Cell::new(Vec::new()) };
 }

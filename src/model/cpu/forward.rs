@@ -5,11 +5,12 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::buffers::kept_blocks;
 use super::views::{MixerView, MlpView, NormView};
-use super::{CHUNK, Engine, MixerBuffers, Mode};
+use super::{CHUNK, Engine, MixerBuffers};
 use crate::graph::StepGraph;
-use crate::model::interlacer::{Affine, Mixer, MixerKind};
-use crate::model::{Layout, LocalLayer};
+use crate::model::interlacer::{Affine, Mixer, MixerKind, Mlp};
+use crate::model::{InterlacerConfig, Layout, LocalLayer};
 use crate::ops::layer_norm::{Saved, layer_norm_forward};
 use crate::ops::linear::{linear_forward, linear_forward_add, linear_relu_forward};
 use crate::ops::rows::SharedRows;
@@ -41,9 +42,20 @@ pub(super) struct Pass<'a> {
     n_scene: usize,
     x: SharedRows<'a>,
     mlp: MlpView<'a>,
-    pub keep: bool,
+    /// Blocks whose activations are kept.
+    keep: Range<usize>,
+    /// The residual stream at the start of block `b` at row `(b - 1) · n`; may be empty.
+    starts: SharedRows<'a>,
     output: SharedRows<'a>,
     head_norm: NormView<'a>,
+}
+
+/// What both passes are given.
+#[derive(Clone, Copy)]
+pub(super) struct Given<'a> {
+    pub weights: &'a [f32],
+    pub features: &'a [f32],
+    pub graph: &'a StepGraph,
 }
 
 impl Engine {
@@ -72,31 +84,65 @@ impl Engine {
         if n_scene > n_tokens {
             return shape("scene tokens", n_tokens, n_scene);
         }
-        self.resize(n_tokens, n_scene, graph);
-        let d = config.width;
-        let pass = Pass {
-            weights,
-            layout: &self.layout,
-            graph,
-            projections: &self.projections,
-            features,
-            n_tokens,
-            n_scene,
-            x: SharedRows::new(&mut self.x, d),
-            mlp: MlpView::new(&mut self.mlp, d, config.mlp_width()),
-            keep: self.mode == Mode::Training,
-            output: SharedRows::new(&mut self.output, config.n_outputs),
-            head_norm: NormView::new(
-                &mut self.head_normalized,
-                &mut self.head_inverse_deviation,
-                d,
-            ),
-        };
-        for i in 0..=self.layout.mixers.len() {
-            let (current, next) = neighbors(&mut self.mixers, &self.layout, i);
+        self.passes[self.pass].resize(&self.layout, self.mode, n_tokens, n_scene);
+        let keep = kept_blocks(&self.layout, self.mode);
+        let given = Given { weights, features, graph };
+        let (pass, mixers) = self.forward_pass(given, keep);
+        let n_mixers = pass.layout.mixers.len();
+        for i in 0..=n_mixers {
+            let (current, next) = neighbors(mixers, n_mixers, i);
             pass.phase(i, current, next);
         }
         Ok(())
+    }
+
+    /// Computes the activations of `block`, which has mixers, again: those of the selected forward
+    /// pass, whose arguments are `given`, to the same bits.
+    pub(super) fn recompute(&mut self, block: usize, given: Given<'_>) {
+        let (pass, mixers) = self.forward_pass(given, block..block + 1);
+        let of_block = |mixer: &&Mixer| mixer.block == block;
+        let n_mixers = pass.layout.mixers.iter().filter(of_block).count();
+        let first = block * n_mixers;
+        for i in first..=first + n_mixers {
+            let (current, next) = neighbors(mixers, pass.layout.mixers.len(), i);
+            let (is_first, is_last) = (i == first, i == first + n_mixers);
+            pass.phase_again(block, i, current.filter(|_| !is_first), next.filter(|_| !is_last));
+        }
+    }
+
+    /// The selected pass, its buffers sized, and those of the mixers.
+    fn forward_pass<'a>(
+        &'a mut self,
+        given: Given<'a>,
+        keep: Range<usize>,
+    ) -> (Pass<'a>, &'a mut [MixerBuffers]) {
+        let at = self.activations_index();
+        let (activations, buffers) = (&mut self.activations[at], &mut self.passes[self.pass]);
+        let InterlacerConfig { width: d, n_outputs, .. } = self.layout.config;
+        let n_tokens = buffers.n_tokens;
+        activations.resize(&self.layout, self.mode, n_tokens, given.graph);
+        activations.kept = (self.pass, keep.clone());
+        self.x.resize(n_tokens * d, 0.0);
+        let pass = Pass {
+            weights: given.weights,
+            layout: &self.layout,
+            graph: given.graph,
+            projections: &self.projections,
+            features: given.features,
+            n_tokens,
+            n_scene: buffers.n_scene,
+            x: SharedRows::new(&mut self.x, d),
+            mlp: MlpView::new(&mut activations.mlp, &self.layout.config, n_tokens),
+            keep,
+            starts: SharedRows::new(&mut buffers.starts, d),
+            output: SharedRows::new(&mut buffers.output, n_outputs),
+            head_norm: NormView::new(
+                &mut buffers.head_normalized,
+                &mut buffers.head_inverse_deviation,
+                d,
+            ),
+        };
+        (pass, &mut activations.mixers)
     }
 }
 
@@ -119,13 +165,13 @@ impl Engine {
     }
 }
 
-/// The buffers of mixers `i - 1` and `i`, as far as they exist.
-fn neighbors<'a>(
-    buffers: &'a mut [MixerBuffers],
-    layout: &Layout,
+/// What buffers hold of mixers `i - 1` and `i`, as far as they exist.
+pub(super) fn neighbors<T>(
+    buffers: &mut [T],
+    n_mixers: usize,
     i: usize,
-) -> (Option<&'a mut MixerBuffers>, Option<&'a mut MixerBuffers>) {
-    let (n_slots, n_mixers) = (buffers.len().max(1), layout.mixers.len());
+) -> (Option<&mut T>, Option<&mut T>) {
+    let n_slots = buffers.len().max(1);
     let (current, next) = ((i + n_slots - 1) % n_slots, i % n_slots);
     match (i > 0, i < n_mixers) {
         (false, false) => (None, None),
@@ -142,22 +188,15 @@ fn neighbors<'a>(
     }
 }
 
+/// A mixer and its buffers.
+type Mixing<'a> = (&'a Mixer, MixerView<'a>);
+
 impl Pass<'_> {
     /// From the outputs of mixer `i - 1` to all that mixer `i` needs of every row.
     fn phase(&self, i: usize, current: Option<&mut MixerBuffers>, next: Option<&mut MixerBuffers>) {
-        let (n, d) = (self.n_tokens, self.layout.config.width);
-        let mixers = &self.layout.mixers;
-        let current = current.map(|buffers| {
-            let mixer = &mixers[i - 1];
-            self.settle(mixer, buffers);
-            (mixer, MixerView::new(buffers, n, d))
-        });
-        let next = next.map(|buffers| (&mixers[i], MixerView::new(buffers, n, d)));
+        let (current, next) = self.views(i, current, next);
         let blocks = self.layout.mlps_before(i);
-        (0..n.div_ceil(CHUNK)).into_par_iter().for_each(|c| {
-            let rows = c * CHUNK..((c + 1) * CHUNK).min(n);
-            // SAFETY: each task has rows of its own.
-            let x = unsafe { self.x.rows_mut(rows.clone()) };
+        self.chunks(|rows, x| {
             match &current {
                 None => self.embed(&rows, x),
                 Some((mixer, view)) => self.mix(mixer, view, rows.clone(), x),
@@ -167,9 +206,89 @@ impl Pass<'_> {
             }
             match &next {
                 None => self.head(rows, x),
+                Some((mixer, view)) => {
+                    if !blocks.is_empty() {
+                        self.keep_start(mixer.block, &rows, x);
+                    }
+                    self.prepare(mixer, view, rows, x)
+                }
+            }
+        });
+    }
+
+    /// As [`Pass::phase`], of one block alone: from its start to what its MLP's backward pass needs.
+    fn phase_again(
+        &self,
+        block: usize,
+        i: usize,
+        current: Option<&mut MixerBuffers>,
+        next: Option<&mut MixerBuffers>,
+    ) {
+        let (current, next) = self.views(i, current, next);
+        self.chunks(|rows, x| {
+            match &current {
+                None if block == 0 => self.embed(&rows, x),
+                None => x.copy_from_slice(self.start(block, &rows)),
+                Some((mixer, view)) => self.mix(mixer, view, rows.clone(), x),
+            }
+            match &next {
+                None => with_scratch(x.len(), |u| {
+                    self.normalize_mlp(block, &self.layout.mlps[block], &rows, x, u);
+                }),
                 Some((mixer, view)) => self.prepare(mixer, view, rows, x),
             }
         });
+    }
+
+    /// Runs `f(rows, x of these rows)` on all chunks.
+    fn chunks(&self, f: impl Fn(Range<usize>, &mut [f32]) + Sync) {
+        let n = self.n_tokens;
+        (0..n.div_ceil(CHUNK)).into_par_iter().for_each(|c| {
+            let rows = c * CHUNK..((c + 1) * CHUNK).min(n);
+            // SAFETY: each task has rows of its own.
+            let x = unsafe { self.x.rows_mut(rows.clone()) };
+            f(rows, x);
+        });
+    }
+
+    /// Mixers `i - 1` (what all rows share of it settled) and `i`, as far as there are buffers.
+    fn views<'b>(
+        &'b self,
+        i: usize,
+        current: Option<&'b mut MixerBuffers>,
+        next: Option<&'b mut MixerBuffers>,
+    ) -> (Option<Mixing<'b>>, Option<Mixing<'b>>) {
+        let (n, config, mixers) = (self.n_tokens, &self.layout.config, &self.layout.mixers);
+        let view = |mixer: &'b Mixer, buffers: &'b mut MixerBuffers| {
+            (mixer, MixerView::new(buffers, &mixer.kind, config, n, self.keeps(mixer.block)))
+        };
+        let current = current.map(|buffers| {
+            let mixer = &mixers[i - 1];
+            self.settle(mixer, buffers);
+            view(mixer, buffers)
+        });
+        (current, next.map(|buffers| view(&mixers[i], buffers)))
+    }
+
+    fn keeps(&self, block: usize) -> bool {
+        self.keep.contains(&block)
+    }
+
+    /// Rows of the residual stream at the start of `block`, which is not the first.
+    fn start(&self, block: usize, rows: &Range<usize>) -> &[f32] {
+        let first = (block - 1) * self.n_tokens;
+        // SAFETY: nobody writes starts of blocks that are computed again.
+        unsafe { self.starts.rows(first + rows.start..first + rows.end) }
+    }
+
+    fn keep_start(&self, block: usize, rows: &Range<usize>, x: &[f32]) {
+        if self.starts.is_empty() {
+            return;
+        }
+        let first = (block - 1) * self.n_tokens;
+        // SAFETY: each task has rows of its own.
+        let start = unsafe { self.starts.rows_mut(first + rows.start..first + rows.end) };
+        start.copy_from_slice(x);
     }
 
     /// What all rows share of a mixer, once every row is prepared.
@@ -226,18 +345,29 @@ impl Pass<'_> {
     fn mlp(&self, block: usize, rows: Range<usize>, x: &mut [f32]) {
         let (weights, mlp) = (self.weights, &self.layout.mlps[block]);
         let (n, d, wide) = (rows.len(), self.layout.config.width, self.layout.config.mlp_width());
-        let kept = block * self.n_tokens + rows.start..block * self.n_tokens + rows.end;
-        // SAFETY: each task has rows of its own.
-        let saved = unsafe { self.mlp.norm.saved(&kept) };
         with_scratch(n * (d + wide), |scratch| {
             let (u, hidden) = scratch.split_at_mut(n * d);
-            // SAFETY: as above.
-            let hidden = if self.keep { unsafe { self.mlp.hidden.rows_mut(kept) } } else { hidden };
-            normalize(weights, mlp.norm, x, u, saved);
+            self.normalize_mlp(block, mlp, &rows, x, u);
+            // SAFETY: each task has rows of its own.
+            let hidden = unsafe { self.mlp.hidden(block, &rows) }.unwrap_or(hidden);
             let (w, b) = (mlp.up.weight.of(weights), mlp.up.bias.of(weights));
             linear_relu_forward(u, w, b, wide, hidden);
             linear_forward_add(hidden, mlp.down.weight.of(weights), mlp.down.bias.of(weights), x);
         });
+    }
+
+    /// u = LayerNorm(x) before the MLP of `block`, kept if its activations are.
+    fn normalize_mlp(
+        &self,
+        block: usize,
+        mlp: &Mlp,
+        rows: &Range<usize>,
+        x: &[f32],
+        u: &mut [f32],
+    ) {
+        // SAFETY: each task has rows of its own.
+        let saved = self.keeps(block).then(|| unsafe { self.mlp.saved(block, rows) });
+        normalize(self.weights, mlp.norm, x, u, saved.flatten());
     }
 
     /// The outputs at the chunk's scene tokens.

@@ -61,11 +61,11 @@ impl backward::Pass<'_> {
         let chunk = rows.start / CHUNK;
         // SAFETY: each task has rows of its own, and places of its own (rows of a chunk are
         // adjacent).
-        let (dx, d_out, d_qkv, edges, d_f) = unsafe {
+        let (dx, d_out, d_q, edges, d_f) = unsafe {
             (
                 self.dx.rows(rows.clone()),
                 slot.d_out.rows_mut(rows.clone()),
-                slot.d_qkv.rows_mut(rows.clone()),
+                slot.d_q.rows_mut(rows.clone()),
                 EdgeGradients {
                     weights: slot.edge_weights.rows_mut(places.clone()),
                     d_scores: slot.edge_d_scores.rows_mut(places),
@@ -88,7 +88,7 @@ impl backward::Pass<'_> {
             out,
             denominators,
             d_out,
-            d_qkv,
+            d_q,
             d_f,
             edges,
         );
@@ -123,20 +123,22 @@ impl backward::Pass<'_> {
         rows: Range<usize>,
         gradient: &mut [f32],
     ) {
-        // SAFETY: nobody writes the queries' gradients and edges in this phase; each task has rows
-        // of its own.
-        let (d_out, weights, d_scores, d_qkv) = unsafe {
+        // SAFETY: nobody writes the queries' gradients and edges in this phase.
+        let (d_out, weights, d_scores, d_q) = unsafe {
             (
                 slot.d_out.all(),
                 slot.edge_weights.all(),
                 slot.edge_d_scores.all(),
-                slot.d_qkv.rows_mut(rows.clone()),
+                slot.d_q.rows(rows.clone()),
             )
         };
-        let (keys, transposed) = (rows.clone(), &self.graph.transposed);
+        let transposed = &self.graph.transposed;
         let qkv = &saved.qkv[..];
         let m = self.layout.config.heads(1).n_features;
-        grf_attention_backward_key(keys, qkv, m, transposed, d_out, weights, d_scores, d_qkv);
-        self.through_qkv(mixer, tensors, saved, rows, d_qkv, gradient);
+        let of = rows.clone();
+        let keys = |d_rows: &mut [f32]| {
+            grf_attention_backward_key(of, qkv, m, transposed, d_out, weights, d_scores, d_rows);
+        };
+        self.through_qkv(mixer, tensors, saved, rows, d_q, keys, gradient);
     }
 }

@@ -49,7 +49,7 @@ impl forward::Pass<'_> {
         // SAFETY: each task has a chunk of its own.
         let state = unsafe { view.partial_states.rows_mut(chunk..chunk + 1) };
         let heads = config.heads(n_heads);
-        if self.keep {
+        if view.keep {
             let qkv = self.project_qkv(mixer, tensors, view, rows, x);
             linear_attention_state(qkv, heads, state);
             return;
@@ -83,7 +83,7 @@ impl forward::Pass<'_> {
         // SAFETY: nobody writes q, k, v in this phase.
         let qkv = unsafe { view.qkv.rows(rows.clone()) };
         let (heads, stride) = (config.heads(n_heads), qkv.len() / rows.len().max(1));
-        if self.keep {
+        if view.keep {
             // SAFETY: each task has rows of its own.
             let (out, denominators) = unsafe {
                 (view.out.rows_mut(rows.clone()), view.denominators.rows_mut(rows.clone()))
@@ -112,10 +112,10 @@ impl backward::Pass<'_> {
         let d = config.width;
         let chunk = rows.start / CHUNK;
         // SAFETY: each task has rows of its own.
-        let (dx, d_qkv, d_state) = unsafe {
+        let (dx, d_q, d_state) = unsafe {
             (
                 self.dx.rows(rows.clone()),
-                slot.d_qkv.rows_mut(rows.clone()),
+                slot.d_q.rows_mut(rows.clone()),
                 slot.partial_d_states.rows_mut(chunk..chunk + 1),
             )
         };
@@ -133,7 +133,7 @@ impl backward::Pass<'_> {
                 out,
                 denominators,
                 d_out,
-                d_qkv,
+                d_q,
                 d_state,
             );
         });
@@ -158,10 +158,13 @@ impl backward::Pass<'_> {
         gradient: &mut [f32],
     ) {
         let config = &self.layout.config;
-        // SAFETY: each task has rows of its own; nobody writes the state's gradient in this phase.
-        let (d_qkv, d_state) = unsafe { (slot.d_qkv.rows_mut(rows.clone()), slot.d_state.all()) };
+        // SAFETY: each task has rows of its own; nobody writes the gradients of queries and state in
+        // this phase.
+        let (d_q, d_state) = unsafe { (slot.d_q.rows(rows.clone()), slot.d_state.all()) };
         let qkv = saved.qkv_rows(&rows, self.n_tokens);
-        linear_attention_backward_key(qkv, config.heads(n_heads), d_state, d_qkv);
-        self.through_qkv(mixer, tensors, saved, rows, d_qkv, gradient);
+        let keys = |d_rows: &mut [f32]| {
+            linear_attention_backward_key(qkv, config.heads(n_heads), d_state, d_rows);
+        };
+        self.through_qkv(mixer, tensors, saved, rows, d_q, keys, gradient);
     }
 }

@@ -197,7 +197,7 @@ impl forward::Pass<'_> {
             (
                 view.senders.rows_mut(senders.clone()),
                 view.receivers.rows_mut(receivers.clone()),
-                view.norm.saved(&rows),
+                view.saved(&rows),
             )
         };
         with_scratch(2 * x.len(), |scratch| {

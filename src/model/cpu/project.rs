@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::buffers::row_len;
 use super::forward::{self, normalize, with_scratch};
 use super::views::{MixerView, SavedNorm};
 use super::{MixerBuffers, backward};
@@ -28,13 +29,13 @@ impl forward::Pass<'_> {
     ) -> &'v [f32] {
         let (weights, d, n) = (self.weights, self.layout.config.width, rows.len());
         // SAFETY: each task has rows of its own.
-        let (out, saved) = unsafe { (view.qkv.rows_mut(rows.clone()), view.norm.saved(&rows)) };
+        let (out, saved) = unsafe { (view.qkv.rows_mut(rows.clone()), view.saved(&rows)) };
         // SAFETY: as above.
-        let kept = || view.keeps_input.then(|| unsafe { view.unmapped.rows_mut(rows) });
+        let kept = unsafe { view.unmapped(rows) };
         with_scratch(n * 4 * d, |scratch| {
             let (u, unmapped) = scratch.split_at_mut(n * d);
             normalize(weights, tensors.norm, x, u, saved);
-            self.map_projection(mixer, tensors, (u, unmapped), kept(), out);
+            self.map_projection(mixer, tensors, (u, unmapped), kept, out);
         });
         out
     }
@@ -91,43 +92,64 @@ impl backward::Pass<'_> {
         linear_backward_input(dx, out.weight.of(self.weights), db.len(), d_out);
     }
 
-    /// From d_qkv through feature map, projection and LayerNorm to dx.
+    /// From the queries' gradient `d_q` and those of keys and values, which `keys` writes into rows
+    /// `[q | k | v]`, through feature map, projection and LayerNorm to dx.
     pub(super) fn through_qkv(
         &self,
         mixer: &Mixer,
         tensors: &Attention,
         saved: &MixerBuffers,
         rows: Range<usize>,
-        d_qkv: &mut [f32],
+        d_q: &[f32],
+        keys: impl FnOnce(&mut [f32]),
         gradient: &mut [f32],
     ) {
         let config = &self.layout.config;
-        let (d, n_heads) = (config.width, mixer.kind.mapped_heads());
+        let (d, n) = (config.width, rows.len());
+        let (len, features) = (row_len(&mixer.kind, config, true), d_q.len() / n.max(1));
+        let random = mixer.kind.mapped_heads().is_some() && config.has_random_features();
+        let mut scratch = SCRATCH.take();
+        scratch.resize(n * (len + if random { 3 * d } else { 0 }), 0.0);
+        let (d_rows, d_unmapped) = scratch.split_at_mut(n * len);
+        keys(d_rows);
+        for (row, d_q) in d_rows.chunks_exact_mut(len).zip(d_q.chunks_exact(features)) {
+            row[..features].copy_from_slice(d_q);
+        }
+        let d_qkv = self.unmap(mixer, saved, &rows, d_rows, d_unmapped);
         let norm = saved.norm().rows(&rows, d);
         // SAFETY: each task has rows of its own.
-        let dx = unsafe { self.dx.rows_mut(rows.clone()) };
-        let random = n_heads.filter(|_| config.has_random_features());
-        if let Some(heads) = random.map(|n_heads| config.heads(n_heads)) {
-            let len = heads.row_len();
-            let features = &saved.qkv[rows.start * len..rows.end * len];
-            let kept = &saved.unmapped[rows.start * 2 * d..rows.end * 2 * d];
-            let mut d_unmapped = SCRATCH.take();
-            d_unmapped.resize(rows.len() * 3 * d, 0.0);
-            let projections = &self.projections[mixer.index];
-            map_randomly_back(heads, projections, kept, features, d_qkv, &mut d_unmapped);
-            self.normalized_linear(tensors.norm, tensors.qkv, norm, &d_unmapped, dx, gradient);
-            SCRATCH.set(d_unmapped);
-            return;
-        }
-        if n_heads.is_some() {
-            let map = config.layers.feature_map;
-            // What the map kept, and how wide its rows are.
-            let (kept, width) =
-                if map.keeps_input() { (&saved.unmapped, 2 * d) } else { (&saved.qkv, 3 * d) };
-            let kept = &kept[rows.start * width..rows.end * width];
-            feature_map_backward(map, kept, width, d_qkv, 3 * d, 2 * d);
-        }
+        let dx = unsafe { self.dx.rows_mut(rows) };
         self.normalized_linear(tensors.norm, tensors.qkv, norm, d_qkv, dx, gradient);
+        SCRATCH.set(scratch);
+    }
+
+    /// Gradient of `[q | k | v]` from that of `[φ(q) | φ(k) | v]`, in its place or, of random
+    /// features, in `d_unmapped`.
+    fn unmap<'s>(
+        &self,
+        mixer: &Mixer,
+        saved: &MixerBuffers,
+        rows: &Range<usize>,
+        d_rows: &'s mut [f32],
+        d_unmapped: &'s mut [f32],
+    ) -> &'s [f32] {
+        let config = &self.layout.config;
+        let (d, map) = (config.width, config.layers.feature_map);
+        let Some(n_heads) = mixer.kind.mapped_heads() else { return d_rows };
+        if config.has_random_features() {
+            let heads = config.heads(n_heads);
+            let features = saved.qkv_rows(rows, self.n_tokens);
+            let projections = &self.projections[mixer.index];
+            let kept = &saved.unmapped[rows.start * 2 * d..rows.end * 2 * d];
+            map_randomly_back(heads, projections, kept, features, d_rows, d_unmapped);
+            return d_unmapped;
+        }
+        // What the map kept, and how wide its rows are.
+        let (kept, width) =
+            if map.keeps_input() { (&saved.unmapped, 2 * d) } else { (&saved.qkv, 3 * d) };
+        let kept = &kept[rows.start * width..rows.end * width];
+        feature_map_backward(map, kept, width, d_rows, 3 * d, 2 * d);
+        d_rows
     }
 
     /// Through y = LayerNorm(x)·W + b: adds to dx and to the gradients of both layers.
@@ -189,7 +211,7 @@ fn map_randomly_back(
 }
 
 std::thread_local! {
-    /// Gradient of a chunk's q, k, v (beside the other scratch, which is in use).
+    /// Gradient of a chunk's q, k, v (beside the other scratch, which is in use meanwhile).
     static SCRATCH: std::cell::Cell<Vec<f32>> = const { std::cell::Cell::new(Vec::new()) };
 }
 

@@ -54,12 +54,12 @@ impl backward::Pass<'_> {
         let heads = self.layout.config.heads(n_heads);
         let d = heads.width;
         // SAFETY: each task has rows of its own.
-        let (dx, d_out, deltas, d_qkv) = unsafe {
+        let (dx, d_out, deltas, d_q) = unsafe {
             (
                 self.dx.rows(rows.clone()),
                 slot.d_out.rows_mut(rows.clone()),
                 slot.deltas.rows_mut(rows.clone()),
-                slot.d_qkv.rows_mut(rows.clone()),
+                slot.d_q.rows_mut(rows.clone()),
             )
         };
         let out = &saved.out[rows.start * d..rows.end * d];
@@ -68,7 +68,7 @@ impl backward::Pass<'_> {
             softmax_attention_deltas(heads, out, d_out, deltas);
             let (qkv, log_sums) = (&saved.qkv[..], &saved.denominators[..]);
             let saved = SoftmaxSaved { qkv, log_sums, d_out, deltas };
-            softmax_attention_backward_query(rows, saved, heads, d_qkv, scratch);
+            softmax_attention_backward_query(rows, saved, heads, d_q, scratch);
         });
     }
 
@@ -84,14 +84,17 @@ impl backward::Pass<'_> {
         gradient: &mut [f32],
     ) {
         let heads = self.layout.config.heads(n_heads);
-        // SAFETY: nobody writes the outputs' gradients in this phase; each task has rows of its own.
-        let (d_out, deltas, d_qkv) =
-            unsafe { (slot.d_out.all(), slot.deltas.all(), slot.d_qkv.rows_mut(rows.clone())) };
+        // SAFETY: nobody writes the gradients of outputs and queries in this phase.
+        let (d_out, deltas, d_q) =
+            unsafe { (slot.d_out.all(), slot.deltas.all(), slot.d_q.rows(rows.clone())) };
         let (qkv, log_sums) = (&saved.qkv[..], &saved.denominators[..]);
         let all = SoftmaxSaved { qkv, log_sums, d_out, deltas };
-        with_scratch(SCRATCH_LEN, |scratch| {
-            softmax_attention_backward_key(rows.clone(), all, heads, d_qkv, scratch);
-        });
-        self.through_qkv(mixer, tensors, saved, rows, d_qkv, gradient);
+        let of = rows.clone();
+        let keys = |d_rows: &mut [f32]| {
+            with_scratch(SCRATCH_LEN, |scratch| {
+                softmax_attention_backward_key(of, all, heads, d_rows, scratch);
+            });
+        };
+        self.through_qkv(mixer, tensors, saved, rows, d_q, keys, gradient);
     }
 }

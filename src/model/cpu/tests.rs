@@ -3,8 +3,8 @@
 mod layers;
 
 use super::*;
-use crate::model::LayersConfig;
 use crate::model::weights::initial_weights;
+use crate::model::{LayersConfig, StepGraph};
 use crate::ops::check::{Golden, assert_close, numbers};
 
 fn config() -> InterlacerConfig {
@@ -64,7 +64,8 @@ fn forward_equals_pytorch_layer_by_layer() {
     let mut engine = Engine::new(config(), Mode::Training);
     let weights = golden_weights(&golden, engine.layout());
     engine.forward(&weights, &golden.f32("features"), &graph, N_SCENE).unwrap();
-    for (b, mixers) in engine.mixers.chunks_exact(2).enumerate() {
+    let activations = &engine.activations[0];
+    for (b, mixers) in activations.mixers.chunks_exact(2).enumerate() {
         let [global, local] = mixers else { unreachable!("two mixers a block") };
         let name = |layer: &str| golden.f64(&format!("act.blocks.{b}.{layer}"));
         assert_close(&global.out, &name("global.attention"), 1e-5);
@@ -74,7 +75,7 @@ fn forward_equals_pytorch_layer_by_layer() {
             crate::ops::layer_norm::plain::layer_norm(x, &[1.0; 16], &[0.0; 16])
         };
         assert_close(&local.normalized, &normalized(&name("global")), 1e-5);
-        let mlp = engine.mlp.normalized.chunks_exact(37 * 16).nth(b).unwrap();
+        let mlp = activations.mlp.normalized.chunks_exact(37 * 16).nth(b).unwrap();
         assert_close(mlp, &normalized(&name("local")), 1e-5);
     }
     assert_close(&engine.x, &golden.f64("act.blocks.1.mlp"), 1e-5);
@@ -119,15 +120,18 @@ fn random_scene(n: usize, anchor_stride: usize) -> (StepGraph, Vec<f32>) {
 /// Outputs, gradient of the weights, gradient of the features.
 type Bits = (Vec<f32>, Vec<f32>, Vec<f32>);
 
-/// Runs a model of `config` on `n` random tokens, on one thread and on several; and in inference.
+/// Runs a model of `config` on `n` random tokens, on one thread and on several, with activations
+/// kept and computed again; and in inference.
 fn assert_same_bits(config: InterlacerConfig, n: usize) -> Bits {
+    // A first block, a last one, and one between that is computed again from its start.
+    let config = InterlacerConfig { n_blocks: 3, ..config };
     let (graph, features) = random_scene(n, config.layers.anchor_stride);
     let mut weights = initial_weights(Engine::new(config, Mode::Training).layout(), 3);
     weights.iter_mut().zip(numbers(1 << 20, 4)).for_each(|(w, r)| *w += 0.05 * r);
-    let run = |threads: usize| -> Bits {
+    let run = |mode: Mode, threads: usize| -> Bits {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
-            let mut engine = Engine::new(config, Mode::Training);
+            let mut engine = Engine::new(config, mode);
             engine.forward(&weights, &features, &graph, n / 2).unwrap();
             let output = engine.output().to_vec();
             let mut gradients = Gradients::new(engine.layout());
@@ -141,8 +145,13 @@ fn assert_same_bits(config: InterlacerConfig, n: usize) -> Bits {
             (output, gradient, d_features)
         })
     };
-    let one = run(1);
-    assert!(one == run(2) && one == run(5), "bits differ with the number of threads");
+    let one = run(Mode::Training, 1);
+    for threads in [2, 5] {
+        assert!(one == run(Mode::Training, threads), "bits differ with the number of threads");
+    }
+    for threads in [1, 2, 5] {
+        assert!(one == run(Mode::TrainingRecompute, threads), "recomputed, {threads} threads");
+    }
     assert!(one.0.iter().chain(&one.1).chain(&one.2).all(|x| x.is_finite()));
     let mut engine = Engine::new(config, Mode::Inference);
     for _ in 0..2 {
@@ -156,6 +165,41 @@ fn assert_same_bits(config: InterlacerConfig, n: usize) -> Bits {
 fn threads_do_not_change_a_bit_and_inference_equals_training() {
     // More rows than one task of the loads, and no multiple of a chunk.
     assert_same_bits(config(), 2 * 1024 + 77);
+}
+
+#[test]
+fn passes_are_differentiated_in_any_order_and_more_than_once() {
+    let config = InterlacerConfig { n_blocks: 3, ..config() };
+    let n = CHUNK + 9;
+    let (graph, features) = random_scene(n, 4);
+    let mut weights = initial_weights(Engine::new(config, Mode::Training).layout(), 3);
+    weights.iter_mut().zip(numbers(1 << 20, 4)).for_each(|(w, r)| *w += 0.05 * r);
+    // The tokens of a pass are all of its own.
+    let features = [features.clone(), features.iter().rev().copied().collect()];
+    let run = |mode: Mode| -> Vec<Bits> {
+        let mut engine = Engine::new(config, mode);
+        for (pass, features) in features.iter().enumerate() {
+            engine.select(pass);
+            engine.forward(&weights, features, &graph, n / 2).unwrap();
+        }
+        let one = |pass: usize| {
+            engine.select(pass);
+            let output = engine.output().to_vec();
+            let mut gradients = Gradients::new(engine.layout());
+            let (d_output, mut d_features) = (numbers(output.len(), 6), features[pass].clone());
+            let given = (&features[pass], &d_output);
+            engine
+                .backward(&weights, given.0, &graph, given.1, &mut gradients, &mut d_features)
+                .unwrap();
+            let mut gradient = vec![0.0; weights.len()];
+            gradients.add_to(&mut gradient);
+            (output, gradient, d_features)
+        };
+        [1, 1, 0, 1, 0].map(one).into()
+    };
+    let kept = run(Mode::Training);
+    assert!(kept == run(Mode::TrainingRecompute));
+    assert!(kept[0] == kept[1] && kept[0] == kept[3] && kept[2] == kept[4] && kept[0] != kept[2]);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::{MixerBuffers, MlpBuffers};
+use super::buffers::{MixerBuffers, MlpBuffers, mlp_rows, row_len};
+use crate::model::interlacer::{InterlacerConfig, MixerKind};
 use crate::ops::layer_norm::Saved;
 use crate::ops::rows::SharedRows;
 
@@ -42,11 +43,12 @@ impl<'a> NormView<'a> {
 
 /// One mixer's buffers.
 pub(super) struct MixerView<'a> {
-    pub norm: NormView<'a>,
+    /// Whether activations are kept for the backward pass.
+    pub keep: bool,
+    norm: NormView<'a>,
     pub qkv: SharedRows<'a>,
-    /// Empty where nothing is kept.
-    pub unmapped: SharedRows<'a>,
-    pub keeps_input: bool,
+    /// Empty where the feature map needs none.
+    unmapped: SharedRows<'a>,
     pub senders: SharedRows<'a>,
     pub receivers: SharedRows<'a>,
     pub out: SharedRows<'a>,
@@ -60,15 +62,23 @@ pub(super) struct MixerView<'a> {
 
 impl<'a> MixerView<'a> {
     /// Shares the buffers of `n` tokens.
-    pub(super) fn new(buffers: &'a mut MixerBuffers, n: usize, d: usize) -> Self {
+    pub(super) fn new(
+        buffers: &'a mut MixerBuffers,
+        kind: &MixerKind,
+        config: &InterlacerConfig,
+        n: usize,
+        keep: bool,
+    ) -> Self {
+        let (d, row_len) = (config.width, row_len(kind, config, keep));
         let per_token = |data: &'a mut Vec<f32>| {
             let width = data.len() / n.max(1);
             SharedRows::new(data, width)
         };
         Self {
+            keep,
             norm: NormView::new(&mut buffers.normalized, &mut buffers.inverse_deviation, d),
-            qkv: per_token(&mut buffers.qkv),
-            keeps_input: !buffers.unmapped.is_empty(),
+            // Rows that are not kept may be shorter.
+            qkv: SharedRows::new(&mut buffers.qkv[..n * row_len], row_len),
             unmapped: per_token(&mut buffers.unmapped),
             senders: SharedRows::new(&mut buffers.senders, d),
             receivers: SharedRows::new(&mut buffers.receivers, d),
@@ -81,21 +91,66 @@ impl<'a> MixerView<'a> {
     }
 }
 
-/// What the MLPs keep: row `block · n + token`.
-pub(super) struct MlpView<'a> {
-    pub norm: NormView<'a>,
-    pub hidden: SharedRows<'a>,
-}
+impl<'a> MixerView<'a> {
+    /// Where the LayerNorm's rows are kept, if they are.
+    ///
+    /// # Safety
+    /// As [`SharedRows::rows_mut`].
+    pub(super) unsafe fn saved(&self, rows: &Range<usize>) -> Option<Saved<'a>> {
+        // SAFETY: the caller's.
+        self.keep.then(|| unsafe { self.norm.saved(rows) }).flatten()
+    }
 
-impl<'a> MlpView<'a> {
-    pub(super) fn new(buffers: &'a mut MlpBuffers, d: usize, hidden_width: usize) -> Self {
-        Self {
-            norm: NormView::new(&mut buffers.normalized, &mut buffers.inverse_deviation, d),
-            hidden: SharedRows::new(&mut buffers.hidden, hidden_width),
-        }
+    /// Where the rows before the feature map are kept, if they are.
+    ///
+    /// # Safety
+    /// As [`SharedRows::rows_mut`].
+    pub(super) unsafe fn unmapped(&self, rows: Range<usize>) -> Option<&'a mut [f32]> {
+        let keep = self.keep && !self.unmapped.is_empty();
+        // SAFETY: the caller's.
+        keep.then(|| unsafe { self.unmapped.rows_mut(rows) })
     }
 }
 
+/// What the MLPs keep.
+pub(super) struct MlpView<'a> {
+    n_slots: usize,
+    n_tokens: usize,
+    norm: NormView<'a>,
+    hidden: SharedRows<'a>,
+}
+
+impl<'a> MlpView<'a> {
+    pub(super) fn new(buffers: &'a mut MlpBuffers, config: &InterlacerConfig, n: usize) -> Self {
+        let d = config.width;
+        Self {
+            n_slots: buffers.n_slots,
+            n_tokens: n,
+            norm: NormView::new(&mut buffers.normalized, &mut buffers.inverse_deviation, d),
+            hidden: SharedRows::new(&mut buffers.hidden, config.mlp_width()),
+        }
+    }
+
+    /// Where the LayerNorm's rows are kept; none in inference.
+    ///
+    /// # Safety
+    /// As [`SharedRows::rows_mut`].
+    pub(super) unsafe fn saved(&self, block: usize, rows: &Range<usize>) -> Option<Saved<'a>> {
+        let places = mlp_rows(self.n_slots, self.n_tokens, block, rows);
+        // SAFETY: the caller's.
+        unsafe { self.norm.saved(&places) }
+    }
+
+    /// Where the hidden rows are kept, if they are.
+    ///
+    /// # Safety
+    /// As [`SharedRows::rows_mut`].
+    pub(super) unsafe fn hidden(&self, block: usize, rows: &Range<usize>) -> Option<&'a mut [f32]> {
+        let places = mlp_rows(self.n_slots, self.n_tokens, block, rows);
+        // SAFETY: the caller's.
+        (!self.hidden.is_empty()).then(|| unsafe { self.hidden.rows_mut(places) })
+    }
+}
 /// What a LayerNorm of the forward pass kept, to read.
 #[derive(Clone, Copy)]
 pub(super) struct SavedNorm<'a> {

@@ -1,0 +1,127 @@
+use super::*;
+use crate::graph::random::{draw, uniform};
+
+/// A grey table and, above it, a checked box turned by `turn` about its middle and moved by
+/// `shift`; each cloud sampled anew.
+fn scene(seed: u64, turn: Vec3, shift: Vec3) -> Particles {
+    let u = |i: u64, stream: u64| uniform(draw(seed, 0, i, stream));
+    let mut cloud = Particles::default();
+    for i in 0..N_TABLE as u64 {
+        cloud.positions.push([u(i, 0) - 0.5, u(i, 1) - 0.5, 0.0]);
+        cloud.colors.push([0.5, 0.5, 0.5]);
+    }
+    let pose = Rigid::default().then(&turn, &shift, &MIDDLE);
+    for i in N_TABLE as u64..(N_TABLE + N_BOX) as u64 {
+        let (a, b) = (u(i, 0) - 0.5, u(i, 1) - 0.5);
+        // Three faces of a box of 14 by 9 by 7 cm.
+        let local = match (u(i, 2) * 3.0) as u32 {
+            0 => [0.14 * a, 0.09 * b, 0.035],
+            1 => [0.14 * a, -0.045, 0.07 * b],
+            _ => [0.07, 0.09 * a, 0.07 * b],
+        };
+        let is_red = local.iter().map(|x| (x / 0.045).floor() as i32).sum::<i32>() % 2 == 0;
+        cloud.positions.push(pose.apply(&plus(&MIDDLE, &local)));
+        cloud.colors.push(if is_red { [0.8, 0.1, 0.1] } else { [0.7, 0.6, 0.1] });
+    }
+    cloud
+}
+
+const N_TABLE: usize = 4000;
+const N_BOX: usize = 240;
+const MIDDLE: Vec3 = [0.1, 0.0, 0.15];
+
+fn estimate(before: &Particles, now: &Particles) -> (Vec<Vec3>, Vec<f32>, Vec<Vec3>) {
+    let (mut motions, mut sure) = (Vec::new(), Vec::new());
+    let mut estimator = MotionEstimator::default();
+    estimator.estimate(now, [before, now], [&[], &[]], &[], &mut motions, &mut sure);
+    (motions, sure, estimator.onward().to_vec())
+}
+
+fn length(v: &Vec3) -> f32 {
+    dot(v, v).sqrt()
+}
+
+#[test]
+fn finds_the_rigid_motion_of_an_object_and_the_rest_of_the_table() {
+    let still = [0.0; 3];
+    let cases = [
+        (still, [0.05, -0.03, 0.02]),
+        (still, still),
+        // About its own middle: near the axis it is taken for resting.
+        ([0.0, 0.0, 0.3], still),
+        ([0.0, 0.0, 0.3], [0.02, 0.0, 0.0]),
+        ([0.2, -0.2, 0.1], [-0.05, 0.03, 0.01]),
+    ];
+    for ((turn, shift), seed) in
+        cases.into_iter().flat_map(|case| [(case, 1), (case, 11), (case, 21)])
+    {
+        let (before, now) = (scene(seed, still, still), scene(seed + 1, turn, shift));
+        let (motions, sure, onward) = estimate(&before, &now);
+        let pose = Rigid::default().then(&turn, &shift, &MIDDLE);
+        let (mut error, mut error_onward, mut moved) = (0.0, 0.0, 0.0);
+        for i in N_TABLE..N_TABLE + N_BOX {
+            let p = now.positions[i];
+            let truth = minus(&p, &pose.undo(&p));
+            error += length(&minus(&motions[i], &truth)) / N_BOX as f32;
+            error_onward += length(&minus(&onward[i], &minus(&pose.apply(&p), &p))) / N_BOX as f32;
+            moved += length(&truth) / N_BOX as f32;
+        }
+        let bound = 0.4 * moved + 5e-4;
+        let case = format!("{turn:?}, {shift:?}, seed {seed}: {moved} m");
+        assert!(error < bound, "{case}, off by {error} m");
+        assert!(error_onward < bound, "{case}, onward off by {error_onward} m");
+        assert!(motions[..N_TABLE].iter().all(|m| *m == still));
+        let mean = sure[N_TABLE..].iter().sum::<f32>() / N_BOX as f32;
+        assert!(mean > 0.5, "{case}, confidence {mean}");
+    }
+}
+
+#[test]
+fn what_was_not_there_is_unknown() {
+    let (mut before, now) = (scene(1, [0.0; 3], [0.0; 3]), scene(2, [0.0; 3], [0.0; 3]));
+    before.positions.truncate(N_TABLE);
+    before.colors.truncate(N_TABLE);
+    let (motions, sure, _) = estimate(&before, &now);
+    assert!(sure[N_TABLE..].iter().all(|&c| c == 0.0));
+    assert!(motions[N_TABLE..].iter().all(|&m| m == [0.0; 3]));
+    // Nothing at all before, or now.
+    let (_, sure, _) = estimate(&Particles::default(), &now);
+    assert!(sure.len() == now.len() && sure.iter().all(|&c| c == 0.0));
+    assert!(estimate(&now, &Particles::default()).0.is_empty());
+}
+
+#[test]
+fn a_link_s_points_move_as_the_link_does() {
+    let (turn, shift) = ([0.0, 0.0, 0.2], [0.0, 0.06, 0.0]);
+    let (before, now) = (scene(1, [0.0; 3], [0.0; 3]), scene(2, turn, shift));
+    let pose = Rigid::default().then(&turn, &shift, &MIDDLE);
+    let links: Vec<Vec3> = now.positions[N_TABLE..].iter().step_by(12).copied().collect();
+    let back: Vec<Vec3> = links.iter().map(|p| pose.undo(p)).collect();
+    let (mut motions, mut sure) = (Vec::new(), Vec::new());
+    let mut estimator = MotionEstimator::default();
+    estimator.estimate(
+        &now,
+        [&before, &now],
+        [&back, &links],
+        &vec![0; links.len()],
+        &mut motions,
+        &mut sure,
+    );
+    let errors = (N_TABLE..N_TABLE + N_BOX).map(|i| {
+        let p = now.positions[i];
+        length(&minus(&motions[i], &minus(&p, &pose.undo(&p))))
+    });
+    let mean = errors.sum::<f32>() / N_BOX as f32;
+    assert!(mean < 0.001, "off by {mean} m");
+}
+
+#[test]
+fn any_number_of_threads_finds_the_same() {
+    let before = scene(1, [0.0; 3], [0.0; 3]);
+    let now = scene(2, [0.2, -0.2, 0.1], [-0.05, 0.03, 0.01]);
+    let with = |n| {
+        let threads = rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap();
+        threads.install(|| estimate(&before, &now))
+    };
+    assert!(with(1) == with(3));
+}

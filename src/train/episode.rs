@@ -1,0 +1,297 @@
+//! One recording in memory, reduced to what windows need.
+
+use std::path::Path;
+
+use nalgebra::Isometry3;
+
+use super::dataset::{DatasetConfig, MOVING_M, distance};
+use super::skipped::Skipped;
+use crate::cloud::{Cloud, SensorNoise};
+use crate::frames::Frame;
+use crate::kinematics::{Robot, Spread};
+use crate::message::Stamp;
+use crate::model::ModelConfig;
+use crate::particles::Particles;
+use crate::plan::{self, Horizon};
+use crate::recording::{BodyIds, BodyKind, Recording, carry};
+use crate::{Error, Result};
+
+type Vec3 = [f32; 3];
+
+/// Share of a step by which a frame may lie beside the time that it stands for.
+const TOLERANCE: f64 = 0.25;
+
+/// One frame of a recording, reduced to what windows need: about 20 bytes a point.
+pub(super) struct Sample {
+    pub(super) stamp: Stamp,
+    /// Numbers of the cameras that saw it, ascending.
+    cameras: Vec<usize>,
+    /// Points as the camera measured them, noise and all.
+    pub(super) positions: Vec<Vec3>,
+    pub(super) colors: Vec<[u8; 3]>,
+    pub(super) bodies: Vec<u16>,
+    pub(super) poses: Vec<Isometry3<f64>>,
+    /// Measured joints, in the robot's order.
+    joints: Vec<f64>,
+    /// The same at each step ahead, as the plan of this frame leads, one after the other.
+    joints_ahead: Vec<f64>,
+    pub(super) is_active: bool,
+}
+
+/// One recording in memory.
+pub(super) struct Episode {
+    pub(super) kinds: Vec<BodyKind>,
+    /// In the order of the recording: ascending in time, unless time was set back.
+    pub(super) samples: Vec<Sample>,
+    pub(super) robot: Robot,
+    step_secs: f64,
+}
+
+impl Episode {
+    /// The usable frames of `recording`, with the noise that `config` asks for; the others are
+    /// counted.
+    ///
+    /// # Errors
+    /// What makes the whole recording unusable.
+    pub(super) fn read(
+        recording: &Recording,
+        config: DatasetConfig,
+        model: ModelConfig,
+    ) -> Result<(Self, Skipped)> {
+        let path = recording.bag().path();
+        let wrong =
+            |problem: &str| Error::Bag { path: path.to_owned(), problem: problem.to_owned() };
+        let urdf = recording.robot_description()?.ok_or(Error::NoRobot)?;
+        let mut reader = Reader {
+            config,
+            model,
+            noise: config.noise_of(path),
+            robot: Robot::with_spread(&urdf, model.n_robot(), "world", Spread::Tips)?,
+            cloud: Cloud::default(),
+            particles: Particles::default(),
+            samples: Vec::new(),
+        };
+        let truth = recording.truth().ok_or_else(|| wrong("no truth"))?;
+        let kinds: Vec<BodyKind> = truth.bodies.iter().map(|body| body.kind).collect();
+        let mut skipped = Skipped::default();
+        let (messages, problem) = recording.play(|frame, ids| -> Result<()> {
+            let poses = truth.poses(frame.stamp);
+            if let Some(problem) = reader.take(frame, poses, ids, &mut skipped) {
+                skipped.note(path, problem);
+            }
+            Ok(())
+        })?;
+        skipped.messages = messages;
+        if let Some(problem) = problem.filter(|_| messages.n_dropped() > 0) {
+            skipped.note(path, problem);
+        }
+        let Reader { samples, robot, .. } = reader;
+        let mut episode = Self { kinds, samples, robot, step_secs: model.step_secs };
+        episode.mark_active();
+        Ok((episode, skipped))
+    }
+
+    /// The frame by the same cameras that lies nearest to one step before frame `t`.
+    ///
+    /// # Errors
+    /// Whether there is one by other cameras.
+    pub(super) fn before(&self, t: usize) -> std::result::Result<usize, bool> {
+        let (earlier, now) = (&self.samples[..t], &self.samples[t]);
+        let alike = one_step_back(earlier, now.stamp, Some(&now.cameras), self.step_secs);
+        let any = || one_step_back(earlier, now.stamp, None, self.step_secs).is_some();
+        alike.ok_or_else(any)
+    }
+
+    /// The frame that lies nearest to `steps` after frame `t`, if it is in time.
+    pub(super) fn after(&self, t: usize, steps: usize) -> Option<usize> {
+        let now = self.samples[t].stamp;
+        let later = self.samples.iter().enumerate().skip(t + 1);
+        let secs = later.map(|(i, sample)| (i, sample.stamp.secs_since(now)));
+        nearest(secs, steps as f64 * self.step_secs, self.step_secs, |_| true)
+    }
+
+    /// Kinematic particles one step before frame `t`, then, and at each of `horizon` steps ahead
+    /// that its plan reaches: placed anew, as they take twenty times the memory of their joints.
+    ///
+    /// # Errors
+    /// As [`Robot::place`]; not for joints that have been placed on reading.
+    pub(super) fn place_robot(
+        &self,
+        [before, t]: [usize; 2],
+        horizon: usize,
+        rows: &mut Vec<Vec<Vec3>>,
+    ) -> Result<()> {
+        let (before, now) = (&self.samples[before], &self.samples[t]);
+        let n_joints = now.joints.len().max(1);
+        let ahead = now.joints_ahead.chunks_exact(n_joints).take(horizon);
+        let joints = [&before.joints[..], &now.joints[..]].into_iter().chain(ahead);
+        let mut robot = self.robot.clone();
+        rows.resize_with(joints.clone().count(), Vec::new);
+        joints.zip(rows).try_for_each(|(joints, row)| robot.place(joints, row))
+    }
+
+    /// Marks the samples of which at least 2 % of the object points move in the next step.
+    fn mark_active(&mut self) {
+        for t in 0..self.samples.len() {
+            let Some(next) = self.after(t, 1) else { continue };
+            let (sample, next) = (&self.samples[t], &self.samples[next]);
+            let (mut n_object, mut n_moving) = (0, 0);
+            for (position, &id) in sample.positions.iter().zip(&sample.bodies) {
+                if self.kinds.get(usize::from(id)) == Some(&BodyKind::Object) {
+                    let there = carry(*position, id, &sample.poses, &next.poses);
+                    n_object += 1;
+                    n_moving += usize::from(distance(&there, position) > MOVING_M);
+                }
+            }
+            self.samples[t].is_active = n_moving > 0 && 50 * n_moving >= n_object;
+        }
+    }
+}
+
+impl Sample {
+    /// All its points, without their sources.
+    pub(super) fn cloud(&self) -> Particles {
+        let mut cloud = Particles::default();
+        cloud.positions.clone_from(&self.positions);
+        cloud.colors.extend(self.colors.iter().map(|color| color.map(|c| f32::from(c) / 255.0)));
+        cloud
+    }
+}
+
+impl Skipped {
+    fn note(&mut self, path: &Path, problem: String) {
+        self.first.get_or_insert_with(|| format!("{}: {problem}", path.display()));
+    }
+}
+
+/// The one of `earlier` samples by these `cameras`, or by any, that lies nearest to one step before
+/// `now`; as [`crate::observation::Memory::one_step_back`].
+fn one_step_back(
+    earlier: &[Sample],
+    now: Stamp,
+    cameras: Option<&[usize]>,
+    step_secs: f64,
+) -> Option<usize> {
+    let samples = earlier.iter().enumerate().rev();
+    let secs = samples.map(|(i, sample)| (i, now.secs_since(sample.stamp)));
+    let is_alike = |i: usize| cameras.is_none_or(|cameras| earlier[i].cameras == cameras);
+    nearest(secs, step_secs, step_secs, is_alike)
+}
+
+/// Of frames and the seconds that lie between them and another, longer and longer, the one nearest
+/// to `wanted_secs` that `fits`, if it is in time.
+fn nearest(
+    frames: impl Iterator<Item = (usize, f64)>,
+    wanted_secs: f64,
+    step_secs: f64,
+    fits: impl Fn(usize) -> bool,
+) -> Option<usize> {
+    let (mut last, limit_secs) = (0.0, TOLERANCE * step_secs);
+    // Frames from where time was set back are not of this time.
+    let goes_on = |(_, secs): &(usize, f64)| std::mem::replace(&mut last, *secs) < *secs;
+    let late = frames.take_while(goes_on).map(|(i, secs)| (i, secs - wanted_secs));
+    let in_time = late.take_while(|(_, late)| *late < limit_secs);
+    in_time
+        .filter(|&(i, late)| late > -limit_secs && fits(i))
+        .min_by(|(_, a), (_, b)| a.abs().total_cmp(&b.abs()))
+        .map(|(i, _)| i)
+}
+
+/// Reads frames into samples.
+struct Reader {
+    config: DatasetConfig,
+    model: ModelConfig,
+    noise: SensorNoise,
+    robot: Robot,
+    cloud: Cloud,
+    particles: Particles,
+    samples: Vec<Sample>,
+}
+
+impl Reader {
+    /// Takes a frame, or counts it and tells why not.
+    fn take(
+        &mut self,
+        frame: Frame,
+        poses: Option<&[Isometry3<f64>]>,
+        ids: Option<BodyIds>,
+        skipped: &mut Skipped,
+    ) -> Option<String> {
+        let stamp = frame.stamp;
+        let (count, problem) = match (poses, ids) {
+            (None, _) => (&mut skipped.without_poses, "no true poses".to_owned()),
+            (_, None) => {
+                let problem = "no true body ids of the size of the depth images";
+                (&mut skipped.without_ids, problem.to_owned())
+            }
+            (Some(poses), Some(ids)) => match self.add(frame, poses, &ids) {
+                Ok(()) => return None,
+                Err(error) => (&mut skipped.unusable, error.to_string()),
+            },
+        };
+        *count += 1;
+        Some(format!("frame of {stamp} s: {problem}"))
+    }
+
+    fn add(&mut self, mut frame: Frame, poses: &[Isometry3<f64>], ids: &BodyIds) -> Result<()> {
+        self.noise.apply(&mut frame)?;
+        let workspace = self.model.workspace;
+        self.cloud.from_cameras(&frame.cameras, &workspace)?;
+        let n = self.model.n_motion.max(self.model.n_particles);
+        let (stamp_ns, stride) = (frame.stamp.nanos(), self.model.support_stride);
+        self.particles.sample_thinned(&self.cloud, n, 0, stamp_ns, &workspace, stride);
+        let (needed, got) = (self.model.k + 1, self.particles.len());
+        if got < needed {
+            return Err(Error::TooFewPoints { needed, got });
+        }
+        let mut joints = Vec::new();
+        let order = self.robot.order(&frame.joints.names)?;
+        order.apply(&frame.joints.positions, &mut joints)?;
+        let cameras: Vec<usize> = frame.camera_numbers().collect();
+        let joints_ahead = self.ahead(&frame, &cameras, &joints)?;
+        let particles = &self.particles;
+        self.samples.push(Sample {
+            stamp: frame.stamp,
+            cameras,
+            positions: particles.positions.clone(),
+            colors: particles.colors.iter().map(|c| c.map(|c| (c * 255.0) as u8)).collect(),
+            bodies: particles.sources.iter().map(|&source| ids.id(source)).collect(),
+            poses: poses.to_vec(),
+            joints,
+            joints_ahead,
+            is_active: false,
+        });
+        Ok(())
+    }
+
+    /// Joints at each step ahead, as the plan of this frame leads; the robot can be placed at all.
+    fn ahead(&mut self, frame: &Frame, cameras: &[usize], joints: &[f64]) -> Result<Vec<f64>> {
+        let (mut velocities, step_secs) = (Vec::new(), self.model.step_secs);
+        match one_step_back(&self.samples, frame.stamp, Some(cameras), step_secs) {
+            Some(before) => {
+                let before = &self.samples[before];
+                let secs = frame.stamp.secs_since(before.stamp);
+                plan::velocities(joints, &before.joints, secs, &mut velocities)?;
+            }
+            // No window starts here.
+            None => velocities.resize(joints.len(), 0.0),
+        }
+        let n_steps = self.config.max_horizon;
+        let horizon = Horizon { step_secs, n_steps, lag_secs: self.model.plan_lag_secs };
+        let (names, mut ahead) = (self.robot.joint_names().to_vec(), Vec::new());
+        plan::forecast(
+            joints,
+            &names,
+            Some(&velocities),
+            &frame.plan,
+            frame.stamp,
+            &horizon,
+            &mut ahead,
+        )?;
+        let mut row = Vec::new();
+        for joints in ahead.chunks_exact(joints.len().max(1)).chain([joints]) {
+            self.robot.place(joints, &mut row)?;
+        }
+        Ok(ahead)
+    }
+}
