@@ -40,6 +40,7 @@ macro_rules! kernels {
     };
 }
 kernels! {
+    NearestRobot = "nearest_robot",
     Encode = "encode",
     MoveParticles = "move_particles",
     EndStep = "end_step",
@@ -94,7 +95,11 @@ pub(super) struct StepBuffers {
     pub colors: u64,
     pub history_positions: u64,
     pub history_colors: u64,
-    pub kinematic: u64,
+    pub robot: u64,
+    pub onward: u64,
+    pub links: u64,
+    pub motions: u64,
+    pub nearest: u64,
     pub token_positions: u64,
     pub features: u64,
     pub candidates: u64,
@@ -103,6 +108,9 @@ pub(super) struct StepBuffers {
     pub n: u32,
     pub h: u32,
     pub k: u32,
+    pub n_robot: u32,
+    pub n_links: u32,
+    pub stride: u32,
     pub center: [f32; 3],
     pub half_side: f32,
     pub step_secs: f32,
@@ -191,8 +199,14 @@ pub(super) fn merge_bytes(cap: usize, n_hops: usize) -> usize {
 }
 
 impl Gpu {
+    /// Positions, features and candidates of the tokens.
     pub(super) fn encode(&self, step: &StepBuffers) -> Result<()> {
-        let n_tokens = step.n as usize + step.h as usize + 3 * step.k as usize;
+        let n_others = step.n as usize + step.h as usize;
+        let n_tokens = n_others + 3 * step.k as usize;
+        if step.n_robot > 0 {
+            let grid = [n_others.div_ceil(BLOCK), 2];
+            launch!(self, Kernel::NearestRobot, grid, BLOCK, 0; *step)?;
+        }
         launch!(self, Kernel::Encode, [n_tokens.div_ceil(BLOCK), 1], BLOCK, 0; *step)
     }
 

@@ -11,7 +11,9 @@ use super::memory::{Arena, Buffer, Pinned};
 use super::step::{Buffers, Precision, Sizes, Step, unsupported};
 use crate::backend::Rollouts;
 use crate::model::rollout::RolloutConfig;
+use crate::model::tokens::follow_links;
 use crate::model::{Layout, Scene};
+use crate::rigid::RigidMotion;
 use crate::{Error, Result};
 
 /// Bits of the flag word, as in `kernels/common.cuh`.
@@ -31,6 +33,7 @@ pub struct Rollout {
     weights: Buffer<f32>,
     graph: Option<Graph>,
     counts: Counts,
+    links: Vec<RigidMotion>,
     // Dropped behind the graph, which refers to them.
     staged: Pinned<f32>,
     results: Pinned<f32>,
@@ -99,6 +102,7 @@ impl Rollout {
             weights: on_device,
             graph: None,
             counts: Counts::default(),
+            links: Vec::new(),
             staged,
             results: Pinned::new(gpu.clone()),
             counters: Pinned::new(gpu.clone()),
@@ -146,7 +150,7 @@ impl Rollout {
                 + usize::from(self.counters.reserve(2)?);
             (self.buffers, self.sizes) = (buffers, sizes);
         }
-        stage(scene, &sizes, n_steps, self.staged.get_mut(sizes.n_uploaded()));
+        stage(scene, &sizes, n_steps, &mut self.links, self.staged.get_mut(sizes.n_uploaded()));
         self.gpu.upload(&self.staged, self.buffers.uploaded)?;
         self.gpu.clear(self.buffers.counters)?;
         if self.graph.is_none() {
@@ -253,27 +257,39 @@ fn check_flags(flags: u32) -> Result<()> {
 
 /// Sizes of a run, its parts held to each other. Room for kinematic particles never shrinks, so that
 /// shorter horizons replay the same graph.
-fn checked_sizes(scene: &Scene, n_steps: usize, k: usize, n_times: usize) -> Result<Sizes> {
+pub(super) fn checked_sizes(
+    scene: &Scene,
+    n_steps: usize,
+    k: usize,
+    n_times: usize,
+) -> Result<Sizes> {
     let shape = |what, expected, got| Err(Error::Shape { what, expected, got });
     let (kinematic, start) = (&scene.kinematic, &scene.start);
     if kinematic.len() < n_steps + 2 {
         return shape("rows of kinematic particles", n_steps + 2, kinematic.len());
     }
-    let n_kinematic = kinematic.first().map_or(0, Vec::len);
+    let n_robot = kinematic.first().map_or(0, Vec::len);
     let used = &kinematic[..n_steps + 2];
-    if let Some(row) = used.iter().find(|row| row.len() != n_kinematic) {
-        return shape("kinematic particles", n_kinematic, row.len());
+    if let Some(row) = used.iter().find(|row| row.len() != n_robot) {
+        return shape("points on the robot", n_robot, row.len());
     }
     start.check_particles()?;
+    start.check_links(n_robot)?;
     let sizes = Sizes {
         n: start.positions.len(),
         h: start.history_positions.len(),
-        k: n_kinematic,
+        k: n_robot.div_ceil(start.stride()),
+        stride: start.stride(),
+        n_robot,
+        n_links: start.kinematic_links.last().map_or(0, |&link| link as usize + 1),
         n_times: n_times.max(n_steps + 2),
     };
     let (n_tokens, most) = (sizes.n_tokens(), 1 << 24);
     if n_tokens > most {
         return shape("tokens", most, n_tokens);
+    }
+    if n_robot > most {
+        return shape("points on the robot", most, n_robot);
     }
     if n_tokens <= k {
         return Err(Error::TooFewPoints { needed: k + 1, got: n_tokens });
@@ -281,8 +297,14 @@ fn checked_sizes(scene: &Scene, n_steps: usize, k: usize, n_times: usize) -> Res
     Ok(sizes)
 }
 
-/// Writes the scene in the order of [`Buffers::uploaded`].
-pub(super) fn stage(scene: &Scene, sizes: &Sizes, n_steps: usize, to: &mut [f32]) {
+/// Writes the scene in the order of [`Buffers::uploaded`]; `motions` is scratch.
+pub(super) fn stage(
+    scene: &Scene,
+    sizes: &Sizes,
+    n_steps: usize,
+    motions: &mut Vec<RigidMotion>,
+    to: &mut [f32],
+) {
     let start = &scene.start;
     let mut rest = to;
     let mut put = |numbers: &[f32]| {
@@ -299,5 +321,13 @@ pub(super) fn stage(scene: &Scene, sizes: &Sizes, n_steps: usize, to: &mut [f32]
     for t in 0..sizes.n_times {
         // Times beyond this run are not read.
         put(scene.kinematic[t.min(n_steps + 1)].as_flattened());
+    }
+    let goes_on = if start.onward.is_empty() { &start.velocities } else { &start.onward };
+    put(goes_on.as_flattened());
+    let links = &start.kinematic_links;
+    links.iter().for_each(|&link| put(&[link as f32]));
+    for ends in scene.kinematic[1..n_steps + 2].windows(2) {
+        follow_links(links, &ends[0], &ends[1], motions);
+        motions.iter().for_each(|motion| put(&motion.numbers()));
     }
 }

@@ -18,24 +18,36 @@ use crate::{Error, Result};
 const MAX_WIDTH: usize = 256;
 const MAX_HEADS: usize = 16;
 const MAX_HOPS: usize = 8;
+/// Numbers of a rigid motion: see `kernels/step.cuh`.
+pub(super) const N_MOTION: usize = 15;
 /// Most tokens that are compared all with all; more are searched by tiles.
 const MAX_BRUTE_FORCE: usize = 8192;
 
 // What `kernels/step.cuh` counts on.
-const _: () = assert!(N_FEATURES == 49 && N_CANDIDATES == 4 && N_OUTPUTS == 7);
+const _: () = assert!(N_FEATURES == 53 && N_CANDIDATES == 4 && N_OUTPUTS == 7);
 
 /// Why models of `config` do not run on a GPU; none if they do.
 pub fn unsupported(config: &RolloutConfig) -> Option<String> {
-    let model = &config.interlacer;
+    let (model, layers) = (&config.interlacer, &config.interlacer.layers);
     let not = |what: &str| Some(format!("{what} runs on the CPU only so far: take device: cpu"));
-    if model.layers.global != GlobalLayer::Linear || model.layers.local != LocalLayer::Grf {
-        return not("a model of other layers than linear and GRF attention");
+    let setting = |key: &str, value: serde_json::Result<String>| {
+        let value = value.unwrap_or_default();
+        not(&format!("a model of {key} {}", value.trim_matches('"')))
+    };
+    if layers.global != GlobalLayer::Linear {
+        return setting("layers.global", serde_json::to_string(&layers.global));
     }
-    if model.layers.feature_map != FeatureMap::Relu {
-        return not("a feature map other than ReLU");
+    if layers.local != LocalLayer::Grf {
+        return setting("layers.local", serde_json::to_string(&layers.local));
+    }
+    if layers.feature_map != FeatureMap::Relu {
+        return setting("layers.feature_map", serde_json::to_string(&layers.feature_map));
+    }
+    if config.mask.walks.is_some() {
+        return setting("mask.walks (sampled walks)", serde_json::to_string(&config.mask.walks));
     }
     if !config.mask.is_default() {
-        return not("a mask of sampled walks or weighted edges");
+        return setting("mask.edge_weights", serde_json::to_string(&config.mask.edge_weights));
     }
     let cap = row_cap(usize::MAX, model.k, model.n_hops);
     let is_too_big = model.width > MAX_WIDTH
@@ -88,9 +100,13 @@ pub(super) struct Sizes {
     pub n: usize,
     /// History particles.
     pub h: usize,
-    /// Kinematic particles of one time.
+    /// Kinematic particles of one time: one in `stride` of the points on the robot.
     pub k: usize,
-    /// Times of kinematic particles.
+    pub stride: usize,
+    /// Points on the robot at one time, and the links that hold them.
+    pub n_robot: usize,
+    pub n_links: usize,
+    /// Times of points on the robot: two more than steps.
     pub n_times: usize,
 }
 
@@ -101,7 +117,9 @@ impl Sizes {
 
     /// Numbers of the state that the host sends.
     pub fn n_uploaded(&self) -> usize {
-        10 * self.n + 6 * self.h + 3 * self.k * self.n_times
+        let n_steps = self.n_times.saturating_sub(2);
+        let robot = (3 * self.n_times + 1) * self.n_robot + N_MOTION * self.n_links * n_steps;
+        13 * self.n + 6 * self.h + robot
     }
 }
 
@@ -112,8 +130,10 @@ pub(super) struct Buffers {
     /// Steps done, and flags.
     pub counters: Buffer<u32>,
     /// Positions, velocities, whether they are known, colours; history positions and colours;
-    /// kinematic particles of all times.
+    /// points on the robot of all times; motions onward; links of the robot's points and the motions of
+    /// these links.
     pub uploaded: Buffer<f32>,
+    nearest: Buffer<u32>,
     pub token_positions: Buffer<f32>,
     pub features: Buffer<f32>,
     pub candidates: Buffer<f32>,
@@ -144,6 +164,7 @@ impl Buffers {
             sizes,
             counters: places.take(2),
             uploaded: places.take(sizes.n_uploaded()),
+            nearest: places.take(2 * (n + sizes.h)),
             token_positions: places.take(3 * tokens),
             features: places.take(N_FEATURES * tokens),
             candidates: places.take(3 * N_CANDIDATES * n),
@@ -166,7 +187,7 @@ impl Buffers {
 
     /// What the kernels of tokens and motion take.
     pub fn step(&self, config: &RolloutConfig) -> StepBuffers {
-        let Sizes { n, h, k, .. } = self.sizes;
+        let Sizes { n, h, k, stride, n_robot, n_links, n_times } = self.sizes;
         let mut first = 0;
         let mut next = |len: usize| {
             first += len;
@@ -180,7 +201,11 @@ impl Buffers {
             colors: next(3 * n),
             history_positions: next(3 * h),
             history_colors: next(3 * h),
-            kinematic: next(3 * k * self.sizes.n_times),
+            robot: next(3 * n_robot * n_times),
+            onward: next(3 * n),
+            links: next(n_robot),
+            motions: next(N_MOTION * n_links * n_times.saturating_sub(2)),
+            nearest: self.nearest.address(),
             token_positions: self.token_positions.address(),
             features: self.features.address(),
             candidates: self.candidates.address(),
@@ -189,6 +214,9 @@ impl Buffers {
             n: number(n),
             h: number(h),
             k: number(k),
+            n_robot: number(n_robot),
+            n_links: number(n_links),
+            stride: number(stride),
             center: config.frame.center_m,
             half_side: config.frame.half_side_m,
             step_secs: config.step_secs,

@@ -66,6 +66,7 @@ template <class... Arguments, void (*FUNCTION)(Arguments...)> struct Binder<FUNC
 #define ENTRY(name) \
     { #name, Binder<name>::bind }
 const Kernel kernels[] = {
+    ENTRY(nearest_robot),
     ENTRY(encode),          ENTRY(move_particles),     ENTRY(end_step),          ENTRY(knn_4),
     ENTRY(knn_8),           ENTRY(knn_32),             ENTRY(enumerate_walks),   ENTRY(dense_plain),
     ENTRY(dense_add),       ENTRY(dense_norm),         ENTRY(dense_queries_add), ENTRY(linear_state),

@@ -1,7 +1,7 @@
 //! Tokens, motion, and whole roll-outs against the CPU's.
 
 use super::super::memory::{Arena, Buffer, Pinned};
-use super::super::rollout::{Counts, Rollout};
+use super::super::rollout::{Counts, Rollout, checked_sizes, stage};
 use super::super::step::{Buffers, Precision, Sizes, Step, unsupported};
 use super::*;
 use crate::graph::walks::WalkSeed;
@@ -29,13 +29,27 @@ pub(super) fn config(width: usize, n_heads: usize, n_blocks: usize) -> RolloutCo
     RolloutConfig { interlacer, mask, frame: FRAME, step_secs: 0.1 }
 }
 
-/// A seeded scene of `n`, `h` and `k` particles, whose robot moves on for `n_steps`.
+/// A seeded scene of `n` and `h` particles and `k` points on the robot, whose links turn and shift for
+/// `n_steps`, each at its own speed; with motions onward.
 pub(super) fn scene([n, h, k]: [usize; 3], n_steps: usize) -> Scene {
-    let start = state(n, h, k, 3);
-    let shift = |t: usize| move |p: &[f32; 3]| [p[0] + 0.01 * t as f32, p[1], p[2]];
-    let kinematic =
-        (0..n_steps + 2).map(|t| start.kinematic[1].iter().map(shift(t)).collect()).collect();
+    let mut start = state(n, h, k, 3);
+    start.onward =
+        numbers(3 * n, 9).as_chunks::<3>().0.iter().map(|m| m.map(|m| 0.02 * m)).collect();
+    let place = |t: usize| {
+        let points = start.kinematic[1].iter().zip(&start.kinematic_links);
+        let turned = points.map(|(p, &link)| {
+            let (sin, cos) = (0.05 * t as f32 * (1.0 + link as f32)).sin_cos();
+            [cos * p[0] - sin * p[1] + 0.01 * t as f32, sin * p[0] + cos * p[1], p[2]]
+        });
+        turned.collect()
+    };
+    let kinematic = (0..n_steps + 2).map(place).collect();
     Scene { start, kinematic, walk_seed: WalkSeed::default() }
+}
+
+/// Sizes of one step of `scene`.
+fn sizes_of(scene: &Scene) -> Sizes {
+    checked_sizes(scene, 1, 0, 0).unwrap()
 }
 
 pub(super) fn weights(config: &RolloutConfig) -> Vec<f32> {
@@ -46,16 +60,22 @@ pub(super) fn weights(config: &RolloutConfig) -> Vec<f32> {
 
 #[test]
 fn tokens_are_the_cpus() {
-    for sizes in [[37, 11, 5], [1, 0, 0], [130, 3, 0], [3, 0, 70]] {
-        let (config, [n, h, k]) = (config(8, 2, 1), sizes);
-        let scene = scene(sizes, 1);
+    let cases =
+        [([37, 11, 5], 2), ([1, 0, 0], 0), ([130, 3, 0], 1), ([3, 0, 70], 1), ([90, 51, 259], 8)];
+    for (i, (sizes, stride)) in cases.into_iter().enumerate() {
+        let config = config(8, 2, 1);
+        let mut scene = scene(sizes, 1);
+        scene.start.kinematic_stride = stride;
+        if i % 2 == 1 {
+            scene.start.onward.clear();
+        }
         let mut start = scene.start.clone();
         start.kinematic = std::array::from_fn(|t| scene.kinematic[t].clone());
         let mut expected = Tokens::default();
         expected.encode(&start, FRAME, 0.1).unwrap();
 
-        let (mut memory, n_times) = (Memory::new(), 3);
-        let (buffers, _arena) = uploaded(&mut memory, &config, &scene, Sizes { n, h, k, n_times });
+        let mut memory = Memory::new();
+        let (buffers, _arena) = uploaded(&mut memory, &config, &scene, sizes_of(&scene));
         memory.gpu.encode(&buffers.step(&config)).unwrap();
         assert_eq!(memory.get(buffers.token_positions), expected.positions.as_flattened());
         assert_close(&memory.get(buffers.features), &f64s(&expected.features), 2e-6);
@@ -67,8 +87,8 @@ fn tokens_are_the_cpus() {
 
 #[test]
 fn many_tokens_have_the_same_neighbors() {
-    let (config, sizes) = (config(8, 2, 1), Sizes { n: 8195, h: 0, k: 0, n_times: 3 });
-    let scene = scene([8195, 0, 0], 1);
+    let (config, scene) = (config(8, 2, 1), scene([8195, 0, 0], 1));
+    let sizes = sizes_of(&scene);
     let mut memory = Memory::new();
     let (mut buffers, _arena) = uploaded(&mut memory, &config, &scene, sizes);
     let on_device = memory.put(scene.start.positions.as_flattened());
@@ -95,7 +115,7 @@ fn uploaded(
     let (buffers, _) = arena.lay_out(|places| Buffers::take(config, sizes, places)).unwrap();
     let mut pinned = Pinned::new(memory.gpu.clone());
     pinned.reserve(sizes.n_uploaded()).unwrap();
-    super::super::rollout::stage(scene, &sizes, 1, pinned.get_mut(sizes.n_uploaded()));
+    stage(scene, &sizes, 1, &mut Vec::new(), pinned.get_mut(sizes.n_uploaded()));
     memory.gpu.upload(&pinned, buffers.uploaded).unwrap();
     memory.gpu.clear(buffers.counters).unwrap();
     memory.gpu.synchronize().unwrap();
@@ -104,8 +124,8 @@ fn uploaded(
 
 #[test]
 fn motion_is_the_cpus_and_what_was_the_scene_becomes_the_history() {
-    let (config, sizes) = (config(8, 2, 1), Sizes { n: 131, h: 50, k: 2, n_times: 3 });
-    let scene = scene([131, 50, 2], 1);
+    let (config, scene) = (config(8, 2, 1), scene([131, 50, 2], 1));
+    let sizes = sizes_of(&scene);
     let mut memory = Memory::new();
     let (buffers, _arena) = uploaded(&mut memory, &config, &scene, sizes);
     let (y, candidates) = (numbers(131 * N_OUTPUTS, 1), numbers(131 * 12, 2));
@@ -229,12 +249,15 @@ fn what_does_not_belong_together_or_does_not_run_here_is_refused() {
     let mut broken = scene([10, 2, 1], 2);
     broken.start.velocities.pop();
     assert!(matches!(refused(&broken), Error::Shape { .. }));
+    let mut broken = scene([10, 2, 5], 2);
+    broken.start.kinematic_links[4] = 9;
+    assert!(matches!(refused(&broken), Error::Shape { .. }));
 
     assert_eq!(unsupported(&config), None);
     let mut other = config;
     other.interlacer.layers.local = LocalLayer::MessagePassing;
     let message = Rollout::new(gpu(), other, &weights, Precision::Full).unwrap_err().to_string();
-    assert!(message.contains("device: cpu"), "{message}");
+    assert!(message.contains("layers.local message_passing") && message.contains("device: cpu"));
     let mut wide = config;
     wide.interlacer.width = 512;
     assert!(unsupported(&wide).unwrap().contains("512"));
