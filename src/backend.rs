@@ -94,6 +94,7 @@ pub struct Backend {
     cpu: Rollout,
     other: Option<Box<dyn Rollouts>>,
     fallback: Option<String>,
+    is_missed: bool,
 }
 
 impl Backend {
@@ -104,7 +105,7 @@ impl Backend {
     /// [`Device::Auto`].
     pub fn new(model: &Model, device: Device) -> Result<Self> {
         let cpu = Rollout::new(model.config.rollout(), Mode::Inference);
-        let (mut other, mut fallback) = (None, None);
+        let (mut other, mut fallback, mut is_missed) = (None, None, false);
         match device {
             Device::Cpu => {}
             Device::Cuda(index) => other = Some(open_cuda(model, index)?),
@@ -112,10 +113,13 @@ impl Backend {
             Device::Auto if !cfg!(feature = "cuda") => {}
             Device::Auto => match open_cuda(model, 0) {
                 Ok(opened) => other = Some(opened),
-                Err(error) => fallback = Some(error.to_string()),
+                Err(error) => {
+                    fallback = Some(error.to_string());
+                    is_missed = has_card();
+                }
             },
         }
-        Ok(Self { device, cpu, other, fallback })
+        Ok(Self { device, cpu, other, fallback, is_missed })
     }
 
     /// Predicts as [`Rollout::run_while`] does. Where `auto` runs on a GPU that fails, this run and all
@@ -136,6 +140,7 @@ impl Backend {
                 Err(Error::Device { .. }) if self.device == Device::Auto => {
                     self.fallback = done.err().map(|error| error.to_string());
                     self.other = None;
+                    self.is_missed = true;
                 }
                 _ => return done,
             }
@@ -173,6 +178,12 @@ impl Backend {
     pub fn fallback(&self) -> Option<&str> {
         self.fallback.as_deref()
     }
+
+    /// As [`Backend::fallback`] where there is a GPU, which is worth a warning: it does not run this
+    /// model, is too old, or has failed. None on machines without one.
+    pub fn missed(&self) -> Option<&str> {
+        self.fallback().filter(|_| self.is_missed)
+    }
 }
 
 #[cfg(feature = "cuda")]
@@ -180,6 +191,16 @@ fn open_cuda(model: &Model, index: u16) -> Result<Box<dyn Rollouts>> {
     let gpu = std::sync::Arc::new(cuda::Gpu::open(index.into())?);
     let (config, precision) = (model.config.rollout(), cuda::Precision::Half);
     Ok(Box::new(cuda::Rollout::new(gpu, config, &model.weights, precision)?))
+}
+
+#[cfg(feature = "cuda")]
+fn has_card() -> bool {
+    cuda::Gpu::count() > 0
+}
+
+#[cfg(not(feature = "cuda"))]
+fn has_card() -> bool {
+    false
 }
 
 #[cfg(not(feature = "cuda"))]

@@ -194,7 +194,11 @@ impl Replay {
             bag.n_in_hindsight = findings.n_predictions;
             self.findings.get_or_insert_default().merge(findings);
         }
-        self.device = predictor.backend().describe();
+        let backend = predictor.backend();
+        self.device = match backend.missed() {
+            Some(_) => backend.describe(),
+            None => backend.name().to_owned(),
+        };
         self.bags.push(BagResult { frames, last_problem, ..bag });
         Ok(())
     }
@@ -235,7 +239,7 @@ impl Replay {
         baselines::of_prediction(prediction, self.model.config.step_secs, self.config.horizon)
     }
 
-    /// What the last recording was predicted on, for people; why it is the CPU where a GPU was tried.
+    /// What the last recording was predicted on, for people; why it is the CPU where there is a GPU.
     pub fn device(&self) -> &str {
         &self.device
     }

@@ -39,8 +39,8 @@ pub struct Worker {
     wish: Option<Wish>,
     last_wish: Option<Instant>,
     problems: Problems,
-    /// Why predictions run on the CPU, as far as that was told.
-    fallback: Option<String>,
+    /// What predictions run on, as far as that was told.
+    device: String,
     /// Where the points outside of the workspace are, and when that was.
     outside: Option<(Instant, String)>,
     frames_used: u64,
@@ -62,7 +62,6 @@ impl Worker {
         health: Arc<Health>,
     ) -> Self {
         Self {
-            fallback: predictor.backend().fallback().map(str::to_owned),
             predictor,
             world_frame: config.world_frame.clone(),
             idle_without_subscribers: config.idle_without_subscribers,
@@ -74,6 +73,7 @@ impl Worker {
             wish: None,
             last_wish: None,
             problems: Problems::default(),
+            device: String::new(),
             outside: None,
             frames_used: 0,
             frames_without_history: 0,
@@ -87,6 +87,7 @@ impl Worker {
 
     /// Works until `mailbox` is closed.
     pub fn run(mut self, mailbox: &Mailbox<Frame>) {
+        self.watch_device();
         while let Some(post) = mailbox.take() {
             self.follow(post.orders);
             self.passed.extend(post.passed);
@@ -173,16 +174,17 @@ impl Worker {
         self.passed.push_back(parcel.frame);
     }
 
-    /// Tells that the GPU failed where predictions go on without it.
+    /// Tells what predictions run on, and why without the GPU where there is one.
     fn watch_device(&mut self) {
-        let fallback = self.predictor.backend().fallback();
-        if fallback == self.fallback.as_deref() {
+        let backend = self.predictor.backend();
+        if backend.name() == self.device {
             return;
         }
-        self.fallback = fallback.map(str::to_owned);
-        if let Some(why) = &self.fallback {
-            let text = format!("the GPU failed, predictions run on the CPU from now on: {why}");
-            self.trouble(Cause::Device, text);
+        backend.name().clone_into(&mut self.device);
+        let missed = backend.missed().map(|why| format!("predictions run on the CPU: {why}"));
+        self.health.note(|facts, _| facts.device(&self.device, missed.as_deref()));
+        if let Some(text) = missed {
+            self.problems.warn("device", text);
         }
     }
 

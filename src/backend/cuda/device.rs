@@ -107,17 +107,21 @@ impl Gpu {
         })
     }
 
+    /// Cards that a driver knows, usable or not; 0 without a driver.
+    pub fn count() -> usize {
+        if !is_driver_there() || ["cuInit", "cuDeviceGetCount"].into_iter().any(is_lacking) {
+            return 0;
+        }
+        let count = result::init().and_then(|()| result::device::get_count());
+        count.ok().and_then(|n| usize::try_from(n).ok()).unwrap_or(0)
+    }
+
     fn open_or_panic(ordinal: usize) -> Result<Self> {
-        // SAFETY: opens libcuda, and closes it again.
-        if !unsafe { sys::is_culib_present() } {
+        if !is_driver_there() {
             let problem = "no NVIDIA driver (libcuda.so) found: install it, or take device: cpu";
             return Err(device_error(ordinal, problem));
         }
-        let lacks = |name: &&&str| {
-            // SAFETY: libcuda is there; the function is looked up, not called.
-            unsafe { sys::culib().get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_err()
-        };
-        if let Some(name) = FUNCTIONS.iter().find(lacks) {
+        if let Some(name) = FUNCTIONS.into_iter().find(|name| is_lacking(name)) {
             let problem = format!(
                 "libcuda lacks {name}: update NVIDIA's driver, or remove what calls itself so"
             );
@@ -223,6 +227,17 @@ impl Gpu {
         unsafe { result::launch_kernel(function, grid, block, shared_bytes, stream, arguments) }
             .map_err(|error| self.error(kernel.name(), error))
     }
+}
+
+fn is_driver_there() -> bool {
+    // SAFETY: opens libcuda, and closes it again.
+    unsafe { sys::is_culib_present() }
+}
+
+/// Whether libcuda, which is there, lacks a function.
+fn is_lacking(name: &str) -> bool {
+    // SAFETY: looked up, not called.
+    unsafe { sys::culib().get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_err()
 }
 
 fn device_error(ordinal: usize, problem: impl Into<String>) -> Error {

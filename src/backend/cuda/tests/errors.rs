@@ -64,7 +64,7 @@ fn where_auto_loses_its_card_the_cpu_takes_over_within_the_run() {
     let backend = |device, ordinal| {
         let rollout = Rollout::new(open(ordinal), config, &weights, Precision::Full).unwrap();
         let cpu = model::Rollout::new(config, Mode::Inference);
-        Backend { device, cpu, other: Some(Box::new(rollout)), fallback: None }
+        Backend { device, cpu, other: Some(Box::new(rollout)), fallback: None, is_missed: false }
     };
     let mut asked_for = backend(Device::Cuda(6), 6);
     assert!(asked_for.run_while(&weights, &scene, 9, |_| true).is_err());
@@ -77,5 +77,6 @@ fn where_auto_loses_its_card_the_cpu_takes_over_within_the_run() {
         assert_eq!((auto.n_steps(), auto.name()), (9, "cpu"));
         assert!((0..9).all(|t| auto.displacements(t) == cpu.displacements(t)));
         assert!(auto.fallback().unwrap().contains("lost"), "{:?}", auto.fallback());
+        assert_eq!(auto.missed(), auto.fallback());
     }
 }
