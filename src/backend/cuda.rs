@@ -19,5 +19,5 @@ mod step;
 mod tests;
 
 pub use device::Gpu;
-pub use rollout::Rollout;
-pub use step::{Precision, unsupported};
+pub use rollout::{Rollout, measure};
+pub use step::{Precision, Stage, unsupported};

@@ -109,6 +109,11 @@ impl Arena {
         Ok((take(&mut Places { base: self.address, used: 0 }), grows))
     }
 
+    /// Bytes that it holds.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     fn free(&mut self) {
         if self.bytes > 0 {
             let context = &self.gpu.context;

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use cudarc::driver::CudaGraph;
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 
+pub mod measure;
+
 use super::Gpu;
 use super::memory::{Arena, Buffer, Pinned};
-use super::step::{Buffers, Precision, Sizes, Step, unsupported};
+use super::step::{Buffers, Precision, Sizes, Stage, Step, unsupported};
 use crate::backend::Rollouts;
 use crate::model::rollout::RolloutConfig;
 use crate::model::tokens::follow_links;
@@ -154,18 +156,18 @@ impl Rollout {
         self.gpu.upload(&self.staged, self.buffers.uploaded)?;
         self.gpu.clear(self.buffers.counters)?;
         if self.graph.is_none() {
-            self.graph = Some(self.capture()?);
+            self.graph = Some(self.capture(Self::record)?);
             self.counts.captures += 1;
         }
         Ok(())
     }
 
-    /// Records a step with the copies of its results.
-    fn capture(&mut self) -> Result<Graph> {
+    /// Records what `record` begins.
+    fn capture(&mut self, record: impl Fn(&mut Self) -> Result<()>) -> Result<Graph> {
         let gpu = self.gpu.clone();
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         gpu.stream.begin_capture(mode).map_err(|error| gpu.error("recording", error))?;
-        let recorded = self.record();
+        let recorded = record(self);
         // Ended in any case: the stream would be of no use otherwise.
         let graph = gpu.stream.end_capture(CUgraphInstantiate_flags(0));
         recorded?;
@@ -177,12 +179,19 @@ impl Rollout {
         })
     }
 
+    /// A step with the copies of its results.
     fn record(&mut self) -> Result<()> {
         let (buffers, gpu) = (&self.buffers, &self.gpu);
-        let (config, layout, weights) = (&self.config, &self.layout, self.weights);
-        Step { gpu, config, layout, weights, precision: self.precision, buffers }.run()?;
+        self.step(None).run()?;
         gpu.download(buffers.displacements, &mut self.results)?;
         gpu.download(buffers.counters, &mut self.counters)
+    }
+
+    /// All of a step, or one stage.
+    fn step(&self, only: Option<Stage>) -> Step<'_> {
+        let (gpu, buffers, config, layout) = (&self.gpu, &self.buffers, &self.config, &self.layout);
+        let (weights, precision) = (self.weights, self.precision);
+        Step { gpu, config, layout, weights, precision, buffers, only }
     }
 
     fn steps(&mut self, n_steps: usize, goes_on: &mut dyn FnMut(usize) -> bool) -> Result<()> {

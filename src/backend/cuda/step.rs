@@ -65,6 +65,56 @@ pub fn unsupported(config: &RolloutConfig) -> Option<String> {
     None
 }
 
+/// Parts of a step, as they are measured: of all blocks together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Nearest points of the robot, features, candidates.
+    Tokens,
+    /// k-NN graph.
+    Neighbors,
+    /// Walks, enumerated and merged.
+    Walks,
+    /// Features to the model's width.
+    Embed,
+    /// LayerNorm and `[q | k | v]` of both attentions.
+    Projections,
+    /// φ(K)ᵀ[V, 1], folded into the projection behind it.
+    LinearState,
+    /// Projection of linear attention.
+    LinearOut,
+    /// GRF attention by merged rows.
+    GrfRows,
+    /// Projection of GRF attention.
+    GrfOut,
+    /// LayerNorm, the MLP's hidden layer, ReLU.
+    MlpUp,
+    /// The MLP's output.
+    MlpDown,
+    /// LayerNorm and outputs.
+    Head,
+    /// Displacements and the next state.
+    Motion,
+}
+
+impl Stage {
+    /// All of them, in the order of a step.
+    pub const ALL: [Self; 13] = [
+        Self::Tokens,
+        Self::Neighbors,
+        Self::Walks,
+        Self::Embed,
+        Self::Projections,
+        Self::LinearState,
+        Self::LinearOut,
+        Self::GrfRows,
+        Self::GrfOut,
+        Self::MlpUp,
+        Self::MlpDown,
+        Self::Head,
+        Self::Motion,
+    ];
+}
+
 /// What matrix products are made of; all else is in f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precision {
@@ -245,6 +295,8 @@ pub(super) struct Step<'a> {
     pub weights: Buffer<f32>,
     pub precision: Precision,
     pub buffers: &'a Buffers,
+    /// Only this stage, to measure it.
+    pub only: Option<Stage>,
 }
 
 impl Step<'_> {
@@ -252,18 +304,25 @@ impl Step<'_> {
     pub fn run(&self) -> Result<()> {
         let (gpu, b) = (self.gpu, self.buffers);
         let step = b.step(self.config);
-        gpu.encode(&step)?;
+        self.stage(Stage::Tokens, || gpu.encode(&step))?;
         self.graph()?;
         self.model()?;
-        gpu.move_particles(&step)?;
-        gpu.end_step(&step)
+        self.stage(Stage::Motion, || {
+            gpu.move_particles(&step)?;
+            gpu.end_step(&step)
+        })
+    }
+
+    fn stage(&self, stage: Stage, begin: impl FnOnce() -> Result<()>) -> Result<()> {
+        if self.only.is_none_or(|only| only == stage) { begin() } else { Ok(()) }
     }
 
     /// k-NN graph and merged loads of the tokens.
     fn graph(&self) -> Result<()> {
         let (b, k) = (self.buffers, self.config.interlacer.k);
-        self.neighbors()?;
-        self.gpu.enumerate_walks(b.neighbors, k, &b.loads(self.config))
+        self.stage(Stage::Neighbors, || self.neighbors())?;
+        let loads = b.loads(self.config);
+        self.stage(Stage::Walks, || self.gpu.enumerate_walks(b.neighbors, k, &loads))
     }
 
     /// The k nearest of each token, by whichever search is quicker.
@@ -279,7 +338,9 @@ impl Step<'_> {
     /// The Interlacer, from features to outputs.
     fn model(&self) -> Result<()> {
         let b = self.buffers;
-        self.dense(Kernel::DensePlain, b.features, self.layout.embed, b.x, Dense::default())?;
+        self.stage(Stage::Embed, || {
+            self.dense(Kernel::DensePlain, b.features, self.layout.embed, b.x, Dense::default())
+        })?;
         for i in 0..=self.layout.mixers.len() {
             for block in self.layout.mlps_before(i) {
                 self.mlp(&self.layout.mlps[block])?;
@@ -299,7 +360,9 @@ impl Step<'_> {
         let scene = b.x.part(0, d * b.sizes.n);
         let (head, norm) = (self.layout.head, self.normed(self.layout.head_norm, 0));
         let matrices = [self.tensor(head.weight), self.tensor(head.bias)];
-        self.product(Kernel::DenseNorm, scene, matrices, b.outputs, norm)
+        self.stage(Stage::Head, || {
+            self.product(Kernel::DenseNorm, scene, matrices, b.outputs, norm)
+        })
     }
 
     /// x += out(linear attention).
@@ -307,12 +370,16 @@ impl Step<'_> {
         let (gpu, b, d) = (self.gpu, self.buffers, self.config.interlacer.width);
         let widths = [d, d / n_heads];
         self.qkv(tensors)?;
-        gpu.linear_state(b.qkv, widths, b.partials)?;
-        gpu.linear_fold(b.partials, widths, self.tensor(tensors.out.weight), b.folded, b.z)?;
+        self.stage(Stage::LinearState, || {
+            gpu.linear_state(b.qkv, widths, b.partials)?;
+            gpu.linear_fold(b.partials, widths, self.tensor(tensors.out.weight), b.folded, b.z)
+        })?;
         let (z, n_heads) = (b.z.address(), number(n_heads));
         let bias = self.tensor(tensors.out.bias);
         let layer = Dense { z, n_heads, x_stride: number(3 * d), ..Dense::default() };
-        self.product(Kernel::DenseQueriesAdd, b.qkv, [b.folded, bias], b.x, layer)
+        self.stage(Stage::LinearOut, || {
+            self.product(Kernel::DenseQueriesAdd, b.qkv, [b.folded, bias], b.x, layer)
+        })
     }
 
     /// x += out(GRF attention).
@@ -320,22 +387,30 @@ impl Step<'_> {
         let b = self.buffers;
         self.qkv(tensors)?;
         let (loads, logits) = (b.loads(self.config), self.tensor(hop_logits));
-        self.gpu.grf_attention(b.qkv, &loads, logits, b.attention)?;
-        self.dense(Kernel::DenseAdd, b.attention, tensors.out, b.x, Dense::default())
+        self.stage(Stage::GrfRows, || self.gpu.grf_attention(b.qkv, &loads, logits, b.attention))?;
+        self.stage(Stage::GrfOut, || {
+            self.dense(Kernel::DenseAdd, b.attention, tensors.out, b.x, Dense::default())
+        })
     }
 
     /// `[φ(q) | φ(k) | v]` of all tokens.
     fn qkv(&self, tensors: &Attention) -> Result<()> {
         let (b, d) = (self.buffers, self.config.interlacer.width);
         let layer = self.normed(tensors.norm, 2 * d);
-        self.dense(Kernel::DenseNorm, b.x, tensors.qkv, b.qkv, layer)
+        self.stage(Stage::Projections, || {
+            self.dense(Kernel::DenseNorm, b.x, tensors.qkv, b.qkv, layer)
+        })
     }
 
     /// x += down(ReLU(up(LayerNorm(x)))).
     fn mlp(&self, mlp: &Mlp) -> Result<()> {
         let (b, wide) = (self.buffers, self.config.interlacer.mlp_width());
-        self.dense(Kernel::DenseNorm, b.x, mlp.up, b.hidden, self.normed(mlp.norm, wide))?;
-        self.dense(Kernel::DenseAdd, b.hidden, mlp.down, b.x, Dense::default())
+        self.stage(Stage::MlpUp, || {
+            self.dense(Kernel::DenseNorm, b.x, mlp.up, b.hidden, self.normed(mlp.norm, wide))
+        })?;
+        self.stage(Stage::MlpDown, || {
+            self.dense(Kernel::DenseAdd, b.hidden, mlp.down, b.x, Dense::default())
+        })
     }
 
     /// A layer behind a LayerNorm, with ReLU on its first `n_relu` columns.

@@ -3,6 +3,7 @@
 mod errors;
 mod graph;
 mod layers;
+mod measure;
 mod rollout;
 
 use std::sync::Arc;

@@ -99,8 +99,8 @@ fn many_tokens_have_the_same_neighbors() {
     buffers.token_positions = on_device;
     let layout = Layout::new(config.interlacer);
     let (gpu, weights, precision) = (&memory.gpu, Buffer::default(), Precision::Full);
-    let step =
-        Step { gpu, config: &config, layout: &layout, weights, precision, buffers: &buffers };
+    let (config, layout, buffers) = (&config, &layout, &buffers);
+    let step = Step { gpu, config, layout, weights, precision, buffers, only: None };
     step.neighbors().unwrap();
     let mut graph = graph::KnnGraph::default();
     graph.rebuild(&scene.start.positions, 3).unwrap();
@@ -339,8 +339,7 @@ fn other_widths_of_the_mlp_are_the_cpus() {
 /// The model that is shipped, over several steps of a scene with a robot in full detail.
 #[test]
 fn rollouts_of_the_shipped_model_are_the_cpus() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("models/small.safetensors");
-    let model = Model::load(&path).unwrap();
+    let model = Model::load("models/small.safetensors".as_ref()).unwrap();
     let (config, detail) = (model.config.rollout(), model.config.kinematic_detail);
     let mut scene = scene([90, 41, 31 * detail + 3], 4);
     scene.start.kinematic_stride = detail;
