@@ -73,6 +73,10 @@ fn tokens_are_the_cpus() {
         if i % 2 == 1 {
             scene.start.onward.clear();
         }
+        if sizes[2] > 240 {
+            // As near as earlier points, on other links.
+            scene.kinematic.iter_mut().for_each(|row| row.copy_within(..40, 200));
+        }
         let mut start = scene.start.clone();
         start.kinematic = std::array::from_fn(|t| scene.kinematic[t].clone());
         let mut expected = Tokens::default();
