@@ -1,6 +1,6 @@
 //! Checks and times everything that runs on a GPU, in one run; `benches/gpu/run` builds and calls it.
 //!
-//! `gpu [--tokens 32768,131072] [--width 128] [--runs 300]`, in the repository's folder. Ends with
+//! `gpu [--tokens 32768,131072] [--width 128] [--runs 300] [--frames 1000]`, in the repository's folder. Ends with
 //! status 1 if a check fails, with status 3 where there is no GPU.
 
 use std::path::Path;
@@ -28,6 +28,8 @@ struct Args {
     tokens: Vec<usize>,
     width: usize,
     n_runs: usize,
+    /// Frames of the demo that tensor cores are compared with f32 on.
+    n_frames: usize,
 }
 
 /// Lines of the table that comes last.
@@ -51,7 +53,7 @@ fn main() -> anyhow::Result<ExitCode> {
     for &n in &args.tokens {
         time_step(&gpu, &demo, &args, n, &mut table)?;
     }
-    precision::compare(N_STEPS, &mut table)?;
+    precision::compare(N_STEPS, args.n_frames, &mut table)?;
     println!();
     let width = table.iter().map(|[what, _]| what.chars().count()).max().unwrap_or(0);
     table.iter().for_each(|[what, value]| println!("{what:width$}  {value}"));
@@ -59,7 +61,7 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 fn parse(mut given: impl Iterator<Item = String>) -> anyhow::Result<Args> {
-    let mut args = Args { tokens: vec![32_768, 131_072], width: 128, n_runs: 300 };
+    let mut args = Args { tokens: vec![32_768, 131_072], width: 128, n_runs: 300, n_frames: 1000 };
     while let Some(name) = given.next() {
         let value = given.next().with_context(|| format!("{name} takes a value"))?;
         let number = || value.parse::<usize>().with_context(|| format!("{name} {value}"));
@@ -70,7 +72,8 @@ fn parse(mut given: impl Iterator<Item = String>) -> anyhow::Result<Args> {
             }
             "--width" => args.width = number()?,
             "--runs" => args.n_runs = number()?.max(1),
-            _ => anyhow::bail!("{name}: --tokens, --width and --runs are known"),
+            "--frames" => args.n_frames = number()?,
+            _ => anyhow::bail!("{name}: --tokens, --width, --runs and --frames are known"),
         }
     }
     Ok(args)

@@ -15,9 +15,12 @@ use super::{Table, row};
 /// Bounds of the difference behind a roll-out (mm): median and p99.
 const BOUNDS_MM: [f32; 2] = [0.05, 1.0];
 
-/// Differences of the positions behind `n_steps` steps, over all frames.
-pub fn compare(n_steps: usize, table: &mut Table) -> anyhow::Result<()> {
-    let (cpu, gpu) = (predictions(Device::Cpu, n_steps)?, predictions(Device::Cuda(0), n_steps)?);
+/// Differences of the positions behind `n_steps` steps, over `n_frames` frames at most.
+pub fn compare(n_steps: usize, n_frames: usize, table: &mut Table) -> anyhow::Result<()> {
+    let (cpu, gpu) = (
+        predictions(Device::Cpu, n_steps, n_frames)?,
+        predictions(Device::Cuda(0), n_steps, n_frames)?,
+    );
     ensure!(
         cpu.len() == gpu.len() && !cpu.is_empty(),
         "{} and {} predictions",
@@ -46,7 +49,7 @@ pub fn compare(n_steps: usize, table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn predictions(device: Device, horizon: usize) -> anyhow::Result<Vec<Prediction>> {
+fn predictions(device: Device, horizon: usize, n_frames: usize) -> anyhow::Result<Vec<Prediction>> {
     let model = Model::load(Path::new("models/small.safetensors"))?;
     let config = PredictorConfig { horizon, device, ..PredictorConfig::default() };
     let mut predictor = Predictor::new(model, config)?;
@@ -54,7 +57,9 @@ fn predictions(device: Device, horizon: usize) -> anyhow::Result<Vec<Prediction>
     predictor.set_robot(&recording.robot_description()?.unwrap_or_default(), "world")?;
     let mut predictions = Vec::new();
     recording.play(|frame, _| -> forecloud::Result<()> {
-        predictions.extend(predictor.step(&frame)?.cloned());
+        if predictions.len() < n_frames {
+            predictions.extend(predictor.step(&frame)?.cloned());
+        }
         Ok(())
     })?;
     Ok(predictions)

@@ -12,6 +12,7 @@ mod device;
 mod kernels;
 mod memory;
 mod rollout;
+mod stage;
 #[cfg(test)]
 mod standin;
 mod step;
@@ -20,4 +21,5 @@ mod tests;
 
 pub use device::Gpu;
 pub use rollout::{Rollout, measure};
-pub use step::{Precision, Stage, unsupported};
+pub use stage::Stage;
+pub use step::{Precision, unsupported};

@@ -10,7 +10,8 @@ pub mod measure;
 
 use super::Gpu;
 use super::memory::{Arena, Buffer, Pinned};
-use super::step::{Buffers, Precision, Sizes, Stage, Step, unsupported};
+use super::stage::Stage;
+use super::step::{Buffers, Precision, Sizes, Step, unsupported};
 use crate::backend::Rollouts;
 use crate::model::rollout::RolloutConfig;
 use crate::model::tokens::follow_links;

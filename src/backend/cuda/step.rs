@@ -8,6 +8,7 @@ use super::kernels::{
     state_rows,
 };
 use super::memory::{Buffer, Places};
+use super::stage::Stage;
 use crate::model::interlacer::{Affine, Attention, MixerKind, Mlp};
 use crate::model::rollout::{N_OUTPUTS, RolloutConfig};
 use crate::model::tokens::{N_CANDIDATES, N_FEATURES};
@@ -63,56 +64,6 @@ pub fn unsupported(config: &RolloutConfig) -> Option<String> {
         return not(&sizes);
     }
     None
-}
-
-/// Parts of a step, as they are measured: of all blocks together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
-    /// Nearest points of the robot, features, candidates.
-    Tokens,
-    /// k-NN graph.
-    Neighbors,
-    /// Walks, enumerated and merged.
-    Walks,
-    /// Features to the model's width.
-    Embed,
-    /// LayerNorm and `[q | k | v]` of both attentions.
-    Projections,
-    /// φ(K)ᵀ[V, 1], folded into the projection behind it.
-    LinearState,
-    /// Projection of linear attention.
-    LinearOut,
-    /// GRF attention by merged rows.
-    GrfRows,
-    /// Projection of GRF attention.
-    GrfOut,
-    /// LayerNorm, the MLP's hidden layer, ReLU.
-    MlpUp,
-    /// The MLP's output.
-    MlpDown,
-    /// LayerNorm and outputs.
-    Head,
-    /// Displacements and the next state.
-    Motion,
-}
-
-impl Stage {
-    /// All of them, in the order of a step.
-    pub const ALL: [Self; 13] = [
-        Self::Tokens,
-        Self::Neighbors,
-        Self::Walks,
-        Self::Embed,
-        Self::Projections,
-        Self::LinearState,
-        Self::LinearOut,
-        Self::GrfRows,
-        Self::GrfOut,
-        Self::MlpUp,
-        Self::MlpDown,
-        Self::Head,
-        Self::Motion,
-    ];
 }
 
 /// What matrix products are made of; all else is in f32.

@@ -2,7 +2,8 @@
 
 use super::super::rollout::Rollout;
 use super::super::rollout::measure::{Search, neighbors, write_bytes_per_sec};
-use super::super::step::{Precision, Stage};
+use super::super::stage::Stage;
+use super::super::step::Precision;
 use super::rollout::{config, scene, weights};
 use super::*;
 use crate::graph::KnnGraph;
