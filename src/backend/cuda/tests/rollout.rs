@@ -71,7 +71,7 @@ fn tokens_are_the_cpus() {
         }
         if sizes[2] > 240 {
             // As near as earlier points, on other links.
-            scene.kinematic.iter_mut().for_each(|row| row.copy_within(..40, 200));
+            scene.kinematic.iter_mut().for_each(|row| row.copy_within(..40, 201));
         }
         let mut start = scene.start.clone();
         start.kinematic = std::array::from_fn(|t| scene.kinematic[t].clone());
