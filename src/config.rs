@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::backend::Device;
 use crate::cloud::Workspace;
 use crate::deadline::Deadline;
 use crate::model::ModelConfig;
@@ -20,6 +21,8 @@ pub struct PredictorConfig {
     pub n_particles: usize,
     /// Seed of the particles' draw.
     pub seed: u64,
+    /// What the model runs on.
+    pub device: Device,
     /// Box of the particles (world frame, m); none takes the model's.
     pub workspace: Option<Workspace>,
     /// Seconds by which the history frame may miss one step back.
@@ -39,6 +42,7 @@ impl Default for PredictorConfig {
             horizon: 5,
             n_particles: 0,
             seed: 0,
+            device: Device::default(),
             workspace: None,
             history_tolerance_secs: 0.025,
             deadline_secs: 0.0,

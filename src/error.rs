@@ -43,6 +43,14 @@ pub enum Error {
         /// Which numbers.
         what: &'static str,
     },
+    /// A device to compute on that is not there, too old, or failing.
+    #[error("{device}: {problem}")]
+    Device {
+        /// Which one.
+        device: String,
+        /// What is wrong, and the remedy.
+        problem: String,
+    },
     /// The k-d tree could not be built.
     #[error("k-d tree: {reason}")]
     KdTree {

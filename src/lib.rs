@@ -20,6 +20,7 @@
 
 #![warn(missing_docs)]
 
+pub mod backend;
 pub mod bag;
 pub mod camera;
 pub mod candidates;

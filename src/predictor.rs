@@ -6,12 +6,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::backend::Backend;
 use crate::candidates::Snapshot;
 use crate::config::PredictorConfig;
 use crate::deadline::Pace;
 use crate::frames::Frame;
 use crate::graph::walks::WalkSeed;
-use crate::model::{Mode, Model, Rollout, Scene};
+use crate::model::{Model, Scene};
 use crate::motion::MotionEstimator;
 use crate::observation::{Memory, Observer};
 use crate::prediction::milliseconds_since;
@@ -27,7 +28,7 @@ pub struct Predictor {
     memory: Memory,
     motion: MotionEstimator,
     scene: Scene,
-    rollout: Rollout,
+    rollout: Backend,
     prediction: Prediction,
     /// Whether `scene` is what `prediction` started from.
     is_predicted: bool,
@@ -38,7 +39,7 @@ impl Predictor {
     /// A predictor that runs `model`.
     ///
     /// # Errors
-    /// [`Error::Config`] if a setting makes no sense.
+    /// [`Error::Config`] if a setting makes no sense, and as [`Backend::new`].
     pub fn new(model: impl Into<Arc<Model>>, config: PredictorConfig) -> Result<Self> {
         let model = model.into();
         config.validate_for(&model.config)?;
@@ -47,7 +48,7 @@ impl Predictor {
             memory: Memory::new(model.config.step_secs, config.history_tolerance_secs),
             motion: MotionEstimator::default(),
             scene: Scene::default(),
-            rollout: Rollout::new(model.config.rollout(), Mode::Inference),
+            rollout: Backend::new(&model, config.device)?,
             prediction: Prediction::default(),
             is_predicted: false,
             pace: Pace::new(config.deadline(&model.config)),
@@ -72,9 +73,12 @@ impl Predictor {
     /// history, which only another workspace does.
     ///
     /// # Errors
-    /// [`Error::Config`] if a setting makes no sense; nothing has changed then.
+    /// [`Error::Config`] if a setting makes no sense, and as [`Backend::new`]; nothing has changed then.
     pub fn set_config(&mut self, config: PredictorConfig) -> Result<()> {
         config.validate_for(&self.model.config)?;
+        if config.device != self.config.device {
+            self.rollout = Backend::new(&self.model, config.device)?;
+        }
         let workspace = |config: &PredictorConfig| config.workspace_of(&self.model.config);
         if workspace(&config) != workspace(&self.config) {
             self.memory.clear();
@@ -204,6 +208,11 @@ impl Predictor {
     /// The model that runs.
     pub fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// What the model runs on.
+    pub fn backend(&self) -> &Backend {
+        &self.rollout
     }
 
     /// The settings.

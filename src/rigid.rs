@@ -59,6 +59,16 @@ impl RigidMotion {
         ([row(0), row(1), row(2)], translation.into())
     }
 
+    /// Rows of the rotation, centre, translation (m): what [`Self::motion_of`] takes.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn numbers(&self) -> [f32; 15] {
+        let mut numbers = [0.0; 15];
+        numbers[..9].copy_from_slice(self.rotation.transpose().as_slice());
+        numbers[9..12].copy_from_slice(self.center.as_slice());
+        numbers[12..].copy_from_slice(self.translation.as_slice());
+        numbers
+    }
+
     /// How far the point `p` of the body goes (m).
     pub(crate) fn motion_of(&self, p: &Vec3) -> Vec3 {
         let arm = Vector3::from(*p) - self.center;

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use forecloud::backend::Device;
 use forecloud::config::PredictorConfig;
 use forecloud::frames::{Frame, FramesConfig};
 use forecloud::model::Model;
@@ -13,6 +14,7 @@ const CONFIG: PredictorConfig = PredictorConfig {
     horizon: 3,
     n_particles: 400,
     seed: 3,
+    device: Device::Cpu,
     workspace: None,
     history_tolerance_secs: 0.025,
     deadline_secs: 0.0,

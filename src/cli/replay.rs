@@ -1,6 +1,7 @@
 //! `forecloud replay`: how good predictions of recordings are.
 
 use anyhow::{Context, Result, ensure};
+use forecloud::backend::Device;
 use forecloud::cloud::SensorNoise;
 use forecloud::config::PredictorConfig;
 use forecloud::eval::{MostActive, Published, Replay, Report};
@@ -45,6 +46,9 @@ pub struct Args {
     /// Seed of the particles' draw [default: 0, or as published]
     #[arg(long)]
     seed: Option<u64>,
+    /// What to predict on: auto (a GPU where one answers), cpu, cuda or cuda:INDEX
+    #[arg(long, default_value_t = Device::Auto)]
+    device: Device,
     /// Threads to predict on [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -165,6 +169,9 @@ fn replay(args: &Args) -> Result<Report> {
             ),
         }
     }
+    if replay.device() != Device::Cpu.to_string() {
+        eprintln!("device: {}", replay.device());
+    }
     let report = Report { model_path: Some(model_path), ..report };
     if let Some(folder) = folder {
         folder.finish(&report, &most_active)?;
@@ -213,6 +220,7 @@ fn config(args: &Args, published: Option<&Published>) -> PredictorConfig {
         horizon: args.horizon.or(horizon).unwrap_or(default.horizon),
         n_particles: args.particles.or(n_particles).unwrap_or(default.n_particles),
         seed: args.seed.or(first.map(|first| first.seed)).unwrap_or(default.seed),
+        device: args.device,
         ..default
     }
 }

@@ -83,6 +83,7 @@ pub struct Replay {
     frames: FramesConfig,
     pub(super) published: Option<Published>,
     ignores_truth: bool,
+    device: String,
     pub(super) noise: Option<SensorNoise>,
     pub(super) scores: [Scores; Method::ALL.len()],
     pub(super) findings: Option<Findings>,
@@ -107,6 +108,7 @@ impl Replay {
             frames,
             published,
             ignores_truth: false,
+            device: String::new(),
             noise: None,
             scores: Default::default(),
             findings: None,
@@ -192,6 +194,11 @@ impl Replay {
             bag.n_in_hindsight = findings.n_predictions;
             self.findings.get_or_insert_default().merge(findings);
         }
+        let backend = predictor.backend();
+        self.device = match backend.missed() {
+            Some(_) => backend.describe(),
+            None => backend.name().to_owned(),
+        };
         self.bags.push(BagResult { frames, last_problem, ..bag });
         Ok(())
     }
@@ -230,6 +237,11 @@ impl Replay {
 
     fn estimated(&self, prediction: &Prediction) -> Result<Vec<Vec<[f32; 3]>>> {
         baselines::of_prediction(prediction, self.model.config.step_secs, self.config.horizon)
+    }
+
+    /// What the last recording was predicted on, for people; why it is the CPU where there is a GPU.
+    pub fn device(&self) -> &str {
+        &self.device
     }
 
     /// The configuration of the frames.

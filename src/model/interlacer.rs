@@ -159,6 +159,12 @@ pub struct Span {
 }
 
 impl Span {
+    /// Its places in the vector.
+    #[inline]
+    pub fn range(self) -> std::ops::Range<usize> {
+        self.start..self.start + self.len
+    }
+
     /// The tensor in `weights`.
     #[inline]
     pub fn of(self, weights: &[f32]) -> &[f32] {

@@ -80,11 +80,37 @@ impl StepState {
         self.kinematic[0].len().div_ceil(self.stride())
     }
 
-    fn stride(&self) -> usize {
+    /// Points on the robot a kinematic particle.
+    pub(crate) fn stride(&self) -> usize {
         self.kinematic_stride.max(1)
     }
 
     fn check(&self) -> Result<()> {
+        self.check_particles()?;
+        let k = self.kinematic[0].len();
+        self.check_links(k)?;
+        self.kinematic.iter().find(|particles| particles.len() != k).map_or(Ok(()), |particles| {
+            let what = "points on the robot";
+            Err(Error::Shape { what, expected: k, got: particles.len() })
+        })
+    }
+
+    /// Holds the links to the number of points on the robot.
+    pub(crate) fn check_links(&self, n_robot: usize) -> Result<()> {
+        let links = &self.kinematic_links;
+        let shape = |what, got| Err(Error::Shape { what, expected: n_robot, got });
+        if links.len() != n_robot {
+            return shape("links of the robot's points", links.len());
+        }
+        let last = links.iter().max().map_or(0, |&link| link as usize);
+        if links.is_sorted() && (links.is_empty() || last < n_robot) {
+            return Ok(());
+        }
+        shape("links of the robot's points, which ascend from 0 and are fewer than they", last)
+    }
+
+    /// Holds what belongs to the scene's and the history's particles to their numbers.
+    pub(crate) fn check_particles(&self) -> Result<()> {
         let n = self.positions.len();
         let shape = |what, expected, got| Err(Error::Shape { what, expected, got });
         for (what, got) in [
@@ -104,14 +130,26 @@ impl StepState {
                 self.history_colors.len(),
             );
         }
-        let k = self.kinematic[0].len();
-        if self.kinematic_links.len() != k {
-            return shape("links of the robot's points", k, self.kinematic_links.len());
-        }
-        self.kinematic
-            .iter()
-            .find(|particles| particles.len() != k)
-            .map_or(Ok(()), |particles| shape("points on the robot", k, particles.len()))
+        Ok(())
+    }
+}
+
+/// Replaces `motions` by those of the links from `now` to `ahead`: the number of each point's link is
+/// in `links`, ascending.
+pub(crate) fn follow_links(
+    links: &[u32],
+    now: &[Vec3],
+    ahead: &[Vec3],
+    motions: &mut Vec<RigidMotion>,
+) {
+    motions.clear();
+    let mut from = 0;
+    while let Some(&link) = links.get(from) {
+        let to = from + links[from..].partition_point(|&other| other <= link);
+        // Links without points are nobody's nearest.
+        motions.resize(link as usize, RigidMotion::REST);
+        motions.push(RigidMotion::fit(&now[from..to], &ahead[from..to]));
+        from = to;
     }
 }
 
@@ -170,7 +208,8 @@ impl Tokens {
         self.features.resize(state.n_tokens() * N_FEATURES, 0.0);
         self.candidates.resize(n * N_CANDIDATES, [0.0; 3]);
         self.find_nearest(state);
-        self.follow_links(state);
+        let [_, now, ahead] = &state.kinematic;
+        follow_links(&state.kinematic_links, now, ahead, &mut self.links);
 
         let (positions, nearest, links) = (&self.positions, &self.nearest, &self.links);
         let rows = self.features.par_chunks_mut(N_FEATURES).zip(positions).with_min_len(256);
@@ -219,20 +258,6 @@ impl Tokens {
             let (chunks, robot) =
                 (nearest.par_chunks_mut(64).zip(others.par_chunks(64)), &self.robot);
             chunks.for_each(|(nearest, positions)| robot.find(nearest.iter_mut().zip(positions)));
-        }
-    }
-
-    /// Fits the motion of each link to its particles.
-    fn follow_links(&mut self, state: &StepState) {
-        self.links.clear();
-        let (mut from, links) = (0, &state.kinematic_links);
-        while let Some(&link) = links.get(from) {
-            let to = from + links[from..].partition_point(|&other| other <= link);
-            let [now, ahead] = [1, 2].map(|time| &state.kinematic[time][from..to]);
-            // Links without particles are nobody's nearest.
-            self.links.resize(link as usize, RigidMotion::REST);
-            self.links.push(RigidMotion::fit(now, ahead));
-            from = to;
         }
     }
 
@@ -460,5 +485,15 @@ pub(crate) mod tests {
         assert!(tokens.features.iter().all(|f| f.is_finite()));
         state.colors.pop();
         assert!(tokens.encode(&state, FRAME, 0.1).is_err());
+    }
+
+    #[test]
+    fn links_that_are_no_links_are_refused() {
+        let mut tokens = Tokens::default();
+        for links in [vec![0; 4], vec![0, 0, 1, 0, 1], vec![0, 0, 0, 0, u32::MAX]] {
+            let state = StepState { kinematic_links: links, ..state(6, 4, 5, 1) };
+            let message = tokens.encode(&state, FRAME, 0.1).unwrap_err().to_string();
+            assert!(message.contains("links of the robot's points"), "{message}");
+        }
     }
 }

@@ -65,6 +65,8 @@ pub enum Cause {
     Workspace,
     /// No frame one step back.
     History,
+    /// The GPU failed.
+    Device,
     /// The prediction failed for another reason.
     Rejected,
     /// A prediction that could not be published.
@@ -106,6 +108,8 @@ pub struct Facts {
     pub n_without_history: u64,
     n_particles: usize,
     latencies_ms: VecDeque<f32>,
+    device: String,
+    missed_device: Option<String>,
     robot: Description,
     absent_cameras: Vec<String>,
     memory_problems: Vec<String>,
@@ -158,6 +162,8 @@ impl Facts {
             n_without_history: 0,
             n_particles: 0,
             latencies_ms: VecDeque::with_capacity(N_LATENCIES),
+            device: String::new(),
+            missed_device: None,
             robot: Description::default(),
             absent_cameras: Vec::new(),
             memory_problems: Vec::new(),
@@ -223,6 +229,12 @@ impl Facts {
     pub fn cut(&mut self, now: Duration, n_steps: Option<usize>) {
         self.cut.add(now, u64::from(n_steps.is_some()));
         self.n_steps_cut = n_steps.unwrap_or(self.n_steps_cut);
+    }
+
+    /// What predictions run on; why not on the GPU where there is one.
+    pub fn device(&mut self, name: &str, missed: Option<&str>) {
+        name.clone_into(&mut self.device);
+        self.missed_device = missed.map(str::to_owned);
     }
 
     /// A robot description came.

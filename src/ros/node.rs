@@ -232,6 +232,7 @@ fn create_predictor(config: &NodeConfig) -> anyhow::Result<Predictor> {
         .thread_name(|i| format!("predict {i}"))
         .build_global()
         .context("threads of the predictor")?;
+    tracing::info!("device: {}", predictor.backend().describe());
     Ok(predictor)
 }
 

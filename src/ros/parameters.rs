@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use anyhow::{Context, anyhow, bail};
 use r2r::ParameterValue;
 
+use crate::backend::Device;
 use crate::cloud::Workspace;
 use crate::config::PredictorConfig;
 use crate::frames::{CameraInput, CameraTopics, FramesConfig, Topics};
@@ -57,6 +58,9 @@ parameters! {
         AnyTime workspace_min: Vec<f64> = Vec::new();
         /// Upper corner, such as [0.5, 0.5, 0.6], likewise.
         AnyTime workspace_max: Vec<f64> = Vec::new();
+        /// What the predictor runs on: `auto` (a GPU where one answers, else the CPU), `cpu`, `cuda`
+        /// or `cuda:INDEX`.
+        AtStart device: String = Device::default().to_string();
         /// Threads of the predictor; 0 takes one per CPU.
         AtStart threads: usize = 0, in 0..=MAX_THREADS;
         /// Threads that roll out candidate plans (service `~/predict`), beside those of the
@@ -152,6 +156,7 @@ impl NodeConfig {
             horizon: self.horizon,
             n_particles: self.n_particles,
             seed: self.seed,
+            device: self.device.parse()?,
             workspace: (!is_models).then_some(Workspace { min, max }),
             history_tolerance_secs: self.history_tolerance_secs,
             deadline_secs: self.deadline_secs,

@@ -39,6 +39,8 @@ pub struct Worker {
     wish: Option<Wish>,
     last_wish: Option<Instant>,
     problems: Problems,
+    /// What predictions run on, as far as that was told.
+    device: String,
     /// Where the points outside of the workspace are, and when that was.
     outside: Option<(Instant, String)>,
     frames_used: u64,
@@ -71,6 +73,7 @@ impl Worker {
             wish: None,
             last_wish: None,
             problems: Problems::default(),
+            device: String::new(),
             outside: None,
             frames_used: 0,
             frames_without_history: 0,
@@ -84,6 +87,7 @@ impl Worker {
 
     /// Works until `mailbox` is closed.
     pub fn run(mut self, mailbox: &Mailbox<Frame>) {
+        self.watch_device();
         while let Some(post) = mailbox.take() {
             self.follow(post.orders);
             self.passed.extend(post.passed);
@@ -153,6 +157,7 @@ impl Worker {
             });
             self.recall_history(&parcel.frame);
             let outcome = self.step(parcel);
+            self.watch_device();
             self.health.note(|facts, _| facts.rests());
             self.answer_wish(outcome);
             return;
@@ -167,6 +172,20 @@ impl Worker {
         self.health.note(|facts, _| facts.resting = Some(why));
         *(if self.paused { &mut self.frames_paused } else { &mut self.frames_idle }) += 1;
         self.passed.push_back(parcel.frame);
+    }
+
+    /// Tells what predictions run on, and why without the GPU where there is one.
+    fn watch_device(&mut self) {
+        let backend = self.predictor.backend();
+        if backend.name() == self.device {
+            return;
+        }
+        backend.name().clone_into(&mut self.device);
+        let missed = backend.missed().map(|why| format!("predictions run on the CPU: {why}"));
+        self.health.note(|facts, _| facts.device(&self.device, missed.as_deref()));
+        if let Some(text) = missed {
+            self.problems.warn("device", text);
+        }
     }
 
     /// Sends a snapshot to whom waits for one, or why this frame gave none.
@@ -318,6 +337,7 @@ impl Worker {
                 return text;
             }
             Error::TooFewPoints { .. } => Cause::Workspace,
+            Error::Device { .. } => Cause::Device,
             Error::MissingJoints { .. } => Cause::Joints,
             Error::Encoding { .. } | Error::ImageSize { .. } | Error::Camera { .. } => Cause::Image,
             _ => Cause::Rejected,

@@ -309,3 +309,15 @@ fn shared_memory_passes_on_what_was_found() {
     assert_status(&facts, 0.0, "shared memory", Level::Warn, &["too small"]);
     assert_eq!(status(&facts, 0.0, "shared memory").values.len(), 1);
 }
+
+#[test]
+fn a_gpu_that_is_not_used_is_a_warning_as_long_as_it_is_not() {
+    let mut facts = facts();
+    facts.device("cpu", None);
+    assert_eq!(status(&facts, 1.0, "model").level, Level::Ok);
+    facts.device("cpu", Some("predictions run on the CPU: cuda:0: too old"));
+    let status = status(&facts, 1e4, "model");
+    assert_eq!(status.level, Level::Warn);
+    assert!(status.message.contains("too old"), "{}", status.message);
+    assert!(status.values.contains(&("device".into(), "cpu".into())));
+}

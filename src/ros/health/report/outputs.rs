@@ -30,7 +30,7 @@ impl Facts {
     /// Whether frames become predictions.
     pub(super) fn predictions(&self, now: Duration) -> Status {
         let mut status = Status::new("predictions");
-        for cause in [Cause::Rejected, Cause::History, Cause::Publish] {
+        for cause in [Cause::Rejected, Cause::Device, Cause::History, Cause::Publish] {
             self.add_trouble(&mut status, now, cause, self.last_prediction);
         }
         let working = self.working_since.map(|since| now.saturating_sub(since));
@@ -130,9 +130,11 @@ impl Facts {
         status.or_ok(|| format!("{n_busy} frames of the last 5 s were passed over for newer ones"))
     }
 
-    /// Which model runs.
+    /// Which model runs, and on what.
     pub(super) fn model(&self) -> Status {
         let mut status = Status::new("model");
+        self.missed_device.iter().for_each(|why| status.add(Level::Warn, why));
+        status.value("device", &self.device);
         status.value("file", &self.about.model_file);
         status.value("hash", &self.about.model_hash);
         status.value("step_secs", self.about.step_secs);

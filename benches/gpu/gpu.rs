@@ -1,0 +1,181 @@
+//! Checks and times everything that runs on a GPU, in one run; `benches/gpu/run` builds and calls it.
+//!
+//! `gpu [--tokens 32768,131072] [--width 128] [--runs 300] [--frames 1000]`, in the repository's folder. Ends with
+//! status 1 if a check fails, with status 3 where there is no GPU.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+use forecloud::backend::cuda::measure::{Search, StageTime, neighbors, write_bytes_per_sec};
+use forecloud::backend::cuda::{Gpu, Precision, Rollout};
+use forecloud::graph::KnnGraph;
+use forecloud::model::weights::initial_weights;
+use forecloud::model::{self, Layout, Mode, ModelConfig};
+
+mod demo;
+mod precision;
+
+use demo::Demo;
+
+/// Largest difference from the CPU, relative to the longest displacement.
+const TOLERANCE: f32 = 1e-4;
+/// Steps of a roll-out.
+const N_STEPS: usize = 5;
+
+struct Args {
+    tokens: Vec<usize>,
+    width: usize,
+    n_runs: usize,
+    /// Frames of the demo that tensor cores are compared with f32 on.
+    n_frames: usize,
+}
+
+/// Lines of the table that comes last.
+type Table = Vec<[String; 2]>;
+
+fn main() -> anyhow::Result<ExitCode> {
+    let args = parse(std::env::args().skip(1))?;
+    if Gpu::count() == 0 {
+        eprintln!("gpu: no GPU answers on this machine: nothing was timed");
+        return Ok(ExitCode::from(3));
+    }
+    let gpu = Arc::new(Gpu::open(0)?);
+    let mut table: Table = Vec::new();
+    row(&mut table, "device", gpu.name());
+    let bandwidth = write_bytes_per_sec(&gpu, 1 << 30)?;
+    row(&mut table, "writes to its memory, 1 GiB", format!("{:.0} GB/s", bandwidth / 1e9));
+    let demo = Demo::open(Path::new("data/demo_tumble"))?;
+    for &n in &args.tokens {
+        check_neighbors(&gpu, &demo, n, &mut table)?;
+    }
+    for &n in &args.tokens {
+        time_step(&gpu, &demo, &args, n, &mut table)?;
+    }
+    precision::compare(N_STEPS, args.n_frames, &mut table)?;
+    println!();
+    let width = table.iter().map(|[what, _]| what.chars().count()).max().unwrap_or(0);
+    table.iter().for_each(|[what, value]| println!("{what:width$}  {value}"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn parse(mut given: impl Iterator<Item = String>) -> anyhow::Result<Args> {
+    let mut args = Args { tokens: vec![32_768, 131_072], width: 128, n_runs: 300, n_frames: 1000 };
+    while let Some(name) = given.next() {
+        let value = given.next().with_context(|| format!("{name} takes a value"))?;
+        let number = || value.parse::<usize>().with_context(|| format!("{name} {value}"));
+        match &*name {
+            "--tokens" => {
+                let numbers = value.split(',').map(str::parse);
+                args.tokens = numbers.collect::<Result<_, _>>().context("--tokens")?;
+            }
+            "--width" => args.width = number()?,
+            "--runs" => args.n_runs = number()?.max(1),
+            "--frames" => args.n_frames = number()?,
+            _ => anyhow::bail!("{name}: --tokens, --width, --runs and --frames are known"),
+        }
+    }
+    Ok(args)
+}
+
+fn row(table: &mut Table, what: impl Into<String>, value: impl Into<String>) {
+    table.push([what.into(), value.into()]);
+}
+
+/// Both searches against the CPU's, on points of the demo's clouds.
+fn check_neighbors(gpu: &Arc<Gpu>, demo: &Demo, n: usize, table: &mut Table) -> anyhow::Result<()> {
+    let positions = demo.particles(n)?.positions;
+    let frame = ModelConfig::default().rollout().frame;
+    for k in [3, 8] {
+        let mut graph = KnnGraph::default();
+        graph.rebuild(&positions, k)?;
+        let expected = || (0..n).flat_map(|i| graph.neighbors(i)).copied();
+        for search in [Search::BruteForce, Search::Tiles] {
+            let (found, ms) = neighbors(gpu, &positions, k, &frame, search, 10)?;
+            let n_wrong = expected().zip(&found).filter(|(expected, found)| expected != *found);
+            let n_wrong = n_wrong.count();
+            ensure!(n_wrong == 0, "k-NN, {search:?}, {n} points, k {k}: {n_wrong} differ");
+            row(table, format!("k-NN {n}, k {k}, {search:?}: exact"), format!("{ms:.3} ms"));
+        }
+    }
+    Ok(())
+}
+
+/// A model of the width that is asked for over `n` tokens: against the CPU, then timed.
+fn time_step(
+    gpu: &Arc<Gpu>,
+    demo: &Demo,
+    args: &Args,
+    n: usize,
+    table: &mut Table,
+) -> anyhow::Result<()> {
+    let model = ModelConfig { width: args.width, ..ModelConfig::default() };
+    let config = model.rollout();
+    let weights = initial_weights(&Layout::new(config.interlacer), 1);
+    let scene = demo.scene(n, &model, N_STEPS)?;
+    let mut cpu = model::Rollout::new(config, Mode::Inference);
+    cpu.run(&weights, &scene, 1)?;
+    for precision in [Precision::Full, Precision::Half] {
+        let mut rollout = Rollout::new(gpu.clone(), config, &weights, precision)?;
+        rollout.run_while(&scene, 1, &mut |_| true)?;
+        let off = relative_difference(rollout.displacements(0), cpu.displacements(0));
+        ensure!(off <= TOLERANCE, "{n} tokens, {precision:?}: off the CPU by {off:e}");
+        let about = format!("{n} tokens, d {}, {precision:?}", args.width);
+        row(table, format!("{about}: off the CPU, relative"), format!("{off:.1e}"));
+        let mut steps = rollout.measure_steps(&scene, N_STEPS, args.n_runs)?;
+        row(table, format!("{about}: a step on the device, p50 / p99"), percentiles(&mut steps));
+        for n_steps in [1, N_STEPS] {
+            let mut latencies = latencies_ms(&mut rollout, &scene, n_steps, args.n_runs)?;
+            let what = format!("{about}: {n_steps} steps with copies, p50 / p99");
+            row(table, what, percentiles(&mut latencies));
+        }
+        let megabytes = rollout.device_bytes() as f64 / 1e6;
+        row(table, format!("{about}: device memory"), format!("{megabytes:.0} MB"));
+        println!("{about}, stage by stage (a step; least of ten replays):");
+        rollout.measure_stages(&scene, 20, 10)?.iter().for_each(print_stage);
+    }
+    Ok(())
+}
+
+fn print_stage(time: &StageTime) {
+    let StageTime { stage, ms, flops, bytes } = time;
+    println!(
+        "  {:12} {ms:8.4} ms {:8.2} TFLOP/s {:8.0} GB/s at least",
+        format!("{stage:?}"),
+        flops / ms / 1e9,
+        bytes / ms / 1e6
+    );
+}
+
+/// Milliseconds from the scene on the host to its displacements there.
+fn latencies_ms(
+    rollout: &mut Rollout,
+    scene: &model::Scene,
+    n_steps: usize,
+    n_runs: usize,
+) -> anyhow::Result<Vec<f64>> {
+    (0..n_runs)
+        .map(|_| {
+            let start = std::time::Instant::now();
+            rollout.run_while(scene, n_steps, &mut |_| true)?;
+            Ok(start.elapsed().as_secs_f64() * 1e3)
+        })
+        .collect()
+}
+
+/// Largest difference of a component, relative to the largest component.
+fn relative_difference(got: &[[f32; 3]], expected: &[[f32; 3]]) -> f32 {
+    let (got, expected) = (got.as_flattened(), expected.as_flattened());
+    let scale = expected.iter().fold(1e-12f32, |most, e| most.max(e.abs()));
+    let differences = got.iter().zip(expected).map(|(g, e)| (g - e).abs());
+    // NaN is no small difference.
+    differences.fold(0.0, |most: f32, d| if d <= most { most } else { d }) / scale
+}
+
+/// Nearest ranks of 0.5 and 0.99.
+fn percentiles(ms: &mut [f64]) -> String {
+    ms.sort_by(f64::total_cmp);
+    let at = |share: f64| ms[((share * ms.len() as f64).ceil() as usize).saturating_sub(1)];
+    format!("{:.3} / {:.3} ms", at(0.5), at(0.99))
+}

@@ -1,0 +1,231 @@
+//! What predictions run on: the CPU, or a GPU where there is one.
+
+#[cfg(feature = "cuda")]
+pub mod cuda;
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Mode, Model, Rollout, Scene};
+use crate::{Error, Result};
+
+/// Which device predictions are to run on: `auto`, `cpu`, `cuda` or `cuda:INDEX` in text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Device {
+    /// The first GPU where one answers and runs the model, else the CPU, also if the GPU fails later.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// This GPU, as the driver counts them, and nothing else.
+    Cuda(u16),
+}
+
+impl FromStr for Device {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let index = text.strip_prefix("cuda:").map(str::parse);
+        match (text, index) {
+            ("auto", _) => Ok(Self::Auto),
+            ("cpu", _) => Ok(Self::Cpu),
+            ("cuda", _) => Ok(Self::Cuda(0)),
+            (_, Some(Ok(index))) => Ok(Self::Cuda(index)),
+            _ => {
+                let problem = format!("'{text}' is none of auto, cpu, cuda and cuda:INDEX");
+                Err(Error::Config { key: "device".into(), problem })
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(index) => write!(f, "cuda:{index}"),
+        }
+    }
+}
+
+impl TryFrom<String> for Device {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<Device> for String {
+    fn from(device: Device) -> Self {
+        device.to_string()
+    }
+}
+
+/// Roll-outs of one model on a device beside the CPU.
+pub trait Rollouts: Send {
+    /// As [`Rollout::run_while`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::Device`] if the device fails.
+    fn run_while(
+        &mut self,
+        scene: &Scene,
+        n_steps: usize,
+        goes_on: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<()>;
+
+    /// As [`Rollout::displacements`].
+    fn displacements(&self, t: usize) -> &[[f32; 3]];
+
+    /// As [`Rollout::n_steps`].
+    fn n_steps(&self) -> usize;
+
+    /// The device, for people: `cuda:0 (Orin)`.
+    fn name(&self) -> &str;
+}
+
+/// Runs roll-outs on the device that was asked for.
+pub struct Backend {
+    device: Device,
+    cpu: Rollout,
+    other: Option<Box<dyn Rollouts>>,
+    fallback: Option<String>,
+    is_missed: bool,
+}
+
+impl Backend {
+    /// Roll-outs of `model` on `device`.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if a GPU was asked for that can't be used: see [`Backend::fallback`] for
+    /// [`Device::Auto`].
+    pub fn new(model: &Model, device: Device) -> Result<Self> {
+        let cpu = Rollout::new(model.config.rollout(), Mode::Inference);
+        let (mut other, mut fallback, mut is_missed) = (None, None, false);
+        match device {
+            Device::Cpu => {}
+            Device::Cuda(index) => other = Some(open_cuda(model, index)?),
+            // Without GPUs in this build there is nothing to miss.
+            Device::Auto if !cfg!(feature = "cuda") => {}
+            Device::Auto => match open_cuda(model, 0) {
+                Ok(opened) => other = Some(opened),
+                Err(error) => {
+                    fallback = Some(error.to_string());
+                    is_missed = has_card();
+                }
+            },
+        }
+        Ok(Self { device, cpu, other, fallback, is_missed })
+    }
+
+    /// Predicts as [`Rollout::run_while`] does. Where `auto` runs on a GPU that fails, this run and all
+    /// later ones are the CPU's.
+    ///
+    /// # Errors
+    /// As there, and [`Error::Device`] if a GPU that was asked for fails.
+    pub fn run_while(
+        &mut self,
+        weights: &[f32],
+        scene: &Scene,
+        n_steps: usize,
+        mut goes_on: impl FnMut(usize) -> bool,
+    ) -> Result<()> {
+        if let Some(other) = &mut self.other {
+            let done = other.run_while(scene, n_steps, &mut goes_on);
+            match done {
+                Err(Error::Device { .. }) if self.device == Device::Auto => {
+                    self.fallback = done.err().map(|error| error.to_string());
+                    self.other = None;
+                    self.is_missed = true;
+                }
+                _ => return done,
+            }
+        }
+        self.cpu.run_while(weights, scene, n_steps, goes_on)
+    }
+
+    /// Displacements of step `t` of the last run (m), `[n]`.
+    pub fn displacements(&self, t: usize) -> &[[f32; 3]] {
+        match &self.other {
+            Some(other) => other.displacements(t),
+            None => self.cpu.displacements(t),
+        }
+    }
+
+    /// Steps of the last run.
+    pub fn n_steps(&self) -> usize {
+        self.other.as_ref().map_or_else(|| self.cpu.n_steps(), |other| other.n_steps())
+    }
+
+    /// What it runs on, for people: `cpu`, or `cuda:0 (Orin)`.
+    pub fn name(&self) -> &str {
+        self.other.as_ref().map_or("cpu", |other| other.name())
+    }
+
+    /// The name, and why it is the CPU where a GPU was tried.
+    pub fn describe(&self) -> String {
+        match &self.fallback {
+            Some(fallback) => format!("{} ({fallback})", self.name()),
+            None => self.name().to_owned(),
+        }
+    }
+
+    /// Why `auto` runs on the CPU though this build knows GPUs, with the remedy; none on a GPU.
+    pub fn fallback(&self) -> Option<&str> {
+        self.fallback.as_deref()
+    }
+
+    /// As [`Backend::fallback`] where there is a GPU, which is worth a warning: it does not run this
+    /// model, is too old, or has failed. None on machines without one.
+    pub fn missed(&self) -> Option<&str> {
+        self.fallback().filter(|_| self.is_missed)
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn open_cuda(model: &Model, index: u16) -> Result<Box<dyn Rollouts>> {
+    let gpu = std::sync::Arc::new(cuda::Gpu::open(index.into())?);
+    let (config, precision) = (model.config.rollout(), cuda::Precision::Half);
+    Ok(Box::new(cuda::Rollout::new(gpu, config, &model.weights, precision)?))
+}
+
+#[cfg(feature = "cuda")]
+fn has_card() -> bool {
+    cuda::Gpu::count() > 0
+}
+
+#[cfg(not(feature = "cuda"))]
+fn has_card() -> bool {
+    false
+}
+
+#[cfg(not(feature = "cuda"))]
+fn open_cuda(_model: &Model, index: u16) -> Result<Box<dyn Rollouts>> {
+    let problem = "this program was built without GPUs: build it with `--features cuda`, or take \
+                   device: cpu";
+    Err(Error::Device { device: Device::Cuda(index).to_string(), problem: problem.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_read_as_they_are_written() {
+        for text in ["auto", "cpu", "cuda:0", "cuda:12"] {
+            let device: Device = text.parse().unwrap();
+            assert_eq!(device.to_string(), text);
+            assert_eq!(serde_json::to_string(&device).unwrap(), format!("\"{text}\""));
+        }
+        assert_eq!("cuda".parse::<Device>().unwrap(), Device::Cuda(0));
+        for text in ["", "gpu", "cuda:", "cuda:-1", "cuda:70000", "cuda:0 ", "CPU"] {
+            let message = text.parse::<Device>().unwrap_err().to_string();
+            assert!(message.contains("auto, cpu, cuda"), "{message}");
+        }
+        assert!(serde_json::from_str::<Device>("\"tpu\"").is_err());
+    }
+}

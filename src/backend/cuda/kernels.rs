@@ -1,0 +1,357 @@
+//! The kernels, each a method with the arguments that it takes (`kernels/*.cuh`).
+
+use std::ffi::c_void;
+
+use super::Gpu;
+use super::memory::{Buffer, Places};
+use crate::Result;
+use crate::model::tokens::Frame;
+
+/// Threads of a warp.
+const WARP: usize = 32;
+/// Dynamic shared memory that every card gives without asking.
+pub(super) const SHARED_BYTES: usize = 48 << 10;
+/// Rows and columns of a dense layer's tile.
+const TILE: usize = 64;
+/// Keys that a block of 512 threads sorts in shared memory.
+const SORTED: usize = 1024;
+/// Threads of kernels that take one for each particle or token.
+const BLOCK: usize = 128;
+
+macro_rules! kernels {
+    ($($Kernel:ident = $name:literal),* $(,)?) => {
+        /// A kernel of the module.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) enum Kernel {
+            $($Kernel),*
+        }
+
+        impl Kernel {
+            /// All of them, in the order of their numbers.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$Kernel),*];
+
+            /// Its name in the module.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$Kernel => $name),*
+                }
+            }
+        }
+    };
+}
+kernels! {
+    NearestRobot = "nearest_robot",
+    Encode = "encode",
+    MoveParticles = "move_particles",
+    EndStep = "end_step",
+    Knn4 = "knn_4",
+    Knn8 = "knn_8",
+    Knn32 = "knn_32",
+    MortonKeys = "morton_keys",
+    SortBlocks = "sort_blocks",
+    MergePairs = "merge_pairs",
+    MergeBlocks = "merge_blocks",
+    MakeTiles = "make_tiles",
+    KnnTiles4 = "knn_tiles_4",
+    KnnTiles8 = "knn_tiles_8",
+    KnnTiles32 = "knn_tiles_32",
+    EnumerateWalks = "enumerate_walks",
+    DensePlain = "dense_plain",
+    DenseAdd = "dense_add",
+    DenseNorm = "dense_norm",
+    DenseQueriesAdd = "dense_queries_add",
+    HalfPlain = "half_plain",
+    HalfAdd = "half_add",
+    HalfNorm = "half_norm",
+    LinearState = "linear_state",
+    LinearFold = "linear_fold",
+    Grf64 = "grf_attention_64",
+    Grf128 = "grf_attention_128",
+    Grf256 = "grf_attention_256",
+}
+
+/// Launches a kernel with `arguments`, which live until it is under way.
+macro_rules! launch {
+    ($gpu:expr, $kernel:expr, $grid:expr, $block:expr, $shared:expr; $($argument:expr),*) => {
+        // SAFETY: the arguments are of the kernel's types, in their order; the callers in `step` give
+        // buffers as long as the kernel's comment says, of arenas that wait for the stream before
+        // they go.
+        unsafe {
+            $gpu.launch($kernel, $grid, $block, $shared, &mut [
+                $(std::ptr::from_ref(&$argument).cast_mut().cast::<c_void>()),*
+            ])
+        }
+    };
+}
+
+/// Buffers of a step: `Step` of `kernels/step.cuh`, field for field.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(super) struct StepBuffers {
+    pub counters: u64,
+    pub positions: u64,
+    pub velocities: u64,
+    pub velocity_known: u64,
+    pub colors: u64,
+    pub history_positions: u64,
+    pub history_colors: u64,
+    pub robot: u64,
+    pub onward: u64,
+    pub links: u64,
+    pub motions: u64,
+    pub nearest: u64,
+    pub token_positions: u64,
+    pub features: u64,
+    pub candidates: u64,
+    pub outputs: u64,
+    pub displacements: u64,
+    pub n: u32,
+    pub h: u32,
+    pub k: u32,
+    pub n_robot: u32,
+    pub n_links: u32,
+    pub stride: u32,
+    pub center: [f32; 3],
+    pub half_side: f32,
+    pub step_secs: f32,
+}
+
+/// Merged loads: `Loads` of `kernels/loads.cuh`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(super) struct LoadsBuffers {
+    pub lens: u64,
+    pub nodes: u64,
+    pub loads: u64,
+    pub n: u32,
+    pub cap: u32,
+    pub n_hops: u32,
+}
+
+/// A dense layer: `Dense` of `kernels/dense.cuh`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(super) struct Dense {
+    pub x: u64,
+    pub weight: u64,
+    pub bias: u64,
+    pub y: u64,
+    pub norm_weight: u64,
+    pub norm_bias: u64,
+    pub z: u64,
+    pub rows: u32,
+    pub n_in: u32,
+    pub n_out: u32,
+    pub x_stride: u32,
+    pub n_relu: u32,
+    pub n_heads: u32,
+}
+
+/// Cells that Morton codes number: `tiles::Grid` of `kernels/knn_tiles.cuh`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(super) struct Grid {
+    pub low: [f32; 3],
+    pub cells_per_m: f32,
+}
+
+impl Grid {
+    /// 1024 cells an axis over the frame of a model's positions.
+    pub fn new(frame: &Frame) -> Self {
+        let (center, half_side) = (frame.center_m, frame.half_side_m);
+        Self { low: center.map(|c| c - half_side), cells_per_m: 512.0 / half_side }
+    }
+}
+
+/// What the search by tiles sorts and sums up.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct TileBuffers {
+    pub keys: Buffer<u64>,
+    pub points: Buffer<u32>,
+    pub boxes: Buffer<f32>,
+}
+
+impl TileBuffers {
+    /// Places for `n` points.
+    pub fn take(n: usize, places: &mut Places) -> Self {
+        let n_tiles = n.div_ceil(WARP);
+        Self {
+            keys: places.take(n.next_power_of_two().max(SORTED)),
+            points: places.take(4 * WARP * n_tiles),
+            boxes: places.take(6 * n_tiles),
+        }
+    }
+}
+
+/// A size as kernels take it: below 2³², which `Sizes::check` holds all of them to.
+pub(super) fn number(size: usize) -> u32 {
+    u32::try_from(size).unwrap_or(u32::MAX)
+}
+
+/// Rows that a block of `linear_state` sums up: as many as its shared memory takes, 64 at most.
+pub(super) fn state_rows(d: usize) -> usize {
+    (SHARED_BYTES / (2 * d * size_of::<f32>())).clamp(1, 64)
+}
+
+/// Bytes of shared memory in which a warp merges the walks of a row.
+pub(super) fn merge_bytes(cap: usize, n_hops: usize) -> usize {
+    (n_hops + 2) * cap * size_of::<u32>()
+}
+
+impl Gpu {
+    /// Positions, features and candidates of the tokens.
+    pub(super) fn encode(&self, step: &StepBuffers) -> Result<()> {
+        let n_others = step.n as usize + step.h as usize;
+        let n_tokens = n_others + 3 * step.k as usize;
+        if step.n_robot > 0 {
+            let grid = [n_others.div_ceil(BLOCK), 2];
+            launch!(self, Kernel::NearestRobot, grid, BLOCK, 0; *step)?;
+        }
+        launch!(self, Kernel::Encode, [n_tokens.div_ceil(BLOCK), 1], BLOCK, 0; *step)
+    }
+
+    pub(super) fn move_particles(&self, step: &StepBuffers) -> Result<()> {
+        let grid = [(step.n as usize + step.h as usize).div_ceil(BLOCK), 1];
+        launch!(self, Kernel::MoveParticles, grid, BLOCK, 0; *step)
+    }
+
+    pub(super) fn end_step(&self, step: &StepBuffers) -> Result<()> {
+        launch!(self, Kernel::EndStep, [1, 1], 1, 0; *step)
+    }
+
+    /// `neighbors` `[n, k]` of `positions` `[n, 3]`; more than `k` positions, `k` at most 32.
+    pub(super) fn knn(
+        &self,
+        positions: Buffer<f32>,
+        k: usize,
+        neighbors: Buffer<u32>,
+    ) -> Result<()> {
+        let n = positions.len() / 3;
+        let kernel = match k {
+            0..=4 => Kernel::Knn4,
+            5..=8 => Kernel::Knn8,
+            _ => Kernel::Knn32,
+        };
+        launch!(self, kernel, [n.div_ceil(BLOCK), 1], BLOCK, 0;
+            positions.address(), number(n), number(k), neighbors.address())
+    }
+
+    /// The same neighbours as [`Gpu::knn`], for many points: time of about n log n.
+    pub(super) fn knn_tiled(
+        &self,
+        positions: Buffer<f32>,
+        k: usize,
+        grid: &Grid,
+        work: &TileBuffers,
+        neighbors: Buffer<u32>,
+    ) -> Result<()> {
+        let (n, keys) = (positions.len() / 3, work.keys);
+        let (padded, n_tiles) = (keys.len(), n.div_ceil(WARP));
+        launch!(self, Kernel::MortonKeys, [padded.div_ceil(BLOCK), 1], BLOCK, 0;
+            positions.address(), number(n), number(padded), *grid, keys.address())?;
+        self.sort(keys)?;
+        let grid = [n_tiles.div_ceil(BLOCK / WARP), 1];
+        launch!(self, Kernel::MakeTiles, grid, BLOCK, 0;
+            positions.address(), number(n), number(n_tiles), keys.address(),
+            work.points.address(), work.boxes.address())?;
+        let kernel = match k {
+            0..=4 => Kernel::KnnTiles4,
+            5..=8 => Kernel::KnnTiles8,
+            _ => Kernel::KnnTiles32,
+        };
+        launch!(self, kernel, grid, BLOCK, 0;
+            work.points.address(), work.boxes.address(), number(n_tiles), number(n), number(k),
+            neighbors.address())
+    }
+
+    /// Sorts a power of two of keys, 1024 at least: bitonic, so always in the same steps.
+    fn sort(&self, keys: Buffer<u64>) -> Result<()> {
+        let grid = [keys.len() / SORTED, 1];
+        launch!(self, Kernel::SortBlocks, grid, SORTED / 2, 0; keys.address())?;
+        let mut length = 2 * SORTED;
+        while length <= keys.len() {
+            let mut stride = length / 2;
+            while stride >= SORTED {
+                launch!(self, Kernel::MergePairs, grid, SORTED / 2, 0;
+                    keys.address(), number(length), number(stride))?;
+                stride /= 2;
+            }
+            launch!(self, Kernel::MergeBlocks, grid, SORTED / 2, 0;
+                keys.address(), number(length))?;
+            length *= 2;
+        }
+        Ok(())
+    }
+
+    /// Loads of all walks on `neighbors` `[n, k]`.
+    pub(super) fn enumerate_walks(
+        &self,
+        neighbors: Buffer<u32>,
+        k: usize,
+        loads: &LoadsBuffers,
+    ) -> Result<()> {
+        let bytes = merge_bytes(loads.cap as usize, loads.n_hops as usize);
+        let n_warps = (SHARED_BYTES / bytes).clamp(1, 4);
+        let grid = [(loads.n as usize).div_ceil(n_warps), 1];
+        launch!(self, Kernel::EnumerateWalks, grid, n_warps * WARP, n_warps * bytes;
+            neighbors.address(), number(k), *loads)
+    }
+
+    /// One of the dense kernels.
+    pub(super) fn dense(&self, kernel: Kernel, layer: &Dense) -> Result<()> {
+        let tiles = |size: u32| (size as usize).div_ceil(TILE);
+        let block = match kernel {
+            Kernel::HalfPlain | Kernel::HalfAdd | Kernel::HalfNorm => 128,
+            _ => 256,
+        };
+        launch!(self, kernel, [tiles(layer.rows), tiles(layer.n_out)], block, 0; *layer)
+    }
+
+    /// Partial states of `qkv` `[n, 3 d]`, a row for each [`state_rows`].
+    pub(super) fn linear_state(
+        &self,
+        qkv: Buffer<f32>,
+        [d, head_width]: [usize; 2],
+        partials: Buffer<f32>,
+    ) -> Result<()> {
+        let (n, rows) = (qkv.len() / (3 * d), state_rows(d));
+        let shared_bytes = 2 * d * rows * size_of::<f32>();
+        launch!(self, Kernel::LinearState, [n.div_ceil(rows), 1], 256, shared_bytes;
+            qkv.address(), number(n), number(rows), number(d), number(head_width),
+            partials.address())
+    }
+
+    /// `folded` `[d, n_out]` and `z` `[d]` of partial states and of `weight` `[d, n_out]`.
+    pub(super) fn linear_fold(
+        &self,
+        partials: Buffer<f32>,
+        [d, head_width]: [usize; 2],
+        weight: Buffer<f32>,
+        folded: Buffer<f32>,
+        z: Buffer<f32>,
+    ) -> Result<()> {
+        let n_partials = partials.len() / (d * (head_width + 1));
+        launch!(self, Kernel::LinearFold, [d, 1], 256, 0;
+            partials.address(), number(n_partials), number(d), number(head_width),
+            weight.address(), number(weight.len() / d), folded.address(), z.address())
+    }
+
+    /// `out` `[n, d]` of `qkv` `[n, 3 d]`; `d` at most 256.
+    pub(super) fn grf_attention(
+        &self,
+        qkv: Buffer<f32>,
+        loads: &LoadsBuffers,
+        hop_logits: Buffer<f32>,
+        out: Buffer<f32>,
+    ) -> Result<()> {
+        let n = loads.n as usize;
+        let d = out.len() / n.max(1);
+        let kernel = match d {
+            0..=64 => Kernel::Grf64,
+            65..=128 => Kernel::Grf128,
+            _ => Kernel::Grf256,
+        };
+        launch!(self, kernel, [n.div_ceil(BLOCK / WARP), 1], BLOCK, 0;
+            qkv.address(), number(d), *loads, hop_logits.address(), out.address())
+    }
+}

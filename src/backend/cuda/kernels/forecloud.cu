@@ -1,0 +1,10 @@
+// All kernels, one module.
+#include "encode.cuh"
+#include "knn.cuh"
+#include "knn_tiles.cuh"
+#include "loads.cuh"
+#include "dense.cuh"
+#include "dense_half.cuh"
+#include "linear_attention.cuh"
+#include "grf_attention.cuh"
+#include "motion.cuh"

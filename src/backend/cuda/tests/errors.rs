@@ -1,0 +1,82 @@
+//! Cards and drivers in which something is wrong.
+
+use super::rollout::{config, scene, weights};
+use super::*;
+use crate::Error;
+use crate::backend::cuda::{Precision, Rollout};
+use crate::backend::{Backend, Device, Rollouts};
+use crate::model::{self, Mode, Scene};
+
+#[test]
+fn cards_that_are_not_there_or_too_old_are_named_with_a_remedy() {
+    if !has_faulty_cards() {
+        return;
+    }
+    let told = |ordinal| match Gpu::open(ordinal) {
+        Err(error @ Error::Device { .. }) => error.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let message = told(99);
+    assert!(message.starts_with("cuda:99: ") && message.contains("knows 8 cards"), "{message}");
+    let message = told(3);
+    assert!(message.contains("compute capability 7.5, 8.0 is needed"), "{message}");
+    assert!(message.contains("device: cpu"), "{message}");
+    assert_eq!(open(1).name(), "cuda:1 (Stand-in of Hopper)");
+}
+
+#[test]
+fn too_little_memory_is_told_and_another_run_may_fit() {
+    if !has_faulty_cards() {
+        return;
+    }
+    let (config, gpu) = (config(8, 2, 1), open(4));
+    let mut rollout = Rollout::new(gpu, config, &weights(&config), Precision::Full).unwrap();
+    let mut run = |scene: &Scene| Rollouts::run_while(&mut rollout, scene, 2, &mut |_| true);
+    let message = run(&scene([3000, 20, 4], 2)).unwrap_err().to_string();
+    assert!(message.contains("Stand-in of a small memory): allocating"), "{message}");
+    assert!(message.contains("out of memory: take fewer particles"), "{message}");
+    run(&scene([20, 5, 2], 2)).unwrap();
+}
+
+#[test]
+fn a_card_that_gets_lost_is_an_error_from_then_on() {
+    if !has_faulty_cards() {
+        return;
+    }
+    let (config, gpu) = (config(8, 2, 1), open(5));
+    let mut rollout = Rollout::new(gpu, config, &weights(&config), Precision::Full).unwrap();
+    let scene = scene([20, 5, 2], 9);
+    let mut run = || Rollouts::run_while(&mut rollout, &scene, 9, &mut |_| true);
+    for _ in 0..2 {
+        let message = run().unwrap_err().to_string();
+        assert!(message.starts_with("cuda:5 (Stand-in that gets lost): "), "{message}");
+        assert!(message.contains("unspecified launch failure: the card is lost"), "{message}");
+    }
+}
+
+#[test]
+fn where_auto_loses_its_card_the_cpu_takes_over_within_the_run() {
+    if !has_faulty_cards() {
+        return;
+    }
+    let config = config(8, 2, 1);
+    let (weights, scene) = (weights(&config), scene([20, 5, 2], 9));
+    let backend = |device, ordinal| {
+        let rollout = Rollout::new(open(ordinal), config, &weights, Precision::Full).unwrap();
+        let cpu = model::Rollout::new(config, Mode::Inference);
+        Backend { device, cpu, other: Some(Box::new(rollout)), fallback: None, is_missed: false }
+    };
+    let mut asked_for = backend(Device::Cuda(6), 6);
+    assert!(asked_for.run_while(&weights, &scene, 9, |_| true).is_err());
+    let mut auto = backend(Device::Auto, 7);
+    assert_eq!(auto.name(), "cuda:7 (Stand-in that gets lost)");
+    let mut cpu = model::Rollout::new(config, Mode::Inference);
+    cpu.run(&weights, &scene, 9).unwrap();
+    for _ in 0..2 {
+        auto.run_while(&weights, &scene, 9, |_| true).unwrap();
+        assert_eq!((auto.n_steps(), auto.name()), (9, "cpu"));
+        assert!((0..9).all(|t| auto.displacements(t) == cpu.displacements(t)));
+        assert!(auto.fallback().unwrap().contains("lost"), "{:?}", auto.fallback());
+        assert_eq!(auto.missed(), auto.fallback());
+    }
+}
