@@ -11,6 +11,7 @@ mod graphs;
 mod measure;
 #[path = "../support/names.rs"]
 mod names;
+#[path = "../support/plot.rs"]
 mod plot;
 mod prefixes;
 mod sparsity;
