@@ -80,7 +80,7 @@ pub struct Cloud {
     pub sources: Vec<u32>,
     /// Where each camera stands that sends depth images, by its number, metres; NaN for others,
     /// whose clouds need not be seen from their frame's origin. No part of the value.
-    pub(crate) eyes: Vec<[f32; 3]>,
+    pub eyes: Vec<[f32; 3]>,
     /// No part of the value.
     pub(crate) optics: Optics,
 }
