@@ -15,9 +15,9 @@ use crate::{Error, Result};
 #[serde(try_from = "String", into = "String")]
 pub enum Device {
     /// The first GPU where one answers and runs the model, else the CPU, also if the GPU fails later.
-    #[default]
     Auto,
-    /// The CPU.
+    /// The CPU: the default for as long as no GPU has run the kernels.
+    #[default]
     Cpu,
     /// This GPU, as the driver counts them, and nothing else.
     Cuda(u16),

@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long)]
     seed: Option<u64>,
     /// What to predict on: auto (a GPU where one answers), cpu, cuda or cuda:INDEX
-    #[arg(long, default_value_t = Device::Auto)]
+    #[arg(long, default_value_t = Device::default())]
     device: Device,
     /// Threads to predict on [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
