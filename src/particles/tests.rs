@@ -164,6 +164,9 @@ fn one_in_a_stride_of_the_support_plane_takes_part() {
     raised.positions.iter_mut().for_each(|p| p[2] += 0.07);
     particles.sample_thinned(&raised, 100, 3, 0, &Workspace::default(), 8);
     assert_eq!(particles.positions.iter().filter(|p| p[2] < 0.19).count(), count(100, 3, 8));
+    // It is told where the plane is, though a sparse sample would hide it.
+    let support_m = particles.support_m.expect("a table");
+    assert!((support_m - 0.17).abs() < 0.001, "{support_m}");
 }
 
 #[test]
@@ -172,4 +175,5 @@ fn without_a_support_plane_all_take_part_alike() {
     let mut particles = Particles::default();
     particles.sample_thinned(&cloud, 127, 5, 9, &Workspace::default(), 8);
     assert_eq!(particles.sources, sample(&cloud, 127, 5, 9).sources);
+    assert_eq!(particles.support_m, None);
 }
