@@ -60,7 +60,9 @@ impl MotionEstimator {
     /// 0 where nothing like it was there before, up to 1.
     ///
     /// Clouds and the robot's points `kinematic` are those before and now; these are in
-    /// correspondence, `links` tells the link of each, ascending; they may be none.
+    /// correspondence, `links` tells the link of each, ascending; they may be none. What lies on the
+    /// plane of `support_m` of the cloud now is taken to rest; without one, nothing is. Where the
+    /// cloud before has `eyes`, and both have sources, what comes into view is taken to rest.
     pub fn estimate(
         &mut self,
         particles: &Particles,

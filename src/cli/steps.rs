@@ -19,7 +19,7 @@ pub struct StepArgs {
     )]
     curriculum: Option<Curriculum>,
     /// Noise added to the depth images, in units of a typical camera's (RealSense D435): each
-    /// training recording draws a strength up to twice this, validation has this; 0 for none.
+    /// training recording draws a strength up to twice this, the others have this; 0 for none.
     #[arg(long, value_name = "STRENGTH", default_value_t = TrainConfig::default().sensor_noise)]
     pub sensor_noise: f32,
 }

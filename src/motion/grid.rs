@@ -173,8 +173,8 @@ impl Grid {
 
     /// Kernel mean less `center` (m), and the mass, under the biweight kernel (1 - s)².
     ///
-    /// Never inlined, as [`Self::moments`]: once in the program for each instruction set, they
-    /// take seconds to compile, but minutes once for each of their callers.
+    /// Never inlined, as [`Self::moments`]: the choice of instructions is made here, so that what
+    /// calls it is compiled once, and not for each instruction set.
     #[inline(never)]
     pub(super) fn mean(&self, center: &Vec3, color: &Vec3, radius: f32) -> (Vec3, f32) {
         vectorize(|| self.mean_vectorized(center, color, radius))

@@ -1,4 +1,4 @@
-//! Where cameras could not see: what stood before it one step back.
+//! Where cameras could not see one step back, because something stood in between.
 
 use super::{Vec3, dot, minus};
 use crate::particles::Particles;
