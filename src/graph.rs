@@ -7,6 +7,7 @@ pub mod generate;
 pub mod knn;
 pub mod loads;
 pub mod mask;
+pub(crate) mod nearest;
 pub mod random;
 pub mod series;
 pub mod walks;

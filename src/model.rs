@@ -3,7 +3,6 @@
 pub mod cpu;
 pub mod interlacer;
 pub mod layers;
-mod nearest;
 pub mod rollout;
 pub mod tokens;
 pub mod weights;

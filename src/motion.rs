@@ -7,8 +7,10 @@
 //! a plane of one colour, while edges and textures tell all. Starts are the motion of the lump of
 //! like colour (kernel-based tracking, Comaniciu et al. 2003, in 3-D), rest, the robot's link near
 //! by, and what neighbouring patches found (propagation as in PatchMatch, Barnes et al. 2009). What
-//! comes into view from behind something else is at rest, unless its neighbours move.
+//! comes into view from behind something else is at rest, unless its neighbours move. Last, particles
+//! that seem to be of one body go on with one rigid motion.
 
+mod bodies;
 mod grid;
 mod patch;
 mod rigid;
@@ -18,11 +20,14 @@ mod shadows;
 use rayon::prelude::*;
 
 use crate::particles::Particles;
+use bodies::{Bodies, Moving};
 use grid::Grid;
 use patch::{Context, Patch};
 use rigid::Rigid;
 use seeds::{ROUNDS, SEED_M, Seed, assign, exchange, start};
 use shadows::Shadows;
+
+pub use bodies::N_BODY_FEATURES;
 
 type Vec3 = [f32; 3];
 
@@ -53,6 +58,7 @@ pub struct MotionEstimator {
     patches: Vec<Patch>,
     seed_of_cell: Vec<u32>,
     onward: Vec<Vec3>,
+    bodies: Bodies,
 }
 
 impl MotionEstimator {
@@ -79,6 +85,7 @@ impl MotionEstimator {
         }
         confidences.clear();
         confidences.resize(n, 0.0);
+        self.bodies.clear(n);
         if cloud_before.is_empty() || cloud_now.is_empty() {
             return;
         }
@@ -91,7 +98,7 @@ impl MotionEstimator {
         let context = Context { now, before, raised, hidden };
         let (seeds, cells) = (&seeds[..], &seed_of_cell[..]);
         let places = particles.positions.par_iter().zip(&particles.colors).with_min_len(64);
-        let results = motions.par_iter_mut().zip(onward).zip(confidences);
+        let results = motions.par_iter_mut().zip(onward).zip(&mut *confidences);
         places.zip(results).for_each(|((position, color), ((motion, onward), confidence))| {
             if !is_raised(position) {
                 *confidence = 1.0;
@@ -104,12 +111,28 @@ impl MotionEstimator {
                 *confidence = seed.found.min(1.0);
             }
         });
+        let Particles { positions, colors, .. } = particles;
+        let moving = Moving {
+            positions,
+            colors,
+            motions: &*motions,
+            confidences: &*confidences,
+            support_m: support,
+        };
+        self.bodies.find(&moving, kinematic[1], &mut self.onward);
     }
 
     /// How far each particle of the last call will move in the next step (m), if the rigid motion
-    /// of its patch goes on: other than its last motion where that is a rotation.
+    /// of its body goes on, or of its patch where that is of none: other than its last motion where
+    /// that is a rotation.
     pub fn onward(&self) -> &[Vec3] {
         &self.onward
+    }
+
+    /// What each particle of the last call is told of the body that it belongs to; zeros where that is
+    /// none: the support plane and the robot.
+    pub fn bodies(&self) -> &[[f32; N_BODY_FEATURES]] {
+        self.bodies.features()
     }
 
     /// Sorts the clouds and takes the moments of the points off the support plane.

@@ -26,9 +26,20 @@ impl RigidMotion {
     /// The motion that takes the points `from` to the points `to` (m) with the least squared error
     /// (Kabsch 1976); of less than three points their mean translation.
     pub(crate) fn fit(from: &[Vec3], to: &[Vec3]) -> Self {
+        Self::fit_weighted(from, to, |_| 1.0)
+    }
+
+    /// As [`Self::fit`], each point's squared error times its weight, above 0.
+    pub(crate) fn fit_weighted(
+        from: &[Vec3],
+        to: &[Vec3],
+        weight: impl Fn(usize) -> f32,
+    ) -> Self {
+        let total = (0..from.len()).map(&weight).sum::<f32>();
         let mean = |points: &[Vec3]| {
-            let sum: Vector3<f32> = points.iter().map(|&p| Vector3::from(p)).sum();
-            sum / points.len().max(1) as f32
+            let weighted = |(i, &p): (usize, &Vec3)| weight(i) * Vector3::from(p);
+            let sum: Vector3<f32> = points.iter().enumerate().map(weighted).sum();
+            if points.is_empty() { sum } else { sum / total }
         };
         let (center, target) = (mean(from), mean(to));
         let still = Self { rotation: Matrix3::identity(), center, translation: target - center };
@@ -37,10 +48,10 @@ impl RigidMotion {
         }
         let mut covariance = Matrix3::zeros();
         let mut scatter = 0.0;
-        for (&a, &b) in from.iter().zip(to) {
+        for (i, (&a, &b)) in from.iter().zip(to).enumerate() {
             let (a, b) = (Vector3::from(a) - center, Vector3::from(b) - target);
-            covariance += b * a.transpose();
-            scatter += a.norm_squared();
+            covariance += weight(i) * b * a.transpose();
+            scatter += weight(i) * a.norm_squared();
         }
         covariance += Matrix3::identity() * (STIFFNESS * scatter);
         // Bounded: what is not finite never converges.

@@ -48,6 +48,7 @@ impl Scene {
         start.velocities.clear();
         start.velocities.resize(now.len(), [0.0; 3]);
         start.onward.clear();
+        start.bodies.clear();
         start.velocity_known.clear();
         start.velocity_known.resize(now.len(), 0.0);
         start.history_positions.clear();
@@ -78,6 +79,8 @@ impl Scene {
         estimator.estimate(now, clouds, kinematic, &start.kinematic_links, velocities, known);
         start.onward.clear();
         start.onward.extend_from_slice(estimator.onward());
+        start.bodies.clear();
+        start.bodies.extend_from_slice(estimator.bodies());
     }
 }
 
@@ -260,6 +263,7 @@ impl StepState {
         self.velocities.clear();
         self.velocities.extend_from_slice(displacements);
         self.onward.clear();
+        self.bodies.clear();
         self.velocity_known.clear();
         self.velocity_known.resize(n, 1.0);
         self.colors.clone_from(&before.colors);

@@ -5,8 +5,9 @@
 
 use rayon::prelude::*;
 
-use super::nearest::Nearest;
 use crate::graph::knn::squared_distance;
+use crate::graph::nearest::Nearest;
+use crate::motion::N_BODY_FEATURES;
 use crate::rigid::RigidMotion;
 use crate::{Error, Result};
 
@@ -35,8 +36,9 @@ const ROBOT_MOTION: usize = NEARNESS + 1;
 const NEAR_MOTION: usize = ROBOT_MOTION + 3;
 const AHEAD_DIRECTION: usize = NEAR_MOTION + 3;
 const AHEAD_NEARNESS: usize = AHEAD_DIRECTION + 3;
+const BODY: usize = AHEAD_NEARNESS + 1;
 /// Input features a token.
-pub const N_FEATURES: usize = AHEAD_NEARNESS + 1;
+pub const N_FEATURES: usize = BODY + N_BODY_FEATURES;
 /// Candidate motions a scene particle: rest, as before, with the nearest robot link, free fall.
 pub const N_CANDIDATES: usize = 4;
 
@@ -52,6 +54,8 @@ pub struct StepState {
     /// Their motion in this step if they go on as bodies that turn do, `[n]`; empty where it is
     /// taken to be the velocity.
     pub onward: Vec<Vec3>,
+    /// What they are told of their bodies, `[n]`; empty where that is not known.
+    pub bodies: Vec<[f32; N_BODY_FEATURES]>,
     /// 1 where the velocity is known, else 0, `[n]`.
     pub velocity_known: Vec<f32>,
     /// Their colours in 0..1, `[n]`.
@@ -118,6 +122,7 @@ impl StepState {
             ("known velocities", self.velocity_known.len()),
             ("colours", self.colors.len()),
             ("motions onward", if self.onward.is_empty() { n } else { self.onward.len() }),
+            ("bodies", if self.bodies.is_empty() { n } else { self.bodies.len() }),
         ] {
             if got != n {
                 return shape(what, n, got);
@@ -225,6 +230,9 @@ impl Tokens {
                 if i < n {
                     encode_motion(row, VELOCITY, &state.velocities[i]);
                     row[VELOCITY_KNOWN] = state.velocity_known[i];
+                    if let Some(body) = state.bodies.get(i) {
+                        row[BODY..].copy_from_slice(body);
+                    }
                 }
             } else {
                 let (time, j) = ((token - n - h) / k, (token - n - h) % k);
@@ -424,6 +432,7 @@ pub(crate) mod tests {
             positions: cloud(n, 0.2, 1),
             velocities: cloud(n, 0.02, 2),
             onward: Vec::new(),
+            bodies: Vec::new(),
             velocity_known: vec![1.0; n],
             colors: cloud(n, 0.3, 3),
             history_positions: cloud(h, 0.2, 4),

@@ -97,6 +97,7 @@ pub(super) struct StepBuffers {
     pub history_colors: u64,
     pub robot: u64,
     pub onward: u64,
+    pub bodies: u64,
     pub links: u64,
     pub motions: u64,
     pub nearest: u64,

@@ -16,6 +16,7 @@ use crate::backend::Rollouts;
 use crate::model::rollout::RolloutConfig;
 use crate::model::tokens::follow_links;
 use crate::model::{Layout, Scene};
+use crate::motion::N_BODY_FEATURES;
 use crate::rigid::RigidMotion;
 use crate::{Error, Result};
 
@@ -334,6 +335,10 @@ pub(super) fn stage(
     }
     let goes_on = if start.onward.is_empty() { &start.velocities } else { &start.onward };
     put(goes_on.as_flattened());
+    if start.bodies.is_empty() {
+        start.positions.iter().for_each(|_| put(&[0.0; N_BODY_FEATURES]));
+    }
+    put(start.bodies.as_flattened());
     let links = &start.kinematic_links;
     links.iter().for_each(|&link| put(&[link as f32]));
     for ends in scene.kinematic[1..n_steps + 2].windows(2) {

@@ -13,6 +13,7 @@ use crate::model::interlacer::{Affine, Attention, MixerKind, Mlp};
 use crate::model::rollout::{N_OUTPUTS, RolloutConfig};
 use crate::model::tokens::{N_CANDIDATES, N_FEATURES};
 use crate::model::{FeatureMap, GlobalLayer, Layout, LocalLayer, Span};
+use crate::motion::N_BODY_FEATURES;
 use crate::{Error, Result};
 
 /// Widest model, most heads and most hops that the kernels take.
@@ -25,7 +26,8 @@ pub(super) const N_MOTION: usize = 15;
 const MAX_BRUTE_FORCE: usize = 8192;
 
 // What `kernels/step.cuh` counts on.
-const _: () = assert!(N_FEATURES == 53 && N_CANDIDATES == 4 && N_OUTPUTS == 7);
+const _: () = assert!(N_FEATURES == 70 && N_BODY_FEATURES == 17);
+const _: () = assert!( N_CANDIDATES == 4 && N_OUTPUTS == 7);
 
 /// Why models of `config` do not run on a GPU; none if they do.
 pub fn unsupported(config: &RolloutConfig) -> Option<String> {
@@ -120,7 +122,7 @@ impl Sizes {
     pub fn n_uploaded(&self) -> usize {
         let n_steps = self.n_times.saturating_sub(2);
         let robot = (3 * self.n_times + 1) * self.n_robot + N_MOTION * self.n_links * n_steps;
-        13 * self.n + 6 * self.h + robot
+        (13 + N_BODY_FEATURES) * self.n + 6 * self.h + robot
     }
 }
 
@@ -131,7 +133,8 @@ pub(super) struct Buffers {
     /// Steps done, and flags.
     pub counters: Buffer<u32>,
     /// Positions, velocities, whether they are known, colours; history positions and colours;
-    /// points on the robot of all times; motions onward; links of the robot's points and the motions of
+    /// points on the robot of all times; motions onward; what particles are told of their
+    /// bodies; links of the robot's points and the motions of
     /// these links.
     pub uploaded: Buffer<f32>,
     nearest: Buffer<u32>,
@@ -204,6 +207,7 @@ impl Buffers {
             history_colors: next(3 * h),
             robot: next(3 * n_robot * n_times),
             onward: next(3 * n),
+            bodies: next(N_BODY_FEATURES * n),
             links: next(n_robot),
             motions: next(N_MOTION * n_links * n_times.saturating_sub(2)),
             nearest: self.nearest.address(),

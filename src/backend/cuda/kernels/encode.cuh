@@ -11,7 +11,8 @@ const unsigned KIND = COLOR + 3, VELOCITY = KIND + N_KINDS, VELOCITY_KNOWN = VEL
 const unsigned DIRECTION = VELOCITY_KNOWN + 1, NEARNESS = DIRECTION + 3;
 const unsigned ROBOT_MOTION = NEARNESS + 1, NEAR_MOTION = ROBOT_MOTION + 3;
 const unsigned AHEAD_DIRECTION = NEAR_MOTION + 3, AHEAD_NEARNESS = AHEAD_DIRECTION + 3;
-static_assert(AHEAD_NEARNESS + 1 == N_FEATURES, "the features of model::tokens");
+const unsigned BODY = AHEAD_NEARNESS + 1;
+static_assert(BODY + N_BODY == N_FEATURES, "the features of model::tokens");
 const unsigned BLOCK = 128;
 
 // Scene particle `i`, or history particle `i - n`, before the step.
@@ -82,6 +83,9 @@ __device__ inline void encode_particle(const Step& s, unsigned i, float* row, co
     row[KIND + (i < s.n ? 0 : 1)] = 1.0f;
     if (i >= s.n) return;
     row[VELOCITY_KNOWN] = s.velocity_known[i];
+    if (s.counters[0] == 0) {
+        for (unsigned c = 0; c < N_BODY; c++) row[BODY + c] = s.bodies[static_cast<uint64_t>(N_BODY) * i + c];
+    }
     const float* onward = s.counters[0] == 0 ? s.onward : s.velocities;
     float fall = GRAVITY_M_S2 * s.step_secs * s.step_secs;
     for (unsigned axis = 0; axis < 3; axis++) {

@@ -2,7 +2,8 @@
 #pragma once
 #include "common.cuh"
 
-const unsigned N_FEATURES = 53, N_CANDIDATES = 4, N_OUTPUTS = N_CANDIDATES + 3;
+const unsigned N_BODY = 17, N_FEATURES = 53 + N_BODY;
+const unsigned N_CANDIDATES = 4, N_OUTPUTS = N_CANDIDATES + 3;
 // Numbers of a rigid motion: rows of the rotation, centre, translation.
 const unsigned N_MOTION = 15;
 
@@ -17,6 +18,7 @@ struct Step {
     float* history_colors;     // [h, 3]
     const float* robot;        // [steps + 2, n_robot, 3]: a step back, now, ahead, …
     const float* onward;       // [n, 3]: motion of the first step if bodies turn on as they do, m
+    const float* bodies;       // [n, N_BODY]: what each is told of its body at the first step
     const float* links;        // [n_robot]: number of the link that holds each point
     const float* motions;      // [steps, n_links, N_MOTION]: of each link from now to one step ahead
     // Tokens; k of each time are points of the robot, one in `stride` of them.

@@ -10,6 +10,7 @@ use crate::model::tokens::tests::{FRAME, state};
 use crate::model::tokens::{N_FEATURES, Tokens};
 use crate::model::weights::initial_weights;
 use crate::model::{self, InterlacerConfig, LayersConfig, Layout, Mode, Model, Scene};
+use crate::motion::N_BODY_FEATURES;
 use crate::ops::check::{assert_close, f64s, numbers};
 use crate::ops::motion_head::motion_head_forward;
 use crate::{Error, graph};
@@ -30,11 +31,12 @@ pub(super) fn config(width: usize, n_heads: usize, n_blocks: usize) -> RolloutCo
 }
 
 /// A seeded scene of `n` and `h` particles and `k` points on the robot, whose links turn and shift for
-/// `n_steps`, each at its own speed; with motions onward.
+/// `n_steps`, each at its own speed; with motions onward and bodies.
 pub(super) fn scene([n, h, k]: [usize; 3], n_steps: usize) -> Scene {
     let mut start = state(n, h, k, 3);
     start.onward =
         numbers(3 * n, 9).as_chunks::<3>().0.iter().map(|m| m.map(|m| 0.02 * m)).collect();
+    start.bodies = numbers(N_BODY_FEATURES * n, 10).as_chunks().0.to_vec();
     let place = |t: usize| {
         let points = start.kinematic[1].iter().zip(&start.kinematic_links);
         let turned = points.map(|(p, &link)| {
@@ -68,6 +70,7 @@ fn tokens_are_the_cpus() {
         scene.start.kinematic_stride = stride;
         if i % 2 == 1 {
             scene.start.onward.clear();
+            scene.start.bodies.clear();
         }
         if sizes[2] > 240 {
             // As near as earlier points, on other links.

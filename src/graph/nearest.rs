@@ -9,13 +9,13 @@ const BLOCK: usize = 64;
 
 /// Points by coordinate, padded to whole blocks with what is nobody's nearest.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Nearest {
+pub(crate) struct Nearest {
     columns: [Vec<f32>; 3],
 }
 
 impl Nearest {
     /// Replaces the points; no allocation once the vectors have grown.
-    pub(super) fn rebuild(&mut self, points: &[Vec3]) {
+    pub(crate) fn rebuild(&mut self, points: &[Vec3]) {
         let padded = points.len().next_multiple_of(BLOCK);
         for (axis, column) in self.columns.iter_mut().enumerate() {
             column.clear();
@@ -26,7 +26,7 @@ impl Nearest {
 
     /// Index of the point nearest to each of `queries`, the first one of several; 0 without points
     /// or where no distance is finite.
-    pub(super) fn find<'a>(&self, queries: impl Iterator<Item = (&'a mut u32, &'a Vec3)>) {
+    pub(crate) fn find<'a>(&self, queries: impl Iterator<Item = (&'a mut u32, &'a Vec3)>) {
         vectorize(|| {
             for (nearest, query) in queries {
                 *nearest = self.nearest(query);
