@@ -30,11 +30,7 @@ impl RigidMotion {
     }
 
     /// As [`Self::fit`], each point's squared error times its weight, above 0.
-    pub(crate) fn fit_weighted(
-        from: &[Vec3],
-        to: &[Vec3],
-        weight: impl Fn(usize) -> f32,
-    ) -> Self {
+    pub(crate) fn fit_weighted(from: &[Vec3], to: &[Vec3], weight: impl Fn(usize) -> f32) -> Self {
         let total = (0..from.len()).map(&weight).sum::<f32>();
         let mean = |points: &[Vec3]| {
             let weighted = |(i, &p): (usize, &Vec3)| weight(i) * Vector3::from(p);

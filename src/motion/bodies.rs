@@ -128,9 +128,11 @@ impl Bodies {
     /// Chooses the free particles, and the anchors among them.
     fn choose(&mut self, particles: &Moving, robot: &[Vec3], onward: &[Vec3]) {
         let positions = particles.positions;
-        let is_raised = |p: &Vec3| particles.support_m.is_none_or(|height| p[2] > height + SUPPORT_M);
+        let is_raised =
+            |p: &Vec3| particles.support_m.is_none_or(|height| p[2] > height + SUPPORT_M);
         self.free.clear();
-        self.free.extend((0..positions.len() as u32).filter(|&i| is_raised(&positions[i as usize])));
+        self.free
+            .extend((0..positions.len() as u32).filter(|&i| is_raised(&positions[i as usize])));
         self.nearest.clear();
         self.nearest.resize(self.free.len(), 0);
         self.robot.rebuild(robot);
@@ -237,7 +239,8 @@ impl Bodies {
                     // Least distances by reweighted least squares (Weiszfeld 1937).
                     for ((weight, anchor), p) in weights.iter_mut().zip(of_body()).zip(&*from) {
                         let error = minus(&motion.motion_of(p), &anchor.onward);
-                        *weight = (anchor.confidence + 1e-3) / (dot(&error, &error).sqrt() + SOFT_M);
+                        *weight =
+                            (anchor.confidence + 1e-3) / (dot(&error, &error).sqrt() + SOFT_M);
                     }
                     motion = RigidMotion::fit_weighted(from, to, |i| weights[i]);
                 }
@@ -322,4 +325,157 @@ fn root(parents: &mut [u32], mut i: u32) -> u32 {
         i = parents[i as usize];
     }
     i
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rigid::Rigid;
+    use super::*;
+    use crate::graph::random::{draw, uniform};
+
+    const TURN: Vec3 = [0.1, 0.2, -0.3];
+    const SHIFT: Vec3 = [0.03, -0.01, 0.02];
+    const RED: Vec3 = [0.8, 0.1, 0.1];
+    const BLUE: Vec3 = [0.1, 0.1, 0.8];
+    const CENTER: Vec3 = [0.1, 0.0, 0.2];
+
+    /// Particles and their motions onward, all of confidence 1.
+    #[derive(Default)]
+    struct Scene {
+        positions: Vec<Vec3>,
+        colors: Vec<Vec3>,
+        onward: Vec<Vec3>,
+        confidences: Vec<f32>,
+    }
+
+    impl Scene {
+        /// A box of 8 cm, its particles' motions by `motion`.
+        fn add_box(&mut self, n: usize, at: Vec3, color: Vec3, motion: impl Fn(&Vec3) -> Vec3) {
+            for i in 0..n as u64 {
+                let local = |axis| 0.08 * uniform(draw(1, n as i64, i, axis)) - 0.04;
+                let p = plus(&at, &[local(0), local(1), local(2)]);
+                self.onward.push(motion(&p));
+                self.positions.push(p);
+                self.colors.push(color);
+                self.confidences.push(1.0);
+            }
+        }
+
+        fn find(&mut self, robot: &[Vec3], support_m: Option<f32>) -> Bodies {
+            let mut bodies = Bodies::default();
+            let motions = self.onward.clone();
+            let moving = Moving {
+                positions: &self.positions,
+                colors: &self.colors,
+                motions: &motions,
+                confidences: &self.confidences,
+                support_m,
+            };
+            bodies.find(&moving, robot, &mut self.onward);
+            bodies
+        }
+    }
+
+    fn turning(p: &Vec3) -> Vec3 {
+        minus(&Rigid::default().then(&TURN, &SHIFT, &CENTER).apply(p), p)
+    }
+
+    fn error_m(scene: &Scene, i: usize, truth: &Vec3) -> f32 {
+        let d = minus(&scene.onward[i], truth);
+        dot(&d, &d).sqrt()
+    }
+
+    #[test]
+    fn a_body_goes_on_rigidly_though_a_third_was_found_at_rest() {
+        let mut scene = Scene::default();
+        scene.add_box(120, CENTER, RED, turning);
+        scene.onward.iter_mut().step_by(3).for_each(|motion| *motion = [0.0; 3]);
+        scene.find(&[], Some(0.0));
+        for i in 0..120 {
+            let error = error_m(&scene, i, &turning(&scene.positions[i]));
+            assert!(error < 5e-3, "particle {i} is off by {error} m");
+        }
+    }
+
+    #[test]
+    fn what_touches_is_one_body_if_it_looks_or_moves_alike() {
+        let beside = plus(&CENTER, &[0.08, 0.0, 0.0]);
+        let still = |_: &Vec3| [0.0; 3];
+        let share_of = |color: Vec3, motion: fn(&Vec3) -> Vec3| {
+            let mut scene = Scene::default();
+            scene.add_box(120, CENTER, RED, turning);
+            scene.add_box(120, beside, color, motion);
+            let bodies = scene.find(&[], Some(0.0));
+            (bodies.bodies.len(), scene)
+        };
+        let (n_bodies, apart) = share_of(BLUE, still);
+        assert_eq!(n_bodies, 2);
+        for i in 0..240 {
+            let truth = if i < 120 { turning(&apart.positions[i]) } else { [0.0; 3] };
+            assert!(error_m(&apart, i, &truth) < 1e-5, "{i}");
+        }
+        assert_eq!(share_of(RED, still).0, 1, "they look alike");
+        assert_eq!(share_of(BLUE, turning).0, 1, "they move alike");
+    }
+
+    #[test]
+    fn features_tell_of_the_body_and_nothing_of_support_and_robot() {
+        let mut scene = Scene::default();
+        scene.add_box(120, CENTER, RED, turning);
+        scene.add_box(40, [-0.2, 0.0, 0.036], BLUE, |_| [0.0; 3]);
+        // On the robot: not of the box that it holds.
+        let robot = scene.positions[0];
+        let bodies = scene.find(&[robot], Some(0.0));
+        let features = bodies.features();
+        assert_eq!(features[0], [0.0; N_BODY_FEATURES]);
+        let lowest = (1..120).map(|i| scene.positions[i][2]).fold(f32::INFINITY, f32::min);
+        for (i, features) in features.iter().enumerate().take(120) {
+            let p = &scene.positions[i];
+            let d = minus(p, &robot);
+            if dot(&d, &d).sqrt() <= ROBOT_M {
+                continue;
+            }
+            let near = |at: usize, value: f32| (features[at] - value).abs() < 1e-3;
+            assert!(near(16, 1.0) && near(7, p[2] / HEIGHT_SCALE_M));
+            assert!(near(6, (-lowest / NEARNESS_M).exp()), "{} for {lowest} m", features[6]);
+            assert!(features[8] > 0.3 && features[8] < (-ROBOT_M / NEARNESS_M).exp());
+            assert!(features[9] > 0.0 && features[9] < 0.7, "share near the robot {}", features[9]);
+            let motion = turning(p);
+            let center: Vec3 =
+                std::array::from_fn(|axis| p[axis] - EXTENT_SCALE_M * features[13 + axis]);
+            let of_center = turning(&center);
+            for axis in 0..3 {
+                assert!(near(axis, motion[axis] / MOTION_SCALE_M));
+                assert!(near(3 + axis, of_center[axis] / MOTION_SCALE_M));
+                // Uniform over ± 4 cm.
+                let extent = features[10 + axis] * EXTENT_SCALE_M;
+                assert!((extent - 0.04 / 3f32.sqrt()).abs() < 4e-3, "{extent} m");
+            }
+        }
+        for i in 120..160 {
+            let is_raised = scene.positions[i][2] > SUPPORT_M;
+            assert!(is_raised || features[i] == [0.0; N_BODY_FEATURES]);
+        }
+    }
+
+    #[test]
+    fn many_particles_follow_their_anchors_and_few_keep_their_motion() {
+        let mut scene = Scene::default();
+        scene.add_box(3 * MAX_ANCHORS + 5, CENTER, RED, turning);
+        scene.onward.iter_mut().step_by(5).for_each(|motion| *motion = [0.0; 3]);
+        let bodies = scene.find(&[], None);
+        assert!(bodies.anchors.len() <= MAX_ANCHORS && bodies.anchors.len() > MAX_ANCHORS / 2);
+        for i in 0..scene.positions.len() {
+            assert!(error_m(&scene, i, &turning(&scene.positions[i])) < 2e-3);
+            // Without a support, nothing is told of it.
+            assert_eq!(bodies.features()[i][6..8], [0.0; 2]);
+        }
+
+        let mut few = Scene::default();
+        few.add_box(MIN_FIT - 1, CENTER, RED, |p| p.map(|x| 0.1 * x * x));
+        let before = few.onward.clone();
+        few.find(&[], Some(0.0));
+        assert_eq!(few.onward, before);
+        Scene::default().find(&[], Some(0.0));
+    }
 }

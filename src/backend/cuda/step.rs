@@ -27,7 +27,7 @@ const MAX_BRUTE_FORCE: usize = 8192;
 
 // What `kernels/step.cuh` counts on.
 const _: () = assert!(N_FEATURES == 70 && N_BODY_FEATURES == 17);
-const _: () = assert!( N_CANDIDATES == 4 && N_OUTPUTS == 7);
+const _: () = assert!(N_CANDIDATES == 4 && N_OUTPUTS == 7);
 
 /// Why models of `config` do not run on a GPU; none if they do.
 pub fn unsupported(config: &RolloutConfig) -> Option<String> {
