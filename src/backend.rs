@@ -2,6 +2,7 @@
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod probe;
 
 use std::str::FromStr;
 
@@ -101,17 +102,18 @@ impl Backend {
     /// Roll-outs of `model` on `device`.
     ///
     /// # Errors
-    /// [`Error::Device`] if a GPU was asked for that can't be used: see [`Backend::fallback`] for
+    /// [`Error::Device`] if a GPU was asked for that can't be used, or computes something else than the
+    /// CPU: see [`Backend::fallback`] for
     /// [`Device::Auto`].
     pub fn new(model: &Model, device: Device) -> Result<Self> {
-        let cpu = Rollout::new(model.config.rollout(), Mode::Inference);
+        let mut cpu = Rollout::new(model.config.rollout(), Mode::Inference);
         let (mut other, mut fallback, mut is_missed) = (None, None, false);
         match device {
             Device::Cpu => {}
-            Device::Cuda(index) => other = Some(open_cuda(model, index)?),
+            Device::Cuda(index) => other = Some(open_trusted(model, index, &mut cpu)?),
             // Without GPUs in this build there is nothing to miss.
             Device::Auto if !cfg!(feature = "cuda") => {}
-            Device::Auto => match open_cuda(model, 0) {
+            Device::Auto => match open_trusted(model, 0, &mut cpu) {
                 Ok(opened) => other = Some(opened),
                 Err(error) => {
                     fallback = Some(error.to_string());
@@ -184,6 +186,13 @@ impl Backend {
     pub fn missed(&self) -> Option<&str> {
         self.fallback().filter(|_| self.is_missed)
     }
+}
+
+/// Opens a GPU and tries it on a small scene.
+fn open_trusted(model: &Model, index: u16, cpu: &mut Rollout) -> Result<Box<dyn Rollouts>> {
+    let mut opened = open_cuda(model, index)?;
+    probe::probe(model, cpu, opened.as_mut())?;
+    Ok(opened)
 }
 
 #[cfg(feature = "cuda")]

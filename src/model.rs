@@ -238,7 +238,9 @@ fn config_json(config: &ModelConfig) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::tokens::N_FEATURES;
     use super::*;
+    use crate::motion::N_BODY_FEATURES;
 
     fn model() -> Model {
         let config = ModelConfig { width: 8, n_heads: 2, n_blocks: 1, ..ModelConfig::default() };
@@ -280,6 +282,32 @@ mod tests {
         let walks = crate::graph::EdgeWeights::Distance { bandwidth_m: 0.1 };
         let mask = MaskConfig { edge_weights: walks, ..MaskConfig::default() };
         assert!(ModelConfig { mask, ..other }.validate().unwrap_err().to_string().contains("mask"));
+    }
+
+    /// Models from before there were bodies: what they were not told of counts nothing.
+    #[test]
+    fn fewer_features_are_filled_up_with_zeros_and_more_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.safetensors");
+        let model = model();
+        let load = |n_features: usize| {
+            let layout = Layout::new(InterlacerConfig { n_features, ..model.config.interlacer() });
+            let weights = weights::initial_weights(&layout, 1);
+            let metadata = config_metadata(&model.config);
+            weights::save(&path, &layout, &[("", &weights)], metadata).unwrap();
+            (layout, weights, Model::load(&path))
+        };
+        let (older, weights, loaded) = load(N_FEATURES - N_BODY_FEATURES);
+        let (loaded, layout) = (loaded.unwrap(), Layout::new(model.config.interlacer()));
+        let split = (N_FEATURES - N_BODY_FEATURES) * model.config.width;
+        for (before, after) in older.tensors.iter().zip(&layout.tensors) {
+            let (known, values) = (before.span.of(&weights), after.span.of(&loaded.weights));
+            assert_eq!(values[..known.len()], *known, "{}", after.name);
+            assert!(known.len() == values.len() || known.len() == split);
+            assert!(values[known.len()..].iter().all(|&value| value == 0.0));
+        }
+        let message = load(N_FEATURES + 1).2.unwrap_err().to_string();
+        assert!(message.contains("embed.weight is F32"), "{message}");
     }
 
     #[test]

@@ -9,7 +9,8 @@ use rand_chacha::ChaCha8Rng;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use sha2::{Digest, Sha256};
 
-use crate::model::Layout;
+use crate::model::{InterlacerConfig, Layout};
+use crate::motion::N_BODY_FEATURES;
 use crate::{Error, Result};
 
 /// Largest model file that is read.
@@ -168,7 +169,11 @@ impl File {
     pub fn vector(&self, layout: &Layout, prefix: &str) -> Result<Vec<f32>> {
         let wrong = |problem| model_error(&self.path, problem);
         let file = SafeTensors::deserialize(&self.bytes).map_err(|e| wrong(e.to_string()))?;
-        let n_bytes = layout.n_params().saturating_mul(4);
+        // Features that files from before there were bodies do not know of are multiplied by 0.
+        let InterlacerConfig { n_features, width, .. } = layout.config;
+        let without_bodies = n_features.saturating_sub(N_BODY_FEATURES);
+        let n_least = layout.n_params().saturating_sub(N_BODY_FEATURES.saturating_mul(width));
+        let n_bytes = n_least.saturating_mul(4);
         if n_bytes > self.bytes.len() {
             let got = self.bytes.len();
             return Err(wrong(format!(
@@ -187,11 +192,8 @@ impl File {
             let name = format!("{prefix}{}", tensor.name);
             let view =
                 file.tensor(&name).map_err(|_| wrong(format!("tensor {name} is missing")))?;
-            // What files of earlier versions do not know of is multiplied by 0.
-            let is_shorter = tensor.name == "embed.weight"
-                && matches!((view.shape(), &tensor.shape[..]), ([n, d], [rows, width])
-                    if n < rows && d == width);
-            let is_as_expected = is_shorter || view.shape() == tensor.shape;
+            let is_older = tensor.name == "embed.weight" && view.shape() == [without_bodies, width];
+            let is_as_expected = is_older || view.shape() == tensor.shape;
             if view.dtype() != Dtype::F32 || !is_as_expected {
                 let (dtype, shape) = (view.dtype(), view.shape());
                 return Err(wrong(format!(
