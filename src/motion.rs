@@ -11,6 +11,7 @@
 //! that seem to be of one body go on with one rigid motion.
 
 mod bodies;
+mod consensus;
 mod grid;
 mod patch;
 mod rigid;
@@ -21,6 +22,7 @@ use rayon::prelude::*;
 
 use crate::particles::Particles;
 use bodies::{Bodies, Moving};
+use consensus::Consensus;
 use grid::Grid;
 use patch::{Context, Patch};
 use rigid::Rigid;
@@ -59,6 +61,7 @@ pub struct MotionEstimator {
     seed_of_cell: Vec<u32>,
     onward: Vec<Vec3>,
     bodies: Bodies,
+    consensus: Consensus,
 }
 
 impl MotionEstimator {
@@ -194,6 +197,7 @@ impl MotionEstimator {
             exchanged,
             patches,
             seed_of_cell,
+            consensus,
             ..
         } = self;
         let context = Context { now, before, raised, hidden };
@@ -214,6 +218,7 @@ impl MotionEstimator {
             });
             std::mem::swap(seeds, exchanged);
         }
+        consensus.agree(&context, cells, seeds, patches);
     }
 }
 

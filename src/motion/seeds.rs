@@ -34,17 +34,17 @@ const SLOW_M: f32 = 0.02;
 /// A patch and the motion that it had, back in time.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Seed {
-    place: u32,
-    position: Vec3,
+    pub(super) place: u32,
+    pub(super) position: Vec3,
     pub(super) pose: Rigid,
     /// 0 (all found again) to 1, less the bonus of rest.
-    cost: f32,
+    pub(super) cost: f32,
     /// Share of the patch found again.
     pub(super) found: f32,
     /// Share of the patch that could not be seen one step back.
     hidden: f32,
     /// Whether there is nothing left to look for.
-    is_sure: bool,
+    pub(super) is_sure: bool,
 }
 
 /// First motion of a seed's patch: rest, its link's, or what tracking and registration find.
@@ -108,7 +108,21 @@ impl Seed {
     }
 
     fn rests(&self) -> bool {
-        self.is_sure && self.pose.translation == [0.0; 3]
+        self.is_sure && !self.moves()
+    }
+
+    pub(super) fn moves(&self) -> bool {
+        self.pose.translation != [0.0; 3]
+    }
+
+    /// Whether it surely moves as a link of the robot does.
+    pub(super) fn is_on_link(&self) -> bool {
+        self.is_sure && self.moves()
+    }
+
+    /// Takes the motion of its body.
+    pub(super) fn take(&mut self, pose: Rigid, cost: f32) {
+        *self = Self { pose, cost, found: 1.0 - cost, is_sure: false, ..*self };
     }
 
     /// Rests for sure if it came into view and seems to come from where something surely rests: what
