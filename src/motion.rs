@@ -7,11 +7,12 @@
 //! a plane of one colour, while edges and textures tell all. Starts are the motion of the lump of
 //! like colour (kernel-based tracking, Comaniciu et al. 2003, in 3-D), rest, the robot's link near
 //! by, and what neighbouring patches found (propagation as in PatchMatch, Barnes et al. 2009). What
-//! comes into view from behind something else is at rest, unless its neighbours move. Last, particles
-//! that seem to be of one body go on with one rigid motion.
+//! comes into view from behind something else is at rest, unless its neighbours move. Then patches of
+//! one body agree on a motion, and particles that seem to be of one body go on with one rigid motion.
 
 mod bodies;
 mod consensus;
+mod forest;
 mod grid;
 mod patch;
 mod rigid;

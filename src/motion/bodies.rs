@@ -4,6 +4,7 @@
 use crate::graph::nearest::Nearest;
 use crate::rigid::RigidMotion;
 
+use super::forest::Forest;
 use super::grid::Grid;
 use super::{Vec3, dot, minus, plus};
 
@@ -43,9 +44,8 @@ pub(super) struct Bodies {
     free: Vec<u32>,
     nearest: Vec<u32>,
     distances: Vec<f32>,
-    /// Of the anchors: their particle, and the tree of the union.
     anchors: Vec<Anchor>,
-    parents: Vec<u32>,
+    joined: Forest,
     /// Anchors by body, and where each body's begin.
     members: Vec<u32>,
     starts: Vec<u32>,
@@ -173,16 +173,13 @@ impl Bodies {
 
     /// Joins the anchors that belong together.
     fn link(&mut self) {
-        let Self { grid, anchors, parents, .. } = self;
-        parents.clear();
-        parents.extend(0..anchors.len() as u32);
+        let Self { grid, anchors, joined, .. } = self;
+        joined.reset(anchors.len());
         for (i, anchor) in anchors.iter().enumerate() {
             grid.near(&anchor.position, REACH_M, |place| {
                 let j = grid.order()[place] as usize;
                 if j < i && anchor.belongs_with(&anchors[j]) {
-                    let (a, b) = (root(parents, i as u32), root(parents, j as u32));
-                    // The earlier one: the result does not depend on the order of joining.
-                    parents[a.max(b) as usize] = a.min(b);
+                    joined.join(i, j);
                 }
             });
         }
@@ -190,18 +187,18 @@ impl Bodies {
 
     /// Numbers the bodies, and sorts the anchors by body.
     fn sort(&mut self) {
-        let Self { anchors, parents, members, starts, .. } = self;
+        let Self { anchors, joined, members, starts, .. } = self;
         starts.clear();
         // Roots come first of their bodies.
-        for i in 0..anchors.len() as u32 {
-            let root = root(parents, i);
+        for i in 0..anchors.len() {
+            let root = joined.root(i);
             if root == i {
-                anchors[i as usize].body = starts.len() as u32;
+                anchors[i].body = starts.len() as u32;
                 starts.push(0);
             } else {
-                anchors[i as usize].body = anchors[root as usize].body;
+                anchors[i].body = anchors[root].body;
             }
-            starts[anchors[i as usize].body as usize] += 1;
+            starts[anchors[i].body as usize] += 1;
         }
         let mut sum = 0;
         for start in starts.iter_mut() {
@@ -316,15 +313,6 @@ impl Body {
         features[16] = 1.0;
         features
     }
-}
-
-/// The root of `i`'s tree; halves the way to it.
-fn root(parents: &mut [u32], mut i: u32) -> u32 {
-    while parents[i as usize] != i {
-        parents[i as usize] = parents[parents[i as usize] as usize];
-        i = parents[i as usize];
-    }
-    i
 }
 
 #[cfg(test)]

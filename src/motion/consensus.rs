@@ -2,34 +2,55 @@
 //! motion along it, and rests; patches at its edges do not. So seeds that look alike and hang together
 //! are asked as one which of their motions, or rest, suits them best.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
-use super::patch::{Context, Patch};
+use super::forest::Forest;
+use super::patch::{Context, NARROW, Patch};
 use super::rigid::Rigid;
-use super::seeds::Seed;
+use super::seeds::{HIDDEN_BONUS, Seed};
 use super::{Vec3, dot, minus};
 
 /// Seeds nearer than this hang together (m), if their colours differ by less in each channel.
 const REACH_M: f32 = 0.06;
 const ALIKE: f32 = 0.12;
-/// Motions that a body is asked for at most, beside rest, and how far apart they are (m).
-const MAX_MOTIONS: usize = 4;
-const APART_M: f32 = 0.005;
+/// Motions of its seeds that a body is asked for at most; with those found for all of it together,
+/// all that it is asked for beside rest; how far apart they are (m).
+const N_OWN: usize = 4;
+const MAX_MOTIONS: usize = N_OWN + 2;
+const APART_M: f32 = 0.004;
+/// Seeds of a body from which on they are registered together, and of how many at most.
+const MIN_JOINT: usize = 3;
+const MAX_JOINT: usize = 32;
 /// Share of a patch found again from which on its motion is asked for.
 const MIN_FOUND: f32 = 0.3;
-/// By how much (mean cost) a motion must be better than rest.
-const MARGIN: f32 = 0.03;
+/// Share of what rest costs that another motion may cost.
+const BETTER: f32 = 0.85;
 /// By how much a motion that the body agrees on may fit a patch worse than its own.
 const SLACK: f32 = 0.15;
 
 /// Finds what bodies agree on, keeping its memory between calls.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Consensus {
-    parents: Vec<u32>,
-    motions: Vec<Vec<Rigid>>,
+    joined: Forest,
+    /// Seeds by body, of each body those that fit best first; and which body each seed is of.
+    order: Vec<u32>,
+    body_of: Vec<u32>,
+    bodies: Vec<Body>,
+    /// What rest and the motions of its body cost each seed.
     costs: Vec<[f32; MAX_MOTIONS + 1]>,
-    sums: Vec<[f32; MAX_MOTIONS + 1]>,
-    counts: Vec<u32>,
+}
+
+/// Seeds that are asked as one.
+#[derive(Debug, Default, Clone)]
+struct Body {
+    /// Its seeds, as places in the order.
+    seeds: Range<usize>,
+    /// Whether there is anything to ask: not all of them surely rest.
+    is_uneasy: bool,
+    n_motions: usize,
+    motions: [Rigid; MAX_MOTIONS],
 }
 
 impl Consensus {
@@ -41,75 +62,51 @@ impl Consensus {
         seeds: &mut [Seed],
         patches: &mut [Patch],
     ) {
-        let n = seeds.len();
         self.group(context, cells, seeds);
-        self.motions.iter_mut().for_each(Vec::clear);
-        self.motions.resize_with(self.motions.len().max(n), Vec::new);
-        let mut order: Vec<u32> = (0..n as u32).collect();
-        order.sort_by(|&a, &b| seeds[a as usize].cost.total_cmp(&seeds[b as usize].cost));
-        for i in order {
-            let seed = &seeds[i as usize];
-            if seed.moves() && !seed.is_sure && seed.found >= MIN_FOUND {
-                let motions = &mut self.motions[self.parents[i as usize] as usize];
-                let there = seed.pose.apply(&seed.position);
-                let is_new = motions.iter().all(|other| {
-                    let d = minus(&other.apply(&seed.position), &there);
-                    dot(&d, &d) > APART_M * APART_M
-                });
-                if is_new && motions.len() < MAX_MOTIONS {
-                    motions.push(seed.pose);
-                }
-            }
-        }
         self.costs.clear();
-        self.costs.resize(n, [0.0; MAX_MOTIONS + 1]);
-        let (parents, motions) = (&self.parents[..], &self.motions[..]);
-        let rest = Rigid::default();
-        self.costs.par_iter_mut().zip(patches).zip(&seeds[..]).zip(parents).for_each(
-            |(((costs, patch), seed), &body)| {
-                let motions = &motions[body as usize];
-                if motions.is_empty() || seed.is_on_link() {
-                    return;
-                }
-                if seed.is_sure {
-                    context.gather(&seed.position, patch);
-                }
-                costs[0] = context.cost(patch, &rest).0;
-                for (cost, motion) in costs[1..].iter_mut().zip(motions) {
+        self.costs.resize(seeds.len(), [0.0; MAX_MOTIONS + 1]);
+        let Self { order, body_of, bodies, costs, .. } = self;
+        let known = &seeds[..];
+        patches.par_iter_mut().zip(known).zip(&body_of[..]).for_each(|((patch, seed), &body)| {
+            if seed.is_sure && bodies[body as usize].is_uneasy {
+                context.gather(&seed.position, patch);
+            }
+        });
+        let patches = &patches[..];
+        bodies.par_iter_mut().filter(|body| body.is_uneasy).for_each(|body| {
+            body.propose(context, &order[body.seeds.clone()], known, patches);
+        });
+        let bodies_now = &bodies[..];
+        costs.par_iter_mut().zip(patches).zip(&body_of[..]).for_each(|((costs, patch), &body)| {
+            let body = &bodies_now[body as usize];
+            if body.n_motions > 0 {
+                let hidden = HIDDEN_BONUS * patch.hidden();
+                costs[0] = (context.cost(patch, &Rigid::default()).0 - hidden).max(0.0);
+                for (cost, motion) in costs[1..].iter_mut().zip(body.motions()) {
                     *cost = context.cost(patch, motion).0;
                 }
-            },
-        );
-        self.sums.clear();
-        self.sums.resize(n, [0.0; MAX_MOTIONS + 1]);
-        self.counts.clear();
-        self.counts.resize(n, 0);
-        for (i, costs) in self.costs.iter().enumerate() {
-            let body = parents[i] as usize;
-            self.counts[body] += 1;
-            self.sums[body].iter_mut().zip(costs).for_each(|(sum, cost)| *sum += cost);
-        }
-        for (i, seed) in seeds.iter_mut().enumerate() {
-            let body = parents[i] as usize;
-            let (motions, sums) = (&motions[body], &self.sums[body]);
-            let best = (1..=motions.len()).min_by(|&a, &b| sums[a].total_cmp(&sums[b]));
-            let Some(best) = best.filter(|_| !seed.is_on_link()) else { continue };
-            if sums[best] + MARGIN * self.counts[body] as f32 >= sums[0] {
-                continue;
             }
-            let cost = self.costs[i][best];
-            let own = if seed.moves() { seed.cost } else { self.costs[i][0] };
-            if cost <= own + SLACK {
-                seed.take(motions[best - 1], cost);
+        });
+        for body in bodies.iter_mut().filter(|body| body.n_motions > 0) {
+            let of_body = &order[body.seeds.clone()];
+            let sum = |k: usize| of_body.iter().map(|&i| costs[i as usize][k]).sum::<f32>();
+            let rest = BETTER * sum(0);
+            let sums = (1..=body.n_motions).map(|k| (sum(k), k));
+            let best = sums.min_by(|a, b| a.0.total_cmp(&b.0)).filter(|best| best.0 < rest);
+            let Some((_, best)) = best else { continue };
+            for &i in of_body {
+                let (seed, costs) = (&mut seeds[i as usize], &costs[i as usize]);
+                let own = if seed.moves() { seed.cost } else { costs[0] };
+                if costs[best] <= own + SLACK {
+                    seed.take(body.motions[best - 1], costs[best]);
+                }
             }
         }
     }
 
-    /// Joins the seeds that hang together: `parents` tells the first seed of each one's body.
+    /// Joins the seeds that hang together.
     fn group(&mut self, context: &Context, cells: &[u32], seeds: &[Seed]) {
-        let Self { parents, .. } = self;
-        parents.clear();
-        parents.extend(0..seeds.len() as u32);
+        self.joined.reset(seeds.len());
         let color = |seed: &Seed| context.raised.point(seed.place as usize).1;
         for (i, seed) in seeds.iter().enumerate().filter(|(_, seed)| !seed.is_on_link()) {
             let here: Vec3 = color(seed);
@@ -121,22 +118,73 @@ impl Consensus {
                 let d = minus(&seed.position, &other.position);
                 let c = minus(&here, &color(other));
                 if dot(&d, &d) < REACH_M * REACH_M && c.iter().all(|c| c.abs() < ALIKE) {
-                    let (a, b) = (root(parents, i as u32), root(parents, j as u32));
-                    parents[a.max(b) as usize] = a.min(b);
+                    self.joined.join(i, j);
                 }
             });
         }
-        for i in 0..parents.len() as u32 {
-            parents[i as usize] = root(parents, i);
+        self.body_of.clear();
+        self.body_of.extend((0..seeds.len()).map(|i| self.joined.root(i) as u32));
+        let Self { order, body_of, bodies, .. } = self;
+        order.clear();
+        order.extend(0..seeds.len() as u32);
+        let body = |i: u32| body_of[i as usize];
+        let cost = |i: u32| seeds[i as usize].cost;
+        order.sort_unstable_by(|&a, &b| {
+            let by_cost = || cost(a).total_cmp(&cost(b));
+            body(a).cmp(&body(b)).then_with(by_cost).then(a.cmp(&b))
+        });
+        bodies.clear();
+        let mut from = 0;
+        for of_body in order.chunk_by(|&a, &b| body(a) == body(b)) {
+            let to = from + of_body.len();
+            let is_uneasy = of_body.iter().any(|&i| !seeds[i as usize].is_sure);
+            bodies.push(Body { seeds: from..to, is_uneasy, ..Body::default() });
+            from = to;
+        }
+        for (number, body) in bodies.iter().enumerate() {
+            order[body.seeds.clone()].iter().for_each(|&i| body_of[i as usize] = number as u32);
         }
     }
 }
 
-/// The root of `i`'s tree; halves the way to it.
-fn root(parents: &mut [u32], mut i: u32) -> u32 {
-    while parents[i as usize] != i {
-        parents[i as usize] = parents[parents[i as usize] as usize];
-        i = parents[i as usize];
+impl Body {
+    fn motions(&self) -> &[Rigid] {
+        &self.motions[..self.n_motions]
     }
-    i
+
+    /// Collects the motions of its `order`ed seeds that are worth asking for, and what all patches
+    /// together are registered with, from rest and from the best one of these.
+    fn propose(&mut self, context: &Context, order: &[u32], seeds: &[Seed], patches: &[Patch]) {
+        let center = seeds[order[order.len() / 2] as usize].position;
+        for seed in order.iter().map(|&i| &seeds[i as usize]) {
+            if seed.moves() && seed.found >= MIN_FOUND && self.n_motions < N_OWN {
+                self.add(seed.pose, &seed.position);
+            }
+        }
+        if order.len() < MIN_JOINT {
+            return;
+        }
+        let stride = order.len().div_ceil(MAX_JOINT);
+        let starts = [Some(Rigid::default()), self.motions().first().copied()];
+        for mut pose in starts.into_iter().flatten() {
+            let joint = || order.iter().step_by(stride).map(|&i| &patches[i as usize]);
+            for scale in [0, 0, NARROW, NARROW] {
+                context.refine_all(joint, &center, &mut pose, scale);
+            }
+            self.add(pose, &center);
+        }
+    }
+
+    /// Adds a motion if it takes the point `at` elsewhere than rest and the others do.
+    fn add(&mut self, pose: Rigid, at: &Vec3) {
+        let there = pose.apply(at);
+        let is_far = |other: &Vec3| {
+            let d = minus(other, &there);
+            dot(&d, &d) > APART_M * APART_M
+        };
+        if is_far(at) && self.motions().iter().all(|other| is_far(&other.apply(at))) {
+            self.motions[self.n_motions] = pose;
+            self.n_motions += 1;
+        }
+    }
 }

@@ -130,11 +130,22 @@ impl Context<'_> {
 
     /// Gauss-Newton steps of the patch about `center` under the kernel `scale`.
     pub(super) fn refine(&self, patch: &Patch, center: &Vec3, pose: &mut Rigid, scale: usize) {
+        self.refine_all(|| std::iter::once(patch), center, pose, scale);
+    }
+
+    /// As [`Self::refine`], for patches that move as one.
+    pub(super) fn refine_all<'p, I: Iterator<Item = &'p Patch>>(
+        &self,
+        patches: impl Fn() -> I,
+        center: &Vec3,
+        pose: &mut Rigid,
+        scale: usize,
+    ) {
         let radius = RADII_M[scale];
         for _ in 0..STEPS {
             let middle = pose.apply(center);
             let mut normal = Normal::default();
-            for Member { position, color, weight, here, .. } in patch.points() {
+            for Member { position, color, weight, here, .. } in patches().flat_map(Patch::points) {
                 let here = &here[scale];
                 let Match { there, residual, found } =
                     self.residual(pose, (position, color), here, radius);

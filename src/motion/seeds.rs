@@ -14,7 +14,7 @@ const EXCHANGE_M: f32 = 0.04;
 const REST_BONUS: f32 = 0.12;
 /// The same for a patch that could not be seen one step back, so that rest does not find it again:
 /// most of what comes into view is at rest.
-const HIDDEN_BONUS: f32 = 0.3;
+pub(super) const HIDDEN_BONUS: f32 = 0.3;
 /// Share of a patch from which on it counts as one that came into view.
 const MIN_HIDDEN: f32 = 0.25;
 /// What is then sure of its rest at most.
