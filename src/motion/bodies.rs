@@ -440,9 +440,8 @@ mod tests {
                 assert!((extent - 0.04 / 3f32.sqrt()).abs() < 4e-3, "{extent} m");
             }
         }
-        for i in 120..160 {
-            let is_raised = scene.positions[i][2] > SUPPORT_M;
-            assert!(is_raised || features[i] == [0.0; N_BODY_FEATURES]);
+        for (p, features) in scene.positions.iter().zip(features).skip(120) {
+            assert!(p[2] > SUPPORT_M || *features == [0.0; N_BODY_FEATURES]);
         }
     }
 
