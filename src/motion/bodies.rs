@@ -8,7 +8,12 @@ use super::forest::Forest;
 use super::grid::Grid;
 use super::{Vec3, dot, minus, plus};
 
-/// What a particle is told of its body, see [`Bodies::describe`].
+/// Numbers that a particle is told of its body, world frame, in this order: its own motion in the next
+/// step if the body goes on, and that of the body's centre (3 each, of 5 cm); exp(-c / 3 cm) of the
+/// body's clearance c above the support plane, and the particle's height above it (of 25 cm), 0 where
+/// there is none; exp(-d / 3 cm) of the body's distance d from the robot, and the share of it within
+/// 3 cm; its standard deviation along the axes, and where the particle is from its centre (3 each, of
+/// 5 cm); 1.
 pub const N_BODY_FEATURES: usize = 17;
 
 /// Particles nearer than this belong together (m), if they look alike or move alike.
@@ -290,10 +295,7 @@ impl Anchor {
 }
 
 impl Body {
-    /// What its particle at `p`, whose motion goes on as `onward`, is told: that motion; the motion of
-    /// the body's centre; how near its lowest point is to the support (1 touches it), and how high the
-    /// particle is above it, 0 where there is none; how near the body is to the robot, and which share
-    /// of it; its extent; where the particle is in it; 1.
+    /// What its particle at `p`, whose motion goes on as `onward`, is told: see [`N_BODY_FEATURES`].
     fn describe(&self, p: &Vec3, onward: &Vec3, support_m: Option<f32>) -> [f32; N_BODY_FEATURES] {
         let mut features = [0.0; N_BODY_FEATURES];
         let center = self.onward.map_or(*onward, |motion| motion.motion_of(&self.center));
