@@ -17,12 +17,12 @@ const REACH_M: f32 = 0.06;
 const ALIKE: f32 = 0.12;
 /// Motions of its seeds that a body is asked for at most; with those found for all of it together,
 /// all that it is asked for beside rest; how far apart they are (m).
-const N_OWN: usize = 4;
+const N_OWN: usize = 2;
 const MAX_MOTIONS: usize = N_OWN + 2;
 const APART_M: f32 = 0.004;
 /// Seeds of a body from which on they are registered together, and of how many at most.
 const MIN_JOINT: usize = 3;
-const MAX_JOINT: usize = 32;
+const MAX_JOINT: usize = 12;
 /// Share of a patch found again from which on its motion is asked for.
 const MIN_FOUND: f32 = 0.3;
 /// Share of what rest costs that another motion may cost.
