@@ -102,8 +102,8 @@ impl Backend {
     /// Roll-outs of `model` on `device`.
     ///
     /// # Errors
-    /// [`Error::Device`] if a GPU was asked for that can't be used, or computes something else than the
-    /// CPU: see [`Backend::fallback`] for
+    /// [`Error::Device`] if a GPU was asked for that can't be used, or computes something else than
+    /// the CPU; see [`Backend::fallback`] for
     /// [`Device::Auto`].
     pub fn new(model: &Model, device: Device) -> Result<Self> {
         let mut cpu = Rollout::new(model.config.rollout(), Mode::Inference);

@@ -8,7 +8,7 @@ use crate::graph::random::draw;
 /// Stream of [`draw`] that gives each point its sampling key.
 const KEY_STREAM: u64 = 0;
 /// Points this near to the support plane lie on it (m).
-const SUPPORT_M: f32 = 0.008;
+pub(crate) const SUPPORT_M: f32 = 0.008;
 /// Bits of a Morton code per axis.
 const MORTON_BITS: u32 = 10;
 

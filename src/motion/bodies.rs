@@ -2,6 +2,7 @@
 //! any object; how each body moves, and what its particles are told of it.
 
 use crate::graph::nearest::Nearest;
+use crate::particles::SUPPORT_M;
 use crate::rigid::RigidMotion;
 
 use super::forest::Forest;
@@ -24,8 +25,6 @@ const ALIKE: f32 = 0.12;
 const SAME_MOTION: (f32, f32) = (0.004, 0.15);
 /// What is this near to the robot (m) is of the robot, and links no body to it.
 const ROBOT_M: f32 = 0.012;
-/// What is not this far above the support plane (m) is of the support.
-const SUPPORT_M: f32 = 0.008;
 /// Particles that bodies are made of at most; any others follow the nearest of these.
 const MAX_ANCHORS: usize = 1024;
 /// Bodies of fewer anchors are not fitted: each of their particles keeps its own motion.
