@@ -6,6 +6,7 @@ pub mod layers;
 pub mod rollout;
 pub mod tokens;
 pub mod weights;
+mod widen;
 
 use std::collections::HashMap;
 use std::path::Path;

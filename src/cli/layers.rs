@@ -31,7 +31,7 @@ pub const IDS: [&str; 11] = [
     "p_halt",
 ];
 
-/// Names of the options in [`SizeArgs`].
+/// Names of the options in [`SizeArgs`]; the width first.
 pub const SIZE_IDS: [&str; 8] =
     ["width", "blocks", "k", "n_hops", "particles", "history", "n_kinematic", "plan_lag"];
 
@@ -40,7 +40,7 @@ pub const SIZE_IDS: [&str; 8] =
 #[command(next_help_heading = "Sizes of the model")]
 pub struct SizeArgs {
     #[arg(long, help = or("Width of the model", ModelConfig::default().width))]
-    width: Option<usize>,
+    pub width: Option<usize>,
     #[arg(long, help = or("Blocks of the model", ModelConfig::default().n_blocks))]
     blocks: Option<usize>,
     #[arg(long, help = or("Neighbours of each token in the graph", ModelConfig::default().k))]

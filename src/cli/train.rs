@@ -46,8 +46,9 @@ pub struct Args {
     /// Stop behind this step although the schedule goes on (the same command without it resumes).
     #[arg(long, value_name = "STEP")]
     stop_at: Option<u64>,
-    /// Start from this model's weights and sizes instead of random weights (fine-tuning).
-    #[arg(long, value_name = "MODEL", conflicts_with_all = layers::SIZE_IDS, conflicts_with_all = layers::IDS)]
+    /// Start from this model's weights and sizes instead of random weights (fine-tuning); with
+    /// --width, a multiple of its own, from a wider model that predicts the same.
+    #[arg(long, value_name = "MODEL", conflicts_with_all = FIXED_BY_START.iter(), conflicts_with_all = layers::IDS)]
     from: Option<PathBuf>,
     /// Model and training as named settings have them; sizes, steps, batch, rate and curriculum
     /// can still be given. `paper`: the GRF Interlacer of GRF masking (ICLR 2025, appendix C.3), of
@@ -88,6 +89,9 @@ pub struct Args {
     topics: TopicArgs,
 }
 
+/// Names of the sizes that a start model has and keeps: all but the width.
+const FIXED_BY_START: &[&str] = layers::SIZE_IDS.split_at(1).1;
+
 /// Steps of the roll-outs that are validated.
 pub const VALIDATION_STEPS: usize = 5;
 
@@ -97,6 +101,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
     }
     let start = args.from.as_deref().map(Model::load).transpose()?;
+    let start = match (start, args.sizes.width) {
+        (Some(start), Some(width)) => Some(start.widened(width, args.seed)?),
+        (start, _) => start,
+    };
     let model = match &start {
         Some(start) => start.config,
         None => new_model(args)?,

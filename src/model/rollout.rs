@@ -367,7 +367,7 @@ pub const N_OUTPUTS: usize = N_CANDIDATES + 3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Layout;
+    use crate::model::{GlobalLayer, Layout, LayersConfig, Model, ModelConfig};
     use crate::model::tokens::tests::{FRAME, state};
     use crate::model::weights::initial_weights;
     use crate::ops::check::numbers;
@@ -463,6 +463,50 @@ mod tests {
         let relative = (error / total).sqrt();
         assert!(relative < 0.02, "relative error {relative} over {n_compared} directions");
         assert!(n_compared >= 5, "{n_compared} directions compared");
+    }
+
+    #[test]
+    fn a_widened_model_predicts_the_same_and_its_copies_learn_apart() {
+        let config = ModelConfig { width: 8, n_heads: 2, n_blocks: 2, ..ModelConfig::default() };
+        let layout = Layout::new(config.interlacer());
+        let mut weights = initial_weights(&layout, 5);
+        weights.iter_mut().zip(numbers(1 << 16, 6)).for_each(|(w, r)| *w += 0.1 * r);
+        let narrow = Model::new(config, weights).unwrap();
+        let wide = narrow.widened(24, 1).unwrap();
+        let scene = scene(3);
+        let run = |model: &Model| {
+            let mut rollout = Rollout::new(model.config.rollout(), Mode::Training);
+            rollout.run(&model.weights, &scene, 3).unwrap();
+            rollout
+        };
+        let (before, mut after) = (run(&narrow), run(&wide));
+        for t in 0..3 {
+            let pairs = before.displacements(t).iter().zip(after.displacements(t));
+            for (before, after) in pairs {
+                let error = (0..3).map(|a| (before[a] - after[a]).abs()).fold(0.0, f32::max);
+                assert!(error < 1e-5, "{before:?} {after:?} at step {t}");
+            }
+        }
+        let layout = Layout::new(wide.config.interlacer());
+        let mut gradients = Gradients::new(&layout);
+        after
+            .backward(&wide.weights, &vec![vec![[0.3, -0.2, 0.1]; 12]; 3], &mut gradients)
+            .unwrap();
+        let mut gradient = vec![0.0; layout.n_params()];
+        gradients.add_to(&mut gradient);
+        let embed = layout.embed.weight.of(&gradient);
+        let alike = embed.chunks_exact(3).filter(|g| g[0] == g[1] && g.iter().any(|g| *g != 0.0));
+        assert_eq!(alike.count(), 0, "copies that get one gradient stay copies");
+
+        let refuse = |model: &Model, width: usize, reason: &str| {
+            let message = model.widened(width, 0).unwrap_err().to_string();
+            assert!(message.contains(reason), "{message}");
+        };
+        refuse(&narrow, 12, "12 is no multiple of the model's 8");
+        refuse(&narrow, 0, "no multiple");
+        let softmax = LayersConfig { global: GlobalLayer::Softmax, ..LayersConfig::default() };
+        let softmax = ModelConfig { layers: softmax, ..config };
+        refuse(&Model::new(softmax, narrow.weights.clone()).unwrap(), 16, "layers.global");
     }
 
     #[test]
