@@ -13,7 +13,7 @@ use forecloud::graph::random::{draw, normal_pair, uniform};
 use forecloud::model::{ModelConfig, Scene};
 use forecloud::motion::MotionEstimator;
 use forecloud::observation::{Observation, Observer};
-use forecloud::particles::Particles;
+use forecloud::particles::{CpuSampler, Particles};
 use forecloud::recording::{BodyKind, Recording, Truth, carry};
 use forecloud::train::dataset::MOVING_M;
 use forecloud::train::reading::recordings_in;
@@ -157,10 +157,10 @@ fn measure(
     let mut observer = Observer::new(model, PredictorConfig::default());
     observer.set_robot(&recording.robot_description()?.unwrap_or_default(), "world")?;
     let (mut estimator, mut scene) = (MotionEstimator::default(), Scene::default());
-    let mut last: Option<Observation> = None;
+    let (mut last, mut sampler): (Option<Observation>, _) = (None, CpuSampler::default());
     recording.play(|frame, ids| {
         let mut now = Observation::default();
-        observer.observe(&frame, model.n_particles, &mut now)?;
+        observer.observe(&frame, model.n_particles, &mut sampler, &mut now)?;
         let clean = now.particles.clone();
         spoil(args, now.stamp.nanos(), &mut now.cloud);
         spoil(args, now.stamp.nanos(), &mut now.particles);

@@ -8,7 +8,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cloud::raw::{self, RawCamera};
+use crate::frames::CameraFrame;
 use crate::model::{Mode, Model, Rollout, Scene};
+use crate::particles::{CpuSampler, ParticleSampler, Particles, Sampling};
 use crate::{Error, Result};
 
 /// Which device predictions are to run on: `auto`, `cpu`, `cuda` or `cuda:INDEX` in text.
@@ -89,11 +92,32 @@ pub trait Rollouts: Send {
     fn name(&self) -> &str;
 }
 
-/// Runs roll-outs on the device that was asked for.
+/// Particles from images on a device beside the CPU.
+pub(crate) trait RawSampler: Send {
+    /// As [`ParticleSampler::sample`], but for where the cameras stand.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device fails, [`Error::Shape`] for more than it takes.
+    fn sample(
+        &mut self,
+        cameras: &[RawCamera],
+        sampling: &Sampling,
+        samples: [(&mut Particles, usize); 2],
+    ) -> Result<()>;
+}
+
+/// A device beside the CPU.
+struct Other {
+    rollouts: Box<dyn Rollouts>,
+    sampler: Box<dyn RawSampler>,
+}
+
+/// Makes particles and runs roll-outs on the device that was asked for.
 pub struct Backend {
     device: Device,
     cpu: Rollout,
-    other: Option<Box<dyn Rollouts>>,
+    cpu_sampler: CpuSampler,
+    other: Option<Other>,
     fallback: Option<String>,
     is_missed: bool,
 }
@@ -121,7 +145,8 @@ impl Backend {
                 }
             },
         }
-        Ok(Self { device, cpu, other, fallback, is_missed })
+        let cpu_sampler = CpuSampler::default();
+        Ok(Self { device, cpu, cpu_sampler, other, fallback, is_missed })
     }
 
     /// Predicts as [`Rollout::run_while`] does. Where `auto` runs on a GPU that fails, this run and all
@@ -137,35 +162,43 @@ impl Backend {
         mut goes_on: impl FnMut(usize) -> bool,
     ) -> Result<()> {
         if let Some(other) = &mut self.other {
-            let done = other.run_while(scene, n_steps, &mut goes_on);
-            match done {
-                Err(Error::Device { .. }) if self.device == Device::Auto => {
-                    self.fallback = done.err().map(|error| error.to_string());
-                    self.other = None;
-                    self.is_missed = true;
-                }
-                _ => return done,
+            let done = other.rollouts.run_while(scene, n_steps, &mut goes_on);
+            if !self.falls_back(&done) {
+                return done;
             }
         }
         self.cpu.run_while(weights, scene, n_steps, goes_on)
     }
 
+    /// Whether `done` by the other device has to be done again by the CPU, which does everything from
+    /// then on.
+    fn falls_back(&mut self, done: &Result<()>) -> bool {
+        let Err(error @ Error::Device { .. }) = done else { return false };
+        if self.device != Device::Auto {
+            return false;
+        }
+        self.fallback = Some(error.to_string());
+        self.other = None;
+        self.is_missed = true;
+        true
+    }
+
     /// Displacements of step `t` of the last run (m), `[n]`.
     pub fn displacements(&self, t: usize) -> &[[f32; 3]] {
         match &self.other {
-            Some(other) => other.displacements(t),
+            Some(other) => other.rollouts.displacements(t),
             None => self.cpu.displacements(t),
         }
     }
 
     /// Steps of the last run.
     pub fn n_steps(&self) -> usize {
-        self.other.as_ref().map_or_else(|| self.cpu.n_steps(), |other| other.n_steps())
+        self.other.as_ref().map_or_else(|| self.cpu.n_steps(), |other| other.rollouts.n_steps())
     }
 
     /// What it runs on, for people: `cpu`, or `cuda:0 (Orin)`.
     pub fn name(&self) -> &str {
-        self.other.as_ref().map_or("cpu", |other| other.name())
+        self.other.as_ref().map_or("cpu", |other| other.rollouts.name())
     }
 
     /// The name, and why it is the CPU where a GPU was tried.
@@ -188,18 +221,44 @@ impl Backend {
     }
 }
 
+impl ParticleSampler for Backend {
+    /// Clouds, and depth images that are not registered to their colour images, are the CPU's on
+    /// every device. Where `auto` runs on a GPU that fails, this and all that follows is the CPU's.
+    fn sample(
+        &mut self,
+        cameras: &[CameraFrame],
+        sampling: &Sampling,
+        samples: [(&mut Particles, usize); 2],
+    ) -> Result<()> {
+        let [(first, n_first), (second, n_second)] = samples;
+        if let Some(other) = self.other.as_mut().filter(|_| raw::are_raw(cameras)) {
+            let raw = self.cpu_sampler.optics().raw(cameras)?;
+            let samples = [(&mut *first, n_first), (&mut *second, n_second)];
+            let done = other.sampler.sample(&raw, sampling, samples);
+            if !self.falls_back(&done) {
+                raw::eyes(cameras, &mut first.eyes);
+                second.eyes.clone_from(&first.eyes);
+                return done;
+            }
+        }
+        self.cpu_sampler.sample(cameras, sampling, [(first, n_first), (second, n_second)])
+    }
+}
+
 /// Opens a GPU and tries it on a small scene.
-fn open_trusted(model: &Model, index: u16, cpu: &mut Rollout) -> Result<Box<dyn Rollouts>> {
+fn open_trusted(model: &Model, index: u16, cpu: &mut Rollout) -> Result<Other> {
     let mut opened = open_cuda(model, index)?;
-    probe::probe(model, cpu, opened.as_mut())?;
+    probe::probe(model, cpu, opened.rollouts.as_mut())?;
+    probe::probe_sampler(opened.sampler.as_mut(), opened.rollouts.name())?;
     Ok(opened)
 }
 
 #[cfg(feature = "cuda")]
-fn open_cuda(model: &Model, index: u16) -> Result<Box<dyn Rollouts>> {
+fn open_cuda(model: &Model, index: u16) -> Result<Other> {
     let gpu = std::sync::Arc::new(cuda::Gpu::open(index.into())?);
     let (config, precision) = (model.config.rollout(), cuda::Precision::Half);
-    Ok(Box::new(cuda::Rollout::new(gpu, config, &model.weights, precision)?))
+    let rollouts = cuda::Rollout::new(gpu.clone(), config, &model.weights, precision)?;
+    Ok(Other { rollouts: Box::new(rollouts), sampler: Box::new(cuda::Sampler::new(gpu)) })
 }
 
 #[cfg(feature = "cuda")]
@@ -213,7 +272,7 @@ fn has_card() -> bool {
 }
 
 #[cfg(not(feature = "cuda"))]
-fn open_cuda(_model: &Model, index: u16) -> Result<Box<dyn Rollouts>> {
+fn open_cuda(_model: &Model, index: u16) -> Result<Other> {
     let problem = "this program was built without GPUs: build it with `--features cuda`, or take \
                    device: cpu";
     Err(Error::Device { device: Device::Cuda(index).to_string(), problem: problem.into() })

@@ -15,7 +15,7 @@ use crate::message::CameraInfo;
 use distortion::Distortion;
 
 pub use images::{ColorImage, DEPTH_RANGE_M, DepthImage};
-pub(crate) use images::{check_size, write_depths};
+pub(crate) use images::{Layout, check_size, write_depths};
 pub use rays::RayTable;
 
 /// Intrinsic parameters of a camera.

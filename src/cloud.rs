@@ -5,6 +5,7 @@ mod depth;
 mod noise;
 mod optics;
 mod points;
+pub(crate) mod raw;
 
 use crate::error::{Error, Result};
 use crate::frames::{CameraFrame, View};
@@ -149,7 +150,7 @@ impl Cloud {
                 View::Depth { depth, info, color } => {
                     let color = color.as_ref();
                     self.add_depth((depth, info, color), &scan, &mut optics, &mut counts)?;
-                    self.add_eye(camera, world_from_camera);
+                    raw::add_eye(&mut self.eyes, camera, world_from_camera);
                     Ok(())
                 }
             }
@@ -162,11 +163,6 @@ impl Cloud {
         added.map(|()| counts)
     }
 
-    fn add_eye(&mut self, camera: usize, world_from_camera: &Isometry3<f64>) {
-        self.eyes.resize(self.eyes.len().max(camera + 1), [f32::NAN; 3]);
-        self.eyes[camera] = world_from_camera.translation.vector.map(|x| x as f32).into();
-    }
-
     fn push(&mut self, position: [f32; 3], color: [u8; 3], source: u32) {
         self.positions.push(position);
         self.colors.push(color);
@@ -174,21 +170,19 @@ impl Cloud {
     }
 }
 
-impl Scan<'_> {
-    /// Source of pixel or point 0.
-    ///
-    /// # Errors
-    /// [`Error::Camera`] if the sources have no room for the camera or its `n_pixels`.
-    fn first_source(&self, n_pixels: u64, frame_id: &str) -> Result<u32> {
-        let problem = if self.camera >= MAX_CAMERAS {
-            format!("camera {} of a cloud: at most {MAX_CAMERAS} are supported", self.camera)
-        } else if n_pixels > MAX_PIXELS {
-            format!("{n_pixels} pixels: at most {MAX_PIXELS} are supported")
-        } else {
-            return Ok((self.camera as u32) << 24);
-        };
-        Err(Error::Camera { frame_id: frame_id.to_owned(), problem })
-    }
+/// Source of pixel or point 0 of a camera.
+///
+/// # Errors
+/// [`Error::Camera`] if the sources have no room for the camera or its `n_pixels`.
+fn first_source(camera: usize, n_pixels: u64, frame_id: &str) -> Result<u32> {
+    let problem = if camera >= MAX_CAMERAS {
+        format!("camera {camera} of a cloud: at most {MAX_CAMERAS} are supported")
+    } else if n_pixels > MAX_PIXELS {
+        format!("{n_pixels} pixels: at most {MAX_PIXELS} are supported")
+    } else {
+        return Ok((camera as u32) << 24);
+    };
+    Err(Error::Camera { frame_id: frame_id.to_owned(), problem })
 }
 
 #[cfg(test)]

@@ -3,13 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::cloud::Cloud;
 use crate::config::PredictorConfig;
 use crate::frames::Frame;
 use crate::kinematics::{JointOrder, Robot, Spread};
 use crate::message::{JointTrajectory, Stamp};
 use crate::model::{ModelConfig, Scene};
-use crate::particles::Particles;
+use crate::particles::{ParticleSampler, Particles, Sampling};
 use crate::plan::{self, Horizon};
 use crate::{Error, Result};
 
@@ -71,7 +70,6 @@ impl Course {
 pub struct Observer {
     model: ModelConfig,
     config: PredictorConfig,
-    cloud: Cloud,
     robot: Option<Robot>,
     /// The robot as it came, for snapshots to share.
     shared_robot: Option<Arc<Robot>>,
@@ -86,7 +84,6 @@ impl Observer {
         Self {
             model,
             config,
-            cloud: Cloud::default(),
             robot: None,
             shared_robot: None,
             order: None,
@@ -131,23 +128,31 @@ impl Observer {
         &self.course
     }
 
-    /// Frame → cloud in the world frame → `n` sampled particles, and the robot's, into `out`.
+    /// Frame → cloud in the world frame → `n` particles, which `sampler` draws, and the robot's, into
+    /// `out`.
     ///
     /// # Errors
-    /// [`Error::NoRobot`] before [`Observer::set_robot`], [`Error::TooFewPoints`], and what makes
-    /// images or joints unusable.
-    pub fn observe(&mut self, frame: &Frame, n: usize, out: &mut Observation) -> Result<()> {
+    /// [`Error::NoRobot`] before [`Observer::set_robot`], [`Error::TooFewPoints`], what makes
+    /// images or joints unusable, and what the sampler returns.
+    pub fn observe(
+        &mut self,
+        frame: &Frame,
+        n: usize,
+        sampler: &mut dyn ParticleSampler,
+        out: &mut Observation,
+    ) -> Result<()> {
         out.stamp = frame.stamp;
         out.cameras.clear();
         out.cameras.extend(frame.camera_numbers());
-        let workspace = self.config.workspace_of(&self.model);
-        self.cloud.from_cameras(&frame.cameras, &workspace)?;
+        let sampling = Sampling {
+            seed: self.config.seed,
+            stamp_ns: frame.stamp.nanos(),
+            workspace: self.config.workspace_of(&self.model),
+            support_stride: self.model.support_stride,
+        };
         // One draw: the particles are part of the denser sample.
-        for (sample, n) in [(&mut out.particles, n), (&mut out.cloud, self.model.n_motion)] {
-            let (seed, stamp_ns) = (self.config.seed, frame.stamp.nanos());
-            let stride = self.model.support_stride;
-            sample.sample_thinned(&self.cloud, n, seed, stamp_ns, &workspace, stride);
-        }
+        let samples = [(&mut out.particles, n), (&mut out.cloud, self.model.n_motion)];
+        sampler.sample(&frame.cameras, &sampling, samples)?;
         let (needed, got) = (self.model.k + 1, out.particles.len());
         if got < needed {
             return Err(Error::TooFewPoints { needed, got });

@@ -1,9 +1,12 @@
 //! The particles of a step: a sample of the cloud, in Morton order; thinner on the support plane.
 
+mod sampler;
 pub(crate) mod support;
 
 use crate::cloud::{Cloud, Workspace};
 use crate::graph::random::draw;
+
+pub use sampler::{CpuSampler, ParticleSampler, Sampling};
 
 /// Stream of [`draw`] that gives each point its sampling key.
 const KEY_STREAM: u64 = 0;
@@ -75,28 +78,22 @@ impl Particles {
         stamp_ns: i64,
         workspace: &Workspace,
     ) {
-        self.sample_thinned(cloud, n, seed, stamp_ns, workspace, 1);
+        let workspace = *workspace;
+        self.sample_thinned(cloud, n, &Sampling { seed, stamp_ns, workspace, support_stride: 1 });
     }
 
     /// Replaces the particles by `n` points of `cloud`, drawn uniformly without replacement, or by
-    /// all points if there are not more; Morton order over `workspace`.
+    /// all points if there are not more; Morton order over the workspace.
     ///
     /// Of the points on the support plane (table or floor: the height, along world z, at which most
-    /// points lie) one in `support_stride` takes part, the others only where these are fewer than
-    /// `n`: most of what a camera sees is table, and what moves is not. 1 takes all alike.
+    /// points lie) one in [`Sampling::support_stride`] takes part, the others only where these are
+    /// fewer than `n`: most of what a camera sees is table, and what moves is not.
     ///
     /// The draw hashes (seed, stamp, source), so the order of the points does not matter. Time:
     /// linear in the points, plus the sort of the sample; no allocation once the vectors have
     /// grown.
-    pub fn sample_thinned(
-        &mut self,
-        cloud: &Cloud,
-        n: usize,
-        seed: u64,
-        stamp_ns: i64,
-        workspace: &Workspace,
-        support_stride: usize,
-    ) {
+    pub fn sample_thinned(&mut self, cloud: &Cloud, n: usize, sampling: &Sampling) {
+        let Sampling { seed, stamp_ns, workspace, support_stride } = *sampling;
         let support = support::height(&cloud.positions, SUPPORT_M, &mut self.histogram);
         self.support_m = support;
         let is_thinned = |index: u32, bits: u64| {
@@ -107,7 +104,7 @@ impl Particles {
         };
         self.choose(&cloud.sources, n, seed, stamp_ns, is_thinned);
         self.eyes.clone_from(&cloud.eyes);
-        let box_to_grid = MortonGrid::new(workspace);
+        let box_to_grid = MortonGrid::new(&workspace);
         for candidate in &mut self.scratch {
             let position = cloud.positions[candidate.index as usize];
             candidate.key = u64::from(box_to_grid.code(position));
@@ -163,13 +160,13 @@ pub fn morton(position: [f32; 3], workspace: &Workspace) -> u32 {
 }
 
 /// The cells that Morton codes number.
-struct MortonGrid {
+pub(crate) struct MortonGrid {
     min: [f32; 3],
-    cells_per_m: [f32; 3],
+    pub(crate) cells_per_m: [f32; 3],
 }
 
 impl MortonGrid {
-    fn new(workspace: &Workspace) -> Self {
+    pub(crate) fn new(workspace: &Workspace) -> Self {
         let n_cells = (1u32 << MORTON_BITS) as f32;
         let cells_per_m = std::array::from_fn(|i| n_cells / (workspace.max[i] - workspace.min[i]));
         Self { min: workspace.min, cells_per_m }

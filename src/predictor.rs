@@ -28,7 +28,7 @@ pub struct Predictor {
     memory: Memory,
     motion: MotionEstimator,
     scene: Scene,
-    rollout: Backend,
+    backend: Backend,
     prediction: Prediction,
     /// Whether `scene` is what `prediction` started from.
     is_predicted: bool,
@@ -48,7 +48,7 @@ impl Predictor {
             memory: Memory::new(model.config.step_secs, config.history_tolerance_secs),
             motion: MotionEstimator::default(),
             scene: Scene::default(),
-            rollout: Backend::new(&model, config.device)?,
+            backend: Backend::new(&model, config.device)?,
             prediction: Prediction::default(),
             is_predicted: false,
             pace: Pace::new(config.deadline(&model.config)),
@@ -77,7 +77,7 @@ impl Predictor {
     pub fn set_config(&mut self, config: PredictorConfig) -> Result<()> {
         config.validate_for(&self.model.config)?;
         if config.device != self.config.device {
-            self.rollout = Backend::new(&self.model, config.device)?;
+            self.backend = Backend::new(&self.model, config.device)?;
         }
         let workspace = |config: &PredictorConfig| config.workspace_of(&self.model.config);
         if workspace(&config) != workspace(&self.config) {
@@ -118,7 +118,7 @@ impl Predictor {
 
         // Images → cloud in the world frame → particles at t-1; the robot's at its joints.
         let mut now = self.memory.take_spare();
-        self.observer.observe(frame, self.pace.n_particles(), &mut now)?;
+        self.observer.observe(frame, self.pace.n_particles(), &mut self.backend, &mut now)?;
         let Some(history) = self.memory.one_step_back(now.stamp, now.cameras.iter().copied())
         else {
             self.memory.remember(now);
@@ -145,18 +145,18 @@ impl Predictor {
         let mut run = self.pace.start(arrived, start);
         let (weights, scene) = (&self.model.weights, &self.scene);
         let goes_on = |n_done| run.goes_on(n_done, Instant::now());
-        self.rollout.run_while(weights, scene, self.config.horizon, goes_on)?;
-        self.pace.end(&run, self.rollout.n_steps(), Instant::now());
+        self.backend.run_while(weights, scene, self.config.horizon, goes_on)?;
+        self.pace.end(&run, self.backend.n_steps(), Instant::now());
 
         let prediction = &mut self.prediction;
         prediction.stamp = now.stamp;
-        prediction.is_cut = is_slowed || self.rollout.n_steps() < self.config.horizon;
+        prediction.is_cut = is_slowed || self.backend.n_steps() < self.config.horizon;
         prediction.seed = self.config.seed;
         prediction.particles.clone_from(&now.particles);
-        prediction.displacements.resize_with(self.rollout.n_steps(), Vec::new);
+        prediction.displacements.resize_with(self.backend.n_steps(), Vec::new);
         for (t, displacements) in prediction.displacements.iter_mut().enumerate() {
             displacements.clear();
-            displacements.extend_from_slice(self.rollout.displacements(t));
+            displacements.extend_from_slice(self.backend.displacements(t));
         }
         prediction.timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
         self.memory.remember(now);
@@ -199,7 +199,8 @@ impl Predictor {
     pub fn recall(&mut self, frame: &Frame) -> Result<()> {
         if !self.memory.knows(frame.stamp) {
             let mut observation = self.memory.take_spare();
-            self.observer.observe(frame, self.pace.n_particles(), &mut observation)?;
+            let n = self.pace.n_particles();
+            self.observer.observe(frame, n, &mut self.backend, &mut observation)?;
             self.memory.remember(observation);
         }
         Ok(())
@@ -212,7 +213,7 @@ impl Predictor {
 
     /// What the model runs on.
     pub fn backend(&self) -> &Backend {
-        &self.rollout
+        &self.backend
     }
 
     /// The settings.

@@ -15,6 +15,7 @@ use forecloud::model::weights::initial_weights;
 use forecloud::model::{self, Layout, Mode, ModelConfig};
 
 mod demo;
+mod particles;
 mod precision;
 
 use demo::Demo;
@@ -53,6 +54,7 @@ fn main() -> anyhow::Result<ExitCode> {
     for &n in &args.tokens {
         time_step(&gpu, &demo, &args, n, &mut table)?;
     }
+    particles::compare(args.n_frames, &mut table)?;
     precision::compare(N_STEPS, args.n_frames, &mut table)?;
     println!();
     let width = table.iter().map(|[what, _]| what.chars().count()).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The whole step on an NVIDIA GPU: tokens, k-NN graph, walks, Interlacer, displacements, roll-out.
+//! The whole step on an NVIDIA GPU: particles from images, tokens, k-NN graph, walks, Interlacer, displacements, roll-out.
 //!
 //! The driver's library is looked for at run time, so the same binary runs where there is none. The
 //! kernels are compiled ahead (`scripts/kernels`) and lie in the binary. A step is captured as a CUDA
@@ -9,9 +9,11 @@
 //! the CPU (`standin/`).
 
 mod device;
+mod graph;
 mod kernels;
 mod memory;
 mod rollout;
+mod sampler;
 mod stage;
 #[cfg(test)]
 mod standin;
@@ -21,5 +23,6 @@ mod tests;
 
 pub use device::Gpu;
 pub use rollout::{Rollout, measure};
+pub(crate) use sampler::Sampler;
 pub use stage::Stage;
 pub use step::{Precision, unsupported};

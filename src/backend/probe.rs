@@ -1,18 +1,28 @@
-//! Whether a device computes what the CPU does: tried on a small scene when it is opened, since wrong
+//! Whether a device computes what the CPU does: tried on a small image and a small scene when it is opened, since wrong
 //! numbers tell nobody that they are wrong.
 
-use super::Rollouts;
+use std::sync::Arc;
+
+use nalgebra::{Isometry3, Translation3, UnitQuaternion};
+
+use super::{RawSampler, Rollouts};
+use crate::cloud::Workspace;
+use crate::frames::{CameraFrame, ColorView, View};
 use crate::graph::random::{draw, uniform};
 use crate::graph::walks::WalkSeed;
+use crate::message::{CameraInfo, Header, Image};
 use crate::model::rollout::Scene;
 use crate::model::tokens::StepState;
 use crate::model::{Model, Rollout};
+use crate::particles::{CpuSampler, ParticleSampler, Particles, Sampling};
 use crate::{Error, Result};
 
 type Vec3 = [f32; 3];
 
 /// Particles, history particles and points on the robot: no block of threads divides them.
 const SIZES: [usize; 3] = [149, 67, 37];
+/// Particles of the draws that are tried: some of the image's, and all.
+const N_DRAWN: [usize; 2] = [131, 4096];
 /// Steps: the second one starts from what the device left of the first.
 const N_STEPS: usize = 2;
 /// Largest difference, as a share of the longest displacement; and the same in metres where nothing
@@ -54,6 +64,76 @@ pub(super) fn probe(model: &Model, cpu: &mut Rollout, device: &mut dyn Rollouts)
         1e3 * longest_m
     );
     Err(Error::Device { device: device.name().to_owned(), problem })
+}
+
+/// Holds the particles that `device`, of this `name`, draws to the CPU's: they are the same to the bit.
+///
+/// # Errors
+/// [`Error::Device`] if they differ, or the device fails.
+pub(super) fn probe_sampler(device: &mut dyn RawSampler, name: &str) -> Result<()> {
+    let cameras = cameras();
+    let workspace = Workspace { min: [-0.6; 3], max: [0.6, 0.5, 1.3] };
+    let sampling = Sampling { seed: 7, stamp_ns: 11, workspace, support_stride: 3 };
+    let [mut wanted, mut got] = [(); 2].map(|()| [Particles::default(), Particles::default()]);
+    let (mut cpu, n) = (CpuSampler::default(), [N_DRAWN[0], N_DRAWN[1]]);
+    let [first, second] = &mut wanted;
+    cpu.sample(&cameras, &sampling, [(first, n[0]), (second, n[1])])?;
+    let raw = cpu.optics().raw(&cameras)?;
+    let [first, second] = &mut got;
+    device.sample(&raw, &sampling, [(first, n[0]), (second, n[1])])?;
+    let is_alike = |(wanted, got): (&Particles, &Particles)| {
+        wanted.positions == got.positions
+            && wanted.colors == got.colors
+            && wanted.sources == got.sources
+            && wanted.support_m == got.support_m
+    };
+    if wanted.iter().zip(&got).all(is_alike) {
+        return Ok(());
+    }
+    let problem = "draws other particles than the CPU from an image to try it with: it is not used; \
+                   take device: cpu, and look with benches/gpu/run for what is wrong";
+    Err(Error::Device { device: name.to_owned(), problem: problem.into() })
+}
+
+/// A camera with distortion that looks down on a table with something on it.
+fn cameras() -> Vec<CameraFrame> {
+    let [width, height] = [61, 43];
+    let image = |encoding: &str, n_bytes: u32, data: Vec<u8>| Image {
+        width,
+        height,
+        encoding: encoding.into(),
+        is_bigendian: false,
+        step: n_bytes * width,
+        data,
+        header: Header::default(),
+    };
+    let random = |i: u32, stream: u64| uniform(draw(2, 0, i.into(), stream));
+    let depth_mm = |i: u32| match random(i, 0) {
+        x if x < 0.1 => 0,
+        x if x < 0.5 => 1200,
+        _ => (1000.0 + 200.0 * random(i, 1)) as u16,
+    };
+    let depth = (0..width * height).flat_map(|i| depth_mm(i).to_le_bytes()).collect();
+    let color = (0..3 * width * height).map(|i| (256.0 * random(i, 2)) as u8).collect();
+    let info = Arc::new(CameraInfo {
+        header: Header::default(),
+        width,
+        height,
+        distortion_model: "plumb_bob".into(),
+        d: vec![0.05, -0.02, 0.001, -0.001, 0.0],
+        k: [60.0, 0.0, 30.0, 0.0, 60.0, 21.0, 0.0, 0.0, 1.0],
+        r: [0.0; 9],
+        p: [0.0; 12],
+    });
+    let view = View::Depth {
+        depth: image("16UC1", 2, depth),
+        info: info.clone(),
+        color: Some(ColorView { image: image("bgr8", 3, color), info, color_from_depth: None }),
+    };
+    // Optical frame: z forward, which is down here.
+    let down = UnitQuaternion::from_euler_angles(std::f64::consts::PI, 0.0, 0.0);
+    let world_from_camera = Isometry3::from_parts(Translation3::new(0.05, 0.1, 1.2), down);
+    vec![CameraFrame { camera: 3, view, world_from_camera }]
 }
 
 /// A seeded scene in the middle of the model's workspace.
@@ -99,6 +179,7 @@ fn scene(model: &Model) -> Scene {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cloud::raw::RawCamera;
     use crate::model::weights::initial_weights;
     use crate::model::{Layout, Mode, ModelConfig};
 
@@ -133,6 +214,41 @@ mod tests {
 
         fn name(&self) -> &str {
             "faulty"
+        }
+    }
+
+    /// The CPU on the probe's image, with `fault` done to its second draw.
+    struct FaultySampler(fn(&mut Particles));
+
+    impl RawSampler for FaultySampler {
+        fn sample(
+            &mut self,
+            raw: &[RawCamera],
+            sampling: &Sampling,
+            samples: [(&mut Particles, usize); 2],
+        ) -> Result<()> {
+            assert_eq!(raw.len(), 1);
+            let [first, (second, n)] = samples;
+            CpuSampler::default().sample(&cameras(), sampling, [first, (&mut *second, n)])?;
+            assert!(second.support_m.is_some() && second.len() > 1000, "it tries what there is");
+            (self.0)(second);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_device_that_draws_other_particles_is_not_trusted() {
+        probe_sampler(&mut FaultySampler(|_| {}), "good").unwrap();
+        let faults: [fn(&mut Particles); 5] = [
+            |particles| particles.sources.swap(0, 1),
+            |particles| particles.positions[7][2] += 1e-6,
+            |particles| particles.positions[7][0] = f32::NAN,
+            |particles| particles.colors[3][1] += 1.0 / 255.0,
+            |particles| particles.support_m = None,
+        ];
+        for fault in faults {
+            let message = probe_sampler(&mut FaultySampler(fault), "bad").unwrap_err().to_string();
+            assert!(message.starts_with("bad: draws other particles"), "{message}");
         }
     }
 

@@ -6,6 +6,28 @@ use crate::message::Image;
 /// Nearest and farthest depth that counts as a measurement, metres.
 pub const DEPTH_RANGE_M: [f32; 2] = [0.01, 100.0];
 
+/// Bytes of a checked image.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Layout<'a> {
+    /// All rows.
+    pub data: &'a [u8],
+    /// Bytes from a row to the next.
+    pub step: usize,
+    /// Bytes of a pixel.
+    pub n_bytes: usize,
+    /// Whether the highest byte of a number comes first.
+    pub is_big: bool,
+}
+
+impl<'a> Layout<'a> {
+    fn new(image: &'a Image, n_bytes: usize) -> Self {
+        let step = image.step as usize;
+        let n_used = step * image.height as usize;
+        let data = image.data.get(..n_used).unwrap_or(&image.data);
+        Self { data, step, n_bytes, is_big: image.is_bigendian }
+    }
+}
+
 /// How the bytes of a depth pixel are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
@@ -42,6 +64,11 @@ impl<'a> DepthImage<'a> {
     /// Width and height, pixels.
     pub fn size(&self) -> [u32; 2] {
         [self.image.width, self.image.height]
+    }
+
+    /// How its bytes lie: pixel (column, row) begins at `row · step + column · n_bytes`.
+    pub(crate) fn layout(&self) -> Layout<'a> {
+        Layout::new(self.image, self.format.n_bytes())
     }
 
     /// Depths of row `v` along the optical axis, metres: one per column; NaN where nothing was
@@ -152,6 +179,11 @@ impl<'a> ColorImage<'a> {
     /// Width and height, pixels.
     pub fn size(&self) -> [u32; 2] {
         [self.image.width, self.image.height]
+    }
+
+    /// As [`DepthImage::layout`], and which bytes of a pixel are red, green and blue.
+    pub(crate) fn layout(&self) -> (Layout<'a>, [usize; 3]) {
+        (Layout::new(self.image, self.n_bytes), self.channels)
     }
 
     /// Red, green and blue of each column of row `v`; no values if there is no such row.

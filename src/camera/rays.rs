@@ -50,6 +50,11 @@ impl RayTable {
         self.rays.get(v as usize * width..).and_then(|rays| rays.get(..width)).unwrap_or(&[])
     }
 
+    /// x and y, at depth 1 m, of all pixels, row by row.
+    pub(crate) fn rays(&self) -> &[[f32; 2]] {
+        &self.rays
+    }
+
     /// Pixels without a ray.
     pub fn n_without_ray(&self) -> usize {
         self.rays.iter().filter(|ray| ray[0].is_nan()).count()

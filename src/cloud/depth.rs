@@ -2,7 +2,7 @@
 
 use super::color::DepthBuffer;
 use super::optics::{Lenses, LinearRays, Optics, Rays, TableRays};
-use super::{Cloud, CloudCounts, GREY, Scan};
+use super::{Cloud, CloudCounts, GREY, Scan, first_source};
 use crate::camera::{ColorImage, DepthImage, check_size};
 use crate::error::Result;
 use crate::frames::ColorView;
@@ -19,6 +19,21 @@ struct Pictures<'a> {
     first_source: u32,
 }
 
+/// The depth image of camera number `camera`, and the source of its first pixel.
+///
+/// # Errors
+/// As [`DepthImage::new`], [`check_size`] and [`first_source`].
+pub(super) fn checked_depth<'a>(
+    image: &'a Image,
+    info: &CameraInfo,
+    camera: usize,
+) -> Result<(DepthImage<'a>, u32)> {
+    let depth = DepthImage::new(image)?;
+    check_size("camera info", &info.header.frame_id, depth.size(), [info.width, info.height])?;
+    let n_pixels = u64::from(image.width) * u64::from(image.height);
+    Ok((depth, first_source(camera, n_pixels, &image.header.frame_id)?))
+}
+
 impl Cloud {
     /// Adds the points of a depth image, coloured with a registered image or another camera's.
     pub(super) fn add_depth(
@@ -28,12 +43,8 @@ impl Cloud {
         optics: &mut Optics,
         counts: &mut CloudCounts,
     ) -> Result<()> {
-        let depth = DepthImage::new(image)?;
-        let size = depth.size();
-        check_size("camera info", &info.header.frame_id, size, [info.width, info.height])?;
-        let n_pixels = u64::from(image.width) * u64::from(image.height);
-        let first_source = scan.first_source(n_pixels, &image.header.frame_id)?;
-        counts.n_pixels += n_pixels as usize;
+        let (depth, first_source) = checked_depth(image, info, scan.camera)?;
+        counts.n_pixels += image.width as usize * image.height as usize;
         let Optics { depth: lenses, color: color_lenses, buffer } = optics;
         let lens = lenses.of(scan.camera, info)?;
         let camera = lens.camera;
@@ -67,8 +78,8 @@ impl Cloud {
             return Ok(());
         };
         let image = ColorImage::new(&color.image)?;
-        let frame_id = &color.image.header.frame_id;
         let Some(color_from_depth) = &color.color_from_depth else {
+            let frame_id = &color.image.header.frame_id;
             check_size("colour image", frame_id, depth.size(), image.size())?;
             self.add_rows(pictures, &world, |v| image.row(v), scan, counts);
             return Ok(());

@@ -52,7 +52,19 @@ impl Lenses {
     }
 }
 
+impl Lenses {
+    /// The lens of camera number `index`, if there was one.
+    pub(super) fn get(&self, index: usize) -> Option<&Lens> {
+        self.0.get(index)?.as_ref()
+    }
+}
+
 impl Lens {
+    /// The table that [`Lens::table`] made.
+    pub(super) fn made_table(&self) -> Option<&RayTable> {
+        self.table.as_ref()
+    }
+
     /// The rays of all pixels of an image as large as the calibration says; `None`: they are
     /// linear in the pixel.
     ///
@@ -83,9 +95,9 @@ pub(super) trait Rays {
 /// Rays of a camera without distortion: `point = origin + depth * ray`,
 /// `ray = first + u * per_column + v * per_row`.
 pub(super) struct LinearRays {
-    origin: [f32; 3],
+    pub(super) origin: [f32; 3],
     first: [f64; 3],
-    per_column: [f32; 3],
+    pub(super) per_column: [f32; 3],
     per_row: [f64; 3],
 }
 
@@ -150,20 +162,25 @@ impl<'a> Rays for TableRays<'a> {
 
 /// A rigid motion in single precision.
 pub(super) struct Rigid {
-    rotation: Matrix3<f32>,
-    translation: Vector3<f32>,
+    /// Rows.
+    pub(super) rotation: [[f32; 3]; 3],
+    pub(super) translation: [f32; 3],
 }
 
 impl Rigid {
     pub(super) fn new(isometry: &Isometry3<f64>) -> Self {
-        Self {
-            rotation: isometry.rotation.to_rotation_matrix().matrix().cast(),
-            translation: isometry.translation.vector.cast(),
-        }
+        let rotation: Matrix3<f32> = isometry.rotation.to_rotation_matrix().matrix().cast();
+        let rotation = std::array::from_fn(|row| std::array::from_fn(|at| rotation[(row, at)]));
+        Self { rotation, translation: isometry.translation.vector.cast::<f32>().into() }
     }
 
     #[inline]
     pub(super) fn map(&self, point: [f32; 3]) -> [f32; 3] {
-        (self.rotation * Vector3::from(point) + self.translation).into()
+        // In this order on a GPU, too.
+        let [x, y, z] = point;
+        std::array::from_fn(|axis| {
+            let row = &self.rotation[axis];
+            row[0] * x + row[1] * y + row[2] * z + self.translation[axis]
+        })
     }
 }

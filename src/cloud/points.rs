@@ -1,7 +1,7 @@
 //! Points of point clouds.
 
 use super::optics::Rigid;
-use super::{Cloud, CloudCounts, Scan};
+use super::{Cloud, CloudCounts, Scan, first_source};
 use crate::error::Result;
 use crate::message::PointCloud2;
 
@@ -14,7 +14,7 @@ impl Cloud {
         counts: &mut CloudCounts,
     ) -> Result<()> {
         let n_points = u64::from(cloud.width) * u64::from(cloud.height);
-        let first_source = scan.first_source(n_points, &cloud.header.frame_id)?;
+        let first_source = first_source(scan.camera, n_points, &cloud.header.frame_id)?;
         counts.n_pixels += n_points as usize;
         let (start, world_from_cloud) = (self.len(), Rigid::new(scan.world_from_camera));
         cloud.for_each(|index, point, color| {

@@ -9,7 +9,7 @@ use crate::eval::surface::Surfaces;
 use crate::frames::{Frame, Joints};
 use crate::kinematics::{JointOrder, Robot};
 use crate::message::Stamp;
-use crate::particles::Particles;
+use crate::particles::{Particles, Sampling};
 
 /// Points of a cloud that are kept at most.
 const MAX_CLOUD: usize = 1 << 17;
@@ -115,8 +115,9 @@ impl Eye {
     }
 
     fn draw(&mut self, stamp: Stamp, n: usize, seed: u64, stride: usize) -> Vec<Vec3> {
-        let (stamp_ns, workspace) = (stamp.nanos(), &self.workspace);
-        self.sample.sample_thinned(&self.cloud, n, seed, stamp_ns, workspace, stride);
+        let (stamp_ns, workspace) = (stamp.nanos(), self.workspace);
+        let sampling = Sampling { seed, stamp_ns, workspace, support_stride: stride };
+        self.sample.sample_thinned(&self.cloud, n, &sampling);
         std::mem::take(&mut self.sample.positions)
     }
 

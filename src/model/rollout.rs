@@ -367,9 +367,9 @@ pub const N_OUTPUTS: usize = N_CANDIDATES + 3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{GlobalLayer, Layout, LayersConfig, Model, ModelConfig};
     use crate::model::tokens::tests::{FRAME, state};
     use crate::model::weights::initial_weights;
+    use crate::model::{GlobalLayer, LayersConfig, Layout, Model, ModelConfig};
     use crate::ops::check::numbers;
 
     fn config() -> RolloutConfig {

@@ -4,6 +4,9 @@
 const BIN_M: f32 = 0.004;
 /// Bins at most: how high a cloud reaches is the user's.
 const MAX_BINS: usize = 4096;
+/// Heights are summed up in this unit (m), as integers: their order, and on a GPU that of its threads,
+/// changes nothing.
+const UNIT_M: f64 = 1.0 / (1u64 << 30) as f64;
 /// Share of the points that make a plane a support.
 const MIN_SHARE: f32 = 0.15;
 
@@ -33,10 +36,11 @@ pub(crate) fn height(
     let in_pair = |i: usize| histogram[i] + histogram.get(i + 1).copied().unwrap_or(0);
     let fullest = (0..n_bins).max_by_key(|&i| (in_pair(i), std::cmp::Reverse(i)))?;
     let center = low + (fullest + 1) as f32 * bin_m;
-    let mut sum = (0.0f64, 0u32);
+    let (mut sum, mut count) = (0i64, 0u32);
     for p in positions.iter().filter(|p| (p[2] - center).abs() < half_band_m) {
-        sum = (sum.0 + f64::from(p[2]), sum.1 + 1);
+        sum = sum.wrapping_add((f64::from(p[2]) / UNIT_M) as i64);
+        count += 1;
     }
-    let is_enough = sum.1 as f32 >= MIN_SHARE * positions.len() as f32;
-    (sum.1 > 0 && is_enough).then(|| (sum.0 / f64::from(sum.1)) as f32)
+    let is_enough = count as f32 >= MIN_SHARE * positions.len() as f32;
+    (count > 0 && is_enough).then(|| (sum as f64 / f64::from(count) * UNIT_M) as f32)
 }

@@ -133,6 +133,10 @@ proptest! {
     }
 }
 
+fn thinned(seed: u64, stamp_ns: i64, support_stride: usize) -> Sampling {
+    Sampling { seed, stamp_ns, workspace: Workspace::default(), support_stride }
+}
+
 /// 900 points of a table at z = 0.1 with noise, and 300 of things above it.
 fn table() -> Cloud {
     let mut cloud = cloud(1200, 4);
@@ -148,7 +152,7 @@ fn one_in_a_stride_of_the_support_plane_takes_part() {
     let cloud = table();
     let count = |n: usize, seed: u64, stride: usize| {
         let mut particles = Particles::default();
-        particles.sample_thinned(&cloud, n, seed, 0, &Workspace::default(), stride);
+        particles.sample_thinned(&cloud, n, &thinned(seed, 0, stride));
         assert_eq!(particles.len(), n.min(1200));
         particles.positions.iter().filter(|p| p[2] < 0.12).count()
     };
@@ -162,7 +166,7 @@ fn one_in_a_stride_of_the_support_plane_takes_part() {
     // What moves up with the table is seen alike.
     let (mut raised, mut particles) = (cloud.clone(), Particles::default());
     raised.positions.iter_mut().for_each(|p| p[2] += 0.07);
-    particles.sample_thinned(&raised, 100, 3, 0, &Workspace::default(), 8);
+    particles.sample_thinned(&raised, 100, &thinned(3, 0, 8));
     assert_eq!(particles.positions.iter().filter(|p| p[2] < 0.19).count(), count(100, 3, 8));
     // It is told where the plane is, though a sparse sample would hide it.
     let support_m = particles.support_m.expect("a table");
@@ -173,7 +177,7 @@ fn one_in_a_stride_of_the_support_plane_takes_part() {
 fn without_a_support_plane_all_take_part_alike() {
     let cloud = cloud(1013, 1);
     let mut particles = Particles::default();
-    particles.sample_thinned(&cloud, 127, 5, 9, &Workspace::default(), 8);
+    particles.sample_thinned(&cloud, 127, &thinned(5, 9, 8));
     assert_eq!(particles.sources, sample(&cloud, 127, 5, 9).sources);
     assert_eq!(particles.support_m, None);
 }

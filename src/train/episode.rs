@@ -11,7 +11,7 @@ use crate::frames::Frame;
 use crate::kinematics::{Robot, Spread};
 use crate::message::Stamp;
 use crate::model::ModelConfig;
-use crate::particles::Particles;
+use crate::particles::{Particles, Sampling};
 use crate::plan::{self, Horizon};
 use crate::recording::{BodyIds, BodyKind, Recording, carry};
 use crate::{Error, Result};
@@ -246,8 +246,9 @@ impl Reader {
         let workspace = self.model.workspace;
         self.cloud.from_cameras(&frame.cameras, &workspace)?;
         let n = self.model.n_motion.max(self.model.n_particles);
-        let (stamp_ns, stride) = (frame.stamp.nanos(), self.model.support_stride);
-        self.particles.sample_thinned(&self.cloud, n, 0, stamp_ns, &workspace, stride);
+        let (stamp_ns, support_stride) = (frame.stamp.nanos(), self.model.support_stride);
+        let sampling = Sampling { seed: 0, stamp_ns, workspace, support_stride };
+        self.particles.sample_thinned(&self.cloud, n, &sampling);
         let (needed, got) = (self.model.k + 1, self.particles.len());
         if got < needed {
             return Err(Error::TooFewPoints { needed, got });

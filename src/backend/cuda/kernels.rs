@@ -68,6 +68,13 @@ kernels! {
     Grf64 = "grf_attention_64",
     Grf128 = "grf_attention_128",
     Grf256 = "grf_attention_256",
+    UnprojectPixels = "unproject_pixels",
+    CountHeights = "count_heights",
+    SumHeights = "sum_heights",
+    DrawKeys = "draw_keys",
+    CountDigits = "count_digits",
+    CollectDrawn = "collect_drawn",
+    GatherDrawn = "gather_drawn",
 }
 
 /// Launches a kernel with `arguments`, which live until it is under way.
@@ -115,6 +122,87 @@ pub(super) struct StepBuffers {
     pub center: [f32; 3],
     pub half_side: f32,
     pub step_secs: f32,
+}
+
+/// The images of a camera: `Picture` of `kernels/cloud.cuh`, field for field.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(super) struct Picture {
+    pub depth: u64,
+    pub color: u64,
+    pub rays: u64,
+    pub first: u32,
+    pub first_source: u32,
+    pub n_pixels: u32,
+    pub width: u32,
+    pub has_table: u32,
+    pub depth_bytes: u32,
+    pub depth_step: u32,
+    pub is_big: u32,
+    pub color_bytes: u32,
+    pub color_step: u32,
+    pub channels: [u32; 3],
+    pub origin: [f32; 3],
+    pub per_column: [f32; 3],
+    pub rotation: [[f32; 3]; 3],
+}
+
+/// What changes from frame to frame: `Settings` of `kernels/cloud.cuh`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(super) struct SamplerSettings {
+    pub low: [f32; 3],
+    pub high: [f32; 3],
+    pub cells_per_m: [f32; 3],
+    pub stride: u32,
+    pub wanted: [u32; 2],
+    pub seed: u64,
+    pub stamp: u64,
+}
+
+/// A frame's points: `Cloud` of `kernels/cloud.cuh`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(super) struct CloudBuffers {
+    pub pictures: u64,
+    pub settings: u64,
+    pub positions: u64,
+    pub colors: u64,
+    pub keys: u64,
+    pub histogram: u64,
+    pub sum: u64,
+    pub bounds: u64,
+    pub counts: u64,
+    pub support: u64,
+    pub n_pictures: u32,
+    pub n: u32,
+}
+
+/// A draw from them: `cloud::Draw` of `kernels/cloud.cuh`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(super) struct DrawBuffers {
+    pub ranks: u64,
+    pub counts: u64,
+    pub n_drawn: u64,
+    pub sorted: u64,
+    pub positions: u64,
+    pub colors: u64,
+    pub pixels: u64,
+    pub number: u32,
+    pub n_sorted: u32,
+}
+
+/// Bins of the histogram of heights, and rounds of a draw: see `kernels/cloud.cuh`.
+pub(super) const HEIGHT_BINS: usize = 4096 + 2;
+pub(super) const DRAW_ROUNDS: usize = 12;
+/// Threads of a block of the sampler, and blocks at most where they take points by turns.
+const POINT_BLOCK: usize = 256;
+const MAX_BLOCKS: usize = 512;
+
+/// Keys that are sorted for `n` of them.
+pub(super) fn sorted_len(n: usize) -> usize {
+    n.next_power_of_two().max(SORTED)
 }
 
 /// Merged loads: `Loads` of `kernels/loads.cuh`.
@@ -177,7 +265,7 @@ impl TileBuffers {
     pub fn take(n: usize, places: &mut Places) -> Self {
         let n_tiles = n.div_ceil(WARP);
         Self {
-            keys: places.take(n.next_power_of_two().max(SORTED)),
+            keys: places.take(sorted_len(n)),
             points: places.take(4 * WARP * n_tiles),
             boxes: places.take(6 * n_tiles),
         }
@@ -282,6 +370,38 @@ impl Gpu {
             length *= 2;
         }
         Ok(())
+    }
+
+    /// Points, heights and drawing keys of a frame.
+    pub(super) fn make_cloud(&self, cloud: &CloudBuffers) -> Result<()> {
+        let all = [(cloud.n as usize).div_ceil(POINT_BLOCK), 1];
+        let by_turns = [all[0].min(MAX_BLOCKS), 1];
+        launch!(self, Kernel::UnprojectPixels, all, POINT_BLOCK, 0; *cloud)?;
+        launch!(self, Kernel::CountHeights, by_turns, POINT_BLOCK, 0; *cloud)?;
+        launch!(self, Kernel::SumHeights, by_turns, POINT_BLOCK, 0; *cloud)?;
+        // One block at least, which tells how many points there are.
+        launch!(self, Kernel::DrawKeys, [all[0].max(1), 1], POINT_BLOCK, 0; *cloud)
+    }
+
+    /// Draws at most `room` points into `sorted`, and on in Morton order.
+    pub(super) fn draw_particles(
+        &self,
+        cloud: &CloudBuffers,
+        draw: &DrawBuffers,
+        room: usize,
+        sorted: Buffer<u64>,
+    ) -> Result<()> {
+        let n = cloud.n as usize;
+        let by_turns = [n.div_ceil(POINT_BLOCK).min(MAX_BLOCKS), 1];
+        for round in 0..DRAW_ROUNDS {
+            launch!(self, Kernel::CountDigits, by_turns, POINT_BLOCK, 0;
+                *cloud, *draw, number(round))?;
+        }
+        let grid = [n.max(sorted.len()).div_ceil(POINT_BLOCK), 1];
+        launch!(self, Kernel::CollectDrawn, grid, POINT_BLOCK, 0; *cloud, *draw)?;
+        self.sort(sorted)?;
+        let grid = [room.div_ceil(POINT_BLOCK), 1];
+        launch!(self, Kernel::GatherDrawn, grid, POINT_BLOCK, 0; *cloud, *draw)
     }
 
     /// Loads of all walks on `neighbors` `[n, k]`.

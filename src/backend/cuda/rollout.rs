@@ -3,12 +3,10 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::CudaGraph;
-use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
-
 pub mod measure;
 
 use super::Gpu;
+use super::graph::Graph;
 use super::memory::{Arena, Buffer, Pinned};
 use super::stage::Stage;
 use super::step::{Buffers, Precision, Sizes, Step, unsupported};
@@ -54,18 +52,6 @@ pub struct Counts {
     pub allocations: usize,
     /// Captures of a step's graph: one for each change of sizes.
     pub captures: usize,
-}
-
-struct Graph(CudaGraph);
-
-// SAFETY: launched and dropped by whoever holds the roll-out, one at a time; handles of the driver
-// belong to no thread.
-unsafe impl Send for Graph {}
-
-impl std::fmt::Debug for Graph {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Graph")
-    }
 }
 
 impl Rollout {
@@ -158,27 +144,11 @@ impl Rollout {
         self.gpu.upload(&self.staged, self.buffers.uploaded)?;
         self.gpu.clear(self.buffers.counters)?;
         if self.graph.is_none() {
-            self.graph = Some(self.capture(Self::record)?);
+            let gpu = self.gpu.clone();
+            self.graph = Some(Graph::capture(&gpu, || self.record())?);
             self.counts.captures += 1;
         }
         Ok(())
-    }
-
-    /// Records what `record` begins.
-    fn capture(&mut self, record: impl Fn(&mut Self) -> Result<()>) -> Result<Graph> {
-        let gpu = self.gpu.clone();
-        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        gpu.stream.begin_capture(mode).map_err(|error| gpu.error("recording", error))?;
-        let recorded = record(self);
-        // Ended in any case: the stream would be of no use otherwise.
-        let graph = gpu.stream.end_capture(CUgraphInstantiate_flags(0));
-        recorded?;
-        let graph = graph.map_err(|error| gpu.error("recording", error))?;
-        graph.map(Graph).ok_or(Error::Device {
-            device: gpu.name().into(),
-            problem: "the driver recorded no graph of a step: update it, or take device: cpu"
-                .into(),
-        })
     }
 
     /// A step with the copies of its results.
@@ -201,7 +171,7 @@ impl Rollout {
         self.displacements.resize_with(n_known, Vec::new);
         for t in 0..n_steps {
             if let Some(graph) = &self.graph {
-                graph.0.launch().map_err(|error| self.gpu.error("a step", error))?;
+                graph.launch(&self.gpu, "a step")?;
             }
             self.gpu.synchronize()?;
             check_flags(self.counters.get(2)[1])?;

@@ -5,6 +5,7 @@ mod graph;
 mod layers;
 mod measure;
 mod rollout;
+mod sampler;
 mod unsupported;
 
 use std::sync::Arc;

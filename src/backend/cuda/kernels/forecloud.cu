@@ -8,3 +8,4 @@
 #include "linear_attention.cuh"
 #include "grf_attention.cuh"
 #include "motion.cuh"
+#include "cloud.cuh"

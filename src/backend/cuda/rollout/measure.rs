@@ -46,8 +46,8 @@ impl Rollout {
         let n_entries = self.n_entries()?;
         let mut times = Vec::new();
         for stage in Stage::ALL {
-            let graph = self.capture(|rollout| {
-                (0..n_repeats).try_for_each(|_| rollout.step(Some(stage)).run())
+            let graph = Graph::capture(&self.gpu, || {
+                (0..n_repeats).try_for_each(|_| self.step(Some(stage)).run())
             })?;
             let mut least = f64::INFINITY;
             for _ in 0..=n_replays {
@@ -71,7 +71,7 @@ impl Rollout {
         n_runs: usize,
     ) -> Result<Vec<f64>> {
         self.prepare(scene, n_steps)?;
-        let graph = self.capture(|rollout| rollout.step(None).run())?;
+        let graph = Graph::capture(&self.gpu, || self.step(None).run())?;
         let mut times = Vec::new();
         for _ in 0..n_runs {
             self.prepare(scene, n_steps)?;
@@ -95,7 +95,7 @@ impl Rollout {
         self.gpu.synchronize()?;
         let start = Instant::now();
         for _ in 0..n {
-            graph.0.launch().map_err(|error| self.gpu.error("a replay", error))?;
+            graph.launch(&self.gpu, "a replay")?;
         }
         self.gpu.synchronize()?;
         Ok(start.elapsed().as_secs_f64() * 1e3)

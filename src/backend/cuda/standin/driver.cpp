@@ -35,6 +35,8 @@ const Device devices[] = {
     {"Stand-in that gets lost", 8, 7, 1u << 30, 60},
     {"Stand-in that gets lost", 8, 7, 1u << 30, 60},
     {"Stand-in that gets lost", 8, 7, 1u << 30, 60},
+    {"Stand-in that gets lost", 8, 7, 1u << 30, 60},
+    {"Stand-in that gets lost", 8, 7, 1u << 30, 60},
 };
 const int N_DEVICES = sizeof(devices) / sizeof(devices[0]);
 
@@ -74,6 +76,8 @@ const Kernel kernels[] = {
     ENTRY(half_plain),      ENTRY(half_add),           ENTRY(half_norm),
     ENTRY(morton_keys),     ENTRY(sort_blocks),        ENTRY(merge_pairs),       ENTRY(merge_blocks),
     ENTRY(make_tiles),      ENTRY(knn_tiles_4),        ENTRY(knn_tiles_8),       ENTRY(knn_tiles_32),
+    ENTRY(unproject_pixels), ENTRY(count_heights),     ENTRY(sum_heights),       ENTRY(draw_keys),
+    ENTRY(count_digits),    ENTRY(collect_drawn),      ENTRY(gather_drawn),
 };
 
 struct Graph {

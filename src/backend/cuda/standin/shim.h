@@ -306,15 +306,31 @@ inline unsigned atomicOr(unsigned* at, unsigned bits) {
     *at |= bits;
     return old;
 }
-inline unsigned atomicAdd(unsigned* at, unsigned x) {
-    unsigned old = *at;
+template <class T> T atomicAdd(T* at, T x) {
+    T old = *at;
     *at += x;
     return old;
+}
+inline unsigned atomicMax(unsigned* at, unsigned x) {
+    unsigned old = *at;
+    *at = old < x ? x : old;
+    return old;
+}
+inline unsigned __float_as_uint(float x) {
+    unsigned bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+inline float __uint_as_float(unsigned bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
 }
 // Compiled without contraction: never fused.
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
 inline void sincospif(float x, float* sine, float* cosine) {
     *sine = static_cast<float>(std::sin(M_PI * static_cast<double>(x)));
     *cosine = static_cast<float>(std::cos(M_PI * static_cast<double>(x)));

@@ -1,11 +1,14 @@
 //! Cards and drivers in which something is wrong.
 
 use super::rollout::{config, scene, weights};
+use super::sampler::{PLAIN, sampling};
 use super::*;
-use crate::Error;
-use crate::backend::cuda::{Precision, Rollout};
-use crate::backend::{Backend, Device, Rollouts};
+use crate::backend::cuda::{Precision, Rollout, Sampler};
+use crate::backend::{Backend, Device, Other, Rollouts};
+use crate::model::rollout::RolloutConfig;
 use crate::model::{self, Mode, Scene};
+use crate::particles::{CpuSampler, ParticleSampler, Particles};
+use crate::{Error, Result};
 
 #[test]
 fn cards_that_are_not_there_or_too_old_are_named_with_a_remedy() {
@@ -17,7 +20,7 @@ fn cards_that_are_not_there_or_too_old_are_named_with_a_remedy() {
         other => panic!("{other:?}"),
     };
     let message = told(99);
-    assert!(message.starts_with("cuda:99: ") && message.contains("knows 8 cards"), "{message}");
+    assert!(message.starts_with("cuda:99: ") && message.contains("knows 10 cards"), "{message}");
     let message = told(3);
     assert!(message.contains("compute capability 7.5, 8.0 is needed"), "{message}");
     assert!(message.contains("device: cpu"), "{message}");
@@ -54,6 +57,44 @@ fn a_card_that_gets_lost_is_an_error_from_then_on() {
     }
 }
 
+/// Roll-outs and particles on card `ordinal`.
+fn backend(device: Device, ordinal: usize, config: RolloutConfig, weights: &[f32]) -> Backend {
+    let rollout = Rollout::new(open(ordinal), config, weights, Precision::Full).unwrap();
+    let cpu = model::Rollout::new(config, Mode::Inference);
+    let sampler = Box::new(Sampler::new(open(ordinal)));
+    let other = Some(Other { rollouts: Box::new(rollout), sampler });
+    let cpu_sampler = CpuSampler::default();
+    Backend { device, cpu, cpu_sampler, other, fallback: None, is_missed: false }
+}
+
+#[test]
+fn where_auto_loses_its_card_while_it_draws_the_cpu_draws_the_same() {
+    if !has_faulty_cards() {
+        return;
+    }
+    let config = config(8, 2, 1);
+    let (weights, cameras) = (weights(&config), [PLAIN.frame(1)]);
+    let draw = |sampler: &mut dyn ParticleSampler| {
+        let [mut few, mut many] = [Particles::default(), Particles::default()];
+        sampler.sample(&cameras, &sampling(1, 8), [(&mut few, 50), (&mut many, 200)])?;
+        Ok((few.sources, few.eyes, many.positions, many.eyes, many.support_m))
+    };
+    let expected: Result<_> = draw(&mut CpuSampler::default());
+    let expected = expected.unwrap();
+    let mut asked_for = backend(Device::Cuda(8), 8, config, &weights);
+    let mut auto = backend(Device::Auto, 9, config, &weights);
+    // The first frame is the card's, the second one takes more launches than it lives for.
+    assert_eq!(draw(&mut asked_for).unwrap(), expected);
+    assert!(matches!(draw(&mut asked_for), Err(Error::Device { .. })));
+    assert_eq!(draw(&mut auto).unwrap(), expected);
+    assert_eq!(auto.name(), "cuda:9 (Stand-in that gets lost)");
+    for _ in 0..2 {
+        assert_eq!(draw(&mut auto).unwrap(), expected);
+        assert_eq!((auto.name(), auto.missed()), ("cpu", auto.fallback()));
+        assert!(auto.fallback().unwrap().contains("lost"), "{:?}", auto.fallback());
+    }
+}
+
 #[test]
 fn where_auto_loses_its_card_the_cpu_takes_over_within_the_run() {
     if !has_faulty_cards() {
@@ -61,11 +102,7 @@ fn where_auto_loses_its_card_the_cpu_takes_over_within_the_run() {
     }
     let config = config(8, 2, 1);
     let (weights, scene) = (weights(&config), scene([20, 5, 2], 9));
-    let backend = |device, ordinal| {
-        let rollout = Rollout::new(open(ordinal), config, &weights, Precision::Full).unwrap();
-        let cpu = model::Rollout::new(config, Mode::Inference);
-        Backend { device, cpu, other: Some(Box::new(rollout)), fallback: None, is_missed: false }
-    };
+    let backend = |device, ordinal| backend(device, ordinal, config, &weights);
     let mut asked_for = backend(Device::Cuda(6), 6);
     assert!(asked_for.run_while(&weights, &scene, 9, |_| true).is_err());
     let mut auto = backend(Device::Auto, 7);

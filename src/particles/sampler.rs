@@ -1,0 +1,62 @@
+//! From what the cameras saw to particles, on the CPU or on a device beside it.
+
+use super::Particles;
+use crate::Result;
+use crate::cloud::{Cloud, Optics, Workspace};
+use crate::frames::CameraFrame;
+
+/// How particles are drawn from the points of a frame.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sampling {
+    /// Seed of the draw.
+    pub seed: u64,
+    /// Stamp of the frame.
+    pub stamp_ns: i64,
+    /// Box outside of which points are dropped (world frame, m).
+    pub workspace: Workspace,
+    /// Of the points on the support plane one in this many takes part; 1 (and 0) takes all alike.
+    pub support_stride: usize,
+}
+
+/// Makes particles of what cameras saw; the same ones whatever it runs on.
+pub trait ParticleSampler {
+    /// Replaces each of `samples` by as many points as it asks for, or all if there are not more: as
+    /// [`Cloud::from_cameras`] and [`Particles::sample_thinned`] define them.
+    ///
+    /// # Errors
+    /// As [`Cloud::from_cameras`], and [`crate::Error::Device`] if a device fails.
+    fn sample(
+        &mut self,
+        cameras: &[CameraFrame],
+        sampling: &Sampling,
+        samples: [(&mut Particles, usize); 2],
+    ) -> Result<()>;
+}
+
+/// The CPU's.
+#[derive(Debug, Default)]
+pub struct CpuSampler {
+    cloud: Cloud,
+}
+
+impl CpuSampler {
+    /// Rays of the cameras, which a device needs as well.
+    pub(crate) fn optics(&mut self) -> &mut Optics {
+        &mut self.cloud.optics
+    }
+}
+
+impl ParticleSampler for CpuSampler {
+    fn sample(
+        &mut self,
+        cameras: &[CameraFrame],
+        sampling: &Sampling,
+        samples: [(&mut Particles, usize); 2],
+    ) -> Result<()> {
+        self.cloud.from_cameras(cameras, &sampling.workspace)?;
+        for (particles, n) in samples {
+            particles.sample_thinned(&self.cloud, n, sampling);
+        }
+        Ok(())
+    }
+}
