@@ -5,6 +5,7 @@ mod depth;
 mod noise;
 mod optics;
 mod points;
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "read by devices beside the CPU"))]
 pub(crate) mod raw;
 
 use crate::error::{Error, Result};

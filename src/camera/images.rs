@@ -8,6 +8,7 @@ pub const DEPTH_RANGE_M: [f32; 2] = [0.01, 100.0];
 
 /// Bytes of a checked image.
 #[derive(Debug, Clone, Copy)]
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "read by devices beside the CPU"))]
 pub(crate) struct Layout<'a> {
     /// All rows.
     pub data: &'a [u8],

@@ -358,7 +358,8 @@ KERNEL __launch_bounds__(256) collect_drawn(Cloud c, cloud::Draw d) {
         float cell = __fmul_rn(__fsub_rn(c.positions[3ull * i + axis], s.low[axis]), s.cells_per_m[axis]);
         code |= tiles::spread(static_cast<unsigned>(fminf(fmaxf(cell, 0.0f), 1023.0f))) << axis;
     }
-    if (is_drawn) d.sorted[place] = static_cast<uint64_t>(code) << 32 | i;
+    // As many as there is room for: their number is that of the count above.
+    if (is_drawn && place < d.n_sorted) d.sorted[place] = static_cast<uint64_t>(code) << 32 | i;
     if (i >= n && i < d.n_sorted) d.sorted[i] = cloud::NOBODY;
 }
 

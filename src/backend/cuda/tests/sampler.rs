@@ -167,6 +167,9 @@ fn particles_of_all_kinds_of_images_are_the_cpus() {
         assert_eq!(few.len(), 200);
         assert!(all.len() > 300, "{} points", all.len());
         assert!(all.support_m.is_some_and(|height| height.abs() < 0.05), "{:?}", all.support_m);
+        // A workspace with the cameras in it, where what was not measured would be.
+        let workspace = Workspace { min: [-1.0; 3], max: [1.0, 1.0, 2.0] };
+        check(&mut device, &frame, &Sampling { workspace, ..sampling(seed, 8) }, [200, 5000]);
         // Those of a lower density are the first ones to take part.
         assert!(few.sources.iter().all(|source| all.sources.contains(source)));
     }
