@@ -1,4 +1,4 @@
-"""The Interlacer with its motion head and loss, in stock PyTorch on the CPU.
+"""The Interlacer with its motion head and loss, in stock PyTorch.
 
 Written to be fast: one matrix product for q, k and v, heads without copies, and the local
 attention by sparse kernels, forward and backward, over the merged rows that Forecloud writes.
@@ -35,14 +35,15 @@ class Graph:
     def __init__(self, starts: Tensor, nodes: Tensor, loads: Tensor):
         n, n_entries = len(starts) - 1, len(nodes)
         self.starts, self.nodes, self.loads, self.n = starts, nodes, loads, n
-        self.rows = torch.repeat_interleave(torch.arange(n, dtype=torch.int32), starts.diff())
+        counting = torch.arange(n, dtype=torch.int32, device=starts.device)
+        self.rows = torch.repeat_interleave(counting, starts.diff())
         # The entries in the order of their columns: the transposed matrix.
         self.by_column = torch.argsort(nodes, stable=True)
-        self.column_starts = torch.zeros(n + 1, dtype=torch.int32)
+        self.column_starts = torch.zeros(n + 1, dtype=torch.int32, device=starts.device)
         self.column_starts[1:] = torch.bincount(nodes, minlength=n).cumsum(0)
         self.column_rows = self.rows[self.by_column].contiguous()
-        self.zeros = torch.zeros(n_entries)
-        self.ones = torch.ones(n, 1)
+        self.zeros = torch.zeros(n_entries, device=starts.device)
+        self.ones = torch.ones(n, 1, device=starts.device)
 
     def matrix(self, values: Tensor) -> Tensor:
         """[n, n] with `values` in row order."""
@@ -107,7 +108,7 @@ def opaque_attention(graph: Graph, epsilon: float):
 
     @grf.register_fake
     def _(q, k, v, mask):
-        return torch.empty(q.shape), torch.empty_like(mask), q.new_empty(len(q), 1)
+        return q.new_empty(q.shape), torch.empty_like(mask), q.new_empty(len(q), 1)
 
     @torch.library.custom_op("forecloud::grf_backward", mutates_args=())
     def backward(
@@ -118,7 +119,7 @@ def opaque_attention(graph: Graph, epsilon: float):
 
     @backward.register_fake
     def _(d_out, q, k, v, mask, scores, denominators, out):
-        dense = [torch.empty(q.shape) for _ in range(3)]
+        dense = [q.new_empty(q.shape) for _ in range(3)]
         return (*dense, torch.empty_like(mask))
 
     def setup(ctx, inputs, output):
@@ -227,10 +228,11 @@ class Interlacer(nn.Module):
 class Problem:
     """Model, inputs and loss of a file that Forecloud's peer wrote."""
 
-    def __init__(self, path: str, mode: str):
-        with safe_open(path, "pt") as file:
+    def __init__(self, path: str, mode: str, device: str = "cpu", dtype: torch.dtype = torch.float32):
+        with safe_open(path, "pt", device=device) as file:
             self.settings = json.loads(file.metadata()["settings"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}
+        tensors.pop("expected", None)
         if mode == "exact":  # what all others are held against: the eager model in float64
             mode = "eager"
             torch.set_default_dtype(torch.float64)
@@ -242,15 +244,20 @@ class Problem:
         take("positions")
         graph = Graph(take("loads.starts"), take("loads.nodes"), take("loads.values"))
         epsilon = self.settings["attention_epsilon"]
-        self.model, self.initial = Interlacer(self.settings), tensors
+        self.model, self.initial = Interlacer(self.settings).to(device), tensors
         attend = {
             "eager": lambda: lambda *qkvm: GrfAttention.apply(graph, epsilon, *qkvm),
             "compiled": lambda: opaque_attention(graph, epsilon),
             "plain": lambda: lambda *qkvm: plain_attention(graph, epsilon, *qkvm),
         }[mode]()
+        if dtype != torch.float32:
+            # Sparse products are those of f32.
+            in_f32, self.features = attend, self.features.to(dtype)
+            attend = lambda q, k, v, mask: in_f32(q.float(), k.float(), v.float(), mask.float()).to(dtype)
+            self.model.to(dtype)
         for block in self.model.blocks:
             local = block["local"]
-            local.loads = graph.loads
+            local.loads = graph.loads.to(dtype) if dtype != torch.float32 else graph.loads
             local.attend = attend
         self.reset()
 

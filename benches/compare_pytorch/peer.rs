@@ -37,7 +37,7 @@ pub fn run(args: &[&str], input: impl BufRead, output: impl Write) -> anyhow::Re
     match args {
         ["write", path, "--tokens", n, "--width", width] => {
             let problem = Problem::new(&support::Demo::open()?, n.parse()?, width.parse()?)?;
-            problem.write(Path::new(path))
+            problem.write(Path::new(path), None)
         }
         ["serve", path] => serve(path, Mode::Training, input, output),
         ["serve", path, "--recompute"] => serve(path, Mode::TrainingRecompute, input, output),

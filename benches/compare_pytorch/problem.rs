@@ -79,8 +79,9 @@ impl Problem {
         Ok(graph)
     }
 
-    /// Writes the file, with the merged loads for those that build no graph of their own.
-    pub fn write(&self, path: &Path) -> anyhow::Result<()> {
+    /// Writes the file, with the merged loads for those that build no graph of their own, and the
+    /// outputs that are `expected` of the model for those that hold their own to them.
+    pub fn write(&self, path: &Path, expected: Option<&[f32]>) -> anyhow::Result<()> {
         let (n, loads) = (self.n_tokens(), self.graph()?.loads);
         let (mut starts, mut nodes, mut values) = (vec![0i32], Vec::new(), Vec::new());
         for row in (0..n).map(|i| loads.row(i)) {
@@ -105,6 +106,9 @@ impl Problem {
         float("candidates", &[n, n_candidates, 3], self.candidates.as_flattened());
         float("targets", &[n, 3], self.targets.as_flattened());
         float("point_weights", &[n], &self.point_weights);
+        if let Some(expected) = expected {
+            float("expected", &[n, self.config.n_outputs], expected);
+        }
         for tensor in Layout::new(self.config).tensors {
             float(&tensor.name, &tensor.shape, tensor.span.of(&self.weights));
         }

@@ -11,14 +11,21 @@ use anyhow::{Context, ensure};
 use forecloud::backend::cuda::measure::{Search, StageTime, neighbors, write_bytes_per_sec};
 use forecloud::backend::cuda::{Gpu, Precision, Rollout};
 use forecloud::graph::KnnGraph;
-use forecloud::model::weights::initial_weights;
 use forecloud::model::{self, Layout, Mode, ModelConfig};
 
 mod demo;
 mod particles;
 mod precision;
+// What reads problems is the CPU's comparison.
+#[allow(dead_code)]
+#[path = "../compare_pytorch/problem.rs"]
+mod problem;
+mod pytorch;
+#[path = "../support/mod.rs"]
+mod support;
 
 use demo::Demo;
+use pytorch::Ours;
 
 /// Largest difference from the CPU, relative to the longest displacement.
 const TOLERANCE: f32 = 1e-4;
@@ -51,9 +58,11 @@ fn main() -> anyhow::Result<ExitCode> {
     for &n in &args.tokens {
         check_neighbors(&gpu, &demo, n, &mut table)?;
     }
+    let mut ours = Vec::new();
     for &n in &args.tokens {
-        time_step(&gpu, &demo, &args, n, &mut table)?;
+        ours.push(time_step(&gpu, &demo, &args, n, &mut table)?);
     }
+    pytorch::compare(&support::Demo::open()?, args.width, &ours, &mut table)?;
     particles::compare(args.n_frames, &mut table)?;
     precision::compare(N_STEPS, args.n_frames, &mut table)?;
     println!();
@@ -104,20 +113,22 @@ fn check_neighbors(gpu: &Arc<Gpu>, demo: &Demo, n: usize, table: &mut Table) -> 
     Ok(())
 }
 
-/// A model of the width that is asked for over `n` tokens: against the CPU, then timed.
+/// A model of the width that is asked for over `n` tokens: against the CPU, then timed; what PyTorch is
+/// compared with, on tensor cores.
 fn time_step(
     gpu: &Arc<Gpu>,
     demo: &Demo,
     args: &Args,
     n: usize,
     table: &mut Table,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Ours> {
     let model = ModelConfig { width: args.width, ..ModelConfig::default() };
     let config = model.rollout();
-    let weights = initial_weights(&Layout::new(config.interlacer), 1);
+    let weights = support::weights(&Layout::new(config.interlacer));
     let scene = demo.scene(n, &model, N_STEPS)?;
     let mut cpu = model::Rollout::new(config, Mode::Inference);
     cpu.run(&weights, &scene, 1)?;
+    let mut ours = Ours { n_tokens: n, p50_ms: f64::NAN, device_mb: f64::NAN };
     for precision in [Precision::Full, Precision::Half] {
         let mut rollout = Rollout::new(gpu.clone(), config, &weights, precision)?;
         rollout.run_while(&scene, 1, &mut |_| true)?;
@@ -134,10 +145,12 @@ fn time_step(
         }
         let megabytes = rollout.device_bytes() as f64 / 1e6;
         row(table, format!("{about}: device memory"), format!("{megabytes:.0} MB"));
+        // Sorted by `percentiles`.
+        (ours.p50_ms, ours.device_mb) = (steps[steps.len() / 2], megabytes);
         println!("{about}, stage by stage (a step; least of ten replays):");
         rollout.measure_stages(&scene, 20, 10)?.iter().for_each(print_stage);
     }
-    Ok(())
+    Ok(ours)
 }
 
 fn print_stage(time: &StageTime) {
