@@ -33,11 +33,13 @@ const unsigned MAX_BINS = 4096, N_BINS = MAX_BINS + 2;
 const unsigned THREADS = 256, ROUNDS = 12;
 const uint64_t NOBODY = ~static_cast<uint64_t>(0);
 
-// The least key beyond `rank` others, as far as it is known.
+// The least key beyond `rank` others that begin alike, as far as it is known; or, FOUND, the largest key
+// that begins like those that are drawn, all of them.
 struct Rank {
     uint64_t key;
     unsigned pixel, rank;
 };
+const unsigned FOUND = 0xffffffffu;
 
 struct Draw {
     Rank* ranks;             // [ROUNDS + 1]
@@ -197,6 +199,11 @@ __device__ inline bool find_rank(const Cloud& c, const Draw& d, unsigned round, 
         return true;
     }
     Rank rank = d.ranks[round - 1];
+    if (rank.rank == FOUND) {
+        if (t == 0) *found = rank;
+        __syncthreads();
+        return true;
+    }
     unsigned count = d.counts[THREADS * (round - 1) + t], sum = count;
     for (unsigned stride = 1; stride < THREADS; stride *= 2) {
         scan[t] = sum;
@@ -210,6 +217,12 @@ __device__ inline bool find_rank(const Cloud& c, const Draw& d, unsigned round, 
             rank.key |= static_cast<uint64_t>(t) << (64 - 8 * round);
         } else {
             rank.pixel |= t << (96 - 8 * round);
+        }
+        if (rank.rank + 1 == count) {
+            // All that begin so: mostly one is left after three or four digits.
+            if (round <= 8) rank.key |= (static_cast<uint64_t>(1) << (64 - 8 * round)) - 1;
+            rank.pixel |= round <= 8 ? FOUND : (1u << (96 - 8 * round)) - 1u;
+            rank.rank = FOUND;
         }
         *found = rank;
     }
@@ -333,6 +346,7 @@ KERNEL __launch_bounds__(256) count_digits(Cloud c, cloud::Draw d, unsigned roun
     counts[threadIdx.x] = 0;
     if (!cloud::find_rank(c, d, round, scan, &rank)) return;
     if (blockIdx.x == 0 && threadIdx.x == 0) d.ranks[round] = rank;
+    if (rank.rank == cloud::FOUND) return;
     for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < c.n; i += gridDim.x * blockDim.x) {
         uint64_t key = c.keys[i];
         if (key != cloud::NOBODY && cloud::is_alike(rank, key, i, round)) {

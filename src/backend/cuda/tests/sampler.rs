@@ -2,6 +2,7 @@
 
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 
+use super::super::kernels::{CloudBuffers, DRAW_ROUNDS, DrawBuffers, SamplerSettings, sorted_len};
 use super::super::sampler::Sampler;
 use super::*;
 use crate::backend::RawSampler;
@@ -234,4 +235,54 @@ fn what_is_no_registered_image_is_left_to_the_cpu() {
         color.color_from_depth = Some(Isometry3::identity());
     }
     assert!(!are_raw(&[of_two_lenses, second]));
+}
+
+/// Keys of a frame never tie, being hashes of 63 bits; here most of them do.
+#[test]
+fn ties_go_by_pixel_to_the_last_digit() {
+    let (n, room) = (1500usize, 1024usize);
+    for (wanted, n_keys) in [(1u32, 1u64), (700, 1), (1024, 2), (333, 3), (500, 900)] {
+        let mut memory = Memory::new();
+        let key = |i: u64| draw(1, 0, i % n_keys, 7) >> 1;
+        // Some were not measured.
+        let key = |i: u64| if i.is_multiple_of(7) { u64::MAX } else { key(i) };
+        let keys: Vec<u64> = (0..n as u64).map(key).collect();
+        let n_points = keys.iter().filter(|key| **key != u64::MAX).count();
+        let settings = SamplerSettings { wanted: [0, wanted], ..SamplerSettings::default() };
+        let sorted = memory.empty::<u64>(sorted_len(room));
+        let pixels = memory.put(&vec![0u32; room]);
+        let cloud = CloudBuffers {
+            pictures: 0,
+            settings: memory.put(&[settings]).address(),
+            positions: memory.put(&vec![0.0f32; 3 * n]).address(),
+            colors: memory.put(&vec![0u32; n]).address(),
+            keys: memory.put(&keys).address(),
+            histogram: 0,
+            sum: 0,
+            bounds: 0,
+            counts: memory.put(&[n_points as u32, 0]).address(),
+            support: 0,
+            n_pictures: 0,
+            n: n as u32,
+        };
+        let of = DrawBuffers {
+            ranks: memory.empty::<u64>(2 * (DRAW_ROUNDS + 1)).address(),
+            counts: memory.put(&vec![0u32; 256 * DRAW_ROUNDS]).address(),
+            n_drawn: memory.put(&[0u32]).address(),
+            sorted: sorted.address(),
+            positions: memory.empty::<f32>(3 * room).address(),
+            colors: memory.empty::<u32>(room).address(),
+            pixels: pixels.address(),
+            number: 1,
+            n_sorted: sorted.len() as u32,
+        };
+        memory.gpu.draw_particles(&cloud, &of, room, sorted).unwrap();
+        let measured = (0..n as u32).filter(|&i| keys[i as usize] != u64::MAX);
+        let mut expected: Vec<u32> = measured.collect();
+        expected.sort_by_key(|&i| (keys[i as usize], i));
+        expected.truncate(wanted as usize);
+        // All lie in one cell.
+        expected.sort_unstable();
+        assert_eq!(memory.get(pixels)[..wanted as usize], expected, "{wanted} of {n_keys} keys");
+    }
 }
