@@ -222,8 +222,9 @@ impl Backend {
 }
 
 impl ParticleSampler for Backend {
-    /// Clouds, and depth images that are not registered to their colour images, are the CPU's on
-    /// every device. Where `auto` runs on a GPU that fails, this and all that follows is the CPU's.
+    /// Clouds, depth images that are not registered to their colour images, and cameras whose numbers
+    /// don't ascend are the CPU's on every device. Where `auto` runs on a GPU that fails, this and all
+    /// that follows is the CPU's, and the last roll-out is forgotten.
     fn sample(
         &mut self,
         cameras: &[CameraFrame],
@@ -235,9 +236,11 @@ impl ParticleSampler for Backend {
             let raw = self.cpu_sampler.optics().raw(cameras)?;
             let samples = [(&mut *first, n_first), (&mut *second, n_second)];
             let done = other.sampler.sample(&raw, sampling, samples);
-            if !self.falls_back(&done) {
+            if done.is_ok() {
                 raw::eyes(cameras, &mut first.eyes);
                 second.eyes.clone_from(&first.eyes);
+            }
+            if !self.falls_back(&done) {
                 return done;
             }
         }
@@ -245,7 +248,7 @@ impl ParticleSampler for Backend {
     }
 }
 
-/// Opens a GPU and tries it on a small scene.
+/// Opens a GPU and tries it on a small image and a small scene.
 fn open_trusted(model: &Model, index: u16, cpu: &mut Rollout) -> Result<Other> {
     let mut opened = open_cuda(model, index)?;
     probe::probe(model, cpu, opened.rollouts.as_mut())?;

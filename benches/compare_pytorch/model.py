@@ -22,6 +22,7 @@ Tried for the local attention: processor time of one thread in ms at N = 4,096, 
 from __future__ import annotations
 
 import json
+from functools import cached_property
 
 import torch
 from safetensors import safe_open
@@ -35,15 +36,30 @@ class Graph:
     def __init__(self, starts: Tensor, nodes: Tensor, loads: Tensor):
         n, n_entries = len(starts) - 1, len(nodes)
         self.starts, self.nodes, self.loads, self.n = starts, nodes, loads, n
-        counting = torch.arange(n, dtype=torch.int32, device=starts.device)
-        self.rows = torch.repeat_interleave(counting, starts.diff())
-        # The entries in the order of their columns: the transposed matrix.
-        self.by_column = torch.argsort(nodes, stable=True)
-        self.column_starts = torch.zeros(n + 1, dtype=torch.int32, device=starts.device)
-        self.column_starts[1:] = torch.bincount(nodes, minlength=n).cumsum(0)
-        self.column_rows = self.rows[self.by_column].contiguous()
         self.zeros = torch.zeros(n_entries, device=starts.device)
         self.ones = torch.ones(n, 1, device=starts.device)
+
+    # What only the backward pass and the plain attention take, on first use.
+
+    @cached_property
+    def rows(self) -> Tensor:
+        counting = torch.arange(self.n, dtype=torch.int32, device=self.starts.device)
+        return torch.repeat_interleave(counting, self.starts.diff())
+
+    @cached_property
+    def by_column(self) -> Tensor:
+        """The entries in the order of their columns: the transposed matrix."""
+        return torch.argsort(self.nodes, stable=True)
+
+    @cached_property
+    def column_starts(self) -> Tensor:
+        starts = torch.zeros(self.n + 1, dtype=torch.int32, device=self.starts.device)
+        starts[1:] = torch.bincount(self.nodes, minlength=self.n).cumsum(0)
+        return starts
+
+    @cached_property
+    def column_rows(self) -> Tensor:
+        return self.rows[self.by_column].contiguous()
 
     def matrix(self, values: Tensor) -> Tensor:
         """[n, n] with `values` in row order."""
@@ -255,9 +271,10 @@ class Problem:
             in_f32, self.features = attend, self.features.to(dtype)
             attend = lambda q, k, v, mask: in_f32(q.float(), k.float(), v.float(), mask.float()).to(dtype)
             self.model.to(dtype)
+            graph.loads = graph.loads.to(dtype)
         for block in self.model.blocks:
             local = block["local"]
-            local.loads = graph.loads.to(dtype) if dtype != torch.float32 else graph.loads
+            local.loads = graph.loads
             local.attend = attend
         self.reset()
 

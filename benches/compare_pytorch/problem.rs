@@ -48,8 +48,14 @@ impl Problem {
     pub fn new(demo: &Demo, n_tokens: usize, width: usize) -> anyhow::Result<Self> {
         let model = ModelConfig { width, ..ModelConfig::default() };
         model.validate()?;
+        Self::of(Turning::new(demo, n_tokens, &model)?, &model)
+    }
+
+    /// The same of these points.
+    pub fn of(points: Turning, model: &ModelConfig) -> anyhow::Result<Self> {
         let (config, rollout) = (model.interlacer(), model.rollout());
-        let Turning { state, targets } = Turning::new(demo, n_tokens, &model)?;
+        let Turning { state, targets } = points;
+        let n_tokens = state.n_tokens();
         let mut tokens = Tokens::default();
         tokens.encode(&state, rollout.frame, rollout.step_secs)?;
         let random = |i: usize| uniform(draw(1, 0, i as u64, 3));

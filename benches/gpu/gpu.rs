@@ -25,7 +25,6 @@ mod pytorch;
 mod support;
 
 use demo::Demo;
-use pytorch::Ours;
 
 /// Largest difference from the CPU, relative to the longest displacement.
 const TOLERANCE: f32 = 1e-4;
@@ -52,23 +51,30 @@ fn main() -> anyhow::Result<ExitCode> {
     let gpu = Arc::new(Gpu::open(0)?);
     let mut table: Table = Vec::new();
     row(&mut table, "device", gpu.name());
-    let bandwidth = write_bytes_per_sec(&gpu, 1 << 30)?;
-    row(&mut table, "writes to its memory, 1 GiB", format!("{:.0} GB/s", bandwidth / 1e9));
-    let demo = Demo::open(Path::new("data/demo_tumble"))?;
-    for &n in &args.tokens {
-        check_neighbors(&gpu, &demo, n, &mut table)?;
-    }
-    let mut ours = Vec::new();
-    for &n in &args.tokens {
-        ours.push(time_step(&gpu, &demo, &args, n, &mut table)?);
-    }
-    pytorch::compare(&support::Demo::open()?, args.width, &ours, &mut table)?;
-    particles::compare(args.n_frames, &mut table)?;
-    precision::compare(N_STEPS, args.n_frames, &mut table)?;
+    // What there is of the table also where a check fails.
+    let done = measure(&gpu, &args, &mut table);
     println!();
     let width = table.iter().map(|[what, _]| what.chars().count()).max().unwrap_or(0);
     table.iter().for_each(|[what, value]| println!("{what:width$}  {value}"));
-    Ok(ExitCode::SUCCESS)
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+fn measure(gpu: &Arc<Gpu>, args: &Args, table: &mut Table) -> anyhow::Result<()> {
+    let bandwidth = write_bytes_per_sec(gpu, 1 << 30)?;
+    row(table, "writes to its memory, 1 GiB", format!("{:.0} GB/s", bandwidth / 1e9));
+    let demo = Demo::open(Path::new("data/demo_tumble"))?;
+    for &n in &args.tokens {
+        check_neighbors(gpu, &demo, n, table)?;
+    }
+    for &n in &args.tokens {
+        time_step(gpu, &demo, args, n, table)?;
+    }
+    particles::compare(args.n_frames, table)?;
+    precision::compare(N_STEPS, args.n_frames, table)?;
+    for &n in &args.tokens {
+        pytorch::compare(gpu, &demo, n, args.width, table)?;
+    }
+    Ok(())
 }
 
 fn parse(mut given: impl Iterator<Item = String>) -> anyhow::Result<Args> {
@@ -113,22 +119,20 @@ fn check_neighbors(gpu: &Arc<Gpu>, demo: &Demo, n: usize, table: &mut Table) -> 
     Ok(())
 }
 
-/// A model of the width that is asked for over `n` tokens: against the CPU, then timed; what PyTorch is
-/// compared with, on tensor cores.
+/// A model of the width that is asked for over `n` tokens: against the CPU, then timed.
 fn time_step(
     gpu: &Arc<Gpu>,
     demo: &Demo,
     args: &Args,
     n: usize,
     table: &mut Table,
-) -> anyhow::Result<Ours> {
+) -> anyhow::Result<()> {
     let model = ModelConfig { width: args.width, ..ModelConfig::default() };
     let config = model.rollout();
     let weights = support::weights(&Layout::new(config.interlacer));
     let scene = demo.scene(n, &model, N_STEPS)?;
     let mut cpu = model::Rollout::new(config, Mode::Inference);
     cpu.run(&weights, &scene, 1)?;
-    let mut ours = Ours { n_tokens: n, p50_ms: f64::NAN, device_mb: f64::NAN };
     for precision in [Precision::Full, Precision::Half] {
         let mut rollout = Rollout::new(gpu.clone(), config, &weights, precision)?;
         rollout.run_while(&scene, 1, &mut |_| true)?;
@@ -145,12 +149,10 @@ fn time_step(
         }
         let megabytes = rollout.device_bytes() as f64 / 1e6;
         row(table, format!("{about}: device memory"), format!("{megabytes:.0} MB"));
-        // Sorted by `percentiles`.
-        (ours.p50_ms, ours.device_mb) = (steps[steps.len() / 2], megabytes);
         println!("{about}, stage by stage (a step; least of ten replays):");
         rollout.measure_stages(&scene, 20, 10)?.iter().for_each(print_stage);
     }
-    Ok(ours)
+    Ok(())
 }
 
 fn print_stage(time: &StageTime) {

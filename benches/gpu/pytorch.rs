@@ -2,66 +2,81 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 use anyhow::{Context, ensure};
-use forecloud::model::{Engine, Mode};
+use forecloud::backend::cuda::{Gpu, Precision, Rollout};
+use forecloud::model::{Engine, Mode, ModelConfig, Scene};
 
+use crate::demo::Demo;
 use crate::problem::Problem;
-use crate::support::Demo;
-use crate::{Table, row};
+use crate::support::Turning;
+use crate::{Table, percentiles, row};
 
-/// What was measured of Forecloud's step on the device.
-pub struct Ours {
-    pub n_tokens: usize,
-    /// From positions on the device to displacements on the device.
-    pub p50_ms: f64,
-    pub device_mb: f64,
-}
+/// Seconds that PyTorch gets for one size, compiling included.
+const TIMEOUT_SECS: usize = 90;
 
-/// Adds PyTorch's times and the ratios to ours, or why there are none.
-pub fn compare(demo: &Demo, width: usize, ours: &[Ours], table: &mut Table) -> anyhow::Result<()> {
+/// Adds our times on `n_tokens` points without a robot, PyTorch's, and their ratio, or why there is
+/// none.
+pub fn compare(
+    gpu: &Arc<Gpu>,
+    demo: &Demo,
+    n_tokens: usize,
+    width: usize,
+    table: &mut Table,
+) -> anyhow::Result<()> {
+    let model = ModelConfig { width, n_kinematic: 0, ..ModelConfig::default() };
+    let points = Turning::of(demo.particles(n_tokens)?, &model);
+    let scene =
+        Scene { start: points.state.clone(), kinematic: vec![Vec::new(); 3], ..Scene::default() };
+    let problem = Problem::of(points, &model)?;
+    let mut rollout =
+        Rollout::new(gpu.clone(), model.rollout(), &problem.weights, Precision::Half)?;
+    let mut ours_ms = rollout.measure_steps(&scene, 1, 100)?;
+    let ours = percentiles(&mut ours_ms);
+    let what = format!("{n_tokens} points, no robot, d {width}: a step on the device, p50 / p99");
+    row(table, what, ours);
+    let ours = [ours_ms[ours_ms.len().div_ceil(2) - 1], rollout.device_bytes() as f64 / 1e6];
+
     let folder = std::env::temp_dir().join(format!("forecloud-gpu-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    let compared = ours.iter().try_for_each(|ours| {
-        let file = folder.join("problem.safetensors");
-        let problem = Problem::new(demo, ours.n_tokens, width)?;
-        let mut engine = Engine::new(problem.config, Mode::Inference);
-        let n = problem.n_tokens();
-        engine.forward(&problem.weights, &problem.features, &problem.graph()?, n)?;
-        problem.write(&file, Some(engine.output()))?;
-        match ask(&file, "cuda") {
-            Ok(answer) => report(ours, &answer, table),
-            Err(why) => {
-                row(table, format!("PyTorch, {n} tokens: not measured"), why.to_string());
-                Ok(())
-            }
-        }
-    });
+    let answer = ask(&problem, &folder.join("problem.safetensors"));
     std::fs::remove_dir_all(&folder)?;
-    compared
+    match answer {
+        Ok(answer) => report(n_tokens, ours, &answer, table),
+        Err(why) => row(table, format!("PyTorch, {n_tokens} points: none"), format!("{why:#}")),
+    }
+    Ok(())
 }
 
-/// What PyTorch measures of the problem in `file`.
-fn ask(file: &Path, device: &str) -> anyhow::Result<serde_json::Value> {
+/// What PyTorch measures of `problem`, which goes there as `file`.
+fn ask(problem: &Problem, file: &Path) -> anyhow::Result<serde_json::Value> {
+    let mut engine = Engine::new(problem.config, Mode::Inference);
+    let (weights, n) = (&problem.weights, problem.n_tokens());
+    engine.forward(weights, &problem.features, &problem.graph()?, n)?;
+    problem.write(file, Some(engine.output()))?;
     let python = std::env::var("PYTHON").unwrap_or("python3".into());
-    let mut command = Command::new(&python);
-    command.arg("benches/gpu/torch_step.py").arg(file).args(["--device", device]);
-    let done = command.output().with_context(|| python.clone())?;
+    let mut command = Command::new("timeout");
+    command.arg(TIMEOUT_SECS.to_string()).arg(&python).arg("benches/gpu/torch_step.py").arg(file);
+    let done = command.output().with_context(|| format!("timeout {python}"))?;
     let said = String::from_utf8_lossy(&done.stderr);
-    ensure!(done.status.success(), "{python}: {}", said.lines().last().unwrap_or("failed"));
+    ensure!(done.status.success(), "{}, {}", done.status, said.lines().last().unwrap_or(""));
     Ok(serde_json::from_slice(&done.stdout)?)
 }
 
-fn report(ours: &Ours, answer: &serde_json::Value, table: &mut Table) -> anyhow::Result<()> {
+fn report(n: usize, [our_ms, our_mb]: [f64; 2], answer: &serde_json::Value, table: &mut Table) {
+    let version = answer["torch"].as_str().unwrap_or("");
     for name in ["eager fp32", "compiled bf16"] {
-        let number = |key: &str| answer[name][key].as_f64().with_context(|| format!("no {key}"));
-        let (p50, p99, peak) = (number("p50_ms")?, number("p99_ms")?, number("peak_mb")?);
-        let what = format!("PyTorch {}, {name}, {} tokens", answer["torch"], ours.n_tokens);
-        let ratio = p50 / ours.p50_ms;
+        let what = format!("PyTorch {version}, {name}, {n} points");
+        let found = &answer[name];
+        let numbers = ["p50_ms", "p99_ms", "peak_mb"].map(|key| found[key].as_f64());
+        let [Some(p50), Some(p99), Some(peak)] = numbers else {
+            row(table, format!("{what}: none"), found["error"].as_str().unwrap_or("no answer"));
+            continue;
+        };
         row(table, format!("{what}: p50 / p99"), format!("{p50:.3} / {p99:.3} ms"));
-        row(table, format!("{what}: its time over ours"), format!("{ratio:.1}"));
-        let share = ours.device_mb / peak;
+        row(table, format!("{what}: its time over ours"), format!("{:.1}", p50 / our_ms));
+        let share = our_mb / peak;
         row(table, format!("{what}: memory, ours of its"), format!("{share:.2} of {peak:.0} MB"));
     }
-    Ok(())
 }

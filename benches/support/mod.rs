@@ -12,6 +12,7 @@ use forecloud::graph::random::{draw, uniform};
 use forecloud::model::tokens::StepState;
 use forecloud::model::weights::initial_weights;
 use forecloud::model::{Layout, ModelConfig};
+use forecloud::particles::Particles;
 
 pub use demo::Demo;
 pub use training::{LEARNING_RATE, LOSS_SCALE, Training};
@@ -28,7 +29,12 @@ impl Turning {
     /// Exactly `n` particles of the demo, which turn faster and faster about the middle of `model`'s
     /// workspace.
     pub fn new(demo: &Demo, n: usize, model: &ModelConfig) -> anyhow::Result<Self> {
-        let particles = demo.particles(n)?;
+        Ok(Self::of(demo.particles(n)?, model))
+    }
+
+    /// The same of these particles.
+    pub fn of(particles: Particles, model: &ModelConfig) -> Self {
+        let n = particles.len();
         let center = model.rollout().frame.center_m;
         let turned = |angle: f32| -> Vec<[f32; 3]> {
             let positions = particles.positions.iter();
@@ -44,7 +50,7 @@ impl Turning {
             colors: particles.colors,
             ..StepState::default()
         };
-        Ok(Self { state, targets })
+        Self { state, targets }
     }
 }
 

@@ -75,7 +75,7 @@ pub(super) fn probe_sampler(device: &mut dyn RawSampler, name: &str) -> Result<(
     let workspace = Workspace { min: [-0.6; 3], max: [0.6, 0.5, 1.3] };
     let sampling = Sampling { seed: 7, stamp_ns: 11, workspace, support_stride: 3 };
     let [mut wanted, mut got] = [(); 2].map(|()| [Particles::default(), Particles::default()]);
-    let (mut cpu, n) = (CpuSampler::default(), [N_DRAWN[0], N_DRAWN[1]]);
+    let (mut cpu, n) = (CpuSampler::default(), N_DRAWN);
     let [first, second] = &mut wanted;
     cpu.sample(&cameras, &sampling, [(first, n[0]), (second, n[1])])?;
     let raw = cpu.optics().raw(&cameras)?;

@@ -24,7 +24,8 @@ pub trait ParticleSampler {
     /// [`Cloud::from_cameras`] and [`Particles::sample_thinned`] define them.
     ///
     /// # Errors
-    /// As [`Cloud::from_cameras`], and [`crate::Error::Device`] if a device fails.
+    /// As [`Cloud::from_cameras`], and where a device draws [`crate::Error::Device`] if it fails,
+    /// [`crate::Error::Shape`] for more than 2²⁸ pixels.
     fn sample(
         &mut self,
         cameras: &[CameraFrame],

@@ -24,7 +24,7 @@ pub(crate) fn height(
     let bin_m = BIN_M.max((max - min) / (MAX_BINS - 1) as f32);
     // Bounds of bins don't depend on the lowest point, which noise moves.
     let low = (min / bin_m).floor() * bin_m;
-    let n_bins = ((max - low) / bin_m) as usize + 1;
+    let n_bins = (((max - low) / bin_m) as usize + 1).min(MAX_BINS + 1);
     histogram.clear();
     histogram.resize(n_bins, 0);
     for p in positions {

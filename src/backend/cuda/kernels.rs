@@ -80,7 +80,7 @@ kernels! {
 /// Launches a kernel with `arguments`, which live until it is under way.
 macro_rules! launch {
     ($gpu:expr, $kernel:expr, $grid:expr, $block:expr, $shared:expr; $($argument:expr),*) => {
-        // SAFETY: the arguments are of the kernel's types, in their order; the callers in `step` give
+        // SAFETY: the arguments are of the kernel's types, in their order; the callers in `step` and `sampler` give
         // buffers as long as the kernel's comment says, of arenas that wait for the stream before
         // they go.
         unsafe {
@@ -133,7 +133,6 @@ pub(super) struct Picture {
     pub rays: u64,
     pub first: u32,
     pub first_source: u32,
-    pub n_pixels: u32,
     pub width: u32,
     pub has_table: u32,
     pub depth_bytes: u32,

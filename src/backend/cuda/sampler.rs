@@ -29,13 +29,13 @@ pub(crate) struct Sampler {
     graph: Option<Graph>,
     #[cfg(test)]
     pub n_captures: usize,
-    // Dropped behind the graph, which refers to them.
     images: Pinned<u8>,
     rows: Pinned<f32>,
     tables: Pinned<f32>,
     pictures: Pinned<Picture>,
     settings: Pinned<SamplerSettings>,
     results: Pinned<u32>,
+    // Dropped behind the graph, which refers to it.
     arena: Arena,
     gpu: Arc<Gpu>,
 }
@@ -71,11 +71,12 @@ struct Buffers {
     positions: Buffer<f32>,
     colors: Buffer<u32>,
     keys: Buffer<u64>,
-    /// Zero before each frame: the sum of heights (two words), then [`Zeroed`]'s parts.
+    /// Zero before each frame: the sum of heights (two words), then what begins at [`COUNTS`] to
+    /// [`DIGITS`].
     zeroed: Buffer<u32>,
     ranks: [Buffer<u64>; 2],
     sorted: [Buffer<u64>; 2],
-    /// What goes back: [`Results`]'s parts.
+    /// What goes back: see [`Sizes::first_result`].
     results: Buffer<u32>,
 }
 
@@ -215,14 +216,17 @@ impl Sampler {
         sampling: &Sampling,
         wanted: [usize; 2],
     ) -> Result<()> {
-        // Room never shrinks, so that frames of fewer particles replay the same graph.
+        // There are not more, and room never shrinks, so that frames of fewer particles replay the
+        // same graph.
+        let n_pixels = Sizes::of(cameras, [0; 2]).n_pixels();
+        let wanted = wanted.map(|n| n.min(n_pixels));
         let room = std::array::from_fn(|draw| self.sizes.room[draw].max(wanted[draw]));
         let sizes = Sizes::of(cameras, room);
         check(&sizes)?;
         self.gpu.bind()?;
         // A run that failed may still be reading what is staged.
         self.gpu.synchronize()?;
-        if sizes != self.sizes {
+        if self.graph.is_none() || sizes != self.sizes {
             // The old graph would write into memory that means something else.
             self.graph = None;
             (self.buffers, _) = self.arena.lay_out(|places| Buffers::take(&sizes, places))?;
@@ -293,7 +297,6 @@ impl Sampler {
                 depth: buffers.images.part(byte, 0).address(),
                 first: number(first),
                 first_source: camera.first_source,
-                n_pixels: number(sizes.n_pixels()),
                 width: camera.size[0],
                 depth_bytes: number(depth.n_bytes),
                 depth_step: number(depth.step),
@@ -397,14 +400,9 @@ fn put<T: Copy>(values: &[T], rest: &mut &mut [T]) {
 
 /// Holds sizes to what kernels count with.
 fn check(sizes: &Sizes) -> Result<()> {
-    let shape = |what, expected, got| Err(Error::Shape { what, expected, got });
-    let n_pixels = sizes.n_pixels();
-    if n_pixels > MAX_PIXELS {
-        return shape("pixels of all cameras, at most", MAX_PIXELS, n_pixels);
+    let (what, expected, got) = ("pixels of all cameras, at most", MAX_PIXELS, sizes.n_pixels());
+    if got > expected {
+        return Err(Error::Shape { what, expected, got });
     }
-    let most = 1 << 24;
-    match sizes.room.iter().find(|&&n| n > most) {
-        Some(&n) => shape("particles, at most", most, n),
-        None => Ok(()),
-    }
+    Ok(())
 }

@@ -4,7 +4,7 @@
 #pragma once
 #include "knn_tiles.cuh"
 
-// The images of a camera; `Picture` in src/backend/cuda/cloud.rs is its mirror image.
+// The images of a camera; `Picture` in src/backend/cuda/kernels.rs is its mirror image.
 struct Picture {
     const unsigned char* depth;  // rows of depth_step bytes
     const unsigned char* color;  // rows of color_step bytes; null: the points are grey
@@ -12,7 +12,7 @@ struct Picture {
                                  // depth 1 m, in the camera's frame
     unsigned first;              // its first pixel, of those of all cameras
     unsigned first_source;       // and its source: camera << 24
-    unsigned n_pixels, width, has_table;
+    unsigned width, has_table;
     unsigned depth_bytes, depth_step, is_big;  // 2: millimetres, 4: metres
     unsigned color_bytes, color_step, channels[3];
     float origin[3], per_column[3];  // of rays by row, in the world frame
