@@ -50,6 +50,31 @@ fn the_loss_falls() {
 }
 
 #[test]
+fn a_widened_model_goes_on_where_the_narrow_one_ended() {
+    let data = data();
+    let mut narrow = Trainer::new(config(40), model()).unwrap();
+    for _ in 0..40 {
+        narrow.step(&data).unwrap();
+    }
+    let wide = narrow.model().unwrap().widened(32, 3).unwrap();
+    let mut trainer = Trainer::fine_tune(config(60), wide);
+    let ended = narrow.validate(&data, 4, 2).unwrap();
+    let started = trainer.validate(&data, 4, 2).unwrap();
+    for (ended, started) in [
+        (ended.moving_1_mm, started.moving_1_mm),
+        (ended.moving_last_mm, started.moving_last_mm),
+        (ended.static_1_mm, started.static_1_mm),
+    ] {
+        assert!((ended - started).abs() < 1e-2 * ended, "{ended} -> {started} mm");
+    }
+    for _ in 0..60 {
+        trainer.step(&data).unwrap();
+    }
+    let trained = trainer.validate(&data, 4, 1).unwrap();
+    assert!(trained.moving_1_mm < started.moving_1_mm, "{started:?} -> {trained:?}");
+}
+
+#[test]
 fn a_resumed_run_is_the_same_run_to_the_bit() {
     let (data, folder) = (data(), tempfile::tempdir().unwrap());
     let checkpoint = folder.path().join("checkpoint.safetensors");
