@@ -97,7 +97,10 @@ fn parse(mut given: impl Iterator<Item = String>) -> anyhow::Result<Args> {
 }
 
 fn row(table: &mut Table, what: impl Into<String>, value: impl Into<String>) {
-    table.push([what.into(), value.into()]);
+    let [what, value] = [what.into(), value.into()];
+    // At once, too: a run that is cut short has told what it knew.
+    println!("{what}: {value}");
+    table.push([what, value]);
 }
 
 /// Both searches against the CPU's, on points of the demo's clouds.

@@ -14,7 +14,7 @@ use crate::support::Turning;
 use crate::{Table, percentiles, row};
 
 /// Seconds that PyTorch gets for one size, compiling included.
-const TIMEOUT_SECS: usize = 90;
+const TIMEOUT_SECS: usize = 60;
 
 /// Adds our times on `n_tokens` points without a robot, PyTorch's, and their ratio, or why there is
 /// none.

@@ -91,6 +91,7 @@ pub struct Args {
 
 /// Names of the sizes that a start model has and keeps: all but the width.
 const FIXED_BY_START: &[&str] = layers::SIZE_IDS.split_at(1).1;
+const _: () = assert!(matches!(layers::SIZE_IDS[0].as_bytes(), b"width"));
 
 /// Steps of the roll-outs that are validated.
 pub const VALIDATION_STEPS: usize = 5;

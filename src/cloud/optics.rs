@@ -50,9 +50,7 @@ impl Lenses {
         };
         Ok(slot.insert(lens))
     }
-}
 
-impl Lenses {
     /// The lens of camera number `index`, if there was one.
     pub(super) fn get(&self, index: usize) -> Option<&Lens> {
         self.0.get(index)?.as_ref()
@@ -94,10 +92,10 @@ pub(super) trait Rays {
 
 /// Rays of a camera without distortion: `point = origin + depth * ray`,
 /// `ray = first + u * per_column + v * per_row`.
-pub(super) struct LinearRays {
-    pub(super) origin: [f32; 3],
+pub(crate) struct LinearRays {
+    pub(crate) origin: [f32; 3],
     first: [f64; 3],
-    pub(super) per_column: [f32; 3],
+    pub(crate) per_column: [f32; 3],
     per_row: [f64; 3],
 }
 
@@ -114,6 +112,11 @@ impl LinearRays {
             per_row: (column(1) / camera.focal[1]).into(),
         }
     }
+
+    /// Ray of column 0 of row `v`.
+    pub(crate) fn first_of(&self, v: u32) -> [f32; 3] {
+        std::array::from_fn(|i| (self.first[i] + f64::from(v) * self.per_row[i]) as f32)
+    }
 }
 
 impl Rays for LinearRays {
@@ -121,7 +124,7 @@ impl Rays for LinearRays {
     type Row = [f32; 3];
 
     fn row(&self, v: u32) -> [f32; 3] {
-        std::array::from_fn(|i| (self.first[i] + f64::from(v) * self.per_row[i]) as f32)
+        self.first_of(v)
     }
 
     #[inline]
@@ -161,10 +164,10 @@ impl<'a> Rays for TableRays<'a> {
 }
 
 /// A rigid motion in single precision.
-pub(super) struct Rigid {
+pub(crate) struct Rigid {
     /// Rows.
-    pub(super) rotation: [[f32; 3]; 3],
-    pub(super) translation: [f32; 3],
+    pub(crate) rotation: [[f32; 3]; 3],
+    pub(crate) translation: [f32; 3],
 }
 
 impl Rigid {

@@ -3,7 +3,7 @@
 use nalgebra::Isometry3;
 
 use super::depth::checked_depth;
-use super::optics::{LinearRays, Optics, Rays, Rigid};
+use super::optics::{LinearRays, Optics, Rigid};
 use crate::Result;
 use crate::camera::{Camera, ColorImage, Layout, check_size};
 use crate::frames::{CameraFrame, View};
@@ -25,19 +25,10 @@ pub(crate) struct RawCamera<'a> {
 
 /// Points (world frame, m) of pixels from their depths.
 pub(crate) enum RawRays<'a> {
-    /// `origin + depth · (row + column · per_column)`: see [`RawRays::row`].
-    Rows { origin: [f32; 3], per_column: [f32; 3], linear: LinearRows },
-    /// `rotation · depth · [x, y, 1] + translation`, x and y of each pixel in `table`.
-    Table { rotation: [[f32; 3]; 3], translation: [f32; 3], table: &'a [[f32; 2]] },
-}
-
-/// Rays of column 0 of the rows.
-pub(crate) struct LinearRows(LinearRays);
-
-impl LinearRows {
-    pub fn row(&self, v: u32) -> [f32; 3] {
-        self.0.row(v)
-    }
+    /// Of a camera without distortion.
+    Rows(LinearRays),
+    /// `rigid` maps depth · [x, y, 1]; x and y of each pixel are in `table`.
+    Table { rigid: Rigid, table: &'a [[f32; 2]] },
 }
 
 /// Whether all of `cameras` have what a [`RawCamera`] tells: depth images without a colour image of
@@ -83,15 +74,8 @@ impl Optics {
         let Some(lens) = self.depth.get(frame.camera) else { return Ok(None) };
         let pose: &Isometry3<f64> = &frame.world_from_camera;
         let rays = match lens.made_table() {
-            None => {
-                let linear = LinearRays::new(&lens.camera, pose);
-                let (origin, per_column) = (linear.origin, linear.per_column);
-                RawRays::Rows { origin, per_column, linear: LinearRows(linear) }
-            }
-            Some(table) => {
-                let Rigid { rotation, translation } = Rigid::new(pose);
-                RawRays::Table { rotation, translation, table: table.rays() }
-            }
+            None => RawRays::Rows(LinearRays::new(&lens.camera, pose)),
+            Some(table) => RawRays::Table { rigid: Rigid::new(pose), table: table.rays() },
         };
         let (depth, camera) = (depth.layout(), lens.camera);
         Ok(Some(RawCamera { first_source, size, depth, color, camera, rays }))

@@ -312,15 +312,15 @@ impl Sampler {
                 put(color.data, &mut images);
             }
             match &camera.rays {
-                RawRays::Rows { origin, per_column, linear } => {
+                RawRays::Rows(rays) => {
                     picture.rays = buffers.rows.part(row, 0).address();
-                    (picture.origin, picture.per_column) = (*origin, *per_column);
-                    (0..camera.size[1]).for_each(|v| put(&linear.row(v), &mut rows));
+                    (picture.origin, picture.per_column) = (rays.origin, rays.per_column);
+                    (0..camera.size[1]).for_each(|v| put(&rays.first_of(v), &mut rows));
                 }
-                RawRays::Table { rotation, translation, .. } => {
+                RawRays::Table { rigid, .. } => {
                     picture.rays = buffers.tables.part(table, 0).address();
-                    (picture.has_table, picture.origin) = (1, *translation);
-                    picture.rotation = *rotation;
+                    (picture.has_table, picture.origin) = (1, rigid.translation);
+                    picture.rotation = rigid.rotation;
                 }
             }
             first += sizes.n_pixels();
