@@ -15,8 +15,8 @@ use anyhow::{Context, ensure};
 use encode::CdrWriter;
 use forecloud::bag::Bag;
 use forecloud::camera::{Camera, ColorImage, DepthImage, RayTable};
-use forecloud::graph::random::{draw, uniform};
 use forecloud::message::{CameraInfo, CompressedImage, Header, Image, PointCloud2};
+use forecloud::random::{draw, uniform};
 
 /// Timed runs of each figure, after one that warms up.
 const RUNS: usize = 31;

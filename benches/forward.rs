@@ -7,10 +7,10 @@
 
 mod support;
 
-use forecloud::graph::random::{draw, uniform};
 use forecloud::model::weights::initial_weights;
 use forecloud::model::{Engine, LayersConfig, Layout, LocalLayer, Mode, ModelConfig, StepGraph};
 use forecloud::particles::Particles;
+use forecloud::random::{draw, uniform};
 use rayon::prelude::*;
 use support::{Demo, time_ms};
 

@@ -5,14 +5,17 @@
 
 #[path = "support/names.rs"]
 mod names;
+#[path = "theory/mod.rs"]
+#[allow(dead_code)]
+mod theory;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use forecloud::graph::WeightedGraph;
-use forecloud::graph::series::{self, Side, kernels};
 use forecloud::graph::walks::{Halting, WalkConfig, WalkSeed};
 use names::{SamplerName, SideName};
 use std::path::PathBuf;
+use theory::series::{self, Side, kernels};
 
 /// Terms of a kernel's power series: with ‖U‖ ≤ 0.25 the rest is below 1e-30.
 const N_TERMS: usize = 64;

@@ -17,6 +17,7 @@ from launch.actions import DeclareLaunchArgument, ExecuteProcess, OpaqueFunction
 from launch_ros.actions import Node
 
 NODE = "forecloud"
+RELAY = "forecloud_plan_relay"
 INPUTS = ("images", "compressed", "points")
 LOG_LEVELS = ("", "error", "warn", "info", "debug", "trace")
 # Fast DDS reads the first one up to version 2 (Humble, Jazzy), the second one from version 3 on.
@@ -68,6 +69,11 @@ ARGUMENTS = {
     "namespace": "Namespace of the node: of what it publishes, and of what it subscribes but for "
     "/tf and /tf_static; a camera's name that begins with a slash stays as it is",
     "rviz": "Whether to start rviz2 with config/forecloud.rviz: true or false",
+    "relay": "Controllers whose goals the plan relay passes on, and which it publishes on "
+    "planned_joints, separated by commas: joint_trajectory_controller,...; empty: those of "
+    "`relay_params`, or no relay",
+    "relay_params": "YAML file of the relay's parameters, for grippers and speed scaling; empty: "
+    "config/plan_relay.yaml",
     "bag": "Bag to play with `ros2 bag play --clock`; the node's use_sim_time is true then",
     "bag_args": 'More arguments for `ros2 bag play`: bag_args:="--rate 0.5 --loop"',
     "dds_profile": "Fast DDS profile for large messages; empty: that of this shell's "
@@ -101,6 +107,7 @@ def start(context):
     given = {name: context.launch_configurations[name].strip() for name in ARGUMENTS}
     share = Path(get_package_share_directory("forecloud"))
     environment = profile(given["dds_profile"], share)
+    log_level = {"RUST_LOG": given["log_level"]} if given["log_level"] else {}
     cameras = names("cameras", given["cameras"])
     remaps = pairs(given["remap"]) + driver_remaps(given, cameras)
     sim_time = {"use_sim_time": True} if given["bag"] else {}
@@ -115,11 +122,13 @@ def start(context):
             *([overrides] if (overrides := parameters(given, cameras) | sim_time) else []),
         ],
         remappings=remaps,
-        additional_env=environment | ({"RUST_LOG": given["log_level"]} if given["log_level"] else {}),
+        additional_env=environment | log_level,
         output="screen",
         on_exit=Shutdown(reason="the node has ended"),
     )
     actions = [node]
+    if given["relay"] or given["relay_params"]:
+        actions.append(relay(given, sim_time, share, environment | log_level))
     if given["rviz"] == "true":
         actions.append(rviz(given, cameras, remaps, sim_time, share, environment))
     if given["bag"]:
@@ -179,6 +188,23 @@ def driver_remaps(given, cameras):
         for old, new in topics.items()
         if new and old != new
     ]
+
+
+def relay(given, sim_time, share, environment):
+    """The plan relay between a client, such as MoveIt, and the controllers."""
+    controllers = names("relay", given["relay"])
+    overrides = ({"controllers": controllers} if controllers else {}) | sim_time
+    file = given["relay_params"] or share / "config" / "plan_relay.yaml"
+    return Node(
+        package="forecloud",
+        executable=RELAY,
+        name=RELAY,
+        namespace=given["namespace"],
+        parameters=[existing_file("relay_params", file), *([overrides] if overrides else [])],
+        remappings=pairs(given["remap"]),
+        additional_env=environment,
+        output="screen",
+    )
 
 
 def existing_file(argument, path):

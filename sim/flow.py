@@ -26,12 +26,17 @@ def xyzw(q) -> list[float]:
     return [q.x, q.y, q.z, q.w]
 
 
+def stamp_of(message) -> int:
+    """Its header's stamp, ns."""
+    return message.header.stamp.sec * 10**9 + message.header.stamp.nanosec
+
+
 class Recording:
-    """Pictures and truth of a recording, as arrays by frame."""
+    """Pictures and truth of a recording, as arrays by frame; None where a camera gave none."""
 
     def __init__(self, folder: Path):
         self.depth, self.ids, self.colour = {}, {}, {}  # by camera; depth in mm
-        self.cameras, self.k, places, turns = {}, {}, [], []
+        self.cameras, self.k, places, turns, stamps = {}, {}, [], [], []
         store = get_typestore(Stores.ROS2_JAZZY)
         with AnyReader([Path(folder)], default_typestore=store) as reader:
             for connection, _, raw in reader.messages():
@@ -43,18 +48,25 @@ class Recording:
                     self.about = json.loads(message.data)
                 elif connection.topic == "/truth/body_poses":
                     places.append([[p.position.x, p.position.y, p.position.z] for p in message.poses])
+                    stamps.append(stamp_of(message))
                     turns.append([xyzw(p.orientation) for p in message.poses])
                 elif parts[-1] == "camera_info":
                     self.k[parts[0]] = message.k
                 elif parts[-1] == "body_ids":
-                    self.ids.setdefault(parts[1], []).append(self.pixels(message))
+                    self.ids.setdefault(parts[1], {})[stamp_of(message)] = self.pixels(message)
                 elif parts[1:] == ["depth", "image_raw"]:
-                    self.depth.setdefault(parts[0], []).append(self.pixels(message))
+                    self.depth.setdefault(parts[0], {})[stamp_of(message)] = self.pixels(message)
                 elif parts[1:] == ["color", "image_raw"]:
                     shape = (message.height, message.width, 3)
                     picture = message.data.reshape(shape)
-                    self.colour.setdefault(parts[0], []).append(picture)
+                    self.colour.setdefault(parts[0], {})[stamp_of(message)] = picture
+        for pictures in (self.depth, self.ids, self.colour):
+            for camera, found in pictures.items():
+                pictures[camera] = [found.get(stamp) for stamp in stamps]
+        self.secs = (np.array(stamps) - stamps[0]) / 1e9
         self.places, self.turns = np.array(places), rotations(np.array(turns))
+        rows = self.about["bodies"]
+        self.own = np.array([body.get("of", body["id"]) for body in rows])  # copies → their bodies
         self.kinds = np.array([body["kind"] for body in self.about["bodies"]])
 
     @staticmethod
@@ -87,6 +99,10 @@ class Recording:
         local = np.einsum("nji,nj->ni", self.turns[start][ids], points - self.places[start][ids])
         return np.einsum("nij,nj->ni", self.turns[stop][ids], local) + self.places[stop][ids]
 
+    def seen(self, frame: int, camera: str) -> bool:
+        """Whether the camera gave this frame and the next."""
+        return all(self.depth[camera][f] is not None for f in (frame, frame + 1))
+
     def flow_error(self, frame: int, camera: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
         """Depth errors (m) of points that move, against the next picture, where the body is seen.
 
@@ -107,7 +123,7 @@ class Recording:
         shown = (top >= 0) & (top < depth.shape[0] - 1) & (left >= 0) & (left < depth.shape[1] - 1)
         shown &= np.linalg.norm(ahead - points, axis=1) > 0.002
         shown &= self.kinds[ids] == kind
-        left, top, ids = left[shown], top[shown], ids[shown]
+        left, top, ids = left[shown], top[shown], self.own[ids[shown]]
         right, low = (columns[shown] - left)[None], (rows[shown] - top)[None]
         corners = [(top, left), (top, left + 1), (top + 1, left), (top + 1, left + 1)]
         same = np.all([seen[corner] == ids for corner in corners], axis=0)

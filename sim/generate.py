@@ -11,22 +11,31 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from sim import gl, tasks
+from sim import gl, real_arms, tasks
+from sim.imaging import Imaging
 from sim.splits import SPLITS, seeds
 
 
-def make(job: tuple[str, int, str, Path]) -> str | None:
+def make(job: tuple[str, int, str, Path, Imaging | None]) -> str | None:
     """Simulates and writes one episode, unless it is there; what was wrong, if it can't."""
-    task, seed, variety, out = job
+    task, seed, variety, out, imaging = job
     folder = out / f"{task}_{seed}"
     if not (folder / "metadata.yaml").exists():
         from sim import episode, recording
 
         try:
-            recording.write(episode.simulate(task, seed, variety=variety), folder)
+            recording.write(episode.simulate(task, seed, variety=variety, imaging=imaging), folder)
         except episode.NoEpisode as problem:
             return str(problem)
     return None
+
+
+def imaging(text: str) -> Imaging:
+    """The value of --imaging."""
+    try:
+        return Imaging.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def arguments() -> argparse.Namespace:
@@ -36,16 +45,25 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--split", choices=SPLITS, required=True)
     parser.add_argument("--tasks", help="comma-separated; default: all of the split")
     parser.add_argument(
-        "--variety", choices=("split", "plain"), default="split",
-        help="plain: the first scene, without variety (push and tumble only)",
+        "--variety", choices=tasks.VARIETIES, default="split",
+        help="split: two arms at a table, 10 Hz (default; what `forecloud train` reads today); real: any "
+        "robot or none, 30 Hz; plain: the first scene (push and tumble only)",
+    )
+    parser.add_argument(
+        "--imaging", type=imaging, help="none, or NAME=VALUE,… of rate_hz, late, late_change, torn, "
+        "repeated, missing, exposure, blur, for all episodes (real only); default: drawn for each",
     )
     parser.add_argument("--episodes", type=int, required=True, help="number for each task")
     parser.add_argument("--first-seed", type=int, default=0, help="first episode in the split")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="default: all cores")
     args = parser.parse_args()
-    if args.variety == "plain" and args.split not in ("train", "val", "test"):
-        parser.error(f"--variety plain: the first scene has no split {args.split}")
     known = sorted(tasks.of(args.split, args.variety))
+    if not known:
+        parser.error(f"--variety {args.variety}: it has no split {args.split}; take --variety real")
+    if args.imaging and args.variety != "real":
+        parser.error("--imaging: goes with --variety real")
+    if args.split == "robots" and (problem := real_arms.problem()):
+        parser.error(problem)
     args.tasks = args.tasks.split(",") if args.tasks else known
     if unknown := sorted(set(args.tasks) - set(known)):
         parser.error(f"no task {', '.join(unknown)} in {args.split}: expected {', '.join(known)}")
@@ -62,7 +80,8 @@ def main() -> None:
     """Runs the jobs, tasks in turn for each seed."""
     args = arguments()
     args.out.mkdir(parents=True, exist_ok=True)
-    jobs = [(task, seed, args.variety, args.out) for seed in args.seeds for task in args.tasks]
+    more = (args.variety, args.out, args.imaging)
+    jobs = [(task, seed, *more) for seed in args.seeds for task in args.tasks]
     with multiprocessing.get_context("spawn").Pool(max(1, args.jobs)) as pool:
         done = tqdm(pool.imap_unordered(make, jobs), total=len(jobs), unit="episode")
         problems = [problem for problem in done if problem]

@@ -14,17 +14,29 @@ from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, W
 from rosbags.rosbag2.storage_mcap import McapWriter
 from rosbags.typesys import Stores, get_typestore
 
-from sim import robot, scene
+try:
+    from compression import zstd
+except ImportError:  # before Python 3.14
+    from backports import zstd
+
+from sim import scene
 from sim.episode import FRAME_JOINTS, Episode
 from sim.render import Painter
 from sim.splits import split_of
 from sim.truth import Truth
 
+WORLD = "world"
 START = 1_700_000_000 * 10**9  # ns, stamp of the first frame
 FRAME_NS, JOINT_NS = 100_000_000, 20_000_000
 IMAGE_DELAY = 10_000_000  # ns from an image's stamp to its log time
 PLAN_LEAD = 30_000_000  # ns from a plan's log time to its stamp
 CHUNK_BYTES = 4 * 2**20  # uncompressed
+LONG_CHUNK_BYTES = 16 * 2**20
+PARAMETER = zstd.CompressionParameter
+ZSTD = {
+    PARAMETER.compression_level: 6, PARAMETER.window_log: 24,
+    PARAMETER.enable_long_distance_matching: 1,
+}
 TYPES = get_typestore(Stores.ROS2_JAZZY)
 MSG = TYPES.types
 
@@ -32,11 +44,11 @@ MSG = TYPES.types
 class BigChunks(McapWriter):
     """Chunks of several frames, not one: what stays still between frames costs next to nothing."""
 
-    finishing = False
+    finishing, limit = False, CHUNK_BYTES
 
     def close_chunk(self) -> None:
         """Closes the chunk if it is full, or the last."""
-        if self.finishing or self.chunk.bio.tell() > CHUNK_BYTES:
+        if self.finishing or self.chunk.bio.tell() > self.limit:
             super().close_chunk()
 
     def close(self, version: int, metadata: str) -> None:
@@ -51,6 +63,22 @@ class McapBag(Writer):
     STORAGE_PLUGINS = {StoragePlugin.MCAP: BigChunks}
 
 
+class LongChunks(BigChunks):
+    """Chunks so long that all frames of a third of a second lie in one, and packed harder."""
+
+    limit = LONG_CHUNK_BYTES
+
+    def __init__(self, path: Path, compression: CompressionMode):
+        super().__init__(path, compression)
+        self.compressor = lambda data: zstd.compress(data, options=ZSTD)
+
+
+class LongBag(Writer):
+    """A rosbag2 writer with chunks of LONG_CHUNK_BYTES."""
+
+    STORAGE_PLUGINS = {StoragePlugin.MCAP: LongChunks}
+
+
 def qos(latched: bool) -> Qos:
     """Reliable; `latched`: kept for late subscribers (transient local)."""
     forever = QosTime(9223372036, 854775807)
@@ -61,7 +89,7 @@ def qos(latched: bool) -> Qos:
     )
 
 
-def topics(cameras) -> list[tuple[str, str, bool]]:
+def topics(cameras, robot: bool = True) -> list[tuple[str, str, bool]]:
     """Name, type, and whether latched, of every topic, where the cameras have these names."""
     result = [
         ("/robot_description", "std_msgs/msg/String", True),
@@ -71,6 +99,8 @@ def topics(cameras) -> list[tuple[str, str, bool]]:
         ("/joint_states", "sensor_msgs/msg/JointState", False),
         ("/tf", "tf2_msgs/msg/TFMessage", False),
     ]
+    if not robot:
+        result = result[1:3]
     for camera in cameras:
         result += [
             (f"/{camera}/color/camera_info", "sensor_msgs/msg/CameraInfo", False),
@@ -115,14 +145,14 @@ def image(stamp: int, frame: str, encoding: str, pixels: np.ndarray):
     )
 
 
-def camera_info(stamp: int, frame: str, fovy: float):
-    """A sensor_msgs/CameraInfo without distortion; `fovy` in degrees."""
-    focal, cx, cy = scene.intrinsics(fovy)
+def camera_info(stamp: int, frame: str, view: scene.Camera):
+    """A sensor_msgs/CameraInfo without distortion."""
+    focal, cx, cy = scene.intrinsics(view.fovy, view.width, view.height)
     k = np.array([focal, 0, cx, 0, focal, cy, 0, 0, 1])
     p = np.array([focal, 0, cx, 0, 0, focal, cy, 0, 0, 0, 1, 0])
     region = MSG["sensor_msgs/msg/RegionOfInterest"](0, 0, 0, 0, False)
     return MSG["sensor_msgs/msg/CameraInfo"](
-        header(stamp, frame), scene.HEIGHT, scene.WIDTH, "plumb_bob", np.zeros(5), k,
+        header(stamp, frame), view.height, view.width, "plumb_bob", np.zeros(5), k,
         np.eye(3).reshape(9), p, 0, 0, region,
     )
 
@@ -134,7 +164,8 @@ class Messages:
         self.episode = episode
         self.model = episode.model
         self.data = mujoco.MjData(self.model)
-        self.truth = Truth(self.model, episode.soft)
+        self.rig = episode.rig
+        self.truth = Truth(self.model, episode.soft, self.rig)
         self.frames = len(episode.qpos)
         self.topics = topics([view.name for view in episode.cameras])
 
@@ -158,13 +189,17 @@ class Messages:
         fixed = [self.link_transform(at, body) for body in self.robot_bodies(moving=False)]
         for view in self.episode.cameras:
             frame = f"{view.name}_optical_frame"
-            fixed.append(transform(at, robot.ROOT, frame, view.position, view.quaternion()))
+            fixed.append(transform(at, WORLD, frame, view.position, view.quaternion()))
         string = MSG["std_msgs/msg/String"]
         return [
-            (at, "/robot_description", string(robot.urdf())),
+            (at, "/robot_description", string(self.rig.urdf())),
             (at, "/tf_static", MSG["tf2_msgs/msg/TFMessage"](fixed)),
-            (at, "/truth/bodies", string(json.dumps(self.bodies()))),
+            (at, "/truth/bodies", string(self.json())),
         ]
+
+    def json(self) -> str:
+        """What is said of the whole recording."""
+        return json.dumps(self.bodies())
 
     def bodies(self) -> dict:
         """Task, seed, split, and every body by id; of varied scenes also what they are made of."""
@@ -173,21 +208,20 @@ class Messages:
         if episode.variety != "plain":
             about["variety"] = episode.variety
             about["cameras"] = [view.name for view in episode.cameras]
-            about["objects"] = [self.about(i) for i in range(len(episode.things))]
+            about["objects"] = [self.about(i) for i, _ in episode.things_numbered()]
             if episode.soft:
                 about["soft"] = episode.soft.kind
         return about | {"bodies": self.truth.bodies()}
 
     def about(self, index: int) -> dict:
         """Shape, mass and friction of an object."""
-        name, thing = scene.thing_name(index), self.episode.things[index]
+        name, thing = scene.thing_name(index), dict(self.episode.things_numbered())[index]
         mass = float(self.model.body(name).mass[0])
         return {"name": name, "shape": thing.kind, "mass_kg": mass, "friction": thing.friction}
 
     def robot_bodies(self, moving: bool) -> list[int]:
         """Links that a moving joint (or a fixed one) ties to their parent."""
-        names = [link.name for side in robot.SIDES for link in robot.links(side)]
-        ids = [self.model.body(name).id for name in names]
+        ids = [self.model.body(link.name).id for link in self.rig.links]
         return [b for b in ids if (self.model.body_jntnum[b] > 0) == moving]
 
     def link_transform(self, stamp: int, body: int):
@@ -204,7 +238,7 @@ class Messages:
         """Measured joints, logged at their stamp."""
         stamp = START + sample * JOINT_NS
         message = MSG["sensor_msgs/msg/JointState"](
-            header(stamp, ""), robot.joint_names(), self.episode.joint_positions[sample],
+            header(stamp, ""), self.rig.joint_names(), self.episode.joint_positions[sample],
             self.episode.joint_velocities[sample], np.zeros(0),
         )
         return stamp, "/joint_states", message
@@ -220,7 +254,7 @@ class Messages:
         ]
         stamp = START + frame * FRAME_NS
         message = MSG["trajectory_msgs/msg/JointTrajectory"](
-            header(stamp, robot.ROOT), robot.joint_names(), points
+            header(stamp, WORLD), self.rig.joint_names(), points
         )
         return stamp - PLAN_LEAD, "/planned_joints", message
 
@@ -232,7 +266,7 @@ class Messages:
         found = [self.plan(frame), (stamp, "/tf", MSG["tf2_msgs/msg/TFMessage"](links))]
         for camera in self.episode.cameras:
             name, frame_id = camera.name, f"{camera.name}_optical_frame"
-            view, info = painter.view(self.data, name), camera_info(stamp, frame_id, camera.fovy)
+            view, info = painter.view(self.data, camera), camera_info(stamp, frame_id, camera)
             found += [
                 (seen, f"/{name}/color/camera_info", info),
                 (seen, f"/{name}/color/image_raw", image(stamp, frame_id, "rgb8", view.colour)),
@@ -248,7 +282,16 @@ class Messages:
             pose(point(*(float(v) for v in place)), quaternion(turn))
             for place, turn in zip(*self.truth.poses(self.data))
         ]
-        return MSG["geometry_msgs/msg/PoseArray"](header(stamp, robot.ROOT), poses)
+        return MSG["geometry_msgs/msg/PoseArray"](header(stamp, WORLD), poses)
+
+
+def messages_of(episode: Episode, name: str) -> Messages:
+    """What makes the messages of an episode, whose recording has this name."""
+    if not episode.stage:
+        return Messages(episode)
+    from sim.filming import Filmed
+
+    return Filmed(episode, name)
 
 
 def write(episode: Episode, folder: Path) -> None:
@@ -256,10 +299,11 @@ def write(episode: Episode, folder: Path) -> None:
     spare = folder.parent / f".{folder.name}.{os.getpid()}"
     shutil.rmtree(spare, ignore_errors=True)
     draft = spare / folder.name
-    writer = McapBag(draft, version=9, storage_plugin=StoragePlugin.MCAP)
+    bag = McapBag if not episode.stage else LongBag
+    writer = bag(draft, version=9, storage_plugin=StoragePlugin.MCAP)
     writer.set_compression(CompressionMode.STORAGE, CompressionFormat.ZSTD)
     try:
-        messages = Messages(episode)
+        messages = messages_of(episode, folder.name)
         with writer:
             channels = {
                 name: writer.add_connection(
@@ -270,6 +314,9 @@ def write(episode: Episode, folder: Path) -> None:
             for at, topic, message in messages.all():
                 data = TYPES.serialize_cdr(message, channels[topic].msgtype)
                 writer.write(channels[topic], at, data)
+        for name, mesh in episode.rig.meshes.items():
+            (draft / "meshes").mkdir(exist_ok=True)
+            (draft / "meshes" / f"{name}.stl").write_bytes(mesh)
         draft.replace(folder)
     finally:
         shutil.rmtree(spare, ignore_errors=True)

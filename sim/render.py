@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
-from sim.scene import HEIGHT, WIDTH
+from sim.scene import HEIGHT, WIDTH, Camera
 from sim.truth import Truth
 
 ZNEAR, ZFAR = 0.05, 8.0  # m, as in the model (its extent is 1 m)
@@ -15,23 +15,26 @@ ZNEAR, ZFAR = 0.05, 8.0  # m, as in the model (its extent is 1 m)
 class View:
     """What a camera saw. Rows from the top; `depth` in mm along the optical axis, 0 = none."""
 
-    colour: np.ndarray  # HEIGHT × WIDTH × 3, uint8
-    depth: np.ndarray  # HEIGHT × WIDTH, uint16
-    body_ids: np.ndarray  # HEIGHT × WIDTH, uint16, as in Truth
+    colour: np.ndarray  # rows × columns × 3, uint8
+    depth: np.ndarray  # rows × columns, uint16
+    body_ids: np.ndarray  # rows × columns, uint16, as in Truth
 
 
 class Painter:
-    """Draws a model off screen. Close it before making the next."""
+    """Draws a model off screen. Close it before making the next.
 
-    def __init__(self, model: mujoco.MjModel, truth: Truth):
-        self.model, self.truth = model, truth
-        self.gl = mujoco.GLContext(WIDTH, HEIGHT)
+    `scale`: metres in a unit of the model.
+    """
+
+    def __init__(self, model: mujoco.MjModel, truth: Truth, scale: float = 1.0):
+        self.model, self.truth, self.scale = model, truth, scale
+        self.gl = mujoco.GLContext(model.vis.global_.offwidth, model.vis.global_.offheight)
         self.gl.make_current()
         self.context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_50)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self.context)
         self.context.readDepthMap = mujoco.mjtDepthMap.mjDEPTH_ZEROFAR
-        self.rect = mujoco.MjrRect(0, 0, WIDTH, HEIGHT)
-        self.scene = mujoco.MjvScene(model, 200 + (truth.faces.count if truth.faces else 0))
+        self.size = (WIDTH, HEIGHT)
+        self.scene = mujoco.MjvScene(model, 200 + model.ngeom + (truth.faces.count if truth.faces else 0))
         self.option = mujoco.MjvOption()
         self.option.flexgroup[:] = 0  # a cloth is drawn here, triangle by triangle
         self.camera = mujoco.MjvCamera()
@@ -46,19 +49,33 @@ class Painter:
         self.context.free()
         self.gl.free()
 
-    def view(self, data: mujoco.MjData, camera: str) -> View:
+    def view(self, data: mujoco.MjData, camera: Camera) -> View:
         """Draws the state of `data`, whose poses must be up to date (mj_forward)."""
-        self.camera.fixedcamid = self.model.camera(camera).id
+        return View(self.colour(data, camera), *self.depth(data, camera, anew=False))
+
+    def colour(self, data: mujoco.MjData, camera: Camera) -> np.ndarray:
+        """The colour picture alone."""
+        self.look(data, camera)
+        return self.read(segments=False)[0]
+
+    def depth(self, data: mujoco.MjData, camera: Camera, anew: bool = True):
+        """Depth and body ids alone; `anew`: not of what was drawn last."""
+        if anew:
+            self.look(data, camera)
+        marks, nearness = self.read(segments=True)
+        metres = ZNEAR * ZFAR / (ZNEAR + nearness.astype(np.float64) * (ZFAR - ZNEAR))
+        depth = np.where(nearness > 0, np.rint(1000 * self.scale * metres), 0).astype(np.uint16)
+        return depth, self.body_ids(marks)
+
+    def look(self, data: mujoco.MjData, camera: Camera) -> None:
+        """Sets the scene as a camera sees it."""
+        self.size = (camera.width, camera.height)
+        self.camera.fixedcamid = self.model.camera(camera.name).id
         mujoco.mjv_updateScene(
             self.model, data, self.option, None, self.camera, mujoco.mjtCatBit.mjCAT_ALL, self.scene
         )
         if self.truth.faces:
             self.add_faces(data)
-        colour, _ = self.read(segments=False)
-        marks, nearness = self.read(segments=True)
-        metres = ZNEAR * ZFAR / (ZNEAR + nearness.astype(np.float64) * (ZFAR - ZNEAR))
-        depth = np.where(nearness > 0, np.rint(1000 * metres), 0).astype(np.uint16)
-        return View(colour, depth, self.body_ids(marks))
 
     def add_faces(self, data: mujoco.MjData) -> None:
         """Adds the triangles of a cloth to the scene, each turned to the camera."""
@@ -85,10 +102,12 @@ class Painter:
         """Draws the scene; colour and reversed depth (1 near, 0 far)."""
         self.scene.flags[mujoco.mjtRndFlag.mjRND_SEGMENT] = segments
         self.scene.flags[mujoco.mjtRndFlag.mjRND_IDCOLOR] = segments
-        mujoco.mjr_render(self.rect, self.scene, self.context)
-        colour = np.empty((HEIGHT, WIDTH, 3), np.uint8)
-        depth = np.empty((HEIGHT, WIDTH), np.float32)
-        mujoco.mjr_readPixels(colour, depth, self.rect, self.context)
+        width, height = self.size
+        rect = mujoco.MjrRect(0, 0, width, height)
+        mujoco.mjr_render(rect, self.scene, self.context)
+        colour = np.empty((height, width, 3), np.uint8)
+        depth = np.empty((height, width), np.float32)
+        mujoco.mjr_readPixels(colour, depth, rect, self.context)
         return np.ascontiguousarray(colour[::-1]), depth[::-1]
 
     def body_ids(self, marks: np.ndarray) -> np.ndarray:

@@ -10,6 +10,8 @@ from math import acos, atan2, pi
 
 import numpy as np
 
+from sim.rig import ArmSpec
+
 ROOT = "world"
 SIDES = ("left", "right")
 BASES = {  # position and yaw in the world
@@ -43,6 +45,8 @@ JOINTS = (
 HAND_XYZ = (0.0, 0.0, 0.045)  # in link 7, fixed
 SERVO_LAG = 0.05  # s, by which an arm trails its command: damping over stiffness
 MAX_SPEED = 3.0  # rad/s
+REST = (0.0, 0.5, 0.0, -1.7, 0.0, 0.95, 0.0)
+HOMES = {"left": (-0.17, 0.24, 0.26, 0.0), "right": (-0.17, -0.24, 0.26, 0.0)}
 
 
 @dataclass(frozen=True)
@@ -209,3 +213,52 @@ def urdf_geometries(shape: Shape) -> list[tuple[str, str]]:
         ball = f'<sphere radius="{radius}"/>'
         result += [(f'<origin xyz="{text(p)}"/>', ball) for p in (a, b)]
     return result
+
+
+class TwoArms:
+    """Both arms as scenes and episodes ask for them (see sim.rig.Rig); the fingers stay still."""
+
+    root, root_pose, told, name = ROOT, ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0)), True, "two_arms"
+    meshes: dict[str, bytes] = {}
+    about: dict = {}
+    joint_names = staticmethod(joint_names)
+
+    def __init__(self):
+        self.arms = tuple(
+            ArmSpec(
+                side=side, base=BASES[side][0], yaw=BASES[side][1],
+                joints=tuple(f"{side}_joint_{i}" for i in range(1, 8)),
+                limits=tuple((-j.limit, j.limit) for j in JOINTS), rest=REST, home=HOMES[side],
+                hand=f"{side}_hand", tool=f"{side}_tool", sign=1.0 if side == "left" else -1.0,
+                bias=(0, 0, 1, 0, 1, 0, 0), speed=MAX_SPEED,
+            )
+            for side in SIDES
+        )
+        self.links = tuple(link for side in SIDES for link in links(side))
+
+    def mjcf(self, bits: dict[str, tuple[int, int]]) -> str:
+        """Both arms."""
+        return "".join(mjcf(side, *bits[side]) for side in SIDES)
+
+    def servos(self) -> str:
+        """Their servos."""
+        return "".join(actuators(side) for side in SIDES)
+
+    def assets(self) -> str:
+        """No meshes."""
+        return ""
+
+    def files(self) -> dict[str, bytes]:
+        """None."""
+        return {}
+
+    def leads(self) -> str:
+        """Nothing leads them."""
+        return ""
+
+    def urdf(self, package: str = "") -> str:
+        """Both arms in one URDF."""
+        return urdf()
+
+
+TWO_ARMS = TwoArms()

@@ -6,6 +6,7 @@ import mujoco
 import numpy as np
 
 from sim import robot
+from sim.robot import TWO_ARMS
 from sim.shapes import ROLLING, Part
 from sim.soft import Soft
 from sim.textures import Look, Texture
@@ -17,7 +18,7 @@ CAMERA_PLACES = {"camera_left": (0.85, 0.65, 0.70), "camera_right": (0.85, -0.65
 LOOK_AT = (0.03, 0.0, 0.12)
 TRAY = (-0.42, 0.52, -0.46, 0.46)  # x and y ranges within the rim, m
 RIM_HEIGHT, RIM_WIDTH = 0.06, 0.02
-ARM_BITS = {"left": (1, 6), "right": (2, 5)}  # contype, conaffinity: no arm collides with itself
+ARM_BITS = ((1, 6), (2, 5))  # contype, conaffinity: no arm collides with itself
 THING_BITS = 'contype="4" conaffinity="7"'
 
 
@@ -41,6 +42,8 @@ class Thing:
     parts: tuple[Part, ...] = ()
     texture: Texture | None = None
     grips: tuple[tuple[int, tuple[float, ...]], ...] = ()
+    fixed: bool = False  # stays where it is, in the air
+    string: float = 0.0  # m from its middle up to where it hangs; 0: it does not hang
 
     def bounding_radius(self) -> float:
         """Radius of a ball about the centre that holds the object."""
@@ -65,16 +68,20 @@ class Camera:
     position: np.ndarray
     rotation: np.ndarray
     fovy: float = FOVY  # degrees
+    width: int = WIDTH
+    height: int = HEIGHT
 
     def quaternion(self) -> np.ndarray:
         """w x y z of the optical frame in the world."""
         return quaternion_of(self.rotation)
 
 
-def intrinsics(fovy: float = FOVY) -> tuple[float, float, float]:
+def intrinsics(
+    fovy: float = FOVY, width: int = WIDTH, height: int = HEIGHT
+) -> tuple[float, float, float]:
     """Focal length (both ways) and centre cx, cy in pixels."""
-    focal = HEIGHT / 2 / np.tan(np.radians(fovy) / 2)
-    return float(focal), WIDTH / 2 - 0.5, HEIGHT / 2 - 0.5
+    focal = height / 2 / np.tan(np.radians(fovy) / 2)
+    return float(focal), width / 2 - 0.5, height / 2 - 0.5
 
 
 def quaternion_of(rotation: np.ndarray) -> np.ndarray:
@@ -116,20 +123,29 @@ def thing_name(index: int) -> str:
 
 
 def build(
-    things: list[Thing], views: list[Camera], look: Look, soft: Soft | None = None
+    things: list[Thing], views: list[Camera], look: Look, soft: Soft | None = None, rig=TWO_ARMS,
+    stage=None,
 ) -> mujoco.MjModel:
-    """Compiles the model of an episode."""
-    files = look.table.files("table")
-    for i, thing in enumerate(things):
+    """Compiles the model of an episode; `stage` (sim.stage.Stage): of a real-like one."""
+    files = look.table.files("table") | rig.files()
+    extras = stage.extras if stage else []
+    for i, thing in numbered(things, soft, extras):
         files |= thing.texture.files(f"m{i}") if thing.texture else {}
-    return mujoco.MjModel.from_xml_string(xml(things, views, look, soft), files)
+    return mujoco.MjModel.from_xml_string(xml(things, views, look, soft, rig, stage), files)
 
 
-def xml(things: list[Thing], views: list[Camera], look: Look, soft: Soft | None) -> str:
+def numbered(things: list[Thing], soft: Soft | None, extras: list[Thing]) -> list[tuple[int, Thing]]:
+    """Objects with their numbers: the task's, then (a soft one between) those of the stage."""
+    first = len(things) + (soft is not None)
+    return [*enumerate(things), *enumerate(extras, first)]
+
+
+def xml(
+    things: list[Thing], views: list[Camera], look: Look, soft: Soft | None, rig, stage=None
+) -> str:
     """The model as MJCF."""
     text = robot.text
-    arms = "".join(robot.mjcf(side, *ARM_BITS[side]) for side in robot.SIDES)
-    servos = "".join(robot.actuators(side) for side in robot.SIDES)
+    bits = dict(zip((spec.side for spec in rig.arms), ARM_BITS))
     views_xml = "".join(
         f'<camera name="{v.name}" pos="{text(v.position)}" fovy="{v.fovy}" '
         f'quat="{text(quaternion_of(v.rotation @ np.diag([1, -1, -1])))}"/>'
@@ -143,31 +159,41 @@ def xml(things: list[Thing], views: list[Camera], look: Look, soft: Soft | None)
     # Newton's method factors the whole cloth at each step; conjugate gradients are five times faster.
     solver = ' solver="CG"' if soft and soft.kind == "cloth" else ""
     soft_xml = soft.mjcf(len(things), THING_BITS) if soft else ""
+    everything = numbered(things, soft, stage.extras if stage else [])
+    rigid = "".join(thing_xml(i, t) for i, t in everything[: len(things)])
+    more = "".join(thing_xml(i, t) for i, t in everything[len(things) :])
+    width, height = max((v.width, v.height) for v in views) if views else (WIDTH, HEIGHT)
+    ground = (
+        f'<geom name="floor" type="box" pos="0 0 -0.8" size="3 3 0.05" rgba="{text(look.floor)} 1" '
+        f"{THING_BITS}/>\n{table(look)}"
+    )
+    gravity = ""
+    if stage:
+        ground, gravity = stage.ground(look), f' gravity="0 0 {-stage.gravity()}"'
     return f"""<mujoco model="forecloud">
 <compiler angle="radian" eulerseq="XYZ" autolimits="true"/>
-<option timestep="{TIMESTEP}" integrator="implicitfast" cone="elliptic" impratio="3"{solver}/>
+<option timestep="{TIMESTEP}" integrator="implicitfast" cone="elliptic" impratio="3"{gravity}{solver}/>
 <statistic extent="1" center="0 0 0.1"/>
 <visual>
-<global offwidth="{WIDTH}" offheight="{HEIGHT}"/>
+<global offwidth="{width}" offheight="{height}"/>
 <quality offsamples="0"/>
 <map znear="0.05" zfar="8"/>
 <headlight ambient="{text(look.ambient)}" diffuse="{text(look.head)}" specular="0.1 0.1 0.1"/>
 </visual>
-<asset>{materials(things, look)}</asset>
+<asset>{materials(everything, look)}{rig.assets()}</asset>
 <worldbody>
 {lights}
-<geom name="floor" type="box" pos="0 0 -0.8" size="3 3 0.05" rgba="{text(look.floor)} 1" {THING_BITS}/>
-{table(look)}{arms}{views_xml}{"".join(thing_xml(i, t) for i, t in enumerate(things))}{soft_xml}
+{ground}{rig.mjcf(bits)}{views_xml}{rigid}{more}{soft_xml}
 </worldbody>
-<actuator>{servos}</actuator>
-<equality>{holds(things, soft)}</equality>
+<actuator>{rig.servos()}</actuator>
+<equality>{holds(things, soft, rig)}{rig.leads()}</equality>
 </mujoco>"""
 
 
-def materials(things: list[Thing], look: Look) -> str:
+def materials(things: list[tuple[int, Thing]], look: Look) -> str:
     """Textured materials: `table`, and `mI` for object I."""
     out = [look.table.mjcf("table", flat=True, repeat=look.repeat)]
-    for i, thing in enumerate(things):
+    for i, thing in things:
         texture = thing.texture or Texture("checker", *thing.colours)
         out.append(texture.mjcf(f"m{i}", flat=False))
     return "".join(out)
@@ -199,6 +225,14 @@ def thing_xml(index: int, thing: Thing) -> str:
     rolls = any(part.kind in ROLLING for part in parts)
     friction = (thing.friction, 0.005, 0.003 if rolls else 0.0001)
     damping = 1.0 - 0.7 * thing.bounce
+    joint = "" if thing.fixed else "<freejoint/>"
+    string = ""
+    if thing.string:
+        joint = f'<joint type="ball" pos="0 0 {thing.string}" damping="0.002"/>'
+        string = (
+            f'<geom type="capsule" fromto="0 0 0 0 0 {thing.string}" size="0.003" mass="0.001" '
+            'rgba="0.8 0.75 0.6 1" contype="0" conaffinity="0"/>'
+        )
     geoms = "".join(
         f'<geom type="{part.kind}" size="{text(part.size)}" pos="{text(part.position)}" '
         f'quat="{text(part.quaternion)}" density="{thing.density}" '
@@ -208,7 +242,7 @@ def thing_xml(index: int, thing: Thing) -> str:
     )
     return (
         f'<body name="{thing_name(index)}" pos="{text(thing.position)}" '
-        f'quat="{text(thing.quaternion)}"><freejoint/>{geoms}</body>'
+        f'quat="{text(thing.quaternion)}">{joint}{geoms}{string}</body>'
     )
 
 
@@ -218,7 +252,7 @@ def grip_bodies(things: list[Thing], soft: Soft | None) -> list[str]:
     return rigid + (soft.handle_bodies(len(things)) if soft else [])
 
 
-def holds(things: list[Thing], soft: Soft | None) -> str:
+def holds(things: list[Thing], soft: Soft | None, rig=TWO_ARMS) -> str:
     """Grips, off at first, one for each hand and body to hold: `hold_SIDE_INDEX`.
 
     A weld; to a vertex of cloth, which can't turn, a ball joint.
@@ -226,10 +260,11 @@ def holds(things: list[Thing], soft: Soft | None) -> str:
     bodies = grip_bodies(things, soft)
     point = soft is not None and soft.kind == "cloth"
     out = []
-    for side in robot.SIDES:
+    for spec in rig.arms:
+        side = spec.side
         for i, body in enumerate(bodies):
             hold = 'connect anchor="0 0 0"' if point and i >= len(things) else "weld"
             out.append(
-                f'<{hold} name="hold_{side}_{i}" body1="{side}_hand" body2="{body}" active="false"/>'
+                f'<{hold} name="hold_{side}_{i}" body1="{spec.hand}" body2="{body}" active="false"/>'
             )
     return "".join(out)

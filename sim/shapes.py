@@ -202,6 +202,17 @@ def build(kind: str, half_length: float, rng: np.random.Generator) -> tuple[Part
     return centred(BUILDERS[kind](rng, half_length))
 
 
+def scaled(parts: tuple[Part, ...], factor: float) -> tuple[Part, ...]:
+    """The parts, larger or smaller."""
+    return tuple(
+        replace(
+            part, size=tuple(v * factor for v in part.size),
+            position=tuple(v * factor for v in part.position),
+        )
+        for part in parts
+    )
+
+
 def ends(kind: str, parts: tuple[Part, ...]) -> tuple[tuple[int, tuple[float, ...]], ...]:
     """Where two hands grip a long shape: pairs of part and point in the body's frame."""
     if kind == "ring":

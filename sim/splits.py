@@ -1,7 +1,7 @@
 """Seeds of the splits: disjoint by construction."""
 
 SEEDS_PER_SPLIT = 100_000
-SPLITS = ("train", "val", "test", "unseen", "materials")  # add at the end: seeds follow the order
+SPLITS = ("train", "val", "test", "unseen", "materials", "robots")  # add at the end: seeds follow the order
 
 
 def seeds(split: str, first: int, episodes: int) -> range:

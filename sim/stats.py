@@ -13,13 +13,17 @@ MOVES = 0.002  # m a step
 def steps(recording: Recording) -> dict[str, np.ndarray]:
     """Per frame pair: counts of points by kind, and sums of the trivial errors (m)."""
     rows = []
-    for frame in range(1, len(recording.places) - 1):
-        clouds = [recording.points(frame, camera) for camera in recording.depth]
+    step = max(round(0.1 / recording.secs[1]), 1)  # frames
+    for frame in range(step, len(recording.places) - step, step):
+        given = [camera for camera, rows in recording.depth.items() if rows[frame] is not None]
+        if not given:
+            continue
+        clouds = [recording.points(frame, camera) for camera in given]
         points, ids = (np.concatenate(part)[::4] for part in zip(*clouds))
         inside = np.all((points > CROP[0]) & (points < CROP[1]), axis=1)
         points, ids = points[inside], ids[inside]
-        ahead = recording.moved(points, ids, frame, frame + 1) - points
-        back = points - recording.moved(points, ids, frame, frame - 1)
+        ahead = recording.moved(points, ids, frame, frame + step) - points
+        back = points - recording.moved(points, ids, frame, frame - step)
         far = np.linalg.norm(ahead, axis=1)
         kinds = recording.kinds[ids]
         objects = kinds == "object"

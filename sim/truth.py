@@ -3,15 +3,16 @@
 import mujoco
 import numpy as np
 
+from sim.rig import Rig
+from sim.robot import TWO_ARMS
 from sim.soft import Faces, Soft
-
-KINDS = (("object", "object"), ("left", "robot"), ("right", "robot"))
 
 
 class Truth:
     """Ids are indices. A cloth's vertices, MuJoCo's last bodies, give way to its triangles."""
 
-    def __init__(self, model: mujoco.MjModel, soft: Soft | None):
+    def __init__(self, model: mujoco.MjModel, soft: Soft | None, rig: Rig = TWO_ARMS):
+        self.rig = rig
         self.faces = Faces(model, soft) if model.nflex else None
         self.soft = soft
         self.solid = int(model.flex_vertbodyid.min()) if model.nflex else model.nbody
@@ -22,10 +23,14 @@ class Truth:
 
     def bodies(self) -> list[dict]:
         """Id, name and kind of each."""
-        found = []
+        found, links = [], {link.name for link in self.rig.links}
         for body, name in enumerate(self.names):
-            kind = next((k for prefix, k in KINDS if name.startswith(prefix)), "static")
-            found.append({"id": body, "name": name, "kind": kind})
+            about = {"id": body, "name": name, "kind": "static"}
+            if name in links:
+                about |= {"kind": "robot"} if self.rig.told else {"kind": "object", "mover": True}
+            elif name.startswith("object"):
+                about["kind"] = "object"
+            found.append(about)
         return found
 
     def poses(self, data: mujoco.MjData) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,7 @@
 share; of `UNSEEN`, no range of shapes, masses, friction, counts or camera poses meets SEEN's.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,11 +35,15 @@ class Variety:
     compact_m: Range = (0.06, 0.11)  # half lengths
     long_m: Range = (0.14, 0.19)
     upright_m: Range = (0.06, 0.1)
+    smaller: dict[str, Range] | None = None  # factor on all lengths, by use
+    flickers: bool = True  # a second grip lets go and takes again every 20 ms, as at first
 
-    def thing(self, use: str, rng: np.random.Generator) -> Thing:
+    def thing(self, use: str, rng: np.random.Generator, small: float = 1.0) -> Thing:
         """An object at the origin, at rest; `use`: compact, long or upright."""
         kind = str(rng.choice(getattr(self, use)))
         parts = shapes.build(kind, rng.uniform(*getattr(self, f"{use}_m")), rng)
+        if self.smaller:
+            parts = shapes.scaled(parts, small * rng.uniform(*self.smaller[use]))
         volume = sum(part.volume() for part in parts)
         light, dark = textures.colours(rng)
         low, high = np.log(self.mass_kg)
@@ -92,7 +96,7 @@ class Variety:
 class Plain:
     """The first scene: two cameras of nearly fixed pose, checked primitives, one light."""
 
-    name = "plain"
+    name, flickers = "plain", True
     look = staticmethod(textures.plain)
     cameras = staticmethod(scene.cameras)
 
@@ -129,6 +133,18 @@ UNSEEN = Variety(
 )
 
 
-def of_split(split: str) -> Variety:
+def real(seen: Variety, name: str) -> Variety:
+    """The same objects in real-like scenes: more sizes, one to more of them in more tasks."""
+    counts = seen.counts | {"carry": seen.counts["can"], "bump": (1, 3)}
+    smaller = {"compact": (0.5, 0.95), "long": (0.7, 1.0), "upright": (0.6, 0.95)}
+    return replace(seen, name=name, counts=counts, smaller=smaller, flickers=False)
+
+
+REAL_SEEN, REAL_UNSEEN = real(SEEN, "real"), real(UNSEEN, "real_unseen")
+
+
+def of_split(split: str, variety: str = "split") -> Variety:
     """The distribution of a split; `materials` has SEEN's scenes but for the cloth or the rope."""
+    if variety == "real":
+        return REAL_UNSEEN if split == "unseen" else REAL_SEEN
     return UNSEEN if split == "unseen" else SEEN

@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::cloud::raw::{self, RawCamera};
 use crate::frames::CameraFrame;
-use crate::model::{Mode, Model, Rollout, Scene};
+use crate::model::{Mode, Model, Rollout};
 use crate::particles::{CpuSampler, ParticleSampler, Particles, Sampling};
+use crate::scene::Scene;
 use crate::{Error, Result};
 
 /// Which device predictions are to run on: `auto`, `cpu`, `cuda` or `cuda:INDEX` in text.
@@ -163,16 +164,16 @@ impl Backend {
     ) -> Result<()> {
         if let Some(other) = &mut self.other {
             let done = other.rollouts.run_while(scene, n_steps, &mut goes_on);
-            if !self.falls_back(&done) {
+            if !self.drop_failed_device(&done) {
                 return done;
             }
         }
         self.cpu.run_while(weights, scene, n_steps, goes_on)
     }
 
-    /// Whether `done` by the other device has to be done again by the CPU, which does everything from
-    /// then on.
-    fn falls_back(&mut self, done: &Result<()>) -> bool {
+    /// Drops the other device if it failed with `done` and the CPU may take its place; whether it did,
+    /// and the CPU has to do this again.
+    fn drop_failed_device(&mut self, done: &Result<()>) -> bool {
         let Err(error @ Error::Device { .. }) = done else { return false };
         if self.device != Device::Auto {
             return false;
@@ -240,7 +241,7 @@ impl ParticleSampler for Backend {
                 raw::eyes(cameras, &mut first.eyes);
                 second.eyes.clone_from(&first.eyes);
             }
-            if !self.falls_back(&done) {
+            if !self.drop_failed_device(&done) {
                 return done;
             }
         }

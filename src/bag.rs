@@ -4,6 +4,8 @@
 //! themselves are read again when they are asked for, so memory stays bounded. Files compressed
 //! as a whole are unpacked into temporary ones (in TMPDIR) that have no names, a few at a time.
 
+mod find;
+mod format;
 mod index;
 mod mcap;
 mod messages;
@@ -11,7 +13,9 @@ mod metadata;
 mod record;
 mod source;
 mod sqlite;
+mod storage;
 mod temporary;
+mod topic;
 mod unpack;
 
 use crate::error::Result;
@@ -19,9 +23,10 @@ use crate::message::Stamp;
 use index::Index;
 use source::{Source, Sources};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-pub use messages::Messages;
+pub use find::{Found, recordings_below};
+pub use messages::{Messages, RawMessage};
+pub use topic::TopicInfo;
 
 /// An opened recording.
 pub struct Bag {
@@ -29,40 +34,6 @@ pub struct Bag {
     index: Index,
     n_files: usize,
     sources: Sources,
-}
-
-/// A topic of a recording.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TopicInfo {
-    /// Name of the topic.
-    pub name: Arc<str>,
-    /// ROS name of the message type, `std_msgs/msg/String`.
-    pub message_type: String,
-    /// Number of messages.
-    pub n_messages: u64,
-    /// Log time of the first message.
-    pub first: Stamp,
-    /// Log time of the last message.
-    pub last: Stamp,
-}
-
-/// A serialized message of a recording.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RawMessage {
-    /// Name of the topic.
-    pub topic: Arc<str>,
-    /// When it was recorded: nanoseconds since the epoch.
-    pub log_time_ns: i64,
-    /// CDR with its encapsulation header.
-    pub data: Vec<u8>,
-}
-
-impl TopicInfo {
-    /// Messages a second between the first and the last one; 0 for less than two.
-    pub fn rate_hz(&self) -> f64 {
-        let secs = self.last.secs_since(self.first);
-        if secs > 0.0 { self.n_messages.saturating_sub(1) as f64 / secs } else { 0.0 }
-    }
 }
 
 impl Bag {

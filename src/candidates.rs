@@ -4,13 +4,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::cloud::Workspace;
 use crate::config::PredictorConfig;
 use crate::kinematics::Robot;
 use crate::message::{JointTrajectory, Stamp};
-use crate::model::{Mode, Model, ModelConfig, Rollout, Scene};
+use crate::model::{Mode, Model, ModelConfig, Rollout};
 use crate::observation::Course;
 use crate::plan::with_candidate;
 use crate::prediction::{Prediction, Timings, milliseconds_since};
+use crate::scene::Scene;
 use crate::{Error, Result};
 
 /// All that a prediction started from: made by [`crate::predictor::Predictor::snapshot`].
@@ -22,6 +24,10 @@ pub struct Snapshot {
     pub(crate) robot: Option<Arc<Robot>>,
     /// Where the robot goes without a candidate.
     pub(crate) course: Course,
+    /// Box of the particles.
+    pub(crate) workspace: Workspace,
+    /// Point of the world frame that positions of `scene` are told from (m).
+    pub(crate) origin: [f32; 3],
     /// Particles and what is known of them, with the robot's.
     pub(crate) scene: Scene,
     /// The prediction without its displacements.
@@ -88,13 +94,17 @@ impl Candidates {
             return Err(Error::Plan { problem: problem.into() });
         };
         let (mut robot, course) = (Robot::clone(robot), &snapshot.course);
+        if !course.has_robot() {
+            let problem = "the robot was not part of the newest frame: see why in the diagnostics";
+            return Err(Error::Plan { problem: problem.into() });
+        }
         let horizon = config.horizon(n_steps);
         let names = robot.joint_names();
         let plan = with_candidate(&course.plan, candidate, names, course.stamp, &horizon)?;
         let mut scene = snapshot.scene.clone();
-        scene.kinematic.resize_with(n_steps + 2, Vec::new);
-        let (joints, rows) = (&mut self.joints_ahead, &mut scene.kinematic[2..]);
-        course.place_ahead(&plan, &mut robot, &horizon, joints, rows)?;
+        let (joints, workspace) = (&mut self.joints_ahead, &snapshot.workspace);
+        course.place_robot(&plan, &mut robot, &horizon, workspace, joints, &mut scene)?;
+        scene.set_robot_origin(&snapshot.origin);
         let particles_ms = milliseconds_since(start);
 
         let start = Instant::now();

@@ -1,15 +1,32 @@
 //! The tool's commands, one file each.
 
 mod compare;
+mod curve;
 mod info;
 mod intake;
 mod layers;
+mod memory;
 mod model_file;
+mod numbers;
+mod out_folder;
+// Each user of it, the examples among them, takes a part.
+mod outcome;
+#[allow(dead_code)]
+mod plot;
 mod replay;
+mod replay_args;
 mod replay_folder;
+mod say;
 mod steps;
+mod stop;
+mod threads;
 mod topics;
 mod train;
+mod train_end;
+mod train_loop;
+
+use outcome::Outcome;
+pub use say::say;
 
 /// Predicts how the point cloud that a robot sees will move.
 #[derive(clap::Parser)]
@@ -29,12 +46,12 @@ enum Command {
 
 impl Cli {
     /// Runs the chosen command.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub fn run(self) -> anyhow::Result<Outcome> {
         match self.command {
-            Command::Info(args) => info::run(&args),
+            Command::Info(args) => info::run(&args).map(|()| Outcome::Done),
             Command::Replay(args) => replay::run(&args),
-            Command::Train(args) => train::run(&args),
-            Command::Compare(args) => compare::run(&args),
+            Command::Train(args) => train::run(&args).map(|()| Outcome::Done),
+            Command::Compare(args) => compare::run(&args).map(|()| Outcome::Done),
         }
     }
 }

@@ -5,6 +5,7 @@ mod depth;
 mod noise;
 mod optics;
 mod points;
+mod proposal;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "read by devices beside the CPU"))]
 pub(crate) mod raw;
 
@@ -14,6 +15,7 @@ pub use crate::message::MAX_PIXELS;
 use nalgebra::Isometry3;
 pub use noise::SensorNoise;
 pub(crate) use optics::Optics;
+pub use proposal::Place;
 
 /// Cameras of one cloud at most: a source keeps the camera in 8 bits.
 pub const MAX_CAMERAS: usize = 1 << 8;
@@ -38,6 +40,9 @@ impl Default for Workspace {
 }
 
 impl Workspace {
+    /// As good as no box: what is farther off was not measured.
+    pub const EVERYWHERE: Self = Self { min: [-1e6; 3], max: [1e6; 3] };
+
     /// Checks that the box is one.
     ///
     /// # Errors

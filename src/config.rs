@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::backend::Device;
 use crate::cloud::Workspace;
 use crate::deadline::Deadline;
+use crate::kinematics::RobotMode;
 use crate::model::ModelConfig;
 use crate::{Error, Result};
 
@@ -23,8 +24,13 @@ pub struct PredictorConfig {
     pub seed: u64,
     /// What the model runs on.
     pub device: Device,
+    /// Whether predictions need the robot, where the model takes one.
+    pub robot: RobotMode,
     /// Box of the particles (world frame, m); none takes the model's.
     pub workspace: Option<Workspace>,
+    /// Point of the world frame that the model takes for the origin (m): for scenes elsewhere than where
+    /// it was trained.
+    pub origin: [f32; 3],
     /// Seconds by which the history frame may miss one step back.
     pub history_tolerance_secs: f64,
     /// Seconds from the arrival of a frame's last image within which its prediction is to end; 0
@@ -43,7 +49,9 @@ impl Default for PredictorConfig {
             n_particles: 0,
             seed: 0,
             device: Device::default(),
+            robot: RobotMode::default(),
             workspace: None,
+            origin: [0.0; 3],
             history_tolerance_secs: 0.025,
             deadline_secs: 0.0,
             min_horizon: 1,
@@ -75,6 +83,10 @@ impl PredictorConfig {
         check("deadline_secs", self.deadline_secs, Self::DEADLINE_SECS, " s")?;
         check("min_horizon", self.min_horizon, Self::HORIZON, " steps")?;
         check("min_particles", self.min_particles, Self::N_PARTICLES, "")?;
+        if !self.origin.iter().all(|x| x.is_finite()) {
+            let problem = format!("{:?} is not finite", self.origin);
+            return Err(Error::Config { key: "origin".into(), problem });
+        }
         self.workspace.map_or(Ok(()), |workspace| workspace.validate())
     }
 
@@ -94,7 +106,7 @@ impl PredictorConfig {
 
     /// When predictions of `model` must end, and what may be given up for that.
     pub fn deadline(&self, model: &ModelConfig) -> Deadline {
-        let most = if self.n_particles == 0 { model.n_particles } else { self.n_particles };
+        let most = self.n_particles_of(model);
         let least = self.min_particles.max(model.k + 1).min(most);
         Deadline {
             time: Duration::from_secs_f64(self.deadline_secs.max(0.0)),
@@ -103,13 +115,19 @@ impl PredictorConfig {
         }
     }
 
+    /// Scene particles of a prediction that is not late.
+    pub fn n_particles_of(&self, model: &ModelConfig) -> usize {
+        if self.n_particles == 0 { model.n_particles } else { self.n_particles }
+    }
+
     /// Box of the particles (world frame, m).
     pub fn workspace_of(&self, model: &ModelConfig) -> Workspace {
         self.workspace.unwrap_or(model.workspace)
     }
 }
 
-fn check<T: PartialOrd + std::fmt::Display>(
+/// Refuses a `value` out of the range `allowed`, NaN included.
+pub(crate) fn check<T: PartialOrd + std::fmt::Display>(
     key: &str,
     value: T,
     allowed: RangeInclusive<T>,

@@ -17,6 +17,14 @@ pub enum Error {
         /// What the operating system said (part of the message, so no `source` beside it).
         cause: std::io::Error,
     },
+    /// A place that results are not written to: others' files, inputs, missing folders.
+    #[error("{path}: {problem}")]
+    Output {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong, and the remedy.
+        problem: String,
+    },
     /// Shapes of arguments that do not belong together.
     #[error("{what}: expected {expected}, got {got}")]
     Shape {
@@ -71,6 +79,14 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
+        problem: String,
+    },
+    /// A checkpoint that a training run can't go on from.
+    #[error("{path}: {problem}")]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and the remedy.
         problem: String,
     },
     /// Serialized bytes that are not the message they should be.
@@ -179,15 +195,16 @@ pub enum Error {
         /// Steps that were asked for.
         horizon: usize,
     },
-    /// The model needs the robot's description, and none has come.
+    /// The settings require the robot's description, and none has come.
     #[error(
-        "no robot description yet: publish the URDF on robot_description (robot_state_publisher does)"
+        "no robot description yet, and the setting 'robot' is 'required': publish the URDF on \
+         robot_description (robot_state_publisher does), or set it to 'optional'"
     )]
     NoRobot,
     /// Nothing was predicted yet, so there is nothing to start from.
     #[error(
         "no frame was predicted from yet: it takes two frames one step apart; check that the \
-         cameras and joint states publish"
+         cameras publish"
     )]
     NoPrediction,
 }

@@ -7,9 +7,9 @@
 pub mod baselines;
 pub mod csv;
 pub mod hindsight;
+mod later;
 pub mod method;
 pub mod metrics;
-pub mod nearest;
 pub mod observed;
 pub mod page;
 pub mod picture;
@@ -21,6 +21,7 @@ pub mod report;
 #[cfg(test)]
 mod scene;
 pub mod surface;
+pub mod survey;
 
 pub use hindsight::Hindsight;
 pub use method::Method;

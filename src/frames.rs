@@ -1,13 +1,15 @@
-//! Messages into frames: images, joints and camera poses of one time, from a bag or from DDS.
+//! Messages into frames: images, the robot's joints and camera poses of one time, from a bag or from
+//! DDS.
 //!
 //! Colour and depth of a camera make a shot, shots of all cameras make a frame; a camera that
 //! fell silent is left out. Pairing goes by header stamps: which frames come out does not depend
 //! on the order in which the messages of different topics arrive, as long as they come within one
-//! frame of each other.
+//! frame of each other. A robot may be missing: see [`FramesConfig::robot`].
 
 mod frame;
 mod images;
 mod joints;
+mod robot;
 mod sets;
 mod shots;
 mod stream;
@@ -22,6 +24,7 @@ use crate::message::{JointTrajectory, Stamp, TfMessage};
 use crate::tf::TransformBuffer;
 use images::{ImagePairer, Shot};
 use joints::JointHistory;
+use robot::RobotSource;
 use sets::{SetPairer, ShotSet};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,6 +33,7 @@ use watch::Watch;
 
 pub use frame::{CameraFrame, ColorView, Frame, FrameCounts, FramesConfig, MAX_CAMERAS, View};
 pub use joints::Joints;
+pub use robot::RobotState;
 pub use topics::{CameraInput, CameraTopics, Input, Role, TopicSpec, Topics};
 
 /// Plans that a frame carries.
@@ -54,7 +58,7 @@ pub struct Frames {
     /// In the order of arrival.
     plans: VecDeque<Arc<JointTrajectory>>,
     tf: TransformBuffer,
-    robot_description: Option<Arc<str>>,
+    robot: RobotSource,
     /// Images that are complete and wait for joints, calibration or poses.
     waiting: VecDeque<ShotSet>,
     /// Newest stamp of each source: colour and depth (or cloud) of each camera, and the joint
@@ -72,7 +76,7 @@ pub struct Frames {
 struct Parts {
     /// One per camera of the frame.
     views: Vec<ViewParts>,
-    joints: Joints,
+    robot: Option<RobotState>,
 }
 
 /// Why a frame can't be made (yet).
@@ -81,6 +85,16 @@ enum Missing {
     Tf(String),
     Joints(String),
     Match(String),
+}
+
+impl Missing {
+    fn into_problem(self) -> String {
+        let (Self::Info(problem)
+        | Self::Tf(problem)
+        | Self::Joints(problem)
+        | Self::Match(problem)) = self;
+        problem
+    }
 }
 
 impl Frames {
@@ -100,7 +114,7 @@ impl Frames {
             joints: JointHistory::default(),
             plans: VecDeque::new(),
             tf: TransformBuffer::new(),
-            robot_description: None,
+            robot: RobotSource::default(),
             waiting: VecDeque::new(),
             newest: vec![None; 2 * n_cameras + 1],
             last_frame: None,
@@ -129,7 +143,7 @@ impl Frames {
 
     /// URDF of the robot, once it has come.
     pub fn robot_description(&self) -> Option<&Arc<str>> {
-        self.robot_description.as_ref()
+        self.robot.description()
     }
 
     /// What is worth telling and no problem: a camera that is back. Once.
@@ -218,7 +232,7 @@ impl Frames {
             Input::Plan(plan) => self.push_plan(plan),
             Input::Tf(message) => self.push_tf(&message, false),
             Input::TfStatic(message) => self.push_tf(&message, true),
-            Input::RobotDescription(text) => self.robot_description = Some(text.into()),
+            Input::RobotDescription(text) => self.robot.describe(text, &self.config.world_frame),
         }
         Ok(self.next_frame(1))
     }
@@ -314,7 +328,7 @@ impl Frames {
         while let Some(set) = self.waiting.pop_front() {
             let overdue = self.waiting.len() >= n_waiting;
             let slack_secs = if overdue { self.config.tolerance_secs } else { 0.0 };
-            match self.parts(&set, slack_secs) {
+            match self.parts(&set, slack_secs, overdue) {
                 Ok(parts) => return Some(self.frame(set, parts)),
                 Err(missing) if overdue || matches!(missing, Missing::Match(_)) => {
                     self.drop_frame(set.stamp, missing);
@@ -329,14 +343,16 @@ impl Frames {
     }
 
     /// What belongs to the images, if all of it has come.
-    fn parts(&self, set: &ShotSet, slack_secs: f64) -> std::result::Result<Parts, Missing> {
+    fn parts(
+        &self,
+        set: &ShotSet,
+        slack_secs: f64,
+        is_overdue: bool,
+    ) -> std::result::Result<Parts, Missing> {
         let shots = set.shots.iter().map(|(camera, shot)| self.view_parts(*camera, shot));
         let views = shots.collect::<std::result::Result<Vec<_>, Missing>>()?;
-        let joints = self.joints.at(set.stamp, slack_secs).map_err(|problem| {
-            let topic = &self.config.topics.joint_states;
-            Missing::Joints(format!("{problem}: check that {topic} is published"))
-        })?;
-        Ok(Parts { views, joints })
+        let robot = self.robot_at(set.stamp, slack_secs, is_overdue)?;
+        Ok(Parts { views, robot })
     }
 
     fn frame(&mut self, set: ShotSet, parts: Parts) -> Frame {
@@ -348,7 +364,8 @@ impl Frames {
         self.counts.frames_without_camera += u64::from(!is_whole);
         self.last_frame = Some(set.stamp);
         let plan = self.plans_until(set.stamp);
-        Frame { stamp: set.stamp, cameras, joints: parts.joints, plan }
+        self.note_robot(set.stamp, parts.robot.as_ref());
+        Frame { stamp: set.stamp, cameras, robot: parts.robot, plan }
     }
 
     fn plans_until(&self, stamp: Stamp) -> Vec<Arc<JointTrajectory>> {

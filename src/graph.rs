@@ -2,14 +2,9 @@
 //! once per step and shared by all layers.
 
 pub mod anchors;
-pub mod bounds;
-pub mod generate;
 pub mod knn;
 pub mod loads;
 pub mod mask;
-pub(crate) mod nearest;
-pub mod random;
-pub mod series;
 pub mod walks;
 pub mod weighted;
 

@@ -1,15 +1,20 @@
 //! The robot's kinematic particles: points on its moving links, placed by joint positions.
 
 mod guard;
+mod mesh;
+mod mounting;
 mod order;
 mod surface;
 mod tree;
 
 use crate::error::{Error, Result};
+use mesh::Meshes;
 use nalgebra::{Isometry3, Point3};
 use std::ops::Range;
 use tree::Tree;
 
+pub use mesh::MeshSearch;
+pub use mounting::{Mount, Mounting, RobotMode};
 pub use order::JointOrder;
 
 /// How particles are spread over the links.
@@ -22,6 +27,19 @@ pub enum Spread {
     Tips,
 }
 
+/// How a robot is made of its description.
+#[derive(Debug, Clone, Copy)]
+pub struct RobotOptions<'a> {
+    /// Number of particles.
+    pub n_points: usize,
+    /// How they are spread over the links.
+    pub spread: Spread,
+    /// Frame of the positions; see [`Robot::from_urdf`].
+    pub world_frame: &'a str,
+    /// Where meshes are looked for.
+    pub meshes: &'a MeshSearch,
+}
+
 /// A robot from its URDF, with points on the surfaces of the links that its joints move.
 ///
 /// Links that no joint moves (the base) have no particles: they are scene.
@@ -30,6 +48,10 @@ pub struct Robot {
     tree: Tree,
     link_names: Vec<String>,
     world_from_root: Isometry3<f64>,
+    /// Whether the description does not tell where the root stands.
+    is_rooted_by_tf: bool,
+    /// As [`Mount::free`].
+    free: Vec<Isometry3<f64>>,
     /// Particles in the frames of their links.
     points: Vec<Point3<f64>>,
     /// Node of each link with particles, and their range in `points`; in ascending order.
@@ -44,12 +66,14 @@ impl Robot {
     /// Reads a URDF and puts `n_points` particles on its moving links, by area.
     ///
     /// Positions come out in `world_frame` if the URDF has such a link, fixed to the root;
-    /// otherwise the root link is taken to be at the world's origin (a warning says so) unless
-    /// [`Robot::set_root_pose`] tells better. Meshes are not loaded: see `warnings`.
+    /// otherwise the root link is at the world's origin until [`Robot::set_mount`] tells where it
+    /// stands ([`Robot::mounting`] says whether that is needed). Meshes are looked for where the
+    /// environment says ([`MeshSearch::default`]); a link whose meshes can't be read gets particles on
+    /// the lines to its child joints, and `warnings` says so.
     ///
     /// # Errors
-    /// [`Error::Urdf`] if the text is over 4 MiB, is not URDF, is not one tree, has joint types
-    /// other than fixed, revolute, continuous and prismatic, or no moving link has a geometry.
+    /// [`Error::Urdf`] if the text is over 4 MiB, is not URDF (or still xacro), is not one tree, has
+    /// spherical joints, or no moving link has a geometry.
     pub fn from_urdf(text: &str, n_points: usize, world_frame: &str) -> Result<Self> {
         Self::with_spread(text, n_points, world_frame, Spread::Even)
     }
@@ -64,13 +88,32 @@ impl Robot {
         world_frame: &str,
         spread: Spread,
     ) -> Result<Self> {
-        guard::check_text(text)?;
-        let urdf = urdf_rs::read_from_string(text).map_err(|e| urdf_error(e.to_string()))?;
+        let meshes = &MeshSearch::default();
+        Self::with_options(text, &RobotOptions { n_points, spread, world_frame, meshes })
+    }
+
+    /// As [`Robot::from_urdf`], with meshes looked for as `options` say: the files are read here,
+    /// and never again.
+    ///
+    /// # Errors
+    /// As [`Robot::from_urdf`].
+    pub fn with_options(text: &str, options: &RobotOptions) -> Result<Self> {
+        let (mut robot, urdf) = Self::without_points(text, options.world_frame)?;
+        robot.put_points(&urdf, options)?;
+        Ok(robot)
+    }
+
+    /// Links and joints alone: no mesh is read.
+    fn without_points(text: &str, world_frame: &str) -> Result<(Self, urdf_rs::Robot)> {
+        let text = guard::checked(text)?;
+        let urdf = urdf_rs::read_from_string(&text).map_err(|e| urdf_error(e.to_string()))?;
         let tree = Tree::new(&urdf)?;
         let name = |node: &tree::Node| urdf.links[node.link].name.clone();
         let mut robot = Self {
             link_names: tree.nodes.iter().map(name).collect(),
             world_from_root: Isometry3::identity(),
+            is_rooted_by_tf: false,
+            free: vec![Isometry3::identity(); tree.n_free],
             points: Vec::new(),
             runs: Vec::new(),
             world_from_link: Vec::with_capacity(tree.nodes.len()),
@@ -78,8 +121,7 @@ impl Robot {
             tree,
         };
         robot.find_world(world_frame)?;
-        robot.put_points(&urdf, n_points, spread)?;
-        Ok(robot)
+        Ok((robot, urdf))
     }
 
     /// Names of the independent joints: moving, and not mimicking; in the order of the URDF.
@@ -97,9 +139,10 @@ impl Robot {
         (0u32..).zip(&self.runs).flat_map(|(link, (_, range))| range.clone().map(move |_| link))
     }
 
-    /// Puts the root link at `world_from_root` (metres).
-    pub fn set_root_pose(&mut self, world_from_root: Isometry3<f64>) {
-        self.world_from_root = world_from_root;
+    /// Name of the link that holds each particle.
+    pub fn links_of_points(&self) -> impl Iterator<Item = &str> {
+        let name = |node: usize| self.link_names[node].as_str();
+        self.runs.iter().flat_map(move |(node, range)| range.clone().map(move |_| name(*node)))
     }
 
     /// Replaces `out` by the positions of all particles (world frame, m), link by link.
@@ -149,48 +192,33 @@ impl Robot {
         for (i, node) in self.tree.nodes.iter().enumerate() {
             let parent =
                 if i == 0 { &self.world_from_root } else { &self.world_from_link[node.parent] };
-            let pose = parent * node.parent_from_link(positions);
+            let pose = parent * node.parent_from_link(positions, &self.free);
             self.world_from_link.push(pose);
         }
         Ok(())
     }
 
-    fn find_world(&mut self, world_frame: &str) -> Result<()> {
-        let Some(world) = self.link_names.iter().position(|name| name == world_frame) else {
-            let root = &self.link_names[0];
-            self.warnings.push(format!(
-                "the robot description has no link '{world_frame}': its root '{root}' is taken to \
-                 be there"
-            ));
-            return Ok(());
-        };
-        if self.tree.nodes[world].moves {
-            return Err(urdf_error(format!("world frame '{world_frame}' is a link that moves")));
-        }
-        let still = vec![0.0; self.joint_names().len()];
-        self.update(&still)?;
-        self.world_from_root = self.world_from_link[world].inverse();
-        Ok(())
-    }
-
     /// Shares `n_points` out over the patches of all moving links.
-    fn put_points(&mut self, urdf: &urdf_rs::Robot, n_points: usize, spread: Spread) -> Result<()> {
+    fn put_points(&mut self, urdf: &urdf_rs::Robot, options: &RobotOptions) -> Result<()> {
+        let &RobotOptions { n_points, spread, .. } = options;
         let mut patches = Vec::new();
-        let mut meshes = Vec::new();
+        let mut guessed = Vec::new();
+        let mut meshes = Meshes::new(options.meshes);
         for (i, node) in self.tree.nodes.iter().enumerate().filter(|(_, node)| node.moves) {
             let children = self.tree.nodes.iter().filter(|child| child.parent == i);
             let children: Vec<_> = children.map(|child| child.origin.translation.vector).collect();
-            let surface = surface::surface(&urdf.links[node.link], &children)?;
-            if surface.from_mesh {
-                meshes.push(self.link_names[i].as_str());
+            let surface = surface::surface(&urdf.links[node.link], &children, &mut meshes)?;
+            if surface.is_guess {
+                guessed.push(self.link_names[i].as_str());
             }
             patches.extend(surface.patches.into_iter().map(|patch| (i, patch)));
         }
-        if !meshes.is_empty() {
-            let links = meshes.join(", ");
+        self.warnings.extend(meshes.warnings());
+        if !guessed.is_empty() {
+            let links = guessed.join(", ");
             self.warnings.push(format!(
-                "meshes are not loaded: particles of {links} lie on lines to their child joints; \
-                 give them primitive collision shapes for better ones"
+                "no mesh could be used of {links}: their particles lie on lines to their child \
+                 joints"
             ));
         }
         if spread == Spread::Tips {

@@ -17,10 +17,21 @@
 //! assert_eq!(n_predicted, 5, "all frames but the first have a history");
 //! # Ok::<(), forecloud::Error>(())
 //! ```
+//!
+//! | Feature | Modules, programs | Brings |
+//! |---|---|---|
+//! | none | the predictor and all that it needs | neither SQLite, MCAP nor a command line |
+//! | `bag` | `bag`, `recording`, `eval`, `train`: recordings, and what works on them | SQLite, MCAP, zstd |
+//! | `cli` (default) | the tool `forecloud`; `bag` with it | clap, progress bars |
+//! | `cuda` (default) | the whole step on an NVIDIA GPU; its driver is looked for at run time | cudarc |
+//! | `ros` | `ros`, the node `forecloud_node` and `forecloud_plan_relay`; needs a sourced ROS 2 | r2r |
+//!
+//! The predictor alone: `forecloud = { ..., default-features = false }`.
 
 #![warn(missing_docs)]
 
 pub mod backend;
+#[cfg(feature = "bag")]
 pub mod bag;
 pub mod camera;
 pub mod candidates;
@@ -28,24 +39,34 @@ pub mod cloud;
 pub mod config;
 pub mod deadline;
 pub mod error;
+#[cfg(feature = "bag")]
 pub mod eval;
 pub mod frames;
+pub mod geometry;
 pub mod graph;
+pub mod instruction_set;
 pub mod kinematics;
 pub mod message;
 pub mod model;
 pub mod motion;
 pub mod observation;
 pub mod ops;
+#[cfg(feature = "bag")]
+pub mod outputs;
 pub mod particles;
 pub mod plan;
 pub mod prediction;
 pub mod predictor;
+pub mod random;
+#[cfg(feature = "bag")]
 pub mod recording;
-mod rigid;
+pub mod relay;
 #[cfg(feature = "ros")]
 pub mod ros;
+pub mod scene;
+pub mod simd;
 pub mod tf;
+#[cfg(feature = "bag")]
 pub mod train;
 
 pub use error::{Error, Result};

@@ -22,7 +22,7 @@ pub use crate::graph::StepGraph;
 pub use cpu::{Engine, Gradients, Mode};
 pub use interlacer::{InterlacerConfig, Layout, Span};
 pub use layers::{FeatureMap, GlobalLayer, LayersConfig, LocalLayer};
-pub use rollout::{Rollout, RolloutConfig, Scene};
+pub use rollout::{Rollout, RolloutConfig};
 
 /// Metadata key of the configuration in model files.
 const CONFIG_KEY: &str = "forecloud.config";
@@ -59,12 +59,9 @@ pub struct ModelConfig {
     pub plan_lag_secs: f64,
     /// Box that the model was trained in (world frame, m).
     pub workspace: Workspace,
-    /// Walks and weights of the local attention's mask. Left out of the file where it is the
-    /// default: files written before there was a choice stay the same models.
-    #[serde(default, skip_serializing_if = "MaskConfig::is_default")]
+    /// Walks and weights of the local attention's mask.
     pub mask: MaskConfig,
-    /// Token-mixing layers. Left out of the file where they are the default, as the mask is.
-    #[serde(default, skip_serializing_if = "LayersConfig::is_default")]
+    /// Token-mixing layers.
     pub layers: LayersConfig,
 }
 
@@ -140,6 +137,11 @@ impl ModelConfig {
         if self.layers.local != LocalLayer::Grf && !self.mask.is_default() {
             return wrong("mask", "only the GRF attention has one: take local: grf".into());
         }
+        if self.n_particles <= self.k {
+            let (n, k) = (self.n_particles, self.k);
+            let problem = format!("{n} are too few for a graph of {k} neighbours");
+            return wrong("n_particles", format!("{problem}: {}..={}", k + 1, 1 << 20));
+        }
         let counts = [
             ("n_particles", self.n_particles),
             ("n_history", self.n_history),
@@ -162,6 +164,15 @@ impl ModelConfig {
         }
         if !(0.0..=10.0).contains(&self.plan_lag_secs) {
             return wrong("plan_lag_secs", format!("{} s is not in 0..=10", self.plan_lag_secs));
+        }
+        let n_weights = Layout::new(self.interlacer()).n_params();
+        if n_weights > weights::MAX_WEIGHTS {
+            let problem = format!(
+                "the model has {n_weights} weights, more than {}: take a smaller width, or fewer \
+                 blocks",
+                weights::MAX_WEIGHTS
+            );
+            return wrong("width", problem);
         }
         self.workspace.validate()
     }
@@ -241,7 +252,6 @@ fn config_json(config: &ModelConfig) -> String {
 mod tests {
     use super::tokens::N_FEATURES;
     use super::*;
-    use crate::motion::N_BODY_FEATURES;
 
     fn model() -> Model {
         let config = ModelConfig { width: 8, n_heads: 2, n_blocks: 1, ..ModelConfig::default() };
@@ -259,16 +269,44 @@ mod tests {
         assert_eq!(loaded.hash, saved.hash);
     }
 
-    /// Files and hashes from before there was a choice of layers and masks stay what they were.
     #[test]
-    fn default_layers_and_mask_are_left_out_of_the_file_and_others_are_kept() {
-        let json = config_json(&ModelConfig::default());
-        assert!(!json.contains("layers") && !json.contains("mask"), "{json}");
-        assert_eq!(serde_json::from_str::<ModelConfig>(&json).unwrap(), ModelConfig::default());
-        let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/small.safetensors");
-        let card = include_str!("../models/README.md");
-        assert!(card.contains(&Model::load(&shipped).unwrap().hash), "the card names its model");
+    fn the_same_model_gives_the_same_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.safetensors");
+        let (model, layout) = (model(), Layout::new(model().config.interlacer()));
+        // As many keys as a checkpoint has: their order in a hash map differs from map to map.
+        let bytes = || {
+            let mut metadata = config_metadata(&model.config);
+            metadata.extend(["b", "a", "d", "c"].map(|key| (key.to_owned(), key.to_owned())));
+            weights::save(&path, &layout, &[("", &model.weights)], metadata).unwrap();
+            std::fs::read(&path).unwrap()
+        };
+        let first = bytes();
+        assert!((0..10).all(|_| bytes() == first));
+        assert_eq!(Model::load(&path).unwrap().hash, model.hash);
+    }
 
+    #[test]
+    fn sizes_that_cannot_be_are_refused_before_anything_is_allocated() {
+        let told = |config: ModelConfig| config.validate().unwrap_err().to_string();
+        let default = ModelConfig::default();
+        for n_particles in [0, 1, default.k] {
+            let message = told(ModelConfig { n_particles, ..default });
+            assert!(message.contains("model.n_particles") && message.contains("4..="), "{message}");
+        }
+        let message = told(ModelConfig { width: 4096, n_blocks: 64, ..default });
+        assert!(message.contains("model.width") && message.contains("weights"), "{message}");
+    }
+
+    #[test]
+    fn the_card_names_the_shipped_model() {
+        let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/small.safetensors");
+        let hash = Model::load(&shipped).unwrap().hash;
+        assert!(include_str!("../models/README.md").contains(&hash), "{hash} is not in the card");
+    }
+
+    #[test]
+    fn files_hold_every_setting_and_only_those() {
         let layers = LayersConfig {
             local: LocalLayer::MessagePassing,
             feature_map: FeatureMap::Favor { n_features: 24, seed: 5 },
@@ -279,36 +317,33 @@ mod tests {
         let json = config_json(&other);
         assert_eq!(serde_json::from_str::<ModelConfig>(&json).unwrap(), other);
         assert!(serde_json::from_str::<ModelConfig>(&json.replace("global", "globe")).is_err());
+        let whole: serde_json::Value = serde_json::from_str(&json).unwrap();
+        for key in whole.as_object().unwrap().keys() {
+            let mut less = whole.clone();
+            less.as_object_mut().unwrap().remove(key);
+            let message = serde_json::from_value::<ModelConfig>(less).unwrap_err().to_string();
+            assert!(message.contains(key), "without {key}: {message}");
+        }
         assert!(other.validate().is_ok());
         let walks = crate::graph::EdgeWeights::Distance { bandwidth_m: 0.1 };
         let mask = MaskConfig { edge_weights: walks, ..MaskConfig::default() };
         assert!(ModelConfig { mask, ..other }.validate().unwrap_err().to_string().contains("mask"));
     }
 
-    /// Models from before there were bodies: what they were not told of counts nothing.
     #[test]
-    fn fewer_features_are_filled_up_with_zeros_and_more_are_refused() {
+    fn other_numbers_of_features_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.safetensors");
         let model = model();
-        let load = |n_features: usize| {
+        for n_features in [N_FEATURES - 1, N_FEATURES + 1] {
             let layout = Layout::new(InterlacerConfig { n_features, ..model.config.interlacer() });
             let weights = weights::initial_weights(&layout, 1);
             let metadata = config_metadata(&model.config);
             weights::save(&path, &layout, &[("", &weights)], metadata).unwrap();
-            (layout, weights, Model::load(&path))
-        };
-        let (older, weights, loaded) = load(N_FEATURES - N_BODY_FEATURES);
-        let (loaded, layout) = (loaded.unwrap(), Layout::new(model.config.interlacer()));
-        let split = (N_FEATURES - N_BODY_FEATURES) * model.config.width;
-        for (before, after) in older.tensors.iter().zip(&layout.tensors) {
-            let (known, values) = (before.span.of(&weights), after.span.of(&loaded.weights));
-            assert_eq!(values[..known.len()], *known, "{}", after.name);
-            assert!(known.len() == values.len() || known.len() == split);
-            assert!(values[known.len()..].iter().all(|&value| value == 0.0));
+            let message = Model::load(&path).unwrap_err().to_string();
+            let told = ["embed.weight is F32", "asks for"].iter().any(|w| message.contains(w));
+            assert!(told, "{n_features}: {message}");
         }
-        let message = load(N_FEATURES + 1).2.unwrap_err().to_string();
-        assert!(message.contains("embed.weight is F32"), "{message}");
     }
 
     #[test]
@@ -332,6 +367,7 @@ mod tests {
             bytes
         };
         refuse(&text("forecloud.config", "somebodys.config"), "another program's model");
+        refuse(&text("forecloud.sha256", "somebodys.sha256"), "no forecloud.sha256");
         refuse(&text("\\\"width\\\":8", "\\\"width\\\":0"), "width");
         refuse(&text("\\\"width\\\":8", "\\\"width\\\":4"), "expected F32");
         refuse(&text("\\\"n_hops\\\"", "\\\"n_hips\\\""), "n_hips");

@@ -14,36 +14,77 @@ mod bodies;
 mod consensus;
 mod forest;
 mod grid;
+mod normal;
 mod patch;
-mod rigid;
 mod seeds;
+mod settings;
 mod shadows;
 
 use rayon::prelude::*;
 
+use crate::Result;
+use crate::geometry::{Rigid, Vec3, minus};
 use crate::particles::Particles;
-use bodies::{Bodies, Moving};
+use bodies::{Bodies, Place};
 use consensus::Consensus;
 use grid::Grid;
 use patch::{Context, Patch};
-use rigid::Rigid;
-use seeds::{ROUNDS, SEED_M, Seed, assign, exchange, start};
+use seeds::{Seed, assign, exchange, start};
 use shadows::Shadows;
 
 pub use bodies::N_BODY_FEATURES;
+pub(crate) use bodies::{MOTION_SCALE_M, NEARNESS_M};
+pub use settings::Settings;
 
-type Vec3 = [f32; 3];
+/// What the motion of a step is estimated from: two frames, one step apart, in the world frame (m).
+#[derive(Debug, Clone, Copy)]
+pub struct TwoFrames<'a> {
+    /// Particles now, whose motion is wanted.
+    pub particles: &'a Particles,
+    /// Denser clouds before and now. What lies on the plane of `support_m` of the cloud now is taken
+    /// to rest; without one, nothing is. Where the cloud before has `eyes`, and both have sources, what
+    /// comes into view is taken to rest.
+    pub clouds: [&'a Particles; 2],
+    /// Points on the robot before and now, in correspondence; they may be none.
+    pub robot: [&'a [Vec3]; 2],
+    /// The number of the link of each of these, ascending.
+    pub links: &'a [u32],
+}
 
-/// Side of the cells (m) of the clouds' grids: about the radius of the kernels.
-const CELL_M: f32 = 0.03;
-/// Shares of a patch found again below which its motion is unknown.
-const MIN_FOUND: f32 = 0.1;
-/// What is this near to the support plane (m) is at rest.
-const SUPPORT_M: f32 = 0.006;
+/// What is known of the motion of `n` particles over the last step, and told of the next one.
+#[derive(Debug, Default, Clone)]
+pub struct PastMotion {
+    /// How far each moved over the last step (m), `[n]`.
+    pub motions: Vec<Vec3>,
+    /// How sure that is, `[n]`: 0 where nothing like it was there before, up to 1.
+    pub confidences: Vec<f32>,
+    /// How far each will move in the next step (m), `[n]`, if the rigid motion of its body goes on, or
+    /// of its patch where that is of none: other than its last motion where that is a rotation.
+    pub onward: Vec<Vec3>,
+    /// What each is told of the body that it belongs to, `[n]`; zeros where that is none: the support
+    /// plane and the robot.
+    pub bodies: Vec<[f32; N_BODY_FEATURES]>,
+}
 
-/// Estimates motions, keeping its memory between calls.
+impl PastMotion {
+    /// Nothing is known of `n` particles.
+    pub fn forget(&mut self, n: usize) {
+        for vectors in [&mut self.motions, &mut self.onward] {
+            vectors.clear();
+            vectors.resize(n, [0.0; 3]);
+        }
+        self.confidences.clear();
+        self.confidences.resize(n, 0.0);
+        self.bodies.clear();
+        self.bodies.resize(n, [0.0; N_BODY_FEATURES]);
+    }
+}
+
+/// Estimates motions, keeping its memory between calls: what [`MotionEstimator::estimate`] does is all
+/// that the rest of the house knows of it.
 #[derive(Debug, Default, Clone)]
 pub struct MotionEstimator {
+    settings: Settings,
     now: Grid,
     before: Grid,
     /// Points of the cloud now off the support plane.
@@ -60,89 +101,69 @@ pub struct MotionEstimator {
     /// Patches of the seeds that are not surely at rest.
     patches: Vec<Patch>,
     seed_of_cell: Vec<u32>,
-    onward: Vec<Vec3>,
     bodies: Bodies,
     consensus: Consensus,
 }
 
 impl MotionEstimator {
-    /// Estimates how far each of `particles` moved over the last step (m), and how sure that is:
-    /// 0 where nothing like it was there before, up to 1.
+    /// An estimator of other than the default settings.
     ///
-    /// Clouds and the robot's points `kinematic` are those before and now; these are in
-    /// correspondence, `links` tells the link of each, ascending; they may be none. What lies on the
-    /// plane of `support_m` of the cloud now is taken to rest; without one, nothing is. Where the
-    /// cloud before has `eyes`, and both have sources, what comes into view is taken to rest.
-    pub fn estimate(
-        &mut self,
-        particles: &Particles,
-        [cloud_before, cloud_now]: [&Particles; 2],
-        kinematic: [&[Vec3]; 2],
-        links: &[u32],
-        motions: &mut Vec<Vec3>,
-        confidences: &mut Vec<f32>,
-    ) {
-        let n = particles.len();
-        for vectors in [&mut *motions, &mut self.onward] {
-            vectors.clear();
-            vectors.resize(n, [0.0; 3]);
-        }
-        confidences.clear();
-        confidences.resize(n, 0.0);
-        self.bodies.clear(n);
-        if cloud_before.is_empty() || cloud_now.is_empty() {
+    /// # Errors
+    /// As [`Settings::validate`].
+    pub fn new(settings: Settings) -> Result<Self> {
+        settings.validate()?;
+        Ok(Self { settings, ..Self::default() })
+    }
+
+    /// Estimates how the particles of `frames` moved, into `found`.
+    pub fn estimate(&mut self, frames: &TwoFrames, found: &mut PastMotion) {
+        let TwoFrames { particles, clouds, robot, links } = *frames;
+        found.forget(particles.len());
+        if clouds.iter().any(|cloud| cloud.is_empty()) {
             return;
         }
-        let support = cloud_now.support_m;
-        let is_raised = |p: &Vec3| support.is_none_or(|height| (p[2] - height).abs() > SUPPORT_M);
-        self.prepare([cloud_before, cloud_now], is_raised);
-        self.place_links(kinematic, links);
+        let (support, band_m) = (clouds[1].support_m, self.settings.rest_band_m);
+        let is_raised = |p: &Vec3| support.is_none_or(|height| (p[2] - height).abs() > band_m);
+        self.prepare(clouds, is_raised);
+        self.place_links(robot, links);
         self.search();
-        let Self { now, before, raised, hidden, seeds, seed_of_cell, onward, .. } = self;
-        let context = Context { now, before, raised, hidden };
-        let (seeds, cells) = (&seeds[..], &seed_of_cell[..]);
+        self.assign(particles, is_raised, found);
+        let Particles { positions, colors, .. } = particles;
+        let place = Place { positions, colors, robot: robot[1], support_m: support };
+        self.bodies.find(&self.settings, &place, found);
+    }
+
+    /// Gives each particle the motion of the seed that suits it best.
+    fn assign(
+        &self,
+        particles: &Particles,
+        is_raised: impl Fn(&Vec3) -> bool + Sync,
+        found: &mut PastMotion,
+    ) {
+        let Self { settings, now, before, raised, hidden, seeds, seed_of_cell: cells, .. } = self;
+        let context = Context { settings, now, before, raised, hidden };
         let places = particles.positions.par_iter().zip(&particles.colors).with_min_len(64);
-        let results = motions.par_iter_mut().zip(onward).zip(&mut *confidences);
+        let PastMotion { motions, onward, confidences, .. } = found;
+        let results = motions.par_iter_mut().zip(onward).zip(confidences);
         places.zip(results).for_each(|((position, color), ((motion, onward), confidence))| {
             if !is_raised(position) {
                 *confidence = 1.0;
                 return;
             }
             let best = assign(&context, seeds, cells, position, color);
-            if let Some(seed) = best.filter(|seed| seed.found >= MIN_FOUND) {
+            if let Some(seed) = best.filter(|seed| seed.found >= settings.min_found) {
                 *motion = minus(position, &seed.pose.apply(position));
                 *onward = minus(&seed.pose.undo(position), position);
                 *confidence = seed.found.min(1.0);
             }
         });
-        let Particles { positions, colors, .. } = particles;
-        let moving = Moving {
-            positions,
-            colors,
-            motions: &*motions,
-            confidences: &*confidences,
-            support_m: support,
-        };
-        self.bodies.find(&moving, kinematic[1], &mut self.onward);
-    }
-
-    /// How far each particle of the last call will move in the next step (m), if the rigid motion
-    /// of its body goes on, or of its patch where that is of none: other than its last motion where
-    /// that is a rotation.
-    pub fn onward(&self) -> &[Vec3] {
-        &self.onward
-    }
-
-    /// What each particle of the last call is told of the body that it belongs to; zeros where that is
-    /// none: the support plane and the robot.
-    pub fn bodies(&self) -> &[[f32; N_BODY_FEATURES]] {
-        self.bodies.features()
     }
 
     /// Sorts the clouds and takes the moments of the points off the support plane.
     fn prepare(&mut self, [before, now]: [&Particles; 2], is_raised: impl Fn(&Vec3) -> bool) {
-        self.now.rebuild(&now.positions, &now.colors, CELL_M);
-        self.before.rebuild(&before.positions, &before.colors, CELL_M);
+        let Settings { cell_m, seed_spacing_m, shadow_gap_m, .. } = self.settings;
+        self.now.rebuild(&now.positions, &now.colors, cell_m);
+        self.before.rebuild(&before.positions, &before.colors, cell_m);
         self.raised_positions.clear();
         self.raised_colors.clear();
         self.raised_hidden.clear();
@@ -151,17 +172,19 @@ impl MotionEstimator {
             self.raised_positions.push(*p);
             self.raised_colors.push(now.colors[i]);
             let source = now.sources.get(i);
-            let is_hidden = source.is_some_and(|&source| self.shadows.hide(p, source));
+            let is_hidden =
+                source.is_some_and(|&source| self.shadows.hide(p, source, shadow_gap_m));
             self.raised_hidden.push(is_hidden);
         }
-        self.raised.rebuild(&self.raised_positions, &self.raised_colors, SEED_M);
+        self.raised.rebuild(&self.raised_positions, &self.raised_colors, seed_spacing_m);
         self.hidden.clear();
-        self.hidden.extend(self.raised.order().iter().map(|&i| self.raised_hidden[i as usize]));
+        self.hidden
+            .extend(self.raised.cells.order().iter().map(|&i| self.raised_hidden[i as usize]));
         self.seeds.clear();
         self.seed_of_cell.clear();
-        self.seed_of_cell.resize(self.raised.n_cells(), u32::MAX);
+        self.seed_of_cell.resize(self.raised.cells.n_cells(), u32::MAX);
         for (cell, seed) in self.seed_of_cell.iter_mut().enumerate() {
-            let points = self.raised.points_in(cell);
+            let points = self.raised.cells.points_in(cell);
             if !points.is_empty() {
                 *seed = self.seeds.len() as u32;
                 let place = (points.start + points.end) / 2;
@@ -189,6 +212,7 @@ impl MotionEstimator {
     /// Finds the motion of every seed's patch.
     fn search(&mut self) {
         let Self {
+            settings,
             now,
             before,
             raised,
@@ -201,17 +225,17 @@ impl MotionEstimator {
             consensus,
             ..
         } = self;
-        let context = Context { now, before, raised, hidden };
+        let context = Context { settings, now, before, raised, hidden };
         let (links, cells) = (&links[..], &seed_of_cell[..]);
         seeds.par_iter_mut().zip(&mut patches[..]).for_each(|(seed, patch)| {
             start(&context, links, seed, patch);
         });
-        for _ in 0..ROUNDS {
+        for _ in 0..context.settings.exchange_rounds {
             exchanged.clone_from(seeds);
             exchanged.iter_mut().for_each(|seed| seed.settle(&context, seeds, cells));
             std::mem::swap(seeds, exchanged);
         }
-        for _ in 0..ROUNDS {
+        for _ in 0..context.settings.exchange_rounds {
             exchanged.clone_from(seeds);
             let known = &seeds[..];
             exchanged.par_iter_mut().zip(&patches[..]).for_each(|(seed, patch)| {
@@ -221,21 +245,6 @@ impl MotionEstimator {
         }
         consensus.agree(&context, cells, seeds, patches);
     }
-}
-
-#[inline(always)]
-fn minus(a: &Vec3, b: &Vec3) -> Vec3 {
-    [a[0] - b[0], a[1] - b[1], a[2] - b[2]]
-}
-
-#[inline(always)]
-fn plus(a: &Vec3, b: &Vec3) -> Vec3 {
-    [a[0] + b[0], a[1] + b[1], a[2] + b[2]]
-}
-
-#[inline(always)]
-fn dot(a: &Vec3, b: &Vec3) -> f32 {
-    a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 }
 
 #[cfg(test)]

@@ -3,17 +3,23 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::cloud::Workspace;
 use crate::config::PredictorConfig;
-use crate::frames::Frame;
-use crate::kinematics::{JointOrder, Robot, Spread};
+use crate::frames::{Frame, RobotState};
+use crate::geometry::Vec3;
+use crate::kinematics::{JointOrder, MeshSearch, Mount, Robot, RobotMode, RobotOptions, Spread};
 use crate::message::{JointTrajectory, Stamp};
-use crate::model::{ModelConfig, Scene};
+use crate::model::ModelConfig;
 use crate::particles::{ParticleSampler, Particles, Sampling};
 use crate::plan::{self, Horizon};
+use crate::scene::Scene;
 use crate::{Error, Result};
 
 /// Observations kept to find the one a step back: at 60 frames/s, a step of a quarter second.
 const MAX_OBSERVATIONS: usize = 16;
+/// A robot all of whose particles stay farther than this outside of the workspace (m) is left out:
+/// it touches nothing that is predicted, yet the model would let it matter.
+const FAR_M: f32 = 0.2;
 
 /// All that predictions need of a frame, in the world frame (m).
 #[derive(Debug, Default, Clone)]
@@ -26,10 +32,12 @@ pub struct Observation {
     pub particles: Particles,
     /// A denser sample, to estimate motion from.
     pub cloud: Particles,
-    /// Kinematic particles at the measured joints.
+    /// Kinematic particles at the measured joints; none without a robot.
     pub kinematic: Vec<[f32; 3]>,
     /// Measured joints in the robot's order.
     joints: Vec<f64>,
+    /// What else tells where the robot is.
+    mount: Mount,
 }
 
 /// What is known at one frame of where the robot will go.
@@ -41,35 +49,74 @@ pub struct Course {
     pub joints: Vec<f64>,
     /// Their velocities over the last step (rad/s or m/s).
     pub joint_velocities: Vec<f64>,
+    /// What else tells where the robot is, one step back and now.
+    mounts: [Mount; 2],
+    /// Kinematic particles one step back and now (world frame, m); none without a robot.
+    placed: [Vec<Vec3>; 2],
     /// The plans that the frame carries.
     pub plan: Vec<Arc<JointTrajectory>>,
 }
 
 impl Course {
-    /// Kinematic particles at each step ahead, where `plan` leads `robot`: `rows` `[n_steps]`;
-    /// `joints_ahead` is scratch.
+    /// Whether the robot was there.
+    pub fn has_robot(&self) -> bool {
+        !self.placed[1].is_empty()
+    }
+
+    /// Kinematic particles one step back, now, and at each step ahead, where `plan` leads `robot`,
+    /// into `scene`: `[n_steps + 2]` rows, and the links; none where the robot stays far outside of
+    /// `workspace`. `joints_ahead` is scratch.
     ///
     /// # Errors
-    /// As [`plan::forecast`] and [`Robot::place`].
-    pub fn place_ahead(
+    /// As [`plan::forecast`], [`Robot::set_mount`] and [`Robot::place`].
+    pub fn place_robot(
         &self,
         plan: &[Arc<JointTrajectory>],
         robot: &mut Robot,
         horizon: &Horizon,
+        workspace: &Workspace,
         joints_ahead: &mut Vec<f64>,
-        rows: &mut [Vec<[f32; 3]>],
+        scene: &mut Scene,
     ) -> Result<()> {
         let (names, velocities) = (robot.joint_names(), Some(&self.joint_velocities[..]));
         plan::forecast(&self.joints, names, velocities, plan, self.stamp, horizon, joints_ahead)?;
-        let ahead = joints_ahead.chunks_exact(self.joints.len().max(1));
-        ahead.zip(rows).try_for_each(|(joints, row)| robot.place(joints, row))
+        let rows = &mut scene.kinematic;
+        rows.resize_with(horizon.n_steps + 2, Vec::new);
+        rows[0].clone_from(&self.placed[0]);
+        rows[1].clone_from(&self.placed[1]);
+        let n_joints = self.joints.len();
+        for (step, row) in rows[2..].iter_mut().enumerate() {
+            robot.set_mount(&self.mounts[1].onward(&self.mounts[0], step + 1))?;
+            robot.place(&joints_ahead[step * n_joints..][..n_joints], row)?;
+        }
+        link(scene, robot, workspace);
+        Ok(())
     }
+}
+
+/// Takes the links of the particles of `robot`, which stand in `scene`; where it stays far outside of
+/// `workspace` all the time, its particles go.
+pub(crate) fn link(scene: &mut Scene, robot: &Robot, workspace: &Workspace) {
+    scene.start.kinematic_links.clear();
+    if is_far(&scene.kinematic, workspace) {
+        scene.kinematic.iter_mut().for_each(Vec::clear);
+    } else {
+        scene.start.kinematic_links.extend(robot.links());
+    }
+}
+
+/// Whether all points lie far outside of the workspace.
+fn is_far(rows: &[Vec<Vec3>], workspace: &Workspace) -> bool {
+    let near =
+        Workspace { min: workspace.min.map(|x| x - FAR_M), max: workspace.max.map(|x| x + FAR_M) };
+    !rows.iter().flatten().any(|point| near.contains(*point))
 }
 
 /// Makes observations of frames.
 pub struct Observer {
     model: ModelConfig,
     config: PredictorConfig,
+    meshes: MeshSearch,
     robot: Option<Robot>,
     /// The robot as it came, for snapshots to share.
     shared_robot: Option<Arc<Robot>>,
@@ -84,6 +131,7 @@ impl Observer {
         Self {
             model,
             config,
+            meshes: MeshSearch::default(),
             robot: None,
             shared_robot: None,
             order: None,
@@ -97,13 +145,20 @@ impl Observer {
         self.config = config;
     }
 
+    /// Where the meshes of robots that come from now on are looked for; else as
+    /// [`MeshSearch::default`].
+    pub fn set_meshes(&mut self, meshes: MeshSearch) {
+        self.meshes = meshes;
+    }
+
     /// Takes the robot's description; its warnings are worth logging.
     ///
     /// # Errors
     /// As [`Robot::from_urdf`].
     pub fn set_robot(&mut self, urdf: &str, world_frame: &str) -> Result<&[String]> {
-        let n = self.model.n_robot();
-        let robot = Robot::with_spread(urdf, n, world_frame, Spread::Tips)?;
+        let (n_points, spread, meshes) = (self.model.n_robot(), Spread::Tips, &self.meshes);
+        let options = RobotOptions { n_points, spread, world_frame, meshes };
+        let robot = Robot::with_options(urdf, &options)?;
         self.order = None;
         self.shared_robot = Some(Arc::new(robot.clone()));
         Ok(&self.robot.insert(robot).warnings)
@@ -119,8 +174,20 @@ impl Observer {
     /// # Errors
     /// [`Error::NoRobot`].
     pub fn check_robot(&self) -> Result<()> {
-        let missing = self.model.n_kinematic > 0 && self.robot.is_none();
-        if missing { Err(Error::NoRobot) } else { Ok(()) }
+        let is_required = self.model.n_kinematic > 0 && self.config.robot == RobotMode::Required;
+        if is_required && self.robot.is_none() { Err(Error::NoRobot) } else { Ok(()) }
+    }
+
+    /// The robot of `frame`, if one is to be placed.
+    fn robot_of<'a>(&self, frame: &'a Frame) -> Option<&'a RobotState> {
+        let takes_robot = self.model.n_kinematic > 0 && self.config.robot != RobotMode::None;
+        let robot = self.robot.as_ref().filter(|_| takes_robot)?;
+        frame.robot.as_ref().filter(|state| robot.fits(&state.mount))
+    }
+
+    /// Whether an observation of `frame` has the robot.
+    pub fn sees_robot(&self, frame: &Frame) -> bool {
+        self.robot_of(frame).is_some()
     }
 
     /// Where the robot will go, as known at the last frame that was forecast.
@@ -132,8 +199,8 @@ impl Observer {
     /// `out`.
     ///
     /// # Errors
-    /// [`Error::NoRobot`] before [`Observer::set_robot`], [`Error::TooFewPoints`], what makes
-    /// images or joints unusable, and what the sampler returns.
+    /// [`Error::NoRobot`] if the settings require one that is not known, [`Error::TooFewPoints`],
+    /// what makes images or joints unusable, and what the sampler returns.
     pub fn observe(
         &mut self,
         frame: &Frame,
@@ -157,25 +224,34 @@ impl Observer {
         if got < needed {
             return Err(Error::TooFewPoints { needed, got });
         }
-        if self.model.n_kinematic == 0 {
+        self.place(frame, out)
+    }
+
+    /// Puts the robot's particles where it was measured; none if it is not there.
+    fn place(&mut self, frame: &Frame, out: &mut Observation) -> Result<()> {
+        out.kinematic.clear();
+        out.joints.clear();
+        self.check_robot()?;
+        let (Some(state), Some(robot)) = (self.robot_of(frame), self.robot.as_mut()) else {
             return Ok(());
-        }
-        let robot = self.robot.as_mut().ok_or(Error::NoRobot)?;
-        let names = &frame.joints.names;
+        };
+        let names = &state.joints.names;
         if self.order.as_ref().is_none_or(|(known, _)| known != names) {
             self.order = Some((names.clone(), robot.order(names)?));
         }
         if let Some((_, order)) = &self.order {
-            order.apply(&frame.joints.positions, &mut out.joints)?;
+            order.apply(&state.joints.positions, &mut out.joints)?;
         }
+        out.mount.clone_from(&state.mount);
+        robot.set_mount(&out.mount)?;
         robot.place(&out.joints, &mut out.kinematic)
     }
 
     /// Kinematic particles one step back, now, and at each step ahead, where the plan of `frame`
-    /// leads, into `scene`: `[horizon + 2]` rows, and the links.
+    /// leads, into `scene`: `[horizon + 2]` rows, and the links; all empty without a robot.
     ///
     /// # Errors
-    /// As [`plan::forecast`] and [`Robot::place`].
+    /// As [`Course::place_robot`].
     pub fn forecast(
         &mut self,
         history: &Observation,
@@ -183,31 +259,28 @@ impl Observer {
         frame: &Frame,
         scene: &mut Scene,
     ) -> Result<()> {
-        let rows = &mut scene.kinematic;
-        scene.start.kinematic_links.clear();
         scene.start.kinematic_stride = self.model.kinematic_detail;
-        rows.resize_with(self.config.horizon + 2, Vec::new);
-        rows[0].clone_from(&history.kinematic);
-        rows[1].clone_from(&now.kinematic);
-        let Some(robot) = self.robot.as_mut().filter(|_| self.model.n_kinematic > 0) else {
+        let course = &mut self.course;
+        course.placed[0].clone_from(&history.kinematic);
+        course.placed[1].clone_from(&now.kinematic);
+        let Some(robot) = self.robot.as_mut().filter(|_| course.has_robot()) else {
+            scene.start.kinematic_links.clear();
+            scene.kinematic.resize_with(self.config.horizon + 2, Vec::new);
+            scene.kinematic.iter_mut().for_each(Vec::clear);
             return Ok(());
         };
-        scene.start.kinematic_links.extend(robot.links());
-        let course = &mut self.course;
         course.stamp = now.stamp;
         course.joints.clone_from(&now.joints);
+        course.mounts[0].clone_from(&history.mount);
+        course.mounts[1].clone_from(&now.mount);
         course.plan.clone_from(&frame.plan);
         let elapsed_secs = now.stamp.secs_since(history.stamp);
         let velocities = &mut course.joint_velocities;
         plan::velocities(&now.joints, &history.joints, elapsed_secs, velocities)?;
         let horizon = self.model.horizon(self.config.horizon);
-        self.course.place_ahead(
-            &frame.plan,
-            robot,
-            &horizon,
-            &mut self.joints_ahead,
-            &mut rows[2..],
-        )
+        let workspace = self.config.workspace_of(&self.model);
+        let joints_ahead = &mut self.joints_ahead;
+        self.course.place_robot(&frame.plan, robot, &horizon, &workspace, joints_ahead, scene)
     }
 }
 
@@ -249,8 +322,8 @@ impl Memory {
         self.observations.iter().any(|known| known.stamp == stamp)
     }
 
-    /// The observation by the same `cameras` that lies nearest to one step before `now`, within the
-    /// tolerance.
+    /// The observation by the same `cameras`, with or without the robot as now, that lies nearest to
+    /// one step before `now`, within the tolerance.
     ///
     /// Where a camera falls out or comes back, surfaces that only it sees vanish or appear, and
     /// those that it shares get sparser or denser: differences that would be taken for motion. So
@@ -259,9 +332,12 @@ impl Memory {
         &self,
         now: Stamp,
         cameras: impl Iterator<Item = usize> + Clone,
+        has_robot: bool,
     ) -> Option<&Observation> {
         let wanted = now.plus_secs(-self.step_secs);
-        let alike = |o: &&Observation| o.cameras.iter().copied().eq(cameras.clone());
+        let alike = |o: &&Observation| {
+            o.cameras.iter().copied().eq(cameras.clone()) && o.kinematic.is_empty() != has_robot
+        };
         let alike = self.observations.iter().filter(alike);
         let nearest = alike.min_by_key(|o| o.stamp.abs_diff(wanted))?;
         let tolerance = Stamp::from_secs(self.tolerance_secs).nanos().unsigned_abs();

@@ -8,6 +8,7 @@ pub mod exp;
 pub mod favor;
 pub mod feature_map;
 pub mod grf_attention;
+mod held_product;
 pub mod layer_norm;
 pub mod linear;
 pub mod linear_attention;
@@ -15,7 +16,6 @@ pub mod message_passing;
 pub mod motion_head;
 pub mod relu;
 pub mod rows;
-pub mod simd;
 pub mod softmax_attention;
 
 #[cfg(test)]

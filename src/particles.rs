@@ -4,7 +4,7 @@ mod sampler;
 pub(crate) mod support;
 
 use crate::cloud::{Cloud, Workspace};
-use crate::graph::random::draw;
+use crate::random::draw;
 
 pub use sampler::{CpuSampler, ParticleSampler, Sampling};
 
@@ -117,14 +117,6 @@ impl Particles {
         self.positions.extend(indices().map(|i| cloud.positions[i]));
         self.colors.extend(indices().map(|i| cloud.colors[i].map(|c| f32::from(c) / 255.0)));
         self.sources.extend(indices().map(|i| cloud.sources[i]));
-    }
-
-    /// Replaces the particles by those of `from` at the places `chosen`; their sources are left out.
-    pub(crate) fn pick(&mut self, from: &Self, chosen: &[u32]) {
-        self.positions.clear();
-        self.colors.clear();
-        self.positions.extend(chosen.iter().map(|&i| from.positions[i as usize]));
-        self.colors.extend(chosen.iter().map(|&i| from.colors[i as usize]));
     }
 
     /// Leaves the `n` points with the smallest keys in `scratch`, in no order.

@@ -12,10 +12,12 @@ use crate::config::PredictorConfig;
 use crate::deadline::Pace;
 use crate::frames::Frame;
 use crate::graph::walks::WalkSeed;
-use crate::model::{Model, Scene};
+use crate::kinematics::MeshSearch;
+use crate::model::Model;
 use crate::motion::MotionEstimator;
 use crate::observation::{Memory, Observer};
 use crate::prediction::milliseconds_since;
+use crate::scene::Scene;
 use crate::{Error, Result};
 
 pub use crate::prediction::{Prediction, Timings};
@@ -55,6 +57,12 @@ impl Predictor {
             model,
             config,
         })
+    }
+
+    /// Where the meshes of robots that come from now on are looked for; else as
+    /// [`MeshSearch::default`].
+    pub fn set_meshes(&mut self, meshes: MeshSearch) {
+        self.observer.set_meshes(meshes);
     }
 
     /// Takes the robot's description; its warnings are worth logging.
@@ -100,8 +108,8 @@ impl Predictor {
     /// back.
     ///
     /// # Errors
-    /// [`Error::NoRobot`] before [`Predictor::set_robot`], and what makes this frame
-    /// unusable; the next one starts afresh.
+    /// [`Error::NoRobot`] if the settings require one and [`Predictor::set_robot`] was not called, and
+    /// what makes this frame unusable; the next one starts afresh.
     pub fn step(&mut self, frame: &Frame) -> Result<Option<&Prediction>> {
         self.step_in_time(frame, Instant::now())
     }
@@ -119,8 +127,8 @@ impl Predictor {
         // Images → cloud in the world frame → particles at t-1; the robot's at its joints.
         let mut now = self.memory.take_spare();
         self.observer.observe(frame, self.pace.n_particles(), &mut self.backend, &mut now)?;
-        let Some(history) = self.memory.one_step_back(now.stamp, now.cameras.iter().copied())
-        else {
+        let (cameras, has_robot) = (now.cameras.iter().copied(), !now.kinematic.is_empty());
+        let Some(history) = self.memory.one_step_back(now.stamp, cameras, has_robot) else {
             self.memory.remember(now);
             return Ok(None);
         };
@@ -132,6 +140,7 @@ impl Predictor {
             let clouds = [&history.cloud, &now.cloud];
             self.scene.set_motion(&mut self.motion, &now.particles, clouds);
         }
+        self.scene.set_origin(&self.config.origin);
         self.scene.walk_seed = WalkSeed { seed: self.config.seed, stamp_ns: now.stamp.nanos() };
         let seen = if config.n_motion > 0 { &history.cloud } else { &history.particles };
         self.prediction.history.clone_from(&seen.positions);
@@ -176,6 +185,8 @@ impl Predictor {
             model: self.model.clone(),
             robot: self.observer.robot().cloned(),
             course: self.observer.course().clone(),
+            workspace: self.config.workspace_of(&self.model.config),
+            origin: self.config.origin,
             scene: self.scene.clone(),
             prediction: self.prediction.without_displacements(),
         })
@@ -183,7 +194,8 @@ impl Predictor {
 
     /// Whether [`Predictor::step`] would find the history frame of `frame`.
     pub fn has_history(&self, frame: &Frame) -> bool {
-        self.memory.one_step_back(frame.stamp, frame.camera_numbers()).is_some()
+        let has_robot = self.observer.sees_robot(frame);
+        self.memory.one_step_back(frame.stamp, frame.camera_numbers(), has_robot).is_some()
     }
 
     /// Whether a frame was seen one step before `frame`, by whichever cameras: a history it is only

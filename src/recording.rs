@@ -12,9 +12,11 @@ use nalgebra::{Isometry3, Point3};
 use serde::Deserialize;
 
 use crate::bag::Bag;
+use crate::cloud::{Place, Workspace};
 use crate::frames::{
-    CameraTopics, Frame, FrameCounts, Frames, FramesConfig, MAX_CAMERAS, TopicSpec, View,
+    CameraTopics, Frame, FrameCounts, Frames, FramesConfig, MAX_CAMERAS, TopicSpec, Topics, View,
 };
+use crate::kinematics::Robot;
 use crate::message::{Image, PoseArray, Stamp, StringMessage};
 use crate::{Error, Result};
 
@@ -87,6 +89,32 @@ pub struct Recording {
     bad_poses: Vec<String>,
 }
 
+/// A bag of which little is known yet: see [`Recording::glimpse`].
+pub struct Glimpse {
+    bag: Bag,
+    truth: Option<Truth>,
+}
+
+impl Glimpse {
+    /// The bag.
+    pub fn bag(&self) -> &Bag {
+        &self.bag
+    }
+
+    /// The truth without poses, if the recording has one.
+    pub fn truth(&self) -> Option<&Truth> {
+        self.truth.as_ref()
+    }
+
+    /// The recording.
+    ///
+    /// # Errors
+    /// As [`Recording::open`].
+    pub fn open(self, config: FramesConfig) -> Result<Recording> {
+        Recording::with_truth(self.bag, config, self.truth)
+    }
+}
+
 impl Truth {
     /// Where the bodies are at `stamp`, by id; none if the truth has no such time.
     pub fn poses(&self, stamp: Stamp) -> Option<&[Isometry3<f64>]> {
@@ -137,27 +165,18 @@ impl Recording {
     /// As [`Bag::open`]; [`Error::MissingTopics`] if topics that frames need are missing;
     /// [`Error::Bag`] if the truth can't be read, or names no cameras that can be.
     pub fn open(path: &Path, config: FramesConfig) -> Result<Self> {
-        let bag = Bag::open(path)?;
-        let truth = read_bodies(&bag)?;
-        Self::with_truth(bag, config, truth)
+        Self::glimpse(path)?.open(config)
     }
 
-    /// The same if `wants` says so of the truth, in which no poses have been read yet; none if not,
-    /// for little more than the bag's index.
+    /// Looks at a bag and what its truth says of the whole recording, but for poses: little more
+    /// than the bag's index.
     ///
     /// # Errors
-    /// As [`Recording::open`].
-    pub fn open_if(
-        path: &Path,
-        config: FramesConfig,
-        wants: impl FnOnce(Option<&Truth>) -> bool,
-    ) -> Result<Option<Self>> {
+    /// As [`Bag::open`]; [`Error::Bag`] if the truth can't be read.
+    pub fn glimpse(path: &Path) -> Result<Glimpse> {
         let bag = Bag::open(path)?;
         let truth = read_bodies(&bag)?;
-        match wants(truth.as_ref()) {
-            true => Self::with_truth(bag, config, truth).map(Some),
-            false => Ok(None),
-        }
+        Ok(Glimpse { bag, truth })
     }
 
     fn with_truth(bag: Bag, config: FramesConfig, mut truth: Option<Truth>) -> Result<Self> {
@@ -193,6 +212,53 @@ impl Recording {
             Some(message) => Ok(Some(StringMessage::decode(&message?.data)?.data)),
             None => Ok(None),
         }
+    }
+
+    /// Where its cameras see a scene first, `usual` if it is there; none where no frame tells.
+    ///
+    /// # Errors
+    /// As [`Workspace::proposal`].
+    pub fn place(&self, usual: &Workspace) -> Result<Option<Place>> {
+        let mut proposed = Ok(None);
+        // Until the first frame that tells; an error ends the play.
+        let _ = self.play(|frame, _| {
+            proposed = usual.proposal(&frame.cameras);
+            if matches!(proposed, Ok(None)) { Ok(()) } else { Err(()) }
+        });
+        proposed
+    }
+
+    /// Why it is played without a robot, with the remedy; none if description and joints are there.
+    pub fn robot_lack(&self) -> Option<String> {
+        let Topics { joint_states, robot_description, .. } = &self.config.topics;
+        let topics = self.bag.topics();
+        let is_there = |name: &str| topics.iter().any(|t| &*t.name == name && t.n_messages > 0);
+        let lacking: Vec<&str> = [robot_description, joint_states]
+            .into_iter()
+            .map(String::as_str)
+            .filter(|name| !is_there(name))
+            .collect();
+        if lacking.is_empty() {
+            return None;
+        }
+        let alike = |kind: &str| topics.iter().find(|t| t.message_type == kind && t.n_messages > 0);
+        let joints = alike("sensor_msgs/msg/JointState").filter(|_| !is_there(joint_states));
+        let remedy = joints.map(|topic| format!(": try --remap {joint_states}:={}", topic.name));
+        Some(format!(
+            "it is played without a robot, as there is no {}{}",
+            lacking.join(" and no "),
+            remedy.unwrap_or_default()
+        ))
+    }
+
+    /// What is to be warned of the robot's description: what was read otherwise than its author may
+    /// expect. Nothing where there is none.
+    ///
+    /// # Errors
+    /// As [`Recording::robot_description`] and [`Robot::from_urdf`].
+    pub fn robot_warnings(&self) -> Result<Vec<String>> {
+        let Some(urdf) = self.robot_description()? else { return Ok(Vec::new()) };
+        Ok(Robot::from_urdf(&urdf, 0, &self.config.world_frame)?.warnings)
     }
 
     /// Calls `f` with each frame in order, and with its body ids where the truth has them for all
@@ -299,16 +365,22 @@ fn check_cameras(names: &[String]) -> std::result::Result<(), String> {
 fn check_topics(bag: &Bag, config: &FramesConfig) -> Result<()> {
     let has =
         |name: &str| bag.topics().iter().any(|topic| &*topic.name == name && topic.n_messages > 0);
-    let required = config.topics.specs().into_iter().filter(|spec| spec.required);
-    let missing: Vec<TopicSpec> = required.filter(|spec| !has(&spec.name)).collect();
-    if missing.is_empty() {
+    let missing = |topics: &Topics| -> Vec<TopicSpec> {
+        let config = FramesConfig { topics: topics.clone(), ..config.clone() };
+        let required = config.specs().into_iter().filter(|spec| spec.required);
+        required.filter(|spec| !has(&spec.name)).collect()
+    };
+    let lacking = missing(&config.topics);
+    if lacking.is_empty() {
         return Ok(());
     }
     let proposal = propose(bag.topics(), &config.topics);
+    // What lacks as much is no help; it may be just what was asked for.
+    let helps = missing(&proposal.topics()).len() < lacking.len();
     Err(Error::MissingTopics {
         path: bag.path().to_owned(),
-        problem: proposal::describe(&missing, bag.topics(), &proposal.notes),
-        arguments: proposal.arguments(),
+        problem: proposal::describe(&lacking, bag.topics(), &proposal.notes),
+        arguments: proposal.arguments().filter(|_| helps),
     })
 }
 

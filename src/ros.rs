@@ -20,6 +20,7 @@ mod parameters;
 mod problems;
 mod publish;
 mod qos;
+pub mod relay;
 mod rollouts;
 mod rosout;
 mod service;

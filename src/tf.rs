@@ -88,6 +88,13 @@ impl TransformBuffer {
         Ok(common_from_target.inv_mul(&common_from_source))
     }
 
+    /// Whether a chain of transforms leads from one frame to the other, at whatever times.
+    pub fn connects(&self, a: &str, b: &str) -> bool {
+        let root = |name| self.ancestors_where(plain_name(name), |_| true).ok()?.pop();
+        let (a, b) = (root(a), root(b));
+        a.is_none() || a == b
+    }
+
     /// Keeps static transforms only: time was set back.
     pub fn forget_moving(&mut self) {
         self.links.retain(|_, link| link.is_static);
@@ -259,6 +266,7 @@ mod tests {
         let across = tree.lookup("left", "right", at(99.0)).unwrap();
         assert!((across.translation.x + 2.0).abs() < 1e-12);
         assert_eq!(tree.lookup("any", "any", at(0.0)).unwrap(), Isometry3::identity());
+        assert!(tree.connects("left", "/right") && !tree.connects("left", "camera"));
     }
 
     #[test]

@@ -2,10 +2,18 @@
 
 pub mod adamw;
 mod augment;
+mod checkpoint;
 pub mod compare;
+pub mod config;
 pub mod dataset;
+mod differences;
 mod episode;
+pub mod evaluate;
+pub mod files;
+pub mod hold_out;
+pub mod memory;
 pub mod preset;
 pub mod reading;
 pub mod skipped;
 pub mod trainer;
+pub mod validation;

@@ -6,10 +6,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use forecloud::graph::random::{draw, uniform};
 use forecloud::graph::walks::WalkSeed;
 use forecloud::model::weights::initial_weights;
 use forecloud::model::{Engine, Gradients, InterlacerConfig, Mode, ModelConfig, StepGraph};
+use forecloud::random::{draw, uniform};
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static PRODUCTS: AtomicUsize = AtomicUsize::new(0);

@@ -6,6 +6,7 @@ use forecloud::candidates::{Candidates, Snapshot};
 use forecloud::cloud::Workspace;
 use forecloud::config::PredictorConfig;
 use forecloud::frames::{Frame, FramesConfig};
+use forecloud::kinematics::RobotMode;
 use forecloud::message::JointTrajectory;
 use forecloud::model::Model;
 use forecloud::predictor::{Prediction, Predictor};
@@ -140,7 +141,8 @@ fn candidates_do_not_disturb_the_live_prediction() {
 fn without_a_prediction_there_is_no_snapshot() {
     let frames = frames();
     let model = Model::load(&path("models/small.safetensors")).unwrap();
-    let fresh = Predictor::new(model, config()).unwrap();
+    let required = PredictorConfig { robot: RobotMode::Required, ..config() };
+    let fresh = Predictor::new(model, required).unwrap();
     assert!(matches!(fresh.snapshot(), Err(Error::NoRobot)));
     let mut predictor = predictor();
     assert!(matches!(predictor.snapshot(), Err(Error::NoPrediction)));

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use forecloud::frames::FramesConfig;
 use forecloud::model::{Layout, ModelConfig};
 use forecloud::train::compare::{Comparison, Data, Plan, Settings, Suite, Table, Watch};
-use forecloud::train::dataset::{Dataset, DatasetConfig};
-use forecloud::train::trainer::TrainConfig;
+use forecloud::train::config::{DatasetConfig, TrainConfig};
+use forecloud::train::dataset::Dataset;
 
 fn model() -> ModelConfig {
     ModelConfig {
@@ -154,7 +154,9 @@ fn a_comparison_stopped_again_and_again_gives_the_table_of_one_that_was_not() {
     assert_eq!(columns, [25; 9]);
     let text = table.to_string();
     assert!(
-        ["grf", "message_passing", "none", "ms a predicted step"].iter().all(|w| text.contains(w))
+        ["grf", "message_passing", "none", "ms per predicted step"]
+            .iter()
+            .all(|w| text.contains(w))
     );
 }
 
@@ -180,7 +182,8 @@ fn a_plan_gives_each_variant_the_steps_of_its_budget_and_as_many_weights() {
     assert_eq!(open(&settings).unwrap().unwrap().plan(), &plan);
     let other = Settings { budget_secs: 0.3, ..settings.clone() };
     let message = open(&other).err().unwrap().to_string();
-    assert!(message.contains("plan.json") && message.contains("other settings"), "{message}");
+    assert!(message.contains("plan.json"), "{message}");
+    assert!(message.contains("(budget_secs: 0.2 there, 0.3 here)"), "{message}");
     let stopped = Comparison::open(folder.path().join("b"), settings, &data, &Patience::until(0));
     assert!(stopped.unwrap().is_none());
     assert!(!folder.path().join("b").exists());
@@ -190,8 +193,8 @@ fn a_plan_gives_each_variant_the_steps_of_its_budget_and_as_many_weights() {
 fn what_fails_is_named_and_the_others_go_on() {
     let data = data();
     let folder = tempfile::tempdir().unwrap();
-    // A rate at which nothing stays finite is not chosen.
-    let settings = Settings { learning_rates: vec![1e38, 1e-3], ..settings(Suite::Layers) };
+    // A rate at which nothing is learned is not chosen.
+    let settings = Settings { learning_rates: vec![1.0, 1e-3], ..settings(Suite::Layers) };
     let comparison = open_short(folder.path(), &settings, &data);
     // Where this variant's runs should be is something else.
     std::fs::write(folder.path().join("linear"), "not a folder").unwrap();
@@ -219,7 +222,17 @@ fn what_fails_is_named_and_the_others_go_on() {
     larger.variants[3].model.n_particles = 2048;
     let message = named(larger);
     assert!(message.contains("variant none") && message.contains("n_particles"), "{message}");
-    assert!(named(Settings { seeds: vec![1, 1], ..settings }).contains("seeds"));
+    assert!(named(Settings { seeds: vec![1, 1], ..settings.clone() }).contains("seeds"));
+    for rate in [f32::NAN, 0.0, -1.0, f32::INFINITY] {
+        let told = named(Settings { learning_rates: vec![1e-3, rate], ..settings.clone() });
+        assert!(told.contains("compare.learning_rates") && told.contains("..=1"), "{told}");
+    }
+    for secs in [f64::NAN, 0.0, f64::INFINITY] {
+        assert!(named(Settings { budget_secs: secs, ..settings.clone() }).contains("budget_secs"));
+    }
+    assert!(named(Settings { validations: 0, ..settings.clone() }).contains("validations"));
+    let train = TrainConfig { batch: 0, ..settings.train.clone() };
+    assert!(named(Settings { train, ..settings }).contains("train.batch"));
 }
 
 #[test]

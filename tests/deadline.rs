@@ -6,16 +6,19 @@ use std::time::{Duration, Instant};
 use forecloud::backend::Device;
 use forecloud::config::PredictorConfig;
 use forecloud::frames::{Frame, FramesConfig};
+use forecloud::kinematics::RobotMode;
 use forecloud::model::Model;
 use forecloud::predictor::{Prediction, Predictor};
 use forecloud::recording::Recording;
 
 const CONFIG: PredictorConfig = PredictorConfig {
+    robot: RobotMode::Optional,
     horizon: 3,
     n_particles: 400,
     seed: 3,
     device: Device::Cpu,
     workspace: None,
+    origin: [0.0; 3],
     history_tolerance_secs: 0.025,
     deadline_secs: 0.0,
     min_horizon: 1,

@@ -78,3 +78,66 @@ fn what_is_not_there_is_an_error_that_names_it() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("no/such/recording"), "{text}");
 }
+
+#[test]
+fn every_recording_is_told_and_the_bad_ones_with_their_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = recording(folder.path());
+    let bad = folder.path().join("bad.mcap");
+    std::fs::write(&bad, "no recording").unwrap();
+    let bad = bad.display().to_string();
+    let all = [bad.as_str(), &good, "no/such/recording", &good];
+    let output = info(&[&["--json"], &all[..]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let errors: Vec<bool> = (0..4).map(|i| json[i]["error"].is_string()).collect();
+    assert_eq!(errors, [true, false, true, false]);
+    assert_eq!(json[0]["path"], bad);
+    assert!(json[0]["error"].as_str().unwrap().contains("bad.mcap"), "{json}");
+    assert_eq!(json[3]["n_messages"], 3);
+
+    let output = info(&all);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.matches("3 messages").count(), 2, "{text}");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("bad.mcap") && text.contains("no/such/recording"), "{text}");
+    assert!(text.contains("2 of 4 files cannot be read"), "{text}");
+}
+
+#[test]
+fn a_model_file_is_told_by_its_hash_sizes_and_settings() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/models/small.safetensors");
+    let model = forecloud::model::Model::load(path.as_ref()).unwrap();
+    let text = String::from_utf8(info(&[path]).stdout).unwrap();
+    let first = format!("model {}, {} weights", model.hash, model.weights.len());
+    assert!(text.contains(&first) && text.contains("n_particles       1024"), "{text}");
+    let json: serde_json::Value = serde_json::from_slice(&info(&["--json", path]).stdout).unwrap();
+    assert_eq!((&json[0]["kind"], &json[0]["hash"]), (&"model".into(), &model.hash.into()));
+    assert_eq!(json[0]["config"]["step_secs"], 0.1);
+    // By its content, whatever its name; and one that is damaged by its name.
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(path, folder.path().join("model")).unwrap();
+    std::fs::write(folder.path().join("bad.safetensors"), "none").unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    assert!(info(&[&at("model")]).status.success());
+    let output = info(&[&at("bad.safetensors")]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && text.contains("cannot read the model"), "{text}");
+}
+
+#[test]
+fn the_examples_of_its_help_run() {
+    let help = String::from_utf8(info(&["--help"]).stdout).unwrap();
+    let examples = help.lines().filter_map(|line| line.trim().strip_prefix("forecloud info "));
+    let mut n_run = 0;
+    // Names of files alone stand for the user's.
+    for example in examples.filter(|example| example.contains('/')) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forecloud"));
+        let command = command.current_dir(env!("CARGO_MANIFEST_DIR")).arg("info");
+        let output = command.args(example.split(' ')).output().unwrap();
+        assert!(output.status.success(), "{example}: {}", String::from_utf8_lossy(&output.stderr));
+        n_run += 1;
+    }
+    assert!(n_run >= 2, "{help}");
+}

@@ -1,9 +1,14 @@
 //! Errors of kernels estimated from walks, held against those of the method's authors' own code.
 
-use forecloud::graph::series::{self, Side, kernels};
+#[path = "../examples/theory/mod.rs"]
+#[allow(dead_code)]
+mod theory;
+
+use forecloud::graph::WeightedGraph;
 use forecloud::graph::walks::{Halting, Sampler, WalkConfig, WalkSeed};
-use forecloud::graph::{WeightedGraph, generate};
 use std::ops::ControlFlow;
+use theory::generate;
+use theory::series::{self, Side, kernels};
 
 const TABLE: &str = include_str!("data/grf_error.tsv");
 const N_TERMS: usize = 64;

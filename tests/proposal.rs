@@ -77,7 +77,6 @@ fn the_proposed_command_replays_the_recording() {
     let text = String::from_utf8(output.stderr).unwrap();
     for told in [
         "/camera_left/color/image_raw (sensor_msgs/msg/Image)\n",
-        "/joint_states (sensor_msgs/msg/JointState)\n",
         "/left/d435/color/camera_info (sensor_msgs/msg/CameraInfo): ",
         "Try:\n  forecloud replay ",
         "--cameras left,right",

@@ -39,8 +39,9 @@ fn every_image_becomes_part_of_a_frame() {
         assert!((after.stamp.secs_since(before.stamp) - 0.1).abs() < 1e-6);
     }
     for frame in &made {
-        assert_eq!(frame.joints.names.len(), frame.joints.positions.len());
-        assert!(!frame.joints.names.is_empty());
+        let joints = &frame.robot.as_ref().expect("a robot").joints;
+        assert_eq!(joints.names.len(), joints.positions.len());
+        assert!(!joints.names.is_empty());
         assert_eq!(frame.plan.last().expect("a plan").header.stamp, frame.stamp);
         for camera in &frame.cameras {
             let View::Depth { depth, color: Some(color), .. } = &camera.view else {

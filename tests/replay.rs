@@ -92,7 +92,8 @@ fn the_number_of_threads_changes_nothing() {
     let (bag, model_file) = (tiny_push().display().to_string(), saved_model(folder.path()));
     let errors = |threads: &str| {
         let report = json(&[&bag, "--model", &model_file, "--threads", threads]);
-        assert_eq!(report["device"]["n_threads"].to_string(), threads);
+        let cores = std::thread::available_parallelism().unwrap().get();
+        assert_eq!(report["device"]["n_threads"], threads.parse::<usize>().unwrap().min(cores));
         report["errors"].to_string()
     };
     assert_eq!(errors("1"), errors("2"));
@@ -164,6 +165,13 @@ fn a_picture_is_saved_where_objects_move() {
     assert!(output.status.success() && message.contains("push, 0.2 s ahead"), "{message}");
     let bytes = std::fs::read(&picture).unwrap();
     assert!(bytes.starts_with(b"\x89PNG") && bytes.len() > 10_000, "{} bytes", bytes.len());
+    // Without truth it shows what was seen later.
+    let output = replay(&[&arguments[..], &["--no-truth"]].concat());
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{message}");
+    assert!(message.contains("without truth, 0.2 s ahead: "), "{message}");
+    let other = std::fs::read(&picture).unwrap();
+    assert!(other.starts_with(b"\x89PNG") && other.len() > 10_000 && other != bytes);
 }
 
 /// The recording without what only a simulator knows.
@@ -352,33 +360,148 @@ fn published_predictions_are_compared_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
     let (bag, model_file) = (tiny_push().display().to_string(), saved_model(folder.path()));
     let hash = model().hash;
-    let (_, mut predictions) = in_process();
+    let (_, all) = in_process();
+    let mut predictions = all.clone();
     predictions.remove(1);
     let run = |predictions: &[Prediction], hash: &str| {
         let node = recorded(folder.path(), predictions, hash);
         let output = replay(&[&bag, "--model", &model_file, "--predictions", &node]);
         let text = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8(text).unwrap())
+        (output.status.code().unwrap(), String::from_utf8(text).unwrap())
     };
-    let (success, text) = run(&predictions, &hash);
-    assert!(success && text.contains("node, as published"), "{text}");
-    assert!(text.contains("4 of 5 frames predicted by the node; bit for bit equal: yes"), "{text}");
+    let (code, text) = run(&all, &hash);
+    assert!(code == 0 && text.contains("node, as published"), "{text}");
+    assert!(text.contains("5 of 5 frames predicted by the node; bit for bit equal: yes"), "{text}");
+    // Where frames lack, those that are there say nothing of them.
+    let (code, text) = run(&predictions, &hash);
+    let partial = "4 of 5 frames predicted by the node; bit for bit equal: 4 are, of the others \
+                   nothing is known: 1 frames lack";
+    assert!(code == 3 && text.contains(partial), "{code}: {text}");
     assert!(text.contains("0.3 s\n"), "the horizon is the published one: {text}");
 
     // The node's predictions of four frames, in hindsight too: of these, three are seen later.
     let node = recorded(folder.path(), &predictions, &hash);
-    let report = json(&[&bag, "--model", &model_file, "--predictions", &node, "--no-truth"]);
+    let arguments = [&bag, "--model", &model_file, "--predictions", &node, "--no-truth", "--json"];
+    let report: Value = serde_json::from_slice(&replay(&arguments).stdout).unwrap();
     assert_eq!(seen_later(&report, "node", "all", "n_points"), [768.0, 512.0, 256.0]);
     assert_eq!(seen_later(&report, "model", "all", "n_points"), [1024.0, 768.0, 512.0]);
 
-    let (success, text) = run(&predictions, "0123");
-    assert!(!success && text.contains("the node ran model 0123"), "{text}");
+    let (code, text) = run(&predictions, "0123");
+    assert!(code == 1 && text.contains("the node ran model 0123"), "{text}");
 
     let value = &mut predictions[2].displacements[1][17][2];
     *value = f32::from_bits(value.to_bits() + 1);
-    let (success, text) = run(&predictions, &hash);
-    assert!(!success && text.contains("equal: no: 1 differ"), "{text}");
+    let (code, text) = run(&predictions, &hash);
+    assert!(code == 1 && text.contains("equal: no: 1 differ"), "{text}");
     assert!(text.contains("1 numbers differ"), "{text}");
+}
+
+#[test]
+fn what_published_predictions_differ_in_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bag, model_file) = (tiny_push().display().to_string(), saved_model(folder.path()));
+    let (_, predictions) = in_process();
+    let node = recorded(folder.path(), &predictions, &model().hash);
+    let arguments = [&bag, "--model", &model_file, "--predictions", &node];
+    let differs = |more: &[&str], told: &str, what: &str| {
+        let output = replay(&[&arguments[..], more].concat());
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(output.status.code() == Some(1) && text.contains(told), "{more:?}: {text}");
+        assert!(!text.contains("0e0 m"), "{text}");
+        let output = replay(&[&arguments[..], more, &["--json"]].concat());
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let causes = report["published"]["differences"].as_array().unwrap();
+        assert_eq!((&causes[0]["what"], &causes[0]["n_frames"]), (&what.into(), &5.into()));
+    };
+    differs(&["--seed", "3"], "5 differ, seed: 0 published, 3 replayed", "seed");
+    differs(&["--horizon", "2"], "5 differ, horizon: 3 published, 2 replayed", "horizon");
+    differs(&["--particles", "200"], "particles: 256 published, 200 replayed", "particles");
+    let shifted = ["--workspace", "-0.4,-0.45,-0.015", "0.5,0.45,0.6"];
+    differs(&shifted, "of another recording, or with another workspace", "pixels");
+
+    // Of a file that is cut, what is left says nothing of the rest.
+    let bytes = std::fs::read(&node).unwrap();
+    let cut = folder.path().join("cut.mcap").display().to_string();
+    std::fs::write(&cut, &bytes[..bytes.len() - 8]).unwrap();
+    let output = replay(&[&bag, "--model", &model_file, "--predictions", &cut]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.code() == Some(3) && !text.contains("equal: yes"), "{text}");
+    assert!(text.contains("bit for bit equal: 5 are, of the others"), "{text}");
+    // Of another recording: no frame is the same.
+    let mut others = predictions[..2].to_vec();
+    others.iter_mut().for_each(|p| p.stamp = p.stamp.plus_secs(1000.0));
+    let node = recorded(folder.path(), &others, &model().hash);
+    let output = replay(&[&bag, "--model", &model_file, "--predictions", &node]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.code() == Some(1), "{text}");
+    assert!(text.contains("none is of a frame of this recording"), "{text}");
+}
+
+#[test]
+fn a_script_can_tell_what_was_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bag, model_file) = (tiny_push().display().to_string(), saved_model(folder.path()));
+    let bad = folder.path().join("bad.mcap").display().to_string();
+    std::fs::write(&bad, "no recording").unwrap();
+    let code = |bags: &[&str]| {
+        replay(&[bags, &["--model", &model_file, "--horizon", "1"]].concat()).status.code()
+    };
+    assert_eq!(code(&[&bag, &bag]), Some(0));
+    assert_eq!(code(&[&bag, &bad]), Some(3));
+    assert_eq!(code(&[&bad, &bad]), Some(1));
+    assert_eq!(code(&[&bad]), Some(1));
+    assert_eq!(code(&[&bag, "--horizon", "none"]), Some(2));
+    let help = String::from_utf8(replay(&["--help"]).stdout).unwrap();
+    assert!(
+        help.contains("Exit codes:") && help.contains("  3  a result, but not of all"),
+        "{help}"
+    );
+}
+
+#[test]
+fn points_outside_of_the_workspace_are_told_with_a_box_that_holds_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bag, model_file) = (tiny_push().display().to_string(), saved_model(folder.path()));
+    let with = |min: &str, max: &str| {
+        replay(&[&bag, "--model", &model_file, "--horizon", "1", "--workspace", min, max])
+    };
+    let output = with("5,5,5", "6,6,6");
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("the workspace 5,5,5 to 6,6,6 (m, in world) holds 0.0 %"), "{text}");
+    // What it proposes works.
+    let proposed = text.split("--workspace ").nth(1).unwrap();
+    let [min, max]: [&str; 2] =
+        proposed.split_whitespace().take(2).collect::<Vec<_>>().try_into().unwrap();
+    let output = with(min, max);
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(output.status.success(), "{min} {max}: {text}");
+    assert!(text.contains(&format!("workspace  {min} to {max} m: ")), "{text}");
+    for wrong in [["1,2", "3,4,5"], ["a,b,c", "1,1,1"], ["1,1,1", "0,0,0"]] {
+        assert!(!with(wrong[0], wrong[1]).status.success(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn the_verdict_and_false_motion_are_told_with_truth_and_without() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bag, model_file) = (tiny_push().display().to_string(), saved_model(folder.path()));
+    for more in [&[][..], &["--no-truth"]] {
+        let report = json(&[&[&*bag, "--model", &model_file, "--horizon", "3"], more].concat());
+        let verdict = &report["verdicts"][0];
+        let [model, still] = match more {
+            [] => ["model", "nothing_moves"].map(|m| mean_mm(&report, m, "object_moving")[2]),
+            _ => ["model", "nothing_moves"]
+                .map(|m| seen_later(&report, m, "moving", "chamfer_mm")[2]),
+        };
+        assert_eq!(verdict["model_mm"], model);
+        assert_eq!(verdict["baselines"][0]["mm"], still);
+        assert!(verdict["false_motion_mm"].as_f64().is_some_and(|mm| mm >= 0.0), "{verdict}");
+        let arguments = [&[&*bag, "--model", &model_file, "--horizon", "3"], more].concat();
+        let text = String::from_utf8(replay(&arguments).stdout).unwrap();
+        assert!(text.contains("verdict    the model is "), "{text}");
+        assert!(text.contains("false motion of static points: "), "{text}");
+    }
 }
 
 #[test]

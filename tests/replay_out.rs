@@ -110,9 +110,10 @@ fn predictions_are_read_back_as_equal_bit_for_bit() {
     let text = succeed(place.replay(&["--predictions", &written, &bag]));
     let equal = "5 of 5 frames predicted by the node; bit for bit equal: yes";
     assert!(text.contains(equal) && text.contains("seed       5"), "{text}");
-    // Into the folder that they come from, too.
-    let text = succeed(place.replay(&["--predictions", &written, "--out", &out, &bag]));
-    assert!(text.contains(equal), "{text}");
+    // Not into the folder that they come from: they are an input.
+    let before = place.read("out/predictions.mcap");
+    refuse(place.replay(&["--predictions", &written, "--out", &out, &bag]), "is an input");
+    assert!(place.read("out/predictions.mcap") == before);
 
     // One bit of one number: no longer.
     let other = place.path("other.mcap");
@@ -162,16 +163,24 @@ fn files_of_others_are_not_overwritten() {
     for name in ["errors.csv", "report.html", "predictions_3.mcap"] {
         std::fs::create_dir(place.path("out")).unwrap();
         std::fs::write(place.path("out").join(name), "mine").unwrap();
-        refuse(run(), &format!("out has {name}, which no replay wrote: choose another folder"));
+        refuse(run(), "choose another folder for --out");
+        refuse(run(), &format!("out/{name}: is there, and is no "));
         assert_eq!(place.read(&format!("out/{name}")), b"mine");
         assert_eq!(place.names("out"), [name]);
         std::fs::remove_dir_all(place.path("out")).unwrap();
     }
     std::fs::write(place.path("out"), "a file").unwrap();
-    refuse(run(), "cannot make the folder");
+    refuse(run(), "is no folder");
     std::fs::remove_file(place.path("out")).unwrap();
     std::fs::create_dir_all(place.path("out/errors.csv")).unwrap();
-    refuse(run(), "errors.csv is in the way");
+    refuse(run(), "errors.csv: is a folder");
+    // Nor one of another's that lies among ours.
+    let mixed = place.text("mixed");
+    succeed(place.replay(&["--horizon", "2", "--out", &mixed, &bag]));
+    std::fs::write(place.path("mixed/picture.png"), "mine").unwrap();
+    let names = place.names("mixed");
+    refuse(place.replay(&["--horizon", "2", "--out", &mixed, &bag]), "picture.png: is there");
+    assert_eq!((place.read("mixed/picture.png"), place.names("mixed")), (b"mine".to_vec(), names));
     // A recording that is missing costs nothing of what is there.
     let kept = place.text("kept");
     succeed(place.replay(&["--horizon", "2", "--out", &kept, &bag]));

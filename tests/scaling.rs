@@ -3,12 +3,17 @@
 
 #[path = "../examples/scaling/measure.rs"]
 mod measure;
+#[path = "../examples/theory/mod.rs"]
+#[allow(dead_code)]
+mod theory;
 
-use forecloud::graph::bounds::AttentionFlops;
-use forecloud::graph::series::{Side, mean_and_standard_error, nonzero_entries};
 use forecloud::graph::walks::{Sampler, WalkConfig, WalkSeed};
-use forecloud::graph::{EdgeWeights, KnnGraph, WeightedGraph, generate, random};
+use forecloud::graph::{EdgeWeights, KnnGraph, WeightedGraph};
+use forecloud::random;
 use measure::{Prefixes, three_hops, walks};
+use theory::bounds::AttentionFlops;
+use theory::generate;
+use theory::series::{Side, mean_and_standard_error, nonzero_entries};
 
 const SIDES: [Side; 2] = [Side::Symmetric, Side::Asymmetric];
 

@@ -1,5 +1,7 @@
 //! The reader on recordings of others, whole and damaged, where `../shared/bags` is there.
 
+mod shared;
+
 use forecloud::bag::Bag;
 use forecloud::message::StringMessage;
 use std::collections::BTreeMap;
@@ -9,12 +11,7 @@ use std::path::{Path, PathBuf};
 const N_MESSAGES: u64 = 14_658;
 
 fn bags() -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/bags");
-    if !path.is_dir() {
-        eprintln!("skipped: {} is not there", path.display());
-        return None;
-    }
-    Some(path)
+    shared::shared("bags")
 }
 
 /// A copy that the test may write to; in a folder whose name SQLite's URIs must escape.

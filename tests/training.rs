@@ -7,8 +7,9 @@ use forecloud::frames::FramesConfig;
 use forecloud::graph::walks::{Halting, Sampler, WalkConfig};
 use forecloud::graph::{EdgeWeights, MaskConfig};
 use forecloud::model::{FeatureMap, GlobalLayer, LayersConfig, LocalLayer, Model, ModelConfig};
-use forecloud::train::dataset::{Dataset, DatasetConfig};
-use forecloud::train::trainer::{TrainConfig, Trainer};
+use forecloud::train::config::{DatasetConfig, TrainConfig};
+use forecloud::train::dataset::Dataset;
+use forecloud::train::trainer::Trainer;
 
 fn model() -> ModelConfig {
     ModelConfig {
@@ -46,7 +47,8 @@ fn the_loss_falls() {
         trainer.step(&data).unwrap();
     }
     let after = trainer.validate(&data, 4, 1).unwrap();
-    assert!(after.moving_1_mm < 0.8 * before.moving_1_mm, "{before:?} -> {after:?}");
+    let [first, last] = [before, after].map(|it| it.moving_1_mm.unwrap());
+    assert!(last < 0.8 * first, "{before:?} -> {after:?}");
 }
 
 #[test]
@@ -57,7 +59,7 @@ fn a_widened_model_goes_on_where_the_narrow_one_ended() {
         narrow.step(&data).unwrap();
     }
     let wide = narrow.model().unwrap().widened(32, 3).unwrap();
-    let mut trainer = Trainer::fine_tune(config(60), wide);
+    let mut trainer = Trainer::fine_tune(config(60), wide).unwrap();
     let ended = narrow.validate(&data, 4, 2).unwrap();
     let started = trainer.validate(&data, 4, 2).unwrap();
     for (ended, started) in [
@@ -65,13 +67,17 @@ fn a_widened_model_goes_on_where_the_narrow_one_ended() {
         (ended.moving_last_mm, started.moving_last_mm),
         (ended.static_1_mm, started.static_1_mm),
     ] {
+        let (ended, started) = (ended.unwrap(), started.unwrap());
         assert!((ended - started).abs() < 1e-2 * ended, "{ended} -> {started} mm");
     }
     for _ in 0..60 {
         trainer.step(&data).unwrap();
     }
     let trained = trainer.validate(&data, 4, 1).unwrap();
-    assert!(trained.moving_1_mm < started.moving_1_mm, "{started:?} -> {trained:?}");
+    assert!(
+        trained.moving_1_mm.unwrap() < started.moving_1_mm.unwrap(),
+        "{started:?} -> {trained:?}"
+    );
 }
 
 #[test]
@@ -96,14 +102,62 @@ fn a_resumed_run_is_the_same_run_to_the_bit() {
 
     // Other settings are another run; a checkpoint is a model too.
     let message = |result: Result<Trainer, forecloud::Error>| result.err().unwrap().to_string();
-    let other = TrainConfig { seed: 1, ..config(12) };
-    assert!(message(Trainer::resume(&checkpoint, &other, &model())).contains("other training"));
+    let other = TrainConfig { seed: 1, batch: 3, ..config(12) };
+    let told = message(Trainer::resume(&checkpoint, &other, &model()));
+    assert!(told.contains("(batch: 2 there, 3 here; seed: 0 there, 1 here)"), "{told}");
     let wider = ModelConfig { width: 32, ..model() };
-    assert!(message(Trainer::resume(&checkpoint, &config(12), &wider)).contains("another model"));
+    let told = message(Trainer::resume(&checkpoint, &config(12), &wider));
+    assert!(told.contains("(model.width: 16 there, 32 here)"), "{told}");
     assert_eq!(Model::load(&checkpoint).unwrap().config, model());
+
+    // A model alone is no checkpoint.
+    let alone = folder.path().join("alone.safetensors");
+    whole.model().unwrap().save(&alone).unwrap();
+    let told = message(Trainer::resume(&alone, &config(12), &model()));
+    assert!(told.contains("is no checkpoint"), "{told}");
+}
+
+#[test]
+fn a_damaged_checkpoint_is_told_with_its_own_remedy() {
+    let (folder, whole) =
+        (tempfile::tempdir().unwrap(), Trainer::new(config(12), model()).unwrap());
+    let checkpoint = folder.path().join("checkpoint.safetensors");
+    whole.save(&checkpoint).unwrap();
     let bytes = std::fs::read(&checkpoint).unwrap();
-    std::fs::write(&checkpoint, &bytes[..bytes.len() / 2]).unwrap();
-    assert!(message(Trainer::resume(&checkpoint, &config(12), &model())).contains("safetensors"));
+    let told = |bytes: &[u8]| {
+        std::fs::write(&checkpoint, bytes).unwrap();
+        Trainer::resume(&checkpoint, &config(12), &model()).err().unwrap().to_string()
+    };
+    let mut flipped = bytes.clone();
+    *flipped.last_mut().unwrap() ^= 1;
+    for damaged in [&bytes[..bytes.len() / 2], &bytes[..100], &[], &flipped] {
+        let told = told(damaged);
+        assert!(told.contains("the checkpoint is damaged"), "{told}");
+        assert!(told.contains("move it away") && told.contains("another --out"), "{told}");
+        assert!(!told.contains("take a model file"), "{told}");
+    }
+    // Where the model is beside it, training can go on from that.
+    let model = folder.path().join("model.safetensors");
+    whole.model().unwrap().save(&model).unwrap();
+    assert!(told(&bytes[..100]).contains(&format!("--from {}", model.display())));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_training() {
+    let key = |config: TrainConfig, model: ModelConfig| {
+        Trainer::new(config, model).err().unwrap().to_string()
+    };
+    assert!(key(TrainConfig { batch: 0, ..config(1) }, model()).contains("train.batch"));
+    let learning_rate = f32::NAN;
+    let told = key(TrainConfig { learning_rate, ..config(1) }, model());
+    assert!(told.contains("train.learning_rate: NaN is not in"), "{told}");
+    let told = key(config(1), ModelConfig { n_particles: 0, ..model() });
+    assert!(told.contains("model.n_particles"), "{told}");
+    // Data without windows is an error, not a panic.
+    let empty = Dataset::new(DatasetConfig::default(), model(), FramesConfig::default());
+    assert!(Trainer::new(config(1), model()).unwrap().step(&empty).is_err());
+    let nothing = Trainer::new(config(1), model()).unwrap().validate(&empty, 4, 1).unwrap();
+    assert_eq!((nothing.n_windows, nothing.moving_1_mm), (0, None));
 }
 
 /// Models of other layers, and one of another mask.
@@ -151,7 +205,11 @@ fn models_of_other_layers_train_and_resume() {
             }
         }
         let after = whole.validate(&data, 4, 1).unwrap();
-        assert!(after.moving_1_mm < before.moving_1_mm, "{:?}: {after:?}", model.layers);
+        assert!(
+            after.moving_1_mm.unwrap() < before.moving_1_mm.unwrap(),
+            "{:?}: {after:?}",
+            model.layers
+        );
         // With activations computed again in the backward pass, too.
         let resumed = Trainer::resume(&checkpoint, &config(60), &model).unwrap();
         let mut resumed = resumed.recompute();
@@ -162,6 +220,6 @@ fn models_of_other_layers_train_and_resume() {
         assert_eq!(Model::load(&checkpoint).unwrap().config, model);
         // Layers and mask belong to the run.
         let other = Trainer::resume(&checkpoint, &config(60), &self::model()).err().unwrap();
-        assert!(other.to_string().contains("another model"));
+        assert!(other.to_string().contains("of other settings (model."), "{other}");
     }
 }

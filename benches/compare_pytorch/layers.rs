@@ -7,13 +7,6 @@ use forecloud::model::{LayersConfig, Layout, LocalLayer, ModelConfig};
 
 use super::support::{Demo, Training, time_ms};
 
-const LAYERS: [(&str, LocalLayer); 4] = [
-    ("grf", LocalLayer::Grf),
-    ("message_passing", LocalLayer::MessagePassing),
-    ("linear", LocalLayer::Linear),
-    ("none", LocalLayer::None),
-];
-
 /// Whole steps of training (graph included) of each layer in turn; a line of JSON each: `local`,
 /// `n_params`, `first_loss`, `last_loss` (m) and the `milliseconds` of each run.
 pub fn run(
@@ -24,7 +17,8 @@ pub fn run(
 ) -> anyhow::Result<()> {
     let demo = Demo::open()?;
     let mut rows = Vec::new();
-    for (name, local) in LAYERS {
+    for local in LocalLayer::ALL {
+        let name = local.name();
         let layers = LayersConfig { local, ..LayersConfig::default() };
         let config = ModelConfig { width, layers, ..ModelConfig::default() };
         config.validate()?;
@@ -34,9 +28,10 @@ pub fn run(
         let n_params = Layout::new(config.interlacer()).n_params();
         rows.push((name, n_params, training, first_loss, Vec::new()));
     }
+    let n_layers = rows.len();
     for run in 0..runs {
-        for turn in 0..rows.len() {
-            let (_, _, training, _, times) = &mut rows[(run + turn) % LAYERS.len()];
+        for turn in 0..n_layers {
+            let (_, _, training, _, times) = &mut rows[(run + turn) % n_layers];
             times.push(time_ms(|| training.step().map(|_| ()))?);
         }
     }

@@ -26,8 +26,12 @@ from functools import cached_property
 
 import torch
 from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+# Least distance of a ReLU's input from 0, in which float32's error (some 1e-6) cannot carry it over.
+KINK_MARGIN = 2e-5
 
 
 class Graph:
@@ -241,6 +245,17 @@ class Interlacer(nn.Module):
         return self.head(self.head.norm(x))
 
 
+def keep_apart(z: Tensor, margin: float) -> Tensor:
+    """Shifts [c] of the columns of `z` [n, c], small ones, that bring no number within `margin` of 0."""
+    shifts = torch.zeros(z.shape[1], dtype=z.dtype)
+    for c in (z.abs() < margin).any(0).nonzero().flatten().tolist():
+        column = z[:, c].sort().values
+        gaps, middles = column.diff(), (column[1:] + column[:-1]) / 2
+        wide = middles[gaps > 2.5 * margin]
+        shifts[c] = -wide[wide.abs().argmin()]
+    return shifts
+
+
 class Problem:
     """Model, inputs and loss of a file that Forecloud's peer wrote."""
 
@@ -290,6 +305,32 @@ class Problem:
             weight_decay=adamw["weight_decay"],
             fused=True,
         )
+
+    def keep_kinks_apart(self, path: str):
+        """Moves biases a little, here and in the file, so that no ReLU's input is as near to 0 as
+        float32 rounds: there one side's gradient may pass and the other's not, and both be right.
+        """
+
+        def hook(layer, _, z):
+            n_relu = z.shape[1] * 2 // 3 if layer in attentions else z.shape[1]
+            old = layer.bias.data[:n_relu].clone()
+            layer.bias.data[:n_relu] = (old + keep_apart(z[:, :n_relu], KINK_MARGIN)).float()
+            z[:, :n_relu] += layer.bias.data[:n_relu] - old
+            return z
+
+        attentions = [block[name].qkv for block in self.model.blocks for name in ("global", "local")]
+        layers = attentions + [block["mlp"].up for block in self.model.blocks]
+        hooks = [layer.register_forward_hook(hook) for layer in layers]
+        with torch.inference_mode():
+            self.model(self.features)
+        for each in hooks:
+            each.remove()
+        self.initial = {name: x.clone() for name, x in self.model.state_dict().items()}
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata()
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
+        tensors.update({name: x.float().contiguous() for name, x in self.initial.items()})
+        save_file(tensors, path, metadata)
 
     def loss(self):
         """Weighted Charbonnier distance of the motion head's displacements to the targets (m)."""

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
+use forecloud::geometry::Vec3;
 use forecloud::graph::StepGraph;
-use forecloud::graph::random::{draw, uniform};
 use forecloud::graph::walks::WalkSeed;
 use forecloud::model::tokens::Tokens;
 use forecloud::model::{InterlacerConfig, Layout, ModelConfig};
@@ -14,12 +14,11 @@ use forecloud::ops::charbonnier::DELTA_M;
 use forecloud::ops::layer_norm;
 use forecloud::ops::linear_attention;
 use forecloud::ops::motion_head::MAX_RESIDUAL_M;
+use forecloud::random::{draw, uniform};
 use forecloud::train::adamw::AdamWConfig;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize_to_file};
 
 use super::support::{Demo, LEARNING_RATE, LOSS_SCALE, Turning, weights};
-
-type Vec3 = [f32; 3];
 
 /// Metadata key of the settings.
 const SETTINGS_KEY: &str = "settings";

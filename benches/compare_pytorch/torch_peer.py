@@ -1,6 +1,7 @@
 """PyTorch's side of the comparison: `torch_peer.py FILE eager|compiled|plain|exact THREADS`.
 
-Answers the commands of `peer.rs`, a line each: forward, train, check FILE, reset.
+Answers the commands of `peer.rs`, a line each: forward, train, check FILE, reset; and
+keep_kinks_apart, for the exact peer, before the others read the problem.
 """
 
 from __future__ import annotations
@@ -69,6 +70,9 @@ def main():
         elif command == "check":
             peer.check(*arguments)
             answer = "written"
+        elif command == "keep_kinks_apart":
+            peer.problem.keep_kinks_apart(path)
+            answer = "moved"
         elif command == "reset":
             peer.problem.reset()
             answer = "reset"

@@ -7,9 +7,10 @@ use forecloud::cloud::{Cloud, Workspace};
 use forecloud::frames::FramesConfig;
 use forecloud::graph::walks::WalkSeed;
 use forecloud::kinematics::{Robot, Spread};
-use forecloud::model::{ModelConfig, Scene};
+use forecloud::model::ModelConfig;
 use forecloud::particles::Particles;
 use forecloud::recording::Recording;
+use forecloud::scene::Scene;
 
 /// How far the joints go in a step (rad).
 const JOINT_STEP: f64 = 0.02;

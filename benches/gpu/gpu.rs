@@ -171,7 +171,7 @@ fn print_stage(time: &StageTime) {
 /// Milliseconds from the scene on the host to its displacements there.
 fn latencies_ms(
     rollout: &mut Rollout,
-    scene: &model::Scene,
+    scene: &forecloud::scene::Scene,
     n_steps: usize,
     n_runs: usize,
 ) -> anyhow::Result<Vec<f64>> {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use forecloud::backend::cuda::{Gpu, Precision, Rollout};
-use forecloud::model::{Engine, Mode, ModelConfig, Scene};
+use forecloud::model::{Engine, Mode, ModelConfig};
+use forecloud::scene::Scene;
 
 use crate::demo::Demo;
 use crate::problem::Problem;

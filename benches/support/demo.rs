@@ -4,6 +4,7 @@ use std::path::Path;
 
 use forecloud::cloud::{Cloud, Workspace};
 use forecloud::frames::FramesConfig;
+use forecloud::instruction_set::InstructionSet;
 use forecloud::particles::Particles;
 use forecloud::recording::Recording;
 
@@ -16,6 +17,8 @@ pub struct Demo {
 impl Demo {
     /// Reads the recording.
     pub fn open() -> anyhow::Result<Self> {
+        // Figures of other instructions than were asked for would be worse than none.
+        InstructionSet::from_environment()?;
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/demo_tumble");
         let recording = Recording::open(&path, FramesConfig::default())?;
         let mut cloud = Cloud::default();

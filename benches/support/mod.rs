@@ -8,11 +8,11 @@ mod training;
 
 use std::time::Instant;
 
-use forecloud::graph::random::{draw, uniform};
-use forecloud::model::tokens::StepState;
 use forecloud::model::weights::initial_weights;
 use forecloud::model::{Layout, ModelConfig};
 use forecloud::particles::Particles;
+use forecloud::random::{draw, uniform};
+use forecloud::scene::StepState;
 
 pub use demo::Demo;
 pub use training::{LEARNING_RATE, LOSS_SCALE, Training};

@@ -1,8 +1,9 @@
 //! A step of training, to time.
 
 use anyhow::ensure;
-use forecloud::model::{Gradients, Layout, Mode, ModelConfig, Rollout, Scene};
+use forecloud::model::{Gradients, Layout, Mode, ModelConfig, Rollout};
 use forecloud::ops::charbonnier::charbonnier;
+use forecloud::scene::Scene;
 use forecloud::train::adamw::{AdamW, AdamWConfig};
 
 use super::{Demo, Turning, weights};

@@ -2,8 +2,8 @@
 
 use crate::measure::{self, Flops};
 use crate::plot::{Axis, Curve, GREY, Line, Panel};
+use crate::theory::bounds::AttentionFlops;
 use anyhow::Result;
-use forecloud::graph::bounds::AttentionFlops;
 use forecloud::graph::walks::Sampler;
 use plotters::prelude::SeriesLabelPosition;
 use serde::Serialize;

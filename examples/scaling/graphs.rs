@@ -3,10 +3,11 @@
 #[path = "../../benches/support/demo.rs"]
 mod demo;
 
+use crate::theory::generate;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use demo::Demo;
-use forecloud::graph::{EdgeWeights, KnnGraph, WeightedGraph, generate};
+use forecloud::graph::{EdgeWeights, KnnGraph, WeightedGraph};
 use serde::Serialize;
 
 /// Neighbours of each node of the k-NN graph, as in the model.

@@ -11,10 +11,13 @@ mod graphs;
 mod measure;
 #[path = "../support/names.rs"]
 mod names;
-#[path = "../support/plot.rs"]
+#[path = "../../src/cli/plot.rs"]
 mod plot;
 mod prefixes;
 mod sparsity;
+#[path = "../theory/mod.rs"]
+#[allow(dead_code)]
+mod theory;
 
 use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};

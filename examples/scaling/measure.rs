@@ -1,9 +1,10 @@
 //! The measurements: what the tables show, and what `tests/scaling.rs` holds against the theory.
 
-use forecloud::graph::bounds::{self, AttentionFlops};
-use forecloud::graph::series::{self, Side, kernels};
+use crate::theory::bounds::{self, AttentionFlops};
+use crate::theory::generate;
+use crate::theory::series::{self, Side, kernels};
 use forecloud::graph::walks::{Halting, Sampler, WalkConfig, WalkSeed};
-use forecloud::graph::{Loads, WeightedGraph, generate};
+use forecloud::graph::{Loads, WeightedGraph};
 use serde::Serialize;
 
 /// Terms of a kernel's power series: with ‖U‖ ≤ 0.25 the rest is below 1e-20.

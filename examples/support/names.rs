@@ -1,7 +1,7 @@
 //! Samplers and sides of a kernel as options of a command.
 
+use crate::theory::series::Side;
 use clap::ValueEnum;
-use forecloud::graph::series::Side;
 use forecloud::graph::walks::Sampler;
 
 #[derive(Clone, Copy, PartialEq, ValueEnum, serde::Serialize)]

@@ -1,9 +1,12 @@
 """What the arms do: each task chooses the objects, and the next motion of an arm."""
 
+from sim import stage
 from sim.splits import split_of
 from sim.tasks import plain
 from sim.tasks.base import Grip, Seen
+from sim.tasks.bump import Bump
 from sim.tasks.can import Can
+from sim.tasks.carry import Carry
 from sim.tasks.lift import Lift
 from sim.tasks.push import Push
 from sim.tasks.soft import Cloth, Rope
@@ -13,18 +16,25 @@ from sim.variety import PLAIN, of_split
 PLAIN_TASKS = {task.name: task for task in (plain.Push, plain.Tumble)}
 RIGID = {task.name: task for task in (Can, Lift, Push, Tumble)}
 SOFT = {task.name: task for task in (Cloth, Rope)}
-TASKS = RIGID | SOFT
+REAL = {task.name: task for task in (Bump, Can, Carry, Lift, Push, Tumble)}
+TASKS = REAL | SOFT
+VARIETIES = ("real", "split", "plain")
 
 
 def of(split: str, variety: str = "split") -> dict:
-    """The tasks of a split by name; `variety`: `plain` for the first scene."""
+    """The tasks of a split by name; `variety`: `real`, or as before, `split` or the first, `plain`."""
     if variety == "plain":
-        return PLAIN_TASKS
+        return PLAIN_TASKS if split in ("train", "val", "test") else {}
+    if variety == "real" and split != "materials":
+        robots = {name: task for name, task in REAL.items() if name != "bump"}
+        return robots if split == "robots" else REAL
+    if split == "robots":
+        return {}
     return SOFT if split == "materials" else RIGID
 
 
 def make(name: str, seed: int, variety: str, rng):
-    """A task and its variety, whose seed says the split.
+    """A task (with its robot) and its variety, whose seed says the split.
 
     Raises ValueError where the split has no such task.
     """
@@ -34,7 +44,12 @@ def make(name: str, seed: int, variety: str, rng):
         raise ValueError(f"no task {name!r} in split {split}: expected {', '.join(sorted(kinds))}")
     if variety == "plain":
         return kinds[name](rng), PLAIN
-    chosen = of_split(split)
+    chosen = of_split(split, variety)
+    if variety == "real":
+        stage_ = stage.draw(name, split, kinds[name].arms_needed, rng)
+        task = kinds[name](rng, chosen, stage_.rig)
+        task.stage = stage_
+        return task, chosen
     return kinds[name](rng, chosen), chosen
 
 
@@ -43,4 +58,4 @@ def number(name: str) -> int:
     return TASKS[name].number
 
 
-__all__ = ["Grip", "PLAIN_TASKS", "RIGID", "SOFT", "Seen", "TASKS", "make", "number", "of"]
+__all__ = ["Grip", "PLAIN_TASKS", "REAL", "RIGID", "SOFT", "Seen", "TASKS", "VARIETIES", "make", "number", "of"]

@@ -4,7 +4,7 @@ import numpy as np
 
 from sim import things
 from sim.scene import Thing
-from sim.tasks.base import TOUCH, Grip, Seen, Task, within_reach
+from sim.tasks.base import TOUCH, Seen, Task, within_reach
 
 
 class Can(Task):
@@ -20,10 +20,14 @@ class Can(Task):
         uses = ["upright"] * self.cans + ["compact"] * (count - self.cans)
         return things.arrange([self.variety.thing(use, rng) for use in uses], rng, in_air=0.0)
 
+    def wanted(self, thing: int) -> bool:
+        """Whether it is one to carry."""
+        return thing < self.cans
+
     def act(self, arm, now: float, seen: Seen) -> None:
         """Carries a can that stands on the arm's side; only one arm may go beyond the middle."""
         margin = 0.05 if len(self.working) == 2 else -0.15
-        mine = [i for i in self.mine(arm, seen, margin) if i < self.cans and seen.still(i)]
+        mine = [i for i in self.mine(arm, seen, margin) if self.wanted(i) and seen.still(i)]
         if not mine or not self.carry(arm, seen, int(self.rng.choice(mine))):
             arm.hold(self.rng.uniform(0.2, 0.5))
 
@@ -43,6 +47,7 @@ class Can(Task):
         if goal is None:
             return False
         start = self.grasp(arm, thing, top, rng.uniform(-1.5, 1.5))
+        down = arm.pose[2] if arm.fingers.size else top[2] + TOUCH
         lift = rng.uniform(0.06, 0.22)
         turned = arm.pose[3]
         arm.move(arm.pose + (0, 0, lift, 0), rng.uniform(0.3, 0.9), exact=True)
@@ -52,7 +57,7 @@ class Can(Task):
         arm.move([*goal, arm.pose[2], turned], rng.uniform(0.3, 1.0), steady, exact=True)
         draw, end = rng.uniform(), arm.end()
         if draw < 0.4:  # place it
-            arm.move([*goal, top[2] + TOUCH + 0.003, turned], rng.uniform(0.25, 0.6), exact=True)
+            arm.move([*goal, down + 0.003, turned], rng.uniform(0.25, 0.6), exact=True)
             arm.hold(rng.uniform(0.05, 0.3))
             end = arm.end()
         elif draw < 0.85:  # drop it
@@ -60,7 +65,7 @@ class Can(Task):
             end = arm.end()
         else:
             end = float(rng.uniform(0.5 * (lifted + end), end))
-        self.grips.append(Grip(arm.side, thing, start, end))
+        self.held(arm, thing, start, end)
         arm.hold(0.1)
         self.leave(arm, end)
         return True

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from sim import things
+from sim import grasps, things
+from sim.robot import TWO_ARMS
 from sim.scene import Thing
-from sim.tasks.base import TOUCH, Grip, Seen, Task, within_reach
+from sim.tasks.base import TOUCH, Seen, Task, within_reach
 
 APART = 0.17  # m between the hands, at least
 
@@ -12,11 +13,11 @@ APART = 0.17  # m between the hands, at least
 class Lift(Task):
     """Each arm grips an end of a long object; they lift, carry and let go, together or in turn."""
 
-    name, number, lively_frames = "lift", 2, 12
+    name, number, lively_frames, arms_needed = "lift", 2, 12, 2
 
-    def __init__(self, rng: np.random.Generator, variety):
-        super().__init__(rng, variety)
-        self.working = ("left", "right")
+    def __init__(self, rng: np.random.Generator, variety, rig=TWO_ARMS):
+        super().__init__(rng, variety, rig)
+        self.working = tuple(spec.side for spec in rig.arms)
 
     def things(self) -> list[Thing]:
         """The long object across the table, and bystanders."""
@@ -52,9 +53,20 @@ class Lift(Task):
             return False
         yaw = np.arctan2(gap[1], gap[0]) + np.pi / 2
         grips = [np.array([*(top + (0, 0, TOUCH)), yaw]) for top in tops]
+        shares = []
+        for arm, grip, thing, top in zip(self.arms, grips, held, tops):
+            if arm.fingers.size:
+                grasp = grasps.at(arm.spec, self.seen, thing, top, yaw)
+                grip[:3] = grasp.tip
+                shares.append(grasp.share)
         self.together([g + (0, 0, max(0.1, 0.2 - g[2]), 0) for g in grips], rng.uniform(0.6, 1.0))
         self.together(grips, rng.uniform(0.35, 0.6))
-        self.pause(0.1)
+        if shares:
+            for arm, share in zip(self.arms, shares):
+                self.close(arm, share)
+            self.align()
+        else:
+            self.pause(0.1)
         start = self.arms[0].end()
         grips = [arm.pose.copy() for arm in self.arms]
         up = rng.uniform(0.1, 0.26)
@@ -94,7 +106,7 @@ class Lift(Task):
             ends[int(rng.integers(2))] += float(rng.uniform(0.15, 0.5))
         self.pause(max(ends) - min(ends) + 0.1)
         for arm, thing, end in zip(self.arms, held, ends):
-            self.grips.append(Grip(arm.side, thing, start, end, shared=True))
+            self.held(arm, thing, start, end, shared=True)
             self.leave(arm, max(ends))
         self.align()
 

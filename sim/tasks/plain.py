@@ -5,7 +5,9 @@ import numpy as np
 from sim import things
 from sim.arm import Arm
 from sim.scene import Thing
-from sim.tasks.base import REACH, Grip, Seen, random_home, within_reach
+from sim.rig import ArmSpec
+from sim.robot import TWO_ARMS
+from sim.tasks.base import Grip, Seen, random_home, within_reach
 
 
 class Pushing:
@@ -45,7 +47,7 @@ class Pushing:
         arm.move([*stop, low, turned], rng.uniform(0.25, 0.65), bool(rng.uniform() < 0.5))
         arm.hold(rng.uniform(0, 0.2))
         arm.move([*(stop - 0.04 * along), 0.2, turned], 0.7)
-        arm.move(random_home(arm.side, rng), 0.8)
+        arm.move(random_home(arm.spec, rng), 0.8)
         return True
 
 
@@ -55,6 +57,7 @@ class Push(Pushing):
     name, number = "push", 0
     lively_frames = 9
     soft = None
+    rig, stage = TWO_ARMS, None
 
     def __init__(self, rng: np.random.Generator):
         self.rng = rng
@@ -73,9 +76,9 @@ class Push(Pushing):
             things.stand(thing, place, self.rng.uniform(-np.pi, np.pi))
         return both
 
-    def start(self, side: str) -> np.ndarray:
+    def start(self, spec: ArmSpec) -> np.ndarray:
         """First pose of an arm."""
-        return random_home(side, self.rng)
+        return random_home(spec, self.rng)
 
     def extend(self, arm: Arm, now: float, seen: Seen) -> None:
         """Adds to the command of `arm`, from what is seen now."""
@@ -98,6 +101,7 @@ class Tumble:
     name, number = "tumble", 1
     lively_frames = 16
     soft = None
+    rig, stage = TWO_ARMS, None
 
     def __init__(self, rng: np.random.Generator):
         self.rng = rng
@@ -119,9 +123,9 @@ class Tumble:
                 self.grips.append(Grip(side, i, 0.0, float(rng.uniform(0.3, 1.6))))
         return chosen
 
-    def start(self, side: str) -> np.ndarray:
+    def start(self, spec: ArmSpec) -> np.ndarray:
         """First pose of an arm: high and far back."""
-        pose = random_home(side, self.rng)
+        pose = random_home(spec, self.rng)
         pose[2] += 0.12
         return pose
 
@@ -154,7 +158,7 @@ class Tumble:
         clipped = np.array([np.clip(point[0], -0.3, 0.24), y])
         outward = clipped - arm.base[:2]
         reach = np.linalg.norm(outward)
-        return arm.base[:2] + outward * np.clip(reach, *REACH) / reach
+        return arm.base[:2] + outward * np.clip(reach, *arm.spec.reach) / reach
 
     def swing(self, arm: Arm) -> None:
         """Carries what it holds to a random place in the air."""

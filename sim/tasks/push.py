@@ -3,6 +3,7 @@
 import numpy as np
 
 from sim import things
+from sim.robot import TWO_ARMS
 from sim.scene import Thing
 from sim.tasks.base import Seen, Task
 from sim.tasks.plain import Pushing
@@ -13,8 +14,8 @@ class Push(Pushing, Task):
 
     name, number, lively_frames = "push", 0, 12
 
-    def __init__(self, rng: np.random.Generator, variety):
-        super().__init__(rng, variety)
+    def __init__(self, rng: np.random.Generator, variety, rig=TWO_ARMS):
+        super().__init__(rng, variety, rig)
         self.at_once = len(self.working) == 2 and rng.uniform() < 0.4
         self.free_at = 0.0  # end of the motion of the arm whose turn was last
 
@@ -41,8 +42,7 @@ class Push(Pushing, Task):
 
     def allowed(self, arm, start: np.ndarray, stop: np.ndarray) -> bool:
         """Whether a push keeps to the arm's side, where both work at once."""
-        sign = np.sign(arm.base[1])
-        return not self.at_once or min(sign * start[1], sign * stop[1]) > 0.07
+        return not self.at_once or min(arm.sign * start[1], arm.sign * stop[1]) > 0.07
 
     @staticmethod
     def width(shape: Thing) -> float:

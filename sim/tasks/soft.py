@@ -3,15 +3,16 @@
 import numpy as np
 
 from sim import soft, textures, things
+from sim.rig import ArmSpec
 from sim.scene import Thing
-from sim.tasks.base import Grip, Seen
+from sim.tasks.base import Seen
 from sim.tasks.lift import Lift
 
 
 class Softly(Lift):
     """What the arms do with a thing that bends; `handles` of it come last in what is seen."""
 
-    lively_frames = 8
+    lively_frames, arms_needed = 8, 2
 
     def things(self) -> list[Thing]:
         """At times an object that the soft thing falls or is dragged over."""
@@ -30,9 +31,9 @@ class Softly(Lift):
         """The rope or the cloth."""
         raise NotImplementedError
 
-    def start(self, side: str) -> np.ndarray:
+    def start(self, spec: ArmSpec) -> np.ndarray:
         """First pose of an arm: clear of what falls."""
-        pose = super().start(side)
+        pose = super().start(spec)
         return pose + (-0.05, 0.05 * np.sign(pose[1]), 0.12, 0)
 
     def act(self, arm, now: float, seen: Seen) -> None:
@@ -74,7 +75,7 @@ class Softly(Lift):
             turned = arm.pose[3] + rng.uniform(-0.6, 0.6)
             arm.move([*to, arm.pose[2], turned], rng.uniform(0.3, 0.9), exact=True)
         arm.hold(rng.uniform(0, 0.3))
-        self.grips.append(Grip(arm.side, handle, start, arm.end()))
+        self.held(arm, handle, start, arm.end())
         arm.hold(0.1)
         self.leave(arm, arm.end() - 0.1)
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from sim import things
+from sim import grasps, things
+from sim.rig import ArmSpec
 from sim.scene import Thing
 from sim.tasks.base import Grip, Seen, Task
 
@@ -26,15 +27,19 @@ class Tumble(Task):
         things.arrange(chosen[held:], rng, rng.uniform(0.3, 0.95), (-0.26, 0.2), (-0.28, 0.28))
         return chosen
 
-    def start(self, side: str) -> np.ndarray:
+    def start(self, spec: ArmSpec) -> np.ndarray:
         """First pose of an arm: high and far back."""
-        pose = super().start(side)
+        pose = super().start(spec)
         pose[2] += 0.14
         return pose
 
     def act(self, arm, now: float, seen: Seen) -> None:
         """Swings what it holds, sweeps, or throws."""
         rng = self.rng
+        if arm.end() == 0 and arm.fingers.size:  # what it holds at first it lets go by its fingers
+            for grip in self.grips:
+                if grip.side == arm.side:
+                    arm.events = [(0.0, grasps.PINCH), (grip.end - grasps.OPENS, grasps.PINCH), (grip.end + 0.15, 1.0)]
         if any(g.side == arm.side and g.end > arm.end() for g in self.grips):
             to = self.keep(arm, rng.uniform((-0.25, -0.3), (0.2, 0.3)))
             pose = [*to, rng.uniform(0.32, 0.42), arm.pose[3] + rng.uniform(-0.5, 0.5)]
@@ -61,6 +66,6 @@ class Tumble(Task):
         turned = up[3] + rng.uniform(-0.6, 0.6)
         arm.move([*to, up[2] + rng.uniform(0, 0.05), turned], rng.uniform(0.6, 1.4), True, exact=True)
         end = float(rng.uniform(lifted, arm.end() + 0.1))
-        self.grips.append(Grip(arm.side, thing, start, end))
+        self.held(arm, thing, start, end)
         arm.hold(rng.uniform(0.1, 0.4))
         self.blind[arm.side] = end + 0.4

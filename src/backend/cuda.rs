@@ -11,6 +11,7 @@
 mod device;
 mod graph;
 mod kernels;
+mod launch;
 mod memory;
 mod rollout;
 mod sampler;

@@ -8,16 +8,14 @@ use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 use super::{RawSampler, Rollouts};
 use crate::cloud::Workspace;
 use crate::frames::{CameraFrame, ColorView, View};
-use crate::graph::random::{draw, uniform};
+use crate::geometry::Vec3;
 use crate::graph::walks::WalkSeed;
 use crate::message::{CameraInfo, Header, Image};
-use crate::model::rollout::Scene;
-use crate::model::tokens::StepState;
 use crate::model::{Model, Rollout};
 use crate::particles::{CpuSampler, ParticleSampler, Particles, Sampling};
+use crate::random::{draw, uniform};
+use crate::scene::{Scene, StepState};
 use crate::{Error, Result};
-
-type Vec3 = [f32; 3];
 
 /// Particles, history particles and points on the robot: no block of threads divides them.
 const SIZES: [usize; 3] = [149, 67, 37];

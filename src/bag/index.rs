@@ -1,6 +1,6 @@
 //! Where each message of a recording is, and the topics.
 
-use super::TopicInfo;
+use super::topic::TopicInfo;
 use crate::error::{Error, Result};
 use crate::message::Stamp;
 use std::collections::{BTreeSet, HashMap};
@@ -25,7 +25,9 @@ pub(super) struct Block {
 #[derive(Clone, Copy)]
 pub(super) enum Place {
     /// A record of MCAP that is read in one go: a chunk, or a message outside of chunks.
-    Bytes { offset: u64, n_bytes: u64 },
+    Record { offset: u64, n_bytes: u64 },
+    /// A chunk of MCAP whose head is damaged: one of this length, whatever its head says.
+    Chunk { offset: u64, n_bytes: u64 },
     /// Rows of SQLite; a message's ordinal counts from the first one.
     Rows { first: i64 },
 }
@@ -68,6 +70,10 @@ impl Index {
 
     /// Starts a block of the present file.
     pub(super) fn start_block(&mut self, place: Place) {
+        // Blocks without messages would take more memory than their bytes in the file.
+        if self.block_start == self.entries.len() {
+            self.blocks.pop();
+        }
         self.blocks.push(Block { file: self.file(), last: 0, place });
         self.block_start = self.entries.len();
     }

@@ -1,19 +1,30 @@
 //! The messages of a recording, one after the other.
 
-use super::RawMessage;
 use super::index::{Entry, Index, Place};
 use super::record::Record;
-use super::source::{Source, Sources, Storage};
+use super::source::{Source, Sources};
+use super::storage::Storage;
 use super::{mcap, unpack};
 use crate::error::{Error, Result};
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 /// Blocks of MCAP whose messages are held at a time; chunks overlap in time.
 const MAX_BLOCKS: usize = 64;
 /// Bytes that the held blocks but the newest may have.
 const MAX_BYTES: usize = 256 << 20;
+
+/// A serialized message of a recording.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RawMessage {
+    /// Name of the topic.
+    pub topic: Arc<str>,
+    /// When it was recorded: nanoseconds since the epoch.
+    pub log_time_ns: i64,
+    /// CDR with its encapsulation header.
+    pub data: Vec<u8>,
+}
 
 /// Messages of a [`super::Bag`]; after an error the next message follows.
 pub struct Messages<'a> {
@@ -61,7 +72,7 @@ impl<'a> Messages<'a> {
     fn read(&mut self, entry: Entry) -> Result<RawMessage> {
         let block = self.index.blocks[entry.block as usize];
         let data = match block.place {
-            Place::Bytes { offset, n_bytes } => self.take(entry, offset, n_bytes)?,
+            Place::Record { .. } | Place::Chunk { .. } => self.take(entry, block.place)?,
             Place::Rows { first } => {
                 let row = first.saturating_add(i64::from(entry.ordinal));
                 self.with_source(block.file, |storage| match storage {
@@ -102,11 +113,11 @@ impl<'a> Messages<'a> {
     }
 
     /// The message's data out of its block, which is read if it is not at hand.
-    fn take(&mut self, entry: Entry, offset: u64, n_bytes: u64) -> Result<Option<Vec<u8>>> {
+    fn take(&mut self, entry: Entry, place: Place) -> Result<Option<Vec<u8>>> {
         let held = self.blocks.iter().position(|block| block.number == entry.block);
         let mut block = match held.and_then(|at| self.blocks.remove(at)) {
             Some(block) => block,
-            None => self.read_block(entry.block, offset, n_bytes)?,
+            None => self.read_block(entry.block, place)?,
         };
         // Each message is asked for once, so it can be taken out.
         let data = block.messages.get_mut(entry.ordinal as usize).and_then(Option::take);
@@ -126,11 +137,11 @@ impl<'a> Messages<'a> {
         }
     }
 
-    fn read_block(&mut self, number: u32, offset: u64, n_bytes: u64) -> Result<Block> {
+    fn read_block(&mut self, number: u32, place: Place) -> Result<Block> {
         let path = self.path(number);
         let file = self.index.blocks[number as usize].file;
         let bytes = self.with_source(file, |storage| match storage {
-            Storage::Mcap(file) => mcap::read_block(file, offset, n_bytes)
+            Storage::Mcap(file) => mcap::read_block(file, place)
                 .map_err(|cause| Error::Io { path: path.to_owned(), cause }),
             Storage::Sqlite(_) => Ok(vec![]),
         })?;

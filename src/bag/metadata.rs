@@ -1,10 +1,10 @@
 //! `metadata.yaml`, which need not be there, and the files of a recording.
 
-use super::source::Format;
+use super::format::Format;
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
-const NAME: &str = "metadata.yaml";
+pub(super) const NAME: &str = "metadata.yaml";
 const MAX_METADATA_BYTES: u64 = 16 << 20;
 
 /// The part of `metadata.yaml` that is used; it is the same in all versions.
@@ -48,7 +48,7 @@ pub(super) fn files(path: &Path) -> Result<Files> {
         present.push(entry.map_err(io)?.path());
     }
     present.sort();
-    present.retain(|file| is_recording(file));
+    present.retain(|file| file.is_file() && looks_like_recording(file));
     match read_metadata(path) {
         Ok(Some(information)) => listed(path, present, information),
         Ok(None) => unlisted(path, present, vec![]),
@@ -58,13 +58,11 @@ pub(super) fn files(path: &Path) -> Result<Files> {
     }
 }
 
-/// By its first bytes; by its name if these are damaged.
-fn is_recording(path: &Path) -> bool {
-    let by_name = || {
-        let extension = path.extension().and_then(|extension| extension.to_str());
-        matches!(extension, Some("mcap" | "db3" | "zstd" | "bag"))
-    };
-    path.is_file() && (by_name() || Format::of_file(path).is_some())
+/// By its name, whatever it is; else by its first bytes.
+pub(super) fn looks_like_recording(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    matches!(extension, Some("mcap" | "db3" | "zstd" | "bag"))
+        || (path.is_file() && Format::of_file(path).is_some())
 }
 
 fn read_metadata(folder: &Path) -> std::result::Result<Option<Information>, String> {
@@ -131,7 +129,7 @@ fn unlisted(folder: &Path, present: Vec<PathBuf>, mut warnings: Vec<String>) -> 
 }
 
 /// The name of the file once `ros2 bag record` has compressed it.
-fn add_zstd(path: &Path) -> PathBuf {
+pub(super) fn add_zstd(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".zstd");
     name.into()

@@ -1,49 +1,19 @@
-//! An opened file of a recording: what it is, by its first bytes.
+//! An opened file of a recording, and those that are open at a time.
 
+use super::format::{Format, HEAD_BYTES, read_up_to};
 use super::index::Index;
 use super::sqlite::{self, Database, Extent};
+use super::storage::Storage;
+use super::unpack::Unpacked;
 use super::{mcap, temporary, unpack};
 use crate::error::{Error, Result};
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes that tell what a file is; enough for zstd to say its size.
-const HEAD_BYTES: usize = 18;
 /// Files that are held open at least, and at most.
 const N_OPEN: std::ops::RangeInclusive<usize> = 4..=128;
-
-/// What a file is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
-    Mcap,
-    Sqlite,
-    Zstd,
-    Ros1,
-}
-
-impl Format {
-    /// By the first bytes.
-    pub(super) fn of(head: &[u8]) -> Option<Self> {
-        [
-            (::mcap::MAGIC, Self::Mcap),
-            (sqlite::MAGIC, Self::Sqlite),
-            (&unpack::MAGIC, Self::Zstd),
-            (b"#ROSBAG V", Self::Ros1),
-        ]
-        .into_iter()
-        .find_map(|(magic, format)| head.starts_with(magic).then_some(format))
-    }
-
-    /// Of the file at `path`; `None` also if it can't be read.
-    pub(super) fn of_file(path: &Path) -> Option<Self> {
-        let mut head = [0; HEAD_BYTES];
-        let n = read_up_to(&mut File::open(path).ok()?, &mut head).ok()?;
-        Self::of(&head[..n])
-    }
-}
 
 /// An opened file.
 pub(super) struct Source {
@@ -52,12 +22,6 @@ pub(super) struct Source {
     pub(super) is_packed: bool,
     /// What was wrong with it on opening.
     pub(super) warnings: Vec<String>,
-}
-
-/// How the messages lie in a file.
-pub(super) enum Storage {
-    Mcap(File),
-    Sqlite(Database),
 }
 
 impl Source {
@@ -78,11 +42,11 @@ impl Source {
             Some(Format::Sqlite) => {
                 let extent = Extent::of(&mut file).map_err(io)?;
                 if extent.has_part_of_page() && !sqlite::has_log(path) {
-                    return temporary::whole_pages(path, file, &extent);
+                    return temporary::whole_pages(path, file, &extent).map(Self::plain);
                 }
                 Storage::Sqlite(Database::open(path, &extent)?)
             }
-            Some(Format::Zstd) => return unpack::file(path, file, &head[..n]),
+            Some(Format::Zstd) => return Self::unpacked(path, file, &head[..n]),
             Some(Format::Ros1) => {
                 return refuse("is a ROS 1 recording: convert it with rosbags-convert");
             }
@@ -94,7 +58,35 @@ impl Source {
                 );
             }
         };
-        Ok(Self { storage, is_packed: false, warnings: vec![] })
+        Ok(Self::plain(storage))
+    }
+
+    fn plain(storage: Storage) -> Self {
+        Self { storage, is_packed: false, warnings: vec![] }
+    }
+
+    /// A file compressed with zstd, of which `head` was read; damage ends it with a warning.
+    ///
+    /// # Errors
+    /// As [`temporary::store`].
+    fn unpacked(path: &Path, file: File, head: &[u8]) -> Result<Self> {
+        temporary::check_size(path, unpack::claimed_bytes(head))?;
+        let io = |cause| Error::Io { path: path.to_owned(), cause };
+        let mut unpacked = Unpacked::new(file).map_err(io)?;
+        let storage = temporary::store(path, &mut unpacked);
+        let damage = unpacked.damage();
+        let storage = storage.map_err(|error| match (error, &damage) {
+            (Error::Bag { path, problem }, Some(cause)) => {
+                let problem = format!("{problem}; its zstd data are damaged ({cause})");
+                Error::Bag { path, problem }
+            }
+            (error, _) => error,
+        })?;
+        let warning = |cause| {
+            format!("{}: zstd data are damaged ({cause}); what follows is left out", path.display())
+        };
+        let warnings = damage.map(warning).into_iter().collect();
+        Ok(Self { storage, is_packed: true, warnings })
     }
 
     /// Adds the messages of the file to `index`; damage becomes warnings there.
@@ -114,22 +106,6 @@ impl Source {
             Storage::Sqlite(database) => database.scan(index),
         }
     }
-}
-
-/// Reads until `buffer` is full or the end; the number of bytes.
-pub(super) fn read_up_to(from: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
-    let mut n = 0;
-    while n < buffer.len() {
-        match from.read(&mut buffer[n..]) {
-            Ok(0) => break,
-            Ok(more) => n += more,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // What came before the damage counts; it shows again on the next call.
-            Err(_) if n > 0 => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(n)
 }
 
 /// An opened file, of which one message is read at a time.

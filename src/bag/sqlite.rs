@@ -18,9 +18,6 @@ use std::path::{Path, PathBuf};
 
 pub(super) use extent::Extent;
 
-/// What an SQLite file starts with.
-pub(super) const MAGIC: &[u8] = b"SQLite format 3\0";
-
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 /// A write-ahead log without any page is no longer.
 const WAL_HEADER_BYTES: u64 = 32;

@@ -2,13 +2,14 @@
 //!
 //! They lie in TMPDIR and have no names, so that they are gone with the process, however it ends.
 
-use super::source::{Format, Source, Storage, read_up_to};
+use super::format::{Format, leading_zeros, read_up_to};
 use super::sqlite::{Database, Extent};
+use super::storage::Storage;
 use crate::error::{Error, Result};
-use std::fs::{File, OpenOptions};
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::fs::File;
 use std::io::{Error as IoError, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use tempfile::NamedTempFile;
 
 /// Bytes beyond which a file is refused: it fills the disk that TMPDIR is on.
 const MAX_BYTES: u64 = 64 << 30;
@@ -20,14 +21,14 @@ const SQLITE_MODES: std::ops::Range<usize> = 18..20;
 ///
 /// # Errors
 /// As [`store`].
-pub(super) fn whole_pages(path: &Path, mut file: File, extent: &Extent) -> Result<Source> {
+pub(super) fn whole_pages(path: &Path, mut file: File, extent: &Extent) -> Result<Storage> {
     check_size(path, extent.whole_pages())?;
     file.seek(SeekFrom::Start(0)).map_err(|cause| Error::Io { path: path.into(), cause })?;
     let mut storage = store(path, &mut file)?;
     if let Storage::Sqlite(database) = &mut storage {
         database.filled(extent);
     }
-    Ok(Source { storage, is_packed: false, warnings: vec![] })
+    Ok(storage)
 }
 
 /// Stores what `from` reads; messages call it `path`. Of SQLite only whole pages are kept.
@@ -42,10 +43,12 @@ pub(super) fn store(path: &Path, from: &mut impl Read) -> Result<Storage> {
         let problem = "unpacks to neither MCAP nor SQLite".into();
         return Err(Error::Bag { path: path.to_owned(), problem });
     }
-    let (name, mut file) = create().map_err(|error| no_room(path, &error))?;
+    let file = NamedTempFile::with_prefix("forecloud-").map_err(|error| no_room(path, &error))?;
     // SQLite opens by name only, but at once: the name goes before anything is in the file.
-    let database = (format == Some(Format::Sqlite)).then(|| Database::open_empty(&name, path));
-    std::fs::remove_file(&name).map_err(|error| no_room(path, &error))?;
+    let database =
+        (format == Some(Format::Sqlite)).then(|| Database::open_empty(file.path(), path));
+    let (mut file, name) = file.into_parts();
+    name.close().map_err(|error| no_room(path, &error))?;
     if database.is_some() && n == head.len() {
         // SQLite need not look for a write-ahead log: none was compressed along.
         head[SQLITE_MODES].fill(1);
@@ -60,16 +63,21 @@ pub(super) fn store(path: &Path, from: &mut impl Read) -> Result<Storage> {
     Ok(Storage::Sqlite(database))
 }
 
+/// Zeros are left out as holes: a few bytes can unpack to more of them than the disk has room for.
 fn copy(path: &Path, mut n_bytes: u64, from: &mut impl Read, to: &mut File) -> Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         let n = read_up_to(from, &mut buffer).map_err(|error| no_room(path, &error))?;
         if n == 0 {
-            return Ok(());
+            return to.set_len(n_bytes).map_err(|error| no_room(path, &error));
         }
         n_bytes += n as u64;
         check_size(path, n_bytes)?;
-        to.write_all(&buffer[..n]).map_err(|error| no_room(path, &error))?;
+        let written = match leading_zeros(&buffer[..n]) {
+            n_zeros if n_zeros == n => to.seek(SeekFrom::Start(n_bytes)).map(drop),
+            _ => to.write_all(&buffer[..n]),
+        };
+        written.map_err(|error| no_room(path, &error))?;
     }
 }
 
@@ -92,18 +100,26 @@ fn no_room(path: &Path, error: &IoError) -> Error {
     Error::Bag { path: path.to_owned(), problem }
 }
 
-/// A new file that nobody else reads.
-fn create() -> std::io::Result<(PathBuf, File)> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create_new(true);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    loop {
-        let random = RandomState::new().build_hasher().finish();
-        let path = std::env::temp_dir().join(format!("forecloud-{random:016x}"));
-        match options.open(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            outcome => return outcome.map(|file| (path, file)),
-        }
+    #[test]
+    fn zeros_take_no_room_on_the_disk() {
+        use std::os::unix::fs::MetadataExt;
+        let n_zeros = 300 << 20;
+        let mut from = mcap::MAGIC.chain(std::io::repeat(0).take(n_zeros)).chain(&b"end"[..]);
+        let Ok(Storage::Mcap(mut file)) = store("zeros".as_ref(), &mut from) else {
+            panic!("a file that starts as MCAP does")
+        };
+        let metadata = file.metadata().unwrap();
+        let n_bytes = mcap::MAGIC.len() as u64 + n_zeros + 3;
+        assert_eq!(metadata.len(), n_bytes);
+        assert!(metadata.blocks() * 512 < 2 << 20, "{} blocks", metadata.blocks());
+        let mut end = [1; 5];
+        file.seek(SeekFrom::End(-5)).unwrap();
+        file.read_exact(&mut end).unwrap();
+        assert_eq!(&end, b"\0\0end");
     }
 }

@@ -1,14 +1,8 @@
 //! zstd, by which rosbag2 compresses whole files or single messages.
 
-use super::source::Source;
-use super::temporary;
-use crate::error::{Error, Result};
+use super::format::ZSTD_MAGIC;
 use std::fs::File;
-use std::io::{ErrorKind, Read, Seek, SeekFrom};
-use std::path::Path;
-
-/// What each zstd frame starts with; CDR starts with a zero.
-pub(super) const MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
 
 /// Bytes of an unpacked message beyond which it is taken for damaged.
 pub(super) const MAX_MESSAGE_BYTES: u64 = 512 << 20;
@@ -21,7 +15,7 @@ const MIN_PACKED_BLOCK_BYTES: u64 = 4;
 /// # Errors
 /// What is wrong with the frame.
 pub(super) fn message(data: Vec<u8>) -> std::result::Result<Vec<u8>, String> {
-    if !data.starts_with(&MAGIC) {
+    if !data.starts_with(&ZSTD_MAGIC) {
         return Ok(data);
     }
     let n_bytes = match zstd::zstd_safe::get_frame_content_size(&data) {
@@ -41,42 +35,36 @@ pub(super) fn message(data: Vec<u8>) -> std::result::Result<Vec<u8>, String> {
     }
 }
 
-/// Unpacks a file, of which `head` was read, into a temporary one.
-///
-/// Damage ends it with a warning.
-///
-/// # Errors
-/// As [`temporary::store`].
-pub(super) fn file(path: &Path, mut packed: File, head: &[u8]) -> Result<Source> {
-    let io = |cause| Error::Io { path: path.to_owned(), cause };
-    let claimed = zstd::zstd_safe::get_frame_content_size(head).ok().flatten();
-    temporary::check_size(path, claimed.unwrap_or(0))?;
-    packed.seek(SeekFrom::Start(0)).map_err(io)?;
-    let decoder = zstd::Decoder::new(packed).map_err(io)?;
-    let mut decoder = UntilDamage { decoder, damage: None };
-    let storage = temporary::store(path, &mut decoder).map_err(|error| match error {
-        Error::Bag { path, mut problem } => {
-            if let Some(cause) = &decoder.damage {
-                problem += &format!("; its zstd data are damaged ({cause})");
-            }
-            Error::Bag { path, problem }
-        }
-        error => error,
-    })?;
-    let warnings = decoder.damage.map(|cause| {
-        format!("{}: zstd data are damaged ({cause}); what follows is left out", path.display())
-    });
-    Ok(Source { storage, is_packed: true, warnings: warnings.into_iter().collect() })
+/// Bytes that a file, which starts with `head`, says it unpacks to; 0 if it does not say.
+pub(super) fn claimed_bytes(head: &[u8]) -> u64 {
+    zstd::zstd_safe::get_frame_content_size(head).ok().flatten().unwrap_or(0)
 }
 
-/// A decoder whose data end where they are damaged; it is not asked again, as zstd leaves its
-/// state undefined.
-struct UntilDamage<R> {
-    decoder: R,
+/// A file that is unpacked as it is read, and ends where it is damaged.
+///
+/// Behind damage it is not asked again, as zstd leaves its state undefined.
+pub(super) struct Unpacked {
+    decoder: zstd::Decoder<'static, BufReader<File>>,
     damage: Option<std::io::Error>,
 }
 
-impl<R: Read> Read for UntilDamage<R> {
+impl Unpacked {
+    /// From the start of `file` on.
+    ///
+    /// # Errors
+    /// What the operating system or zstd says.
+    pub(super) fn new(mut file: File) -> std::io::Result<Self> {
+        file.seek(SeekFrom::Start(0))?;
+        Ok(Self { decoder: zstd::Decoder::new(file)?, damage: None })
+    }
+
+    /// What ended it, if it was damage.
+    pub(super) fn damage(self) -> Option<std::io::Error> {
+        self.damage
+    }
+}
+
+impl Read for Unpacked {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if self.damage.is_some() {
             return Ok(0);

@@ -8,17 +8,27 @@ use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
 use forecloud::cloud::SensorNoise;
 use forecloud::model::ModelConfig;
-use forecloud::train::compare::{Comparison, Data, Plan, Settings, Suite, Table, Watch};
-use forecloud::train::dataset::{Dataset, DatasetConfig};
-use forecloud::train::reading::{Intake, read_recordings, recordings_in};
-use forecloud::train::trainer::TrainConfig;
-use indicatif::{ProgressBar, ProgressStyle};
+use forecloud::outputs::{Kind, Outputs};
+use forecloud::train::compare::{
+    Comparison, Data, PICTURE, PLAN, Plan, Settings, Suite, TABLE, Table, Watch,
+};
+use forecloud::train::config::{DatasetConfig, TrainConfig};
+use forecloud::train::dataset::Dataset;
+use forecloud::train::reading::Intake;
+use indicatif::ProgressBar;
 
-use super::intake::{skipped_lines, spread, tell};
+use super::intake::{HoldOutArgs, Recordings, hold_out, must_have_windows, summary};
 use super::layers::SizeArgs;
+use super::memory;
+use super::numbers::{by_option, within};
+use super::out_folder::{OutFolder, refused};
+use super::say::say;
 use super::steps::StepArgs;
+use super::stop::Stop;
+use super::threads::cores;
 use super::topics::TopicArgs;
-use super::train::{Stop, VALIDATION_STEPS};
+use super::train::VALIDATION_STEPS;
+use super::train_loop::bar;
 
 /// Compare models: train rivals for the same time with the same care, and print what they cost and
 /// how well they predict.
@@ -28,68 +38,74 @@ Suites:
   layers   the local layer: GRF attention, message passing, linear attention, none
   walks    the mask: all walks or sampled ones, samplers, with and without importance weights
   sizes    neighbours, hops, walks and particles, one at a time
-  softmax  softmax beside linear and GRF attention, at 512 particles unless said
+  softmax  softmax beside linear and GRF attention, at 512 particles unless --particles says otherwise
 
-A run trains on one thread for a budget of its CPU seconds. A pilot measures how fast each variant
-is; from that the steps of all runs are fixed in OUT/plan.json, and from then on no clock matters: a
-busy machine, or an interruption (Ctrl-C; the same command goes on), changes nothing in the table.
-All variants get as many weights, try the same learning rates, and train with the same seeds.
+Each run trains on one thread, for a budget of CPU seconds. A pilot measures how fast each variant is;
+from that the steps of all runs are fixed in OUT/plan.json, and from then on no clock matters: a busy
+machine, or an interruption (Ctrl-C; the same command goes on), changes nothing in the table. All
+variants have the same number of weights, try the same learning rates, and train with the same seeds.
 OUT also gets comparison.csv (a line for each run) and comparison.png (validation errors on the way).
+
+Recordings are taken from the folder and all folders below it, as `forecloud replay` takes them one by
+one; whatever is left out is named, with the reason.
 
 Examples:
   forecloud compare recordings --out runs/layers
   forecloud compare recordings --out runs/quick --budget-secs 40 --seeds 2 --max-recordings 100
   forecloud compare recordings --out runs/softmax --suite softmax --particles 256 --json")]
 pub struct Args {
-    /// Folder of recordings (rosbag2 folders with truth).
+    /// Folder of recordings with truth (rosbag2 folders, .mcap and .db3 files)
     recordings: PathBuf,
-    /// Folder of the comparison.
-    #[arg(long)]
+    /// Folder of the comparison; made if it is not there
+    #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// What is compared.
+    /// What is compared
     #[arg(long, default_value = "layers", value_parser = PossibleValuesParser::new(Suite::ALL.map(|(name, _)| name)))]
     suite: String,
-    /// Only these variants of the suite; the first is what the others are held against.
+    /// Only these variants of the suite; the others are held against the first
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     variants: Vec<String>,
-    /// CPU seconds of training, of each run.
-    #[arg(long, value_name = "SECS", default_value_t = 300.0)]
+    /// CPU seconds of training in each run
+    #[arg(long, value_name = "SECS", default_value_t = 300.0, value_parser = within(Settings::BUDGET_SECS))]
     budget_secs: f64,
-    /// Runs of each variant, with seeds from 0 on.
+    /// Runs of each variant, with the seeds 0, 1, …
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
-    /// Learning rates that each variant tries; one alone is taken untried.
+    /// Learning rates that each variant tries; one alone is taken without a try
     #[arg(
         long,
         value_name = "RATE,…",
         value_delimiter = ',',
+        value_parser = within(TrainConfig::LEARNING_RATE),
         default_value = "0.0005,0.001,0.002"
     )]
     learning_rates: Vec<f32>,
-    /// Share of the budget that a try of a learning rate takes.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.25)]
+    /// Share of the budget that the try of a learning rate takes
+    #[arg(long, value_name = "SHARE", default_value_t = 0.25, value_parser = within(Settings::TUNING_SHARE))]
     tuning_share: f64,
     #[command(flatten)]
     steps_of: StepArgs,
-    /// Validations on the way of a run.
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    /// Validations during a run
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = within(Settings::VALIDATIONS))]
     validations: u64,
-    /// Windows of a validation.
-    #[arg(long, value_name = "N", default_value_t = 80)]
+    /// Windows of a validation
+    #[arg(long, value_name = "N", default_value_t = 80, value_parser = within(Settings::COUNT))]
     validation_windows: usize,
-    /// Windows of the test.
-    #[arg(long, value_name = "N", default_value_t = 240)]
+    /// Windows of the test
+    #[arg(long, value_name = "N", default_value_t = 240, value_parser = within(Settings::COUNT))]
     test_windows: usize,
-    /// Split of the recordings that the table is of: test, unseen or materials.
-    #[arg(long, default_value = "test")]
+    /// Split of the recordings that the table is about: test, unseen or materials
+    #[arg(long, value_name = "SPLIT", default_value = "test")]
     test_split: String,
-    /// Use at most this many recordings of each split, spread over the folder.
-    #[arg(long, value_name = "N")]
+    #[command(flatten)]
+    hold_out: HoldOutArgs,
+    /// Use at most this many recordings of each split, spread over the folder
+    #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
     max_recordings: Option<usize>,
-    /// Runs side by side [default: as many as there are cores].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    jobs: Option<u16>,
-    /// Print one JSON object.
+    /// Runs side by side [default: as many as there are cores]
+    #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
+    jobs: Option<usize>,
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -104,25 +120,67 @@ const PILOT_ROUNDS: usize = 5;
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let settings = settings(args)?;
-    settings.validate()?;
+    settings.validate().map_err(by_option)?;
+    let jobs = jobs(args);
+    for variant in &settings.variants {
+        memory::must_suffice(&settings.train, &variant.model, false, jobs)?;
+    }
     let watch = Progress::new().context("signal handlers")?;
-    let Some(data) = load(args, &settings, &watch)? else { return watch.end(args) };
-    let comparison = Comparison::open(args.out.clone(), settings, &data, &watch)
-        .context("can't plan the comparison")?;
-    let Some(comparison) = comparison else { return watch.end(args) };
-    let jobs = args.jobs.map_or_else(cores, usize::from);
-    watch.plan(comparison.plan(), jobs);
-    let table = comparison.run(&data, jobs, &watch)?;
-    watch.bar.finish_and_clear();
-    let Some(table) = table else { return watch.end(args) };
+    let Some(table) = compare(args, settings, jobs, &watch)? else { return watch.end(args) };
     print(args, &table).context("standard output")?;
     let n = table.failures.len();
     ensure!(n == 0, "{n} failed: {}", table.failures.join("; "));
     Ok(())
 }
 
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+/// The table; none if stopped.
+fn compare(
+    args: &Args,
+    settings: Settings,
+    jobs: usize,
+    watch: &Progress,
+) -> Result<Option<Table>> {
+    let _folder = OutFolder::open(&args.out)?;
+    check_files(args, &settings)?;
+    let Some(data) = load(args, &settings, watch)? else { return Ok(None) };
+    let comparison = Comparison::open(args.out.clone(), settings, &data, watch)
+        .map_err(by_option)
+        .context("can't plan the comparison")?;
+    let Some(comparison) = comparison else { return Ok(None) };
+    watch.plan(comparison.plan(), jobs);
+    let table = comparison.run(&data, jobs, watch)?;
+    watch.bar.finish_and_clear();
+    Ok(table)
+}
+
+/// Refuses to replace what no comparison wrote: what has our names and no plan beside it, and a table
+/// that is none.
+fn check_files(args: &Args, settings: &Settings) -> Result<()> {
+    let [plan, table, picture] = [PLAN, TABLE, PICTURE].map(|name| args.out.join(name));
+    if !plan.exists() {
+        let names = settings.variants.iter().map(|variant| variant.name.as_str());
+        let mut names = [TABLE, PICTURE].into_iter().chain(names);
+        if let Some(name) = names.find(|name| args.out.join(name).exists()) {
+            anyhow::bail!(
+                "{}: it is there without a {PLAN}, so no comparison wrote it: move it away, or \
+                 choose another --out",
+                args.out.join(name).display()
+            );
+        }
+    }
+    for (path, kind) in [(table, Kind::Table(Table::CSV_HEAD)), (picture, Kind::Picture)] {
+        Outputs::default().check(&path, kind).with_context(|| refused(&args.out))?;
+    }
+    Ok(())
+}
+
+/// Runs side by side: no more than there are cores, as each takes one.
+fn jobs(args: &Args) -> usize {
+    let cores = cores();
+    if let Some(asked) = args.jobs.filter(|&asked| asked > cores) {
+        say(format_args!("--jobs {asked}: more than the {cores} cores; {cores} runs side by side"));
+    }
+    args.jobs.unwrap_or(cores).clamp(1, cores)
 }
 
 fn print(args: &Args, table: &Table) -> Result<()> {
@@ -139,12 +197,12 @@ fn settings(args: &Args) -> Result<Settings> {
     let suite = suite.context("unknown --suite")?.1;
     let mut base = suite.base();
     args.sizes.apply(&mut base);
-    base.validate()?;
+    base.validate().map_err(by_option)?;
     let mut variants = suite.variants(base);
     let names: Vec<String> = variants.iter().map(|variant| variant.name.clone()).collect();
     for name in &args.variants {
         let all = names.join(", ");
-        ensure!(names.contains(name), "--variants: {name} is none of suite {}: {all}", args.suite);
+        ensure!(names.contains(name), "--variants: suite {} has no {name}, but {all}", args.suite);
     }
     variants.retain(|variant| args.variants.is_empty() || args.variants.contains(&variant.name));
     let place = |name: &str| args.variants.iter().position(|wanted| wanted == name);
@@ -152,7 +210,6 @@ fn settings(args: &Args) -> Result<Settings> {
     let mut train = TrainConfig::default();
     args.steps_of.apply(&mut train);
     let noise = SensorNoise { strength: train.sensor_noise, ..SensorNoise::default() };
-    noise.validate()?;
     Ok(Settings {
         suite: args.suite.clone(),
         variants,
@@ -173,13 +230,9 @@ fn settings(args: &Args) -> Result<Settings> {
 
 /// The recordings; none if stopped.
 fn load(args: &Args, settings: &Settings, watch: &Progress) -> Result<Option<Data>> {
-    let paths = spread(recordings_in(&args.recordings)?);
-    ensure!(
-        !paths.is_empty(),
-        "{}: no recordings; make some with `python -m sim.generate`",
-        args.recordings.display()
-    );
-    let frames = args.topics.config()?;
+    let recordings = Recordings::find(&args.recordings, true)?;
+    recordings.must_not_hold(&args.out)?;
+    let (frames, meshes) = (args.topics.config()?, args.topics.meshes()?);
     // As many points of each frame as the variant with most particles takes.
     let models = settings.variants.iter().map(|variant| variant.model);
     let n_particles = models.clone().map(|model| model.n_particles).max().unwrap_or(0);
@@ -188,29 +241,34 @@ fn load(args: &Args, settings: &Settings, watch: &Progress) -> Result<Option<Dat
     let horizons = settings.horizons();
     let empty = |max_horizon, varies_noise| {
         let config = DatasetConfig { max_horizon, varies_noise, ..settings.data };
-        Dataset::new(config, model, frames.clone())
+        Dataset::new(config, model, frames.clone()).with_meshes(meshes.clone())
     };
     let mut train = empty(horizons[0], true);
     let (mut validation, mut test) = (empty(horizons[1], false), empty(horizons[2], false));
-    watch.bar.set_length(paths.len() as u64);
+    watch.bar.set_length(recordings.len() as u64);
     let max_recordings = args.max_recordings;
+    let intake = |split, data| Intake { split, takes_unsaid: false, max_recordings, data };
     let mut intakes = [
-        Intake { split: "train", max_recordings, data: &mut train },
-        Intake { split: "val", max_recordings, data: &mut validation },
-        Intake { split: &args.test_split, max_recordings, data: &mut test },
+        Intake { takes_unsaid: true, ..intake("train", &mut train) },
+        intake("val", &mut validation),
+        intake(&args.test_split, &mut test),
     ];
-    let left_out = read_recordings(&paths, &mut intakes, || watch.bar.inc(1));
-    watch.bar.suspend(|| tell(&left_out));
+    let told = recordings.read(&mut intakes, || watch.bar.inc(1));
+    told.into_iter().for_each(|line| watch.stage(&line));
     if watch.stops() {
         return Ok(None);
     }
     watch.bar.reset();
-    for (name, data) in [("train", &train), ("val", &validation), (&*args.test_split, &test)] {
-        let (n, windows, active) = (data.n_recordings(), data.n_windows(), data.n_active());
-        watch
-            .stage(&format!("{name}: {n} recordings, {windows} windows, objects move in {active}"));
-        skipped_lines(data.skipped()).for_each(|line| watch.stage(&format!("{name}: {line}")));
-        ensure!(windows > 0, "no {name} recordings: their split is in /truth/bodies");
+    must_have_windows("training", "train", &train)?;
+    let held = hold_out(&args.hold_out, &mut train, &mut validation)?;
+    held.into_iter().for_each(|line| watch.stage(&line));
+    for (purpose, split, data) in [
+        ("training", "train", &train),
+        ("validation", "val", &validation),
+        ("test", &*args.test_split, &test),
+    ] {
+        summary(purpose, data).into_iter().for_each(|line| watch.stage(&line));
+        must_have_windows(purpose, split, data)?;
     }
     Ok(Some(Data { train, validation, test }))
 }
@@ -223,23 +281,22 @@ struct Progress {
 
 impl Progress {
     fn new() -> std::io::Result<Self> {
-        let template = "{wide_bar} {percent} % {msg}";
-        let style = ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar());
-        Ok(Self { bar: ProgressBar::new(0).with_style(style), stop: Stop::register()? })
+        Ok(Self { bar: bar(0, "{wide_bar} {percent} % {msg}"), stop: Stop::register()? })
     }
 
     fn plan(&self, plan: &Plan, jobs: usize) {
         let secs = plan.total_secs();
         let total = Duration::from_secs_f64((secs / jobs as f64).min(1e9));
         self.stage(&format!(
-            "{} variants, {} CPU s in all; on {jobs} free cores {:.0} min and validations beside",
+            "{} variants, {} CPU s of training in all: {:.0} min on {jobs} free cores, and the \
+             validations and tests besides",
             plan.variants.len(),
             secs.round(),
             total.as_secs_f64() / 60.0
         ));
         for variant in &plan.variants {
             self.stage(&format!(
-                "  {}: {} weights, {} steps a run, {} to try a learning rate",
+                "  {}: {} weights, {} steps per run, {} to try a learning rate",
                 variant.name, variant.parameters, variant.steps, variant.tuning_steps
             ));
         }
@@ -251,9 +308,7 @@ impl Progress {
     fn end(&self, args: &Args) -> Result<()> {
         self.bar.finish_and_clear();
         if let Some(signal) = self.stop.signal() {
-            // Ends also where nobody reads it.
-            let told = "the same command goes on";
-            let _ = writeln!(std::io::stderr(), "stopped: {}; {told}", args.out.display());
+            say(format_args!("stopped: {}; the same command goes on", args.out.display()));
             // Ends as the signal ends programs, so that shells and scripts see what happened.
             signal_hook::low_level::emulate_default_handler(signal)?;
         }
@@ -263,7 +318,7 @@ impl Progress {
 
 impl Watch for Progress {
     fn stage(&self, what: &str) {
-        self.bar.suspend(|| eprintln!("{what}"));
+        self.bar.suspend(|| say(what));
     }
 
     fn advance(&self, secs: f64) {

@@ -1,38 +1,209 @@
-//! What `forecloud train` and `forecloud compare` tell of the recordings that they read.
+//! What `forecloud train` and `forecloud compare` read, and what they tell of it.
 
-use forecloud::train::reading::LeftOut;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use forecloud::bag::{Found, recordings_below};
+use forecloud::outputs::Outputs;
+use forecloud::train::dataset::Dataset;
+use forecloud::train::hold_out::HoldOut;
+use forecloud::train::reading::{Cause, Intake, LeftOut, Reading, read_recordings};
 use forecloud::train::skipped::Skipped;
 
-/// What was not read, and why.
-pub fn tell(left_out: &LeftOut) {
-    for (path, error) in &left_out.failed {
-        eprintln!("left out: {}: {error}", path.display());
+use super::numbers::{by_option, within};
+use super::out_folder::refused;
+use super::say::named;
+
+/// Options that say where validation recordings come from.
+#[derive(clap::Args)]
+pub struct HoldOutArgs {
+    /// Share of the training recordings that is held out for validation where no recording is of
+    /// split 'val'
+    #[arg(
+        long,
+        value_name = "SHARE",
+        value_parser = within(HoldOut::SHARE),
+        default_value_t = HoldOut::default().share
+    )]
+    hold_out: f64,
+    /// Seed of the choice of recordings that are held out: by their names, whatever --seed is
+    #[arg(long, value_name = "SEED", default_value_t = HoldOut::default().seed)]
+    hold_out_seed: u64,
+}
+
+/// Recordings to read.
+pub struct Recordings {
+    folder: PathBuf,
+    found: Found,
+}
+
+impl Recordings {
+    /// All at or below `folder`; where `some` of them will do, in an order of which each beginning is
+    /// spread over the folder.
+    ///
+    /// # Errors
+    /// If there are none.
+    pub fn find(folder: &Path, some: bool) -> Result<Self> {
+        let mut found = recordings_below(folder).context("no recordings")?;
+        ensure!(
+            !found.recordings.is_empty(),
+            "{}: no recordings in it or below; make some with `python -m sim.generate --out {0}`",
+            folder.display()
+        );
+        if some {
+            found.recordings = spread(found.recordings);
+        }
+        Ok(Self { folder: folder.to_owned(), found })
     }
-    let splits = left_out.other_splits.iter().map(|(split, n)| format!("{n} of split '{split}'"));
-    let others = [
-        (left_out.n_without_truth, "without truth"),
-        (left_out.n_surplus, "beyond --max-recordings"),
-        (left_out.failed.len(), "that can't be used (above)"),
-    ];
-    let others = others.into_iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}"));
-    let all: Vec<String> = splits.chain(others).collect();
-    if !all.is_empty() {
-        eprintln!("recordings left out: {}", all.join(", "));
+
+    /// Refuses a folder of results that lies in one of them.
+    ///
+    /// # Errors
+    /// Names both.
+    pub fn must_not_hold(&self, out: &Path) -> Result<()> {
+        let outputs = Outputs::default().protect(&self.found.recordings);
+        outputs.check_folder(out).with_context(|| refused(out))
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.found.recordings.len()
+    }
+
+    /// Reads them; returns what there is to tell.
+    pub fn read(&self, intakes: &mut [Intake], progress: impl Fn() + Sync) -> Vec<String> {
+        let reading = read_recordings(&self.found.recordings, intakes, progress);
+        let used: Vec<(&str, usize)> =
+            intakes.iter().map(|intake| (intake.split, intake.data.n_recordings())).collect();
+        self.lines(&reading, &used)
+    }
+
+    /// What was left out, and why; damage; warnings; numbers.
+    fn lines(&self, reading: &Reading, used: &[(&str, usize)]) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        for (path, what) in &reading.damage {
+            lines.push(format!("warning: {}", named(path, what)));
+        }
+        for (warning, n) in &reading.robot_warnings {
+            lines.push(format!("warning: robot description of {}: {warning}", recordings(*n)));
+        }
+        for (path, error) in &self.found.left_out {
+            lines.push(format!("left out: {}", named(path, &error.to_string())));
+        }
+        let mut causes: BTreeMap<(u8, String), Vec<String>> = BTreeMap::new();
+        for LeftOut { path, cause } in &reading.left_out {
+            let cause = match cause {
+                Cause::Unusable(error) => {
+                    lines.push(format!("left out: {}", named(path, &error.to_string())));
+                    (0, "can't be used".into())
+                }
+                Cause::NoTruth => (1, "without truth (topic /truth/bodies)".into()),
+                Cause::OtherSplit(split) if split.is_empty() => (2, "say no split".into()),
+                Cause::OtherSplit(split) => (2, format!("of split '{split}'")),
+                Cause::Surplus => (3, "more than --max-recordings".into()),
+            };
+            causes.entry(cause).or_default().push(self.short(path));
+        }
+        for ((kind, cause), names) in &causes {
+            // Those were named above, each with its error.
+            if *kind > 0 {
+                lines.push(format!("left out, {cause}: {}", names.join(", ")));
+            }
+        }
+        let n_used: usize = used.iter().map(|(_, n)| n).sum();
+        let used: Vec<String> = used.iter().map(|(split, n)| format!("{n} {split}")).collect();
+        let elsewhere = self.found.left_out.len();
+        let n_left_out = reading.left_out.len() + elsewhere;
+        let mut why: Vec<String> =
+            causes.iter().map(|((_, cause), names)| format!("{} {cause}", names.len())).collect();
+        why.extend((elsewhere > 0).then(|| format!("{elsewhere} not looked into")));
+        let why = if why.is_empty() { String::new() } else { format!(": {}", why.join(", ")) };
+        lines.push(format!(
+            "recordings: {} found, {n_used} used ({}), {n_left_out} left out{why}",
+            self.len() + elsewhere,
+            used.join(", ")
+        ));
+        lines
+    }
+
+    /// The path below the folder.
+    fn short(&self, path: &Path) -> String {
+        match path.strip_prefix(&self.folder) {
+            Ok(below) if !below.as_os_str().is_empty() => below.display().to_string(),
+            _ => path.display().to_string(),
+        }
+    }
+}
+
+/// A number of recordings in words.
+pub fn recordings(n: usize) -> String {
+    if n == 1 { "1 recording".into() } else { format!("{n} recordings") }
+}
+
+/// Holds recordings out for validation where there are none; returns what there is to tell.
+///
+/// # Errors
+/// If there are too few, or one can't be read again.
+pub fn hold_out(
+    args: &HoldOutArgs,
+    train: &mut Dataset,
+    validation: &mut Dataset,
+) -> Result<Option<String>> {
+    if validation.n_recordings() > 0 {
+        return Ok(None);
+    }
+    let rule = HoldOut { share: args.hold_out, seed: args.hold_out_seed };
+    let held = rule.apply(train, validation).map_err(by_option)?;
+    let names: Vec<String> =
+        held.iter().map(|p| p.file_name().unwrap_or_default().display().to_string()).collect();
+    Ok(Some(format!(
+        "no recording is of split 'val': {} of {} held out for validation (--hold-out {}): {}",
+        held.len(),
+        held.len() + train.n_recordings(),
+        args.hold_out,
+        names.join(", ")
+    )))
+}
+
+/// What `data` holds, by its purpose; one line each.
+pub fn summary(purpose: &str, data: &Dataset) -> Vec<String> {
+    let (windows, active) = (data.n_windows(), data.n_active());
+    let n = recordings(data.n_recordings());
+    let first = format!("{purpose}: {n}, {windows} windows, objects move in {active}");
+    let skipped = skipped_lines(data.skipped()).map(|line| format!("{purpose}: {line}"));
+    std::iter::once(first).chain(skipped).collect()
+}
+
+/// Refuses data that nothing can be drawn from.
+///
+/// # Errors
+/// Says why, and what to do.
+pub fn must_have_windows(purpose: &str, split: &str, data: &Dataset) -> Result<()> {
+    match (data.n_recordings(), data.n_windows()) {
+        (0, _) => bail!(
+            "no recording can be used for {purpose}: it takes some of split '{split}' (in \
+             /truth/bodies); make them with `python -m sim.generate --out recordings --split {split}`"
+        ),
+        (n, 0) => bail!(
+            "no window in the {} for {purpose}: it takes three usable frames one step apart; what \
+             was skipped stands above",
+            recordings(n)
+        ),
+        _ => Ok(()),
     }
 }
 
 /// Frames that are not used as they might be, and why; nothing if all are.
-pub fn skipped_lines(skipped: &Skipped) -> impl Iterator<Item = String> {
+fn skipped_lines(skipped: &Skipped) -> impl Iterator<Item = String> {
     let list = |losses: Vec<(u64, &str)>| {
         let losses: Vec<String> = losses.iter().map(|(n, what)| format!("{what}: {n}")).collect();
         Some(losses.join("; ")).filter(|text| !text.is_empty())
     };
-    let first = skipped.first.as_ref().map(|first| format!("; the first: {first}"));
-    let frames = list(skipped.frames().collect())
-        .map(|losses| format!("skipped: {losses}{}", first.unwrap_or_default()));
+    let frames = list(skipped.frames().collect()).map(|losses| format!("skipped: {losses}"));
     let n: u64 = skipped.starts().map(|(n, _)| n).sum();
     let starts = list(skipped.starts().collect());
-    let starts = starts.map(|starts| format!("no windows start at {n} frames: {starts}"));
+    let starts = starts.map(|starts| format!("no window starts at {n} frames: {starts}"));
     frames.into_iter().chain(starts)
 }
 

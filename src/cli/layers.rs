@@ -7,14 +7,10 @@ use anyhow::{Context, ensure};
 use clap::builder::PossibleValuesParser;
 use forecloud::graph::walks::{Halting, Sampler, WalkConfig};
 use forecloud::graph::{EdgeWeights, MaskConfig};
-use forecloud::model::{FeatureMap, LayersConfig, ModelConfig};
+use forecloud::model::{FeatureMap, GlobalLayer, LayersConfig, LocalLayer, ModelConfig};
 use serde::de::DeserializeOwned;
 
-/// Names of the layers, as model files have them.
-const GLOBAL: [&str; 3] = ["linear", "softmax", "none"];
-const LOCAL: [&str; 4] = ["grf", "message_passing", "linear", "none"];
-const FEATURE_MAPS: [&str; 4] = ["relu", "elu", "squared", "favor"];
-const SAMPLERS: [&str; 4] = ["iid", "antithetic", "repelling", "antithetic_repelling"];
+use super::numbers::by_option;
 
 /// Names of the options in [`LayerArgs`]: a start model and a preset have their own.
 pub const IDS: [&str; 11] = [
@@ -47,24 +43,32 @@ pub struct SizeArgs {
     k: Option<usize>,
     #[arg(long, help = or("Hops of the walks on the graph", ModelConfig::default().n_hops))]
     n_hops: Option<usize>,
-    #[arg(long, help = or("Scene particles", ModelConfig::default().n_particles))]
-    pub particles: Option<usize>,
+    #[arg(
+        long,
+        help = or("Scene particles; 0 for the default", ModelConfig::default().n_particles)
+    )]
+    particles: Option<usize>,
     #[arg(long, help = or("History particles", ModelConfig::default().n_history))]
     history: Option<usize>,
     #[arg(
         long,
-        help = or("Particles of the robot at one time", ModelConfig::default().n_kinematic)
+        help = or("Particles of the robot per time step", ModelConfig::default().n_kinematic)
     )]
     n_kinematic: Option<usize>,
     #[arg(
         long,
         value_name = "SECS",
         help = or(
-            "Seconds by which the robot follows its command late (measure it on yours)",
+            "Seconds by which the robot lags behind its command (measure it on yours)",
             ModelConfig::default().plan_lag_secs
         )
     )]
     plan_lag: Option<f64>,
+}
+
+/// What an option takes: the names of all values.
+fn names<T, const N: usize>(all: [T; N], name: fn(T) -> &'static str) -> PossibleValuesParser {
+    PossibleValuesParser::new(all.map(name))
 }
 
 /// Help of an option whose default a preset or a suite can be the source of.
@@ -80,7 +84,7 @@ impl SizeArgs {
             (self.blocks, &mut model.n_blocks),
             (self.k, &mut model.k),
             (self.n_hops, &mut model.n_hops),
-            (self.particles, &mut model.n_particles),
+            (self.particles.filter(|&n| n > 0), &mut model.n_particles),
             (self.history, &mut model.n_history),
             (self.n_kinematic, &mut model.n_kinematic),
         ];
@@ -103,41 +107,41 @@ impl SizeArgs {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Layers (for comparison on the same data)")]
 pub struct LayerArgs {
-    /// Global layer: linear attention (linear cost), softmax attention (exact, quadratic), or none.
-    #[arg(long, default_value = "linear", value_parser = PossibleValuesParser::new(GLOBAL))]
+    /// Global layer: linear attention (linear cost), softmax attention (exact, quadratic cost), or none
+    #[arg(long, default_value = "linear", value_parser = names(GlobalLayer::ALL, GlobalLayer::name))]
     global: String,
     /// Local layer: GRF-masked attention, message passing over anchors, linear attention without a
-    /// mask (one head), or none.
-    #[arg(long, default_value = "grf", value_parser = PossibleValuesParser::new(LOCAL))]
+    /// mask (one head), or none
+    #[arg(long, default_value = "grf", value_parser = names(LocalLayer::ALL, LocalLayer::name))]
     local: String,
     /// Feature map of linear and GRF attention: ReLU, ELU + 1, x², or FAVOR+ (random features of
-    /// the softmax kernel).
-    #[arg(long, default_value = "relu", value_parser = PossibleValuesParser::new(FEATURE_MAPS))]
+    /// the softmax kernel)
+    #[arg(long, default_value = "relu", value_parser = names(FeatureMap::ALL, FeatureMap::name))]
     feature_map: String,
-    /// Random features a head; with --feature-map favor (there 64 unless said).
+    /// Random features per head, with --feature-map favor [default: 64]
     #[arg(long, value_name = "M")]
     random_features: Option<usize>,
-    /// Seed of the random features; with --feature-map favor (there 0 unless said).
+    /// Seed of the random features, with --feature-map favor [default: 0]
     #[arg(long, value_name = "SEED")]
     feature_seed: Option<u64>,
-    /// Every so many tokens, one is an anchor; with --local message_passing (there 4 unless said).
+    /// One token in so many is an anchor, with --local message_passing [default: 4]
     #[arg(long, value_name = "TOKENS")]
     anchor_stride: Option<usize>,
-    /// Width of the MLPs' hidden layer, in widths of the model [default: 4].
+    /// Width of the MLPs' hidden layer, as a multiple of the model's width [default: 4]
     #[arg(long, value_name = "WIDTHS")]
     mlp_ratio: Option<usize>,
-    /// Weigh the graph's edges by exp(-d²/σ²) with this σ, in metres; else all weigh the same. With
-    /// --local grf.
+    /// Weigh the graph's edges by exp(-d²/σ²) with this σ, in metres; without it all weigh the same.
+    /// With --local grf
     #[arg(long, value_name = "METRES")]
     edge_bandwidth: Option<f32>,
-    /// Sample the walks of the mask, so dependent; else all walks are taken, which is exact. With
-    /// --local grf and --walks.
-    #[arg(long, requires = "walks", value_parser = PossibleValuesParser::new(SAMPLERS))]
+    /// Sample the walks of the mask, dependent on each other in this way; without it all walks are
+    /// taken, which is exact. With --local grf and --walks
+    #[arg(long, requires = "walks", value_parser = names(Sampler::ALL, Sampler::name))]
     sampler: Option<String>,
-    /// Walks sampled from each token.
+    /// Walks sampled from each token
     #[arg(long, value_name = "N", requires = "sampler")]
     walks: Option<usize>,
-    /// Probability with which a sampled walk halts before each hop; else all are of full length.
+    /// Probability with which a sampled walk halts before each hop; without it all are of full length
     #[arg(long, value_name = "P", requires = "sampler")]
     p_halt: Option<f32>,
 }
@@ -170,21 +174,23 @@ impl LayerArgs {
             self.local
         );
         let options = "--global, --local, --feature-map, --anchor-stride or --mlp-ratio";
-        model.layers.validate().context(options)
+        model.layers.validate().map_err(by_option).context(options)
     }
 
     fn feature_map(&self) -> anyhow::Result<FeatureMap> {
-        if self.feature_map != "favor" {
-            ensure!(
+        let mut map = FeatureMap::ALL.into_iter().find(|map| map.name() == self.feature_map);
+        match &mut map {
+            Some(FeatureMap::Favor { n_features, seed }) => {
+                *n_features = self.random_features.unwrap_or(*n_features);
+                *seed = self.feature_seed.unwrap_or(*seed);
+            }
+            _ => ensure!(
                 self.random_features.is_none() && self.feature_seed.is_none(),
                 "--random-features and --feature-seed set FAVOR+: not with --feature-map {}",
                 self.feature_map
-            );
-            return named(&self.feature_map);
+            ),
         }
-        let (n_features, seed) =
-            (self.random_features.unwrap_or(64), self.feature_seed.unwrap_or(0));
-        Ok(FeatureMap::Favor { n_features, seed })
+        map.with_context(|| format!("--feature-map {}: not known", self.feature_map))
     }
 
     fn mask(&self, n_hops: usize) -> anyhow::Result<MaskConfig> {
@@ -215,7 +221,6 @@ fn named<T: DeserializeOwned>(name: &str) -> anyhow::Result<T> {
 mod tests {
     use super::*;
     use clap::Parser;
-    use forecloud::model::{GlobalLayer, LocalLayer};
 
     #[derive(Parser)]
     struct Command {
@@ -231,13 +236,19 @@ mod tests {
         let command = Command::try_parse_from(words)?;
         command.sizes.apply(&mut model);
         command.layers.apply(&mut model)?;
-        model.validate()?;
+        model.validate().map_err(by_option)?;
         Ok(model)
     }
 
     #[test]
     fn no_option_is_the_default_model() {
         assert_eq!(parse("").unwrap(), ModelConfig::default());
+    }
+
+    #[test]
+    fn particles_of_0_are_the_default() {
+        let n = parse("--particles 0").unwrap().n_particles;
+        assert_eq!(n, ModelConfig::default().n_particles);
     }
 
     #[test]
@@ -259,17 +270,21 @@ mod tests {
 
     #[test]
     fn every_name_is_a_layer_a_map_or_a_sampler() {
-        for global in GLOBAL {
-            parse(&format!("--global {global}")).unwrap();
+        for global in GlobalLayer::ALL {
+            let model = parse(&format!("--global {}", global.name())).unwrap();
+            assert_eq!(model.layers.global, global);
         }
-        for local in LOCAL {
-            parse(&format!("--local {local}")).unwrap();
+        for local in LocalLayer::ALL {
+            let model = parse(&format!("--local {}", local.name())).unwrap();
+            assert_eq!(model.layers.local, local);
         }
-        for map in FEATURE_MAPS {
-            parse(&format!("--feature-map {map}")).unwrap();
+        for map in FeatureMap::ALL {
+            let model = parse(&format!("--feature-map {}", map.name())).unwrap();
+            assert_eq!(model.layers.feature_map, map);
         }
-        for sampler in SAMPLERS {
-            parse(&format!("--sampler {sampler} --walks 9")).unwrap();
+        for sampler in Sampler::ALL {
+            let model = parse(&format!("--sampler {} --walks 9", sampler.name())).unwrap();
+            assert_eq!(model.mask.walks.unwrap().sampler, sampler);
         }
     }
 
@@ -313,14 +328,22 @@ mod tests {
             ("--local none --edge-bandwidth 0.1", "--local none"),
             ("--local linear --sampler iid --walks 9", "--local linear"),
             ("--anchor-stride 4", "--anchor-stride"),
-            ("--mlp-ratio 40", "mlp_ratio"),
-            ("--k 33", "model.k"),
-            ("--k 12 --n-hops 5", "n_hops"),
-            ("--local message_passing --anchor-stride 1", "anchor_stride"),
+            ("--mlp-ratio 40", "--mlp-ratio: 40 is not in 1..=16"),
+            ("--k 33", "--k: 33 is not in 1..=32"),
+            ("--k 0", "--k: 0 is not in"),
+            ("--width 0", "--width: 0 is not in"),
+            ("--width 30", "--width: 4 does not divide width 30"),
+            ("--width 4096 --blocks 64", "--width: the model has"),
+            ("--blocks 99999999999", "--blocks"),
+            ("--particles 3", "--particles: 3 are too few"),
+            ("--particles 9999999", "--particles"),
+            ("--plan-lag nan", "--plan-lag: NaN s is not in 0..=10"),
+            ("--k 12 --n-hops 5", "--n-hops"),
+            ("--local message_passing --anchor-stride 1", "--anchor-stride: 1 is not in"),
             ("--random-features 9", "--random-features"),
             ("--feature-map elu --feature-seed 1", "--feature-map elu"),
             ("--feature-map favor --random-features 0", "random features"),
-            ("--global softmax --local none --feature-map elu", "feature_map"),
+            ("--global softmax --local none --feature-map elu", "--feature-map"),
         ] {
             let message = format!("{:#}", parse(line).expect_err(line));
             assert!(message.contains(word), "{line}: {message}");

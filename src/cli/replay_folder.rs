@@ -2,11 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
+use forecloud::cloud::Workspace;
 use forecloud::config::PredictorConfig;
 use forecloud::eval::page::{MARK, MAX_SCENE_BYTES};
 use forecloud::eval::{MostActive, Page, Recorder, Replayed, Report, Scenes, Setting, csv};
 use forecloud::model::Model;
+use forecloud::outputs::{Kind, Outputs};
+
+use super::say::say;
 
 const PAGE: &str = "report.html";
 const JSON: &str = "report.json";
@@ -18,6 +22,7 @@ const PREDICTIONS: &str = "predictions";
 /// Collects what goes into the folder while recordings are played.
 pub struct Folder {
     path: PathBuf,
+    outputs: Outputs,
     model: Model,
     world_frame: String,
     scenes: Scenes,
@@ -29,34 +34,37 @@ pub struct Folder {
     failure: Option<anyhow::Error>,
 }
 
+/// Checks that results may be written to the folder `path`; it is not made yet.
+pub fn check(path: &Path, outputs: &Outputs) -> Result<()> {
+    outputs.check_folder(path)?;
+    for (name, kind) in ours(path)? {
+        outputs.check(&path.join(name), kind).context(
+            "another's file is in the way of the results: choose another folder for --out",
+        )?;
+    }
+    Ok(())
+}
+
 impl Folder {
     /// Makes the folder, or takes one that an earlier replay made: its files are removed.
     pub fn create(
         path: &Path,
+        outputs: &Outputs,
         (model, config): (&Model, &PredictorConfig),
         world_frame: &str,
         n_bags: usize,
     ) -> Result<Self> {
-        std::fs::create_dir_all(path)
-            .with_context(|| format!("cannot make the folder {}", path.display()))?;
-        let ours = ours(path)?;
-        if !ours.is_empty() && !is_page(&path.join(PAGE)) {
-            bail!(
-                "{} has {}, which no replay wrote: choose another folder for --out",
-                path.display(),
-                ours.join(", ")
-            );
-        }
-        for name in ours {
-            let file = path.join(&name);
-            std::fs::remove_file(&file).with_context(|| file.display().to_string())?;
+        outputs.folder(path)?;
+        check(path, outputs)?;
+        for (name, kind) in ours(path)? {
+            outputs.remove(&path.join(name), kind)?;
         }
         // Also tells that the folder is ours if this ends early.
         let waiting = format!(
             "<!doctype html>{MARK}<title>Unfinished</title>This replay is under \
                                way, or was ended before it was done.\n"
         );
-        write(&path.join(PAGE), waiting.as_bytes())?;
+        outputs.write(&path.join(PAGE), Kind::Page, waiting.as_bytes())?;
         let setting = Setting {
             step_secs: model.config.step_secs,
             horizon: config.horizon,
@@ -66,6 +74,7 @@ impl Folder {
         };
         Ok(Self {
             path: path.to_owned(),
+            outputs: outputs.clone(),
             model: model.clone(),
             world_frame: world_frame.to_owned(),
             scenes: Scenes::new(setting),
@@ -75,6 +84,11 @@ impl Folder {
             files: Vec::new(),
             failure: None,
         })
+    }
+
+    /// The box of the recordings from now on.
+    pub fn set_workspace(&mut self, workspace: Workspace) {
+        self.scenes.set_workspace(workspace);
     }
 
     /// Takes one more frame of the recording at hand; a failure is told by [`Folder::end_bag`].
@@ -89,12 +103,18 @@ impl Folder {
         let Some(prediction) = frame.prediction else { return Ok(()) };
         if self.recorder.is_none() {
             let file = self.path.join(self.predictions());
-            self.recorder = Some(Recorder::create(&file, &self.model, &self.world_frame)?);
+            let (outputs, world_frame) = (&self.outputs, &self.world_frame);
+            self.recorder = Some(Recorder::create(&file, outputs, &self.model, world_frame)?);
         }
         if let Some(recorder) = &mut self.recorder {
             recorder.add(prediction)?;
         }
         Ok(())
+    }
+
+    /// Whether something of a recording is in it already.
+    pub fn is_begun(&self) -> bool {
+        self.recorder.is_some() || self.failure.is_some()
     }
 
     /// Name of the predictions of the recording at hand.
@@ -124,69 +144,73 @@ impl Folder {
     /// Writes all that is left, the page last, and says what was written.
     pub fn finish(mut self, report: &Report, most_active: &MostActive) -> Result<()> {
         let mut files = vec![(JSON.to_owned(), "all figures, as --json prints them".to_owned())];
-        write(&self.path.join(JSON), (serde_json::to_string_pretty(report)? + "\n").as_bytes())?;
+        let json = serde_json::to_string_pretty(report)? + "\n";
+        self.write(JSON, Kind::Json, &json)?;
         if !report.errors.is_empty() {
             let what = "the errors, a row each method, class, task and step";
             files.push((ERRORS.into(), what.into()));
-            write(&self.path.join(ERRORS), csv::errors(report).as_bytes())?;
+            self.write(ERRORS, Kind::Table(csv::ERRORS), &csv::errors(report))?;
         }
         if let Some(text) = csv::hindsight(report) {
             let what = "what was held against what was seen later, a row each method, region and \
                         step";
             files.push((HINDSIGHT.into(), what.into()));
-            write(&self.path.join(HINDSIGHT), text.as_bytes())?;
+            self.write(HINDSIGHT, Kind::Table(csv::HINDSIGHT), &text)?;
         }
         if let Some(shot) = most_active.get() {
-            shot.save(&self.path.join(PICTURE)).context("cannot save the picture")?;
+            let path = self.path.join(PICTURE);
+            shot.save(&path, &self.outputs).context("cannot save the picture")?;
             files.push((PICTURE.into(), shot.caption()));
         }
         files.append(&mut self.files);
         let page = Page { report, scenes: &self.scenes, files: &files };
-        write(&self.path.join(PAGE), page.html().as_bytes())?;
+        self.write(PAGE, Kind::Page, &page.html())?;
         let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
         let folder = self.path.display();
         let beside = match names.len() {
             0..=8 => names.join(", "),
             n => format!("{} and {} more", names[..6].join(", "), n - 6),
         };
-        eprintln!("{folder}: {PAGE}, to open in a browser; beside it {beside}");
+        say(format_args!("{folder}: {PAGE}, to open in a browser; beside it {beside}"));
         Ok(())
+    }
+
+    fn write(&self, name: &str, kind: Kind, text: &str) -> Result<()> {
+        Ok(self.outputs.write(&self.path.join(name), kind, text.as_bytes())?)
     }
 }
 
-/// Files in the folder that have the names of ours, in order.
-fn ours(folder: &Path) -> Result<Vec<String>> {
+/// Files in the folder that have the names of ours, in order, and what they must be; none if there
+/// is no folder.
+fn ours(folder: &Path) -> Result<Vec<(String, Kind)>> {
     let context = || format!("cannot read the folder {}", folder.display());
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).with_context(context)? {
         let name = entry.with_context(context)?.file_name().to_string_lossy().into_owned();
-        let number = name.strip_prefix(PREDICTIONS).and_then(|rest| rest.strip_suffix(".mcap"));
-        let is_number = |text: &str| {
-            let digits = text.strip_prefix('_').unwrap_or("x");
-            text.is_empty() || (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
-        };
-        let is_fixed = [PAGE, JSON, ERRORS, HINDSIGHT, PICTURE].contains(&name.as_str());
-        if is_fixed || number.is_some_and(is_number) {
-            ensure!(
-                folder.join(&name).is_file(),
-                "{} is in the way: it is no file",
-                folder.join(&name).display()
-            );
-            names.push(name);
+        if let Some(kind) = kind(&name) {
+            names.push((name, kind));
         }
     }
-    names.sort();
+    names.sort_by(|(a, _), (b, _)| a.cmp(b));
     Ok(names)
 }
 
-/// Whether a replay wrote this page.
-fn is_page(path: &Path) -> bool {
-    use std::io::Read;
-    let mut head = Vec::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(1024).read_to_end(&mut head));
-    read.is_ok() && String::from_utf8_lossy(&head).contains(MARK)
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+/// What a file of this name is; none if no result has it.
+fn kind(name: &str) -> Option<Kind> {
+    let number = name.strip_prefix(PREDICTIONS).and_then(|rest| rest.strip_suffix(".mcap"));
+    let is_number = |text: &str| {
+        let digits = text.strip_prefix('_').unwrap_or("x");
+        text.is_empty() || (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+    };
+    match name {
+        PAGE => Some(Kind::Page),
+        JSON => Some(Kind::Json),
+        ERRORS => Some(Kind::Table(csv::ERRORS)),
+        HINDSIGHT => Some(Kind::Table(csv::HINDSIGHT)),
+        PICTURE => Some(Kind::Picture),
+        _ => number.is_some_and(is_number).then_some(Kind::Predictions),
+    }
 }

@@ -1,27 +1,39 @@
 //! Options of `forecloud train` and `forecloud compare` that say what a step of the optimiser is.
 
-use forecloud::train::trainer::TrainConfig;
+use forecloud::train::config::{TrainConfig, check_curriculum};
 
 use super::layers::or;
+use super::numbers::within;
 
 /// Windows and roll-outs of a step. What is not given stays as it is.
 #[derive(clap::Args)]
 pub struct StepArgs {
-    #[arg(long, help = or("Windows a step", TrainConfig::default().batch))]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = within(TrainConfig::BATCH),
+        help = or("Windows per step", TrainConfig::default().batch)
+    )]
     batch: Option<usize>,
     #[arg(
         long,
         value_parser = parse_curriculum,
+        value_name = "SHARE:LENGTH,…",
         help = or(
-            "Lengths of the roll-out, each from a share of the steps on: SHARE:LENGTH,…",
+            "Lengths of the roll-out in steps, each from that share of the training onwards",
             Curriculum(TrainConfig::default().curriculum)
         )
     )]
     curriculum: Option<Curriculum>,
     /// Noise added to the depth images, in units of a typical camera's (RealSense D435): each
     /// training recording draws a strength up to twice this, the others have this; 0 for none.
-    #[arg(long, value_name = "STRENGTH", default_value_t = TrainConfig::default().sensor_noise)]
-    pub sensor_noise: f32,
+    #[arg(
+        long,
+        value_name = "STRENGTH",
+        value_parser = within(TrainConfig::SENSOR_NOISE),
+        default_value_t = TrainConfig::default().sensor_noise
+    )]
+    sensor_noise: f32,
 }
 
 impl StepArgs {
@@ -55,8 +67,6 @@ fn parse_curriculum(text: &str) -> Result<Curriculum, String> {
     };
     let stages: Option<Vec<_>> = text.split(',').map(stage).collect();
     let stages = stages.ok_or("expected SHARE:LENGTH,… such as 0:1,0.5:2")?;
-    if !stages.is_sorted_by(|a, b| a.0 < b.0) || stages.iter().any(|s| !(1..=20).contains(&s.1)) {
-        return Err("shares must ascend, lengths lie in 1..=20".into());
-    }
+    check_curriculum(&stages)?;
     Ok(Curriculum(stages))
 }

@@ -3,7 +3,9 @@
 use anyhow::{Result, anyhow, bail};
 use forecloud::Error;
 use forecloud::frames::{CameraInput, CameraTopics, FramesConfig};
+use forecloud::kinematics::{MeshSearch, RobotMode};
 use forecloud::recording::shell_word;
+use std::path::PathBuf;
 
 /// Where frames come from; the same settings as the node's parameters and remappings.
 #[derive(clap::Args)]
@@ -28,9 +30,17 @@ pub struct TopicArgs {
     /// Frame of the predictions, fixed to the ground, z up
     #[arg(long, value_name = "FRAME", default_value_t = FramesConfig::default().world_frame)]
     world_frame: String,
+    /// The robot of a recording: required; optional (taken where description and joints are there);
+    /// none (nothing of it is read)
+    #[arg(long, value_name = "MODE", default_value = "optional", value_parser = parse_robot)]
+    pub(super) robot: RobotMode,
     /// Seconds by which images of one frame, and a late joint state, may differ
     #[arg(long, value_name = "SECONDS", default_value_t = FramesConfig::default().tolerance_secs)]
     tolerance_secs: f64,
+    /// Look for the robot's meshes in this folder, a ROS package or one of packages, before the
+    /// sourced workspaces (repeatable)
+    #[arg(long, value_name = "FOLDER")]
+    mesh_path: Vec<PathBuf>,
 }
 
 /// The error; where a recording lacks topics, with the command that may read it.
@@ -44,6 +54,10 @@ pub fn with_command(error: Error, command: &str) -> anyhow::Error {
     }
 }
 
+fn parse_robot(name: &str) -> Result<RobotMode, String> {
+    RobotMode::of("--robot", name).map_err(|error| error.to_string())
+}
+
 fn parse_remap(text: &str) -> Result<(String, String), String> {
     match text.split_once(":=") {
         Some((old, new)) if !old.is_empty() && !new.is_empty() => Ok((old.into(), new.into())),
@@ -52,6 +66,17 @@ fn parse_remap(text: &str) -> Result<(String, String), String> {
 }
 
 impl TopicArgs {
+    /// Where the robot's meshes are looked for.
+    ///
+    /// # Errors
+    /// If a folder is none.
+    pub fn meshes(&self) -> Result<MeshSearch> {
+        if let Some(path) = self.mesh_path.iter().find(|path| !path.is_dir()) {
+            bail!("--mesh-path {}: no such folder", path.display());
+        }
+        Ok(MeshSearch::new(&self.mesh_path))
+    }
+
     /// How messages become frames.
     ///
     /// # Errors
@@ -61,6 +86,7 @@ impl TopicArgs {
         let mut config = FramesConfig {
             world_frame: self.world_frame.clone(),
             tolerance_secs: self.tolerance_secs,
+            robot: self.robot,
             ..FramesConfig::default()
         };
         let known = config.topics.cameras.iter().map(|camera| camera.name.clone()).collect();
@@ -72,7 +98,7 @@ impl TopicArgs {
         config.topics.cameras = names.iter().zip(inputs).map(camera).collect();
         for (old, new) in &self.remap {
             if !config.topics.remap(old, new) {
-                let topics = config.topics.specs().into_iter().map(|spec| spec.name);
+                let topics = config.specs().into_iter().map(|spec| spec.name);
                 let topics: Vec<String> = topics.collect();
                 bail!("--remap {old}:={new}: {old} is not read; what is: {}", topics.join(", "));
             }
@@ -145,6 +171,16 @@ mod tests {
         assert_eq!(names[..6], expected);
         assert_eq!((&*config.world_frame, config.tolerance_secs), ("map", 0.05));
         assert!(config.topics.cameras.iter().all(|camera| !camera.depth_registered));
+    }
+
+    #[test]
+    fn folders_of_meshes_must_be_there() {
+        let meshes = |arguments: &[&str]| {
+            Command::try_parse_from([&["tool"], arguments].concat()).unwrap().topics.meshes()
+        };
+        assert!(meshes(&["--mesh-path", "/", "--mesh-path", "/tmp"]).is_ok());
+        let problem = meshes(&["--mesh-path", "/", "--mesh-path", "/none"]).unwrap_err();
+        assert_eq!(problem.to_string(), "--mesh-path /none: no such folder");
     }
 
     #[test]

@@ -1,85 +1,106 @@
 //! `forecloud train`: trains a model on a folder of recordings.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use forecloud::cloud::SensorNoise;
 use forecloud::model::{Model, ModelConfig};
-use forecloud::train::dataset::{Dataset, DatasetConfig};
+use forecloud::outputs::{Kind, Outputs};
+use forecloud::train::config::{DatasetConfig, TrainConfig};
+use forecloud::train::dataset::Dataset;
+use forecloud::train::files::RunFiles;
 use forecloud::train::preset::Preset;
-use forecloud::train::reading::{Intake, read_recordings, recordings_in};
-use forecloud::train::trainer::{RunFiles, TrainConfig, Trainer, Validation};
-use indicatif::{ProgressBar, ProgressStyle};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use forecloud::train::reading::Intake;
+use forecloud::train::trainer::Trainer;
 
-use super::intake::{skipped_lines, spread, tell};
+use super::curve;
+use super::intake::{HoldOutArgs, Recordings, hold_out, must_have_windows, summary};
 use super::layers::{self, LayerArgs, SizeArgs, or};
+use super::memory;
+use super::numbers::{by_option, within};
+use super::out_folder::{OutFolder, refused, set_aside};
+use super::say::say;
 use super::steps::StepArgs;
+use super::stop::Stop;
+use super::threads;
 use super::topics::TopicArgs;
+use super::train_end;
+use super::train_loop::{Loop, bar, open_log};
 
 /// Train a model on simulated recordings.
-///
-/// Recordings say themselves (in /truth/bodies) whether they are for training or for validation;
-/// test recordings are never touched. The run's folder holds the checkpoint, the model and a log;
-/// the same command goes on where it was stopped, to the same result. SIGINT (Ctrl-C) and SIGTERM
-/// write a checkpoint first.
-///
-/// Example: forecloud train recordings --out runs/first --steps 20000
-///
-/// Other layers, compared on the same data and seed:
-/// forecloud train recordings --out runs/messages --steps 20000 --local message_passing
 #[derive(clap::Args)]
+#[command(after_help = "\
+Recordings are taken from the folder and all folders below it (but hidden ones), as `forecloud replay`
+takes them one by one. They say themselves (in /truth/bodies) what they are for: 'train', 'val', or
+other splits, which are left out. Those that say nothing are trained on; without any for validation, a
+share is held out. Whatever is left out is named, with the reason.
+
+The run's folder gets model.safetensors, checkpoint.safetensors, train.jsonl (a line for each
+validation) and curve.svg. The same command goes on where it was stopped, to the same result. SIGINT
+(Ctrl-C) and SIGTERM write a checkpoint first.
+
+Examples:
+  forecloud train recordings --out runs/first --steps 20000
+  forecloud train recordings --out runs/tuned --from models/small.safetensors --steps 2000
+  forecloud train recordings --out runs/messages --steps 20000 --local message_passing")]
 pub struct Args {
-    /// Folder of recordings (rosbag2 folders with truth).
+    /// Folder of recordings with truth (rosbag2 folders, .mcap and .db3 files), or one of them
     recordings: PathBuf,
-    /// Folder of the run.
-    #[arg(long)]
+    /// Folder of the run; made if it is not there
+    #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    #[arg(long, help = or("Steps of the optimiser", TrainConfig::default().steps))]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = within(TrainConfig::STEPS),
+        help = or("Steps of the optimiser", TrainConfig::default().steps)
+    )]
     steps: Option<u64>,
-    /// Stop behind this step although the schedule goes on (the same command without it resumes).
-    #[arg(long, value_name = "STEP")]
+    /// Stop after this step, although the schedule goes on (the same command without it resumes)
+    #[arg(long, value_name = "STEP", value_parser = within(TrainConfig::STEPS))]
     stop_at: Option<u64>,
     /// Start from this model's weights and sizes instead of random weights (fine-tuning); with
-    /// --width, a multiple of its own, from a wider model that predicts the same.
+    /// --width, a multiple of its own, from a wider model that predicts the same
     #[arg(long, value_name = "MODEL", conflicts_with_all = FIXED_BY_START.iter(), conflicts_with_all = layers::IDS)]
     from: Option<PathBuf>,
-    /// Model and training as named settings have them; sizes, steps, batch, rate and curriculum
-    /// can still be given. `paper`: the GRF Interlacer of GRF masking (ICLR 2025, appendix C.3), of
-    /// 32,768 particles a time step.
+    /// Model and training as these named settings have them; sizes, steps, batch, rate and
+    /// curriculum can still be given. `paper`: the GRF Interlacer of GRF masking (ICLR 2025, appendix
+    /// C.3), with 32,768 particles per time step
     #[arg(long, default_value = "default", value_parser = PossibleValuesParser::new(Preset::ALL.map(|(name, _)| name)), conflicts_with_all = layers::IDS, conflicts_with = "from")]
     preset: String,
-    #[arg(long, help = or("Largest learning rate", TrainConfig::default().learning_rate))]
+    #[arg(
+        long,
+        value_name = "RATE",
+        value_parser = within(TrainConfig::LEARNING_RATE),
+        help = or("Largest learning rate", TrainConfig::default().learning_rate)
+    )]
     learning_rate: Option<f32>,
     #[command(flatten)]
     steps_of: StepArgs,
-    /// Seed of weights, windows and noise.
+    /// Seed of weights, windows and noise
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Steps between two validations.
-    #[arg(long, default_value_t = 500)]
+    /// Steps from one validation to the next
+    #[arg(long, value_name = "STEPS", default_value_t = 500, value_parser = within(TrainConfig::STEPS))]
     validate_every: u64,
-    /// Validation windows.
-    #[arg(long, default_value_t = 200)]
+    /// Windows of a validation
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = within(1..=1_000_000usize))]
     validation_windows: usize,
-    /// Seconds between two checkpoints: what is lost at most where the power fails.
-    #[arg(long, default_value_t = 60.0, value_name = "SECS")]
+    #[command(flatten)]
+    hold_out: HoldOutArgs,
+    /// Seconds from one checkpoint to the next: at most so much is lost if the power fails
+    #[arg(long, value_name = "SECS", default_value_t = 60.0, value_parser = within(0.0..=86_400.0))]
     checkpoint_secs: f64,
-    /// Use at most this many training recordings, spread over the folder.
-    #[arg(long)]
+    /// Use at most this many training recordings, spread over the folder
+    #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
     max_recordings: Option<usize>,
     /// Compute activations again in the backward pass instead of keeping them: a fraction of the
-    /// memory, 1.1 to 1.3 times the time, the same model to the bit. A run may go on with or without.
+    /// memory, 1.1 to 1.3 times the time, the same model to the bit. A run may go on with or without
     #[arg(long)]
     recompute: bool,
-    /// Threads; all cores by default.
-    #[arg(long)]
+    /// Threads to train on [default: all cores]
+    #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
     threads: Option<usize>,
     #[command(flatten)]
     sizes: SizeArgs,
@@ -97,58 +118,87 @@ const _: () = assert!(matches!(layers::SIZE_IDS[0].as_bytes(), b"width"));
 pub const VALIDATION_STEPS: usize = 5;
 
 /// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
-    if let Some(threads) = args.threads {
-        rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
+pub fn run(args: &Args) -> Result<()> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads::bounded(args.threads));
+    pool.build().context("cannot start threads")?.install(|| train(args))
+}
+
+fn train(args: &Args) -> Result<()> {
+    let (start, model) = model(args)?;
+    let config = train_config(args)?;
+    memory::must_suffice(&config, &model, args.recompute, 1)?;
+    let folder = OutFolder::open(&args.out)?;
+    let files = RunFiles::new(&args.out);
+    check_files(&args.out, &files, args.from.as_deref())?;
+    // Before the recordings are read: what does not fit is told at once.
+    let mut trainer = trainer(&files, config, model, start)?;
+    if args.recompute {
+        trainer = trainer.recompute();
     }
-    let start = args.from.as_deref().map(Model::load).transpose()?;
+    let recordings = Recordings::find(&args.recordings, args.max_recordings.is_some())?;
+    recordings.must_not_hold(&args.out)?;
+    let (train, validation) = load(args, &recordings, trainer.config(), model)?;
+    if !files.checkpoint.exists() {
+        keep_earlier(&files)?;
+    }
+    let n_steps = validation.longest(VALIDATION_STEPS);
+    if n_steps < VALIDATION_STEPS {
+        say(format_args!(
+            "validation: no window reaches {VALIDATION_STEPS} steps, so {n_steps} are validated: \
+             longer recordings reach more"
+        ));
+    }
+    let stop = Stop::register().context("signal handlers")?;
+    let end = args.stop_at.unwrap_or(u64::MAX).min(trainer.config().steps);
+    let settings = Loop {
+        files: &files,
+        end,
+        validate_every: args.validate_every,
+        validation_windows: args.validation_windows,
+        validation_steps: n_steps,
+        checkpoint_secs: args.checkpoint_secs,
+        stop: &stop,
+    };
+    let log = open_log(&files.log, trainer.step_index());
+    let mut log = log.with_context(|| files.log.display().to_string())?;
+    settings.run(&mut trainer, [&train, &validation], &mut log)?;
+    let curve = train_end::draw(&files, &curve::panels(&[&files.log])?)?;
+    if let Some(signal) = stop.signal() {
+        let (step, checkpoint) = (trainer.step_index(), files.checkpoint.display());
+        say(format_args!("stopped at step {step}: {checkpoint}; the same command goes on"));
+        drop(folder);
+        // Ends as the signal ends programs, so that shells and scripts see what happened.
+        signal_hook::low_level::emulate_default_handler(signal)?;
+    }
+    let n_windows = args.validation_windows;
+    train_end::tell(&trainer, &validation, (n_windows, n_steps), &files, curve)
+}
+
+/// The start model, if there is one, and what is trained.
+fn model(args: &Args) -> Result<(Option<Model>, ModelConfig)> {
+    let start = match &args.from {
+        Some(path) => Some(Model::load(path).context("--from")?),
+        None => None,
+    };
     let start = match (start, args.sizes.width) {
-        (Some(start), Some(width)) => Some(start.widened(width, args.seed)?),
+        (Some(start), Some(width)) => Some(start.widened(width, args.seed).map_err(by_option)?),
         (start, _) => start,
     };
     let model = match &start {
         Some(start) => start.config,
         None => new_model(args)?,
     };
-    let config = train_config(args)?;
-    model.validate()?;
-    let (train, validation) = load(args, &config, model)?;
-    std::fs::create_dir_all(&args.out).with_context(|| name(&args.out))?;
-    let files = RunFiles::new(&args.out);
-    let mut trainer = if files.checkpoint.exists() {
-        Trainer::resume(&files.checkpoint, &config, &model)
-            .context("can't go on with this run; take another --out or the same settings")?
-    } else if let Some(start) = start {
-        Trainer::fine_tune(config, start)
-    } else {
-        Trainer::new(config, model)?
-    };
-    if args.recompute {
-        trainer = trainer.recompute();
-    }
-    let mut log = open_log(&files.log, trainer.step_index()).with_context(|| name(&files.log))?;
-    let stopped = Stop::register().context("signal handlers")?;
-    train_loop(args, &mut trainer, &train, &validation, &files, &mut log, &stopped)?;
-    if let Some(signal) = stopped.signal() {
-        let (step, checkpoint) = (trainer.step_index(), files.checkpoint.display());
-        let told = "the same command goes on";
-        // Ends also where nobody reads it.
-        let _ = writeln!(std::io::stderr(), "stopped at step {step}: {checkpoint}; {told}");
-        // Ends as the signal ends programs, so that shells and scripts see what happened.
-        signal_hook::low_level::emulate_default_handler(signal)?;
-    }
-    let hash = trainer.model()?.hash;
-    let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "model: {} ({hash})", files.model.display()).context("standard output")
+    model.validate().map_err(by_option)?;
+    Ok((start, model))
 }
 
 /// The configuration that the options ask for.
-fn preset(args: &Args) -> anyhow::Result<Preset> {
+fn preset(args: &Args) -> Result<Preset> {
     let found = Preset::ALL.into_iter().find(|(name, _)| *name == args.preset);
     Ok(found.context("unknown --preset")?.1)
 }
 
-fn new_model(args: &Args) -> anyhow::Result<ModelConfig> {
+fn new_model(args: &Args) -> Result<ModelConfig> {
     let preset = preset(args)?;
     let mut model = preset.model();
     args.sizes.apply(&mut model);
@@ -158,158 +208,92 @@ fn new_model(args: &Args) -> anyhow::Result<ModelConfig> {
     Ok(model)
 }
 
-fn train_config(args: &Args) -> anyhow::Result<TrainConfig> {
+fn train_config(args: &Args) -> Result<TrainConfig> {
     let mut config = preset(args)?.train();
     args.steps_of.apply(&mut config);
     config.steps = args.steps.unwrap_or(config.steps);
     config.learning_rate = args.learning_rate.unwrap_or(config.learning_rate);
     config.seed = args.seed;
+    config.validate().map_err(by_option)?;
     Ok(config)
 }
 
-fn name(path: &Path) -> String {
-    path.display().to_string()
-}
-
-/// The log, without lines of steps behind `step`: those are taken again.
-fn open_log(path: &Path, step: u64) -> std::io::Result<File> {
-    let text = match std::fs::read(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        text => text?,
-    };
-    let is_before = |line: &&[u8]| {
-        let line = serde_json::from_slice::<serde_json::Value>(line);
-        line.is_ok_and(|line| line["step"].as_u64().is_some_and(|at| at <= step))
-    };
-    let kept: usize =
-        text.split_inclusive(|&b| b == b'\n').take_while(is_before).map(<[u8]>::len).sum();
-    let log = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
-    if kept < text.len() {
-        log.set_len(kept as u64)?;
+/// Refuses to replace what Forecloud did not write, and the start model.
+fn check_files(out: &Path, files: &RunFiles, from: Option<&Path>) -> Result<()> {
+    let outputs = Outputs::default().protect(from);
+    for (path, kind) in [
+        (&files.model, Kind::Weights),
+        (&files.checkpoint, Kind::Weights),
+        (&files.log, Kind::TrainingLog),
+        (&files.curve, Kind::Plot),
+    ] {
+        outputs.check(path, kind).with_context(|| refused(out))?;
     }
-    Ok(log)
+    Ok(())
 }
 
-/// The signal that asked for an end.
-pub struct Stop(Arc<AtomicUsize>);
-
-impl Stop {
-    /// Listens for SIGINT and SIGTERM from now on.
-    pub fn register() -> std::io::Result<Self> {
-        let (stop, again) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-        for signal in [SIGINT, SIGTERM] {
-            // The second one ends the process at once, should the checkpoint hang.
-            signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&again))?;
-            signal_hook::flag::register(signal, Arc::clone(&again))?;
-            signal_hook::flag::register_usize(signal, Arc::clone(&stop), signal as usize)?;
+/// Goes on from the checkpoint, or starts.
+fn trainer(
+    files: &RunFiles,
+    config: TrainConfig,
+    model: ModelConfig,
+    start: Option<Model>,
+) -> Result<Trainer> {
+    Ok(match (files.checkpoint.exists(), start) {
+        (true, _) => {
+            let told = "can't go on with the run in this folder";
+            Trainer::resume(&files.checkpoint, &config, &model).context(told)?
         }
-        Ok(Self(stop))
-    }
-
-    /// The signal that came.
-    pub fn signal(&self) -> Option<i32> {
-        Some(self.0.load(Ordering::Relaxed) as i32).filter(|&signal| signal != 0)
-    }
+        (false, Some(start)) => Trainer::fine_tune(config, start)?,
+        (false, None) => Trainer::new(config, model)?,
+    })
 }
 
+/// A run without its checkpoint starts anew: what an earlier one left is kept under other names.
+fn keep_earlier(files: &RunFiles) -> Result<()> {
+    for path in [&files.model, &files.log] {
+        if std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0) {
+            let kept = set_aside(path)?;
+            let (path, kept) = (path.display(), kept.display());
+            say(format_args!("{path}: of an earlier run without checkpoint; kept as {kept}"));
+        }
+    }
+    Ok(())
+}
+
+/// Recordings to train on and to validate with.
 fn load(
     args: &Args,
+    recordings: &Recordings,
     config: &TrainConfig,
     model: ModelConfig,
-) -> anyhow::Result<(Dataset, Dataset)> {
-    let mut paths = recordings_in(&args.recordings)?;
-    if args.max_recordings.is_some() {
-        paths = spread(paths);
-    }
-    ensure!(
-        !paths.is_empty(),
-        "{}: no recordings; make some with `python -m sim.generate`",
-        args.recordings.display()
-    );
-    let longest = config.curriculum.iter().map(|&(_, length)| length).max().unwrap_or(1);
+) -> Result<(Dataset, Dataset)> {
     let noise = SensorNoise { strength: config.sensor_noise, ..SensorNoise::default() };
-    noise.validate()?;
-    let max_horizon = longest.max(VALIDATION_STEPS);
+    let max_horizon = config.longest().max(VALIDATION_STEPS);
     // Validation is the same for all seeds.
     let fixed =
         DatasetConfig { max_horizon, noise, varies_noise: false, ..DatasetConfig::default() };
     let noise = SensorNoise { seed: args.seed, ..noise };
     let varied = DatasetConfig { noise, varies_noise: true, ..fixed };
-    let frames = args.topics.config()?;
-    let mut train = Dataset::new(varied, model, frames.clone());
-    let mut validation = Dataset::new(fixed, model, frames);
-    let bar = bar(paths.len() as u64, "reading {wide_bar} {pos}/{len} {msg}");
+    let (frames, meshes) = (args.topics.config()?, args.topics.meshes()?);
+    let empty = |config| Dataset::new(config, model, frames.clone()).with_meshes(meshes.clone());
+    let (mut train, mut validation) = (empty(varied), empty(fixed));
+    let bar = bar(recordings.len() as u64, "reading {wide_bar} {pos} of {len} recordings");
+    let max_recordings = args.max_recordings;
     let mut intakes = [
-        Intake { split: "train", max_recordings: args.max_recordings, data: &mut train },
-        Intake { split: "val", max_recordings: None, data: &mut validation },
+        Intake { split: "train", takes_unsaid: true, max_recordings, data: &mut train },
+        Intake { split: "val", takes_unsaid: false, max_recordings: None, data: &mut validation },
     ];
-    let left_out = read_recordings(&paths, &mut intakes, || bar.inc(1));
+    let told = recordings.read(&mut intakes, || bar.inc(1));
     bar.finish_and_clear();
-    tell(&left_out);
-    for (name, data) in [("training", &train), ("validation", &validation)] {
-        let (n, windows, active) = (data.n_recordings(), data.n_windows(), data.n_active());
-        eprintln!("{name}: {n} recordings, {windows} windows, objects move in {active}");
-        for line in skipped_lines(data.skipped()) {
-            eprintln!("{name}: {line}");
-        }
-        ensure!(windows > 0, "no {name} recordings: their split is in /truth/bodies");
+    told.into_iter().for_each(say);
+    must_have_windows("training", "train", &train)?;
+    hold_out(&args.hold_out, &mut train, &mut validation)?.into_iter().for_each(say);
+    for (purpose, split, data) in
+        [("training", "train", &train), ("validation", "val", &validation)]
+    {
+        summary(purpose, data).into_iter().for_each(say);
+        must_have_windows(purpose, split, data)?;
     }
     Ok((train, validation))
-}
-
-fn train_loop(
-    args: &Args,
-    trainer: &mut Trainer,
-    train: &Dataset,
-    validation: &Dataset,
-    files: &RunFiles,
-    log: &mut impl Write,
-    stop: &Stop,
-) -> anyhow::Result<()> {
-    let steps = trainer.config().steps;
-    let bar = bar(steps, "{wide_bar} {pos}/{len} {eta} {msg}");
-    bar.set_position(trainer.step_index());
-    let (mut loss, mut checked, mut saved) = (f64::NAN, Validation::default(), Instant::now());
-    let start = Instant::now();
-    let end = args.stop_at.unwrap_or(steps).min(steps);
-    while trainer.step_index() < end {
-        let report = trainer.step(train)?;
-        loss = if loss.is_nan() { report.loss_mm } else { 0.99 * loss + 0.01 * report.loss_mm };
-        let step = trainer.step_index();
-        if step.is_multiple_of(args.validate_every) || step == end {
-            checked = trainer.validate(validation, args.validation_windows, VALIDATION_STEPS)?;
-            let line = serde_json::json!({
-                "step": step, "secs": start.elapsed().as_secs_f64(), "loss_mm": loss,
-                "report": report, "validation": checked,
-            });
-            // In one piece, so that no line is cut in half.
-            log.write_all(format!("{line}\n").as_bytes()).with_context(|| name(&files.log))?;
-            if !bar.is_hidden() || step == end {
-                bar.println(line.to_string());
-            }
-        }
-        let stops = step == end || stop.signal().is_some();
-        if stops || saved.elapsed().as_secs_f64() > args.checkpoint_secs {
-            // The checkpoint last: what it says is done is not done again.
-            trainer.model()?.save(&files.model)?;
-            trainer.save(&files.checkpoint)?;
-            saved = Instant::now();
-        }
-        let Validation { moving_1_mm, moving_last_mm, static_1_mm, .. } = checked;
-        bar.set_message(format!(
-            "loss {loss:.2} mm, validation: moving {moving_1_mm:.1} / {moving_last_mm:.1} mm, \
-             static {static_1_mm:.2} mm"
-        ));
-        bar.set_position(step);
-        if stops {
-            break;
-        }
-    }
-    bar.finish();
-    Ok(())
-}
-
-fn bar(len: u64, template: &str) -> ProgressBar {
-    let style = ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar());
-    ProgressBar::new(len).with_style(style)
 }

@@ -1,8 +1,9 @@
 //! Colours of points from an image that their depth is not registered to.
 
 use super::GREY;
-use super::optics::{Rays, Rigid};
+use super::optics::Rays;
 use crate::camera::{Camera, ColorImage, DepthImage};
+use crate::geometry::Rigid;
 use nalgebra::Isometry3;
 
 /// How far a point may lie behind what the colour camera sees there: metres, and as a share of its
@@ -73,10 +74,10 @@ impl DepthBuffer {
         camera: &Camera,
         image: &ColorImage,
     ) -> usize {
-        let rigid = Rigid::new(color_from_world);
+        let rigid = Rigid::from_isometry(color_from_world);
         let mut n_unseen = 0;
         for (position, color) in points {
-            let seen = self.pixel(rigid.map(*position), camera, image.size());
+            let seen = self.pixel(rigid.apply(position), camera, image.size());
             let seen = seen.and_then(|pixel| image.pixel(pixel));
             n_unseen += usize::from(seen.is_none());
             *color = seen.unwrap_or(GREY);

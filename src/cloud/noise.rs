@@ -21,9 +21,9 @@ use serde::{Deserialize, Serialize};
 use crate::camera::{Camera, DepthImage, write_depths};
 use crate::error::{Error, Result};
 use crate::frames::{Frame, View};
-use crate::graph::random::{draw, uniform};
 use crate::message::{CameraInfo, Image};
-use crate::ops::simd::vectorized;
+use crate::random::{draw, uniform};
+use crate::simd::vectorized;
 use field::{Field, Holes};
 
 /// Image width that lengths in pixels are given for.

@@ -2,8 +2,9 @@
 
 use crate::camera::{Camera, RayTable};
 use crate::error::Result;
+use crate::geometry::Rigid;
 use crate::message::CameraInfo;
-use nalgebra::{Isometry3, Matrix3, Vector3};
+use nalgebra::{Isometry3, Vector3};
 use std::sync::Arc;
 
 use super::color::DepthBuffer;
@@ -143,7 +144,7 @@ pub(super) struct TableRays<'a> {
 impl<'a> TableRays<'a> {
     /// In the frame that `frame_from_camera` maps into.
     pub(super) fn new(table: &'a RayTable, frame_from_camera: &Isometry3<f64>) -> Self {
-        Self { table, rigid: Rigid::new(frame_from_camera) }
+        Self { table, rigid: Rigid::from_isometry(frame_from_camera) }
     }
 }
 
@@ -159,31 +160,6 @@ impl<'a> Rays for TableRays<'a> {
     fn point(&self, row: &&'a [[f32; 2]], u: u32, depth_m: f32) -> [f32; 3] {
         // NaN where the lens sees nothing, and beside the image.
         let [x, y] = row.get(u as usize).copied().unwrap_or([f32::NAN; 2]);
-        self.rigid.map([depth_m * x, depth_m * y, depth_m])
-    }
-}
-
-/// A rigid motion in single precision.
-pub(crate) struct Rigid {
-    /// Rows.
-    pub(crate) rotation: [[f32; 3]; 3],
-    pub(crate) translation: [f32; 3],
-}
-
-impl Rigid {
-    pub(super) fn new(isometry: &Isometry3<f64>) -> Self {
-        let rotation: Matrix3<f32> = isometry.rotation.to_rotation_matrix().matrix().cast();
-        let rotation = std::array::from_fn(|row| std::array::from_fn(|at| rotation[(row, at)]));
-        Self { rotation, translation: isometry.translation.vector.cast::<f32>().into() }
-    }
-
-    #[inline]
-    pub(super) fn map(&self, point: [f32; 3]) -> [f32; 3] {
-        // In this order on a GPU, too.
-        let [x, y, z] = point;
-        std::array::from_fn(|axis| {
-            let row = &self.rotation[axis];
-            row[0] * x + row[1] * y + row[2] * z + self.translation[axis]
-        })
+        self.rigid.apply(&[depth_m * x, depth_m * y, depth_m])
     }
 }

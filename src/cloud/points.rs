@@ -1,8 +1,8 @@
 //! Points of point clouds.
 
-use super::optics::Rigid;
 use super::{Cloud, CloudCounts, Scan, first_source};
 use crate::error::Result;
+use crate::geometry::Rigid;
 use crate::message::PointCloud2;
 
 impl Cloud {
@@ -16,10 +16,10 @@ impl Cloud {
         let n_points = u64::from(cloud.width) * u64::from(cloud.height);
         let first_source = first_source(scan.camera, n_points, &cloud.header.frame_id)?;
         counts.n_pixels += n_points as usize;
-        let (start, world_from_cloud) = (self.len(), Rigid::new(scan.world_from_camera));
+        let (start, world_from_cloud) = (self.len(), Rigid::from_isometry(scan.world_from_camera));
         cloud.for_each(|index, point, color| {
             counts.n_measured += 1;
-            let position = world_from_cloud.map(point);
+            let position = world_from_cloud.apply(&point);
             if scan.workspace.contains(position) {
                 self.push(position, color, first_source + index);
             }

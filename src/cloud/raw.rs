@@ -3,10 +3,11 @@
 use nalgebra::Isometry3;
 
 use super::depth::checked_depth;
-use super::optics::{LinearRays, Optics, Rigid};
+use super::optics::{LinearRays, Optics};
 use crate::Result;
 use crate::camera::{Camera, ColorImage, Layout, check_size};
 use crate::frames::{CameraFrame, View};
+use crate::geometry::Rigid;
 
 /// A depth image of checked sizes, and the colour image that it is registered to.
 pub(crate) struct RawCamera<'a> {
@@ -75,7 +76,9 @@ impl Optics {
         let pose: &Isometry3<f64> = &frame.world_from_camera;
         let rays = match lens.made_table() {
             None => RawRays::Rows(LinearRays::new(&lens.camera, pose)),
-            Some(table) => RawRays::Table { rigid: Rigid::new(pose), table: table.rays() },
+            Some(table) => {
+                RawRays::Table { rigid: Rigid::from_isometry(pose), table: table.rays() }
+            }
         };
         let (depth, camera) = (depth.layout(), lens.camera);
         Ok(Some(RawCamera { first_source, size, depth, color, camera, rays }))

@@ -1,12 +1,8 @@
 //! Predictions without a model, to hold the model's against.
 
-use kiddo::{ImmutableKdTree, SquaredEuclidean};
-use std::num::NonZeroUsize;
-
+use crate::geometry::{Neighbors, Vec3};
 use crate::predictor::Prediction;
 use crate::{Error, Result};
-
-type Vec3 = [f32; 3];
 
 /// Nothing moves: zeros, `[horizon][n]`.
 pub fn nothing_moves(n: usize, horizon: usize) -> Vec<Vec<Vec3>> {
@@ -24,7 +20,7 @@ pub fn constant_velocity(before: &[Vec3], now: &[Vec3], horizon: usize) -> Vec<V
 /// `history` particles, `elapsed_steps` steps older (which is near 1).
 ///
 /// # Errors
-/// [`Error::TooFewPoints`] without history, [`Error::KdTree`] if its positions are not finite.
+/// [`Error::TooFewPoints`] without history, [`Error::NonFinite`] if a position is not finite.
 pub fn estimated_velocity(
     history: &[Vec3],
     now: &[Vec3],
@@ -34,16 +30,13 @@ pub fn estimated_velocity(
     if history.is_empty() {
         return Err(Error::TooFewPoints { needed: 1, got: 0 });
     }
-    let tree = ImmutableKdTree::<f32, 3>::new_from_slice(history)
-        .map_err(|e| Error::KdTree { reason: format!("{e:?}") })?;
-    let nearest = |x: &Vec3| {
-        let hits = tree.query(x).nearest_n::<SquaredEuclidean<f32>>(NonZeroUsize::MIN).execute();
-        hits.first().map_or(*x, |hit| history[hit.item as usize])
-    };
+    let mut nearest = Vec::new();
+    Neighbors::default().nearest(history, now, &mut nearest)?;
     let before: Vec<Vec3> = now
         .iter()
-        .map(|x| {
-            let from = nearest(x);
+        .zip(nearest)
+        .map(|(x, nearest)| {
+            let from = history[nearest as usize];
             std::array::from_fn(|axis| x[axis] - (x[axis] - from[axis]) / elapsed_steps)
         })
         .collect();

@@ -3,9 +3,16 @@
 
 use crate::eval::report::Report;
 
+/// First line of [`errors`].
+pub const ERRORS: &str = "method,class,task,step,time_s,mean_mm,n_points";
+/// First line of [`hindsight`].
+pub const HINDSIGHT: &str = "method,region,step,time_s,n_points,covered_share,in_front_share,\
+agree_share,unknown_share,violation_mm,chamfer_predicted_to_observed_mm,\
+chamfer_observed_to_predicted_mm,chamfer_mm,n_outside_workspace,n_observed_points,step_motion_mm";
+
 /// Errors against the truth; `task` is empty in the rows of all tasks together.
 pub fn errors(report: &Report) -> String {
-    let mut text = String::from("method,class,task,step,time_s,mean_mm,n_points\r\n");
+    let mut text = format!("{ERRORS}\r\n");
     for row in &report.errors {
         let start =
             [row.method.name().into(), row.class.into(), quoted(row.task.as_deref().unwrap_or(""))];
@@ -20,11 +27,7 @@ pub fn errors(report: &Report) -> String {
 
 /// What was held against what was seen later; none if all recordings have truth.
 pub fn hindsight(report: &Report) -> Option<String> {
-    let mut text = String::from(
-        "method,region,step,time_s,n_points,covered_share,in_front_share,agree_share,\
-         unknown_share,violation_mm,chamfer_predicted_to_observed_mm,\
-         chamfer_observed_to_predicted_mm,chamfer_mm,n_outside_workspace,n_observed_points\r\n",
-    );
+    let mut text = format!("{HINDSIGHT}\r\n");
     for row in &report.hindsight.as_ref()?.rows {
         for (step, n_points) in row.n_points.iter().enumerate() {
             let values = [
@@ -40,8 +43,10 @@ pub fn hindsight(report: &Report) -> Option<String> {
             let values = values.map(|values| number(values[step])).join(",");
             let (method, region, place) = (row.method.name(), row.region, place(report, step));
             let (outside, observed) = (row.n_outside_workspace[step], row.n_observed_points[step]);
-            text +=
-                &format!("{method},{region},{place},{n_points},{values},{outside},{observed}\r\n");
+            let motion = number(row.step_motion_mm[step]);
+            text += &format!(
+                "{method},{region},{place},{n_points},{values},{outside},{observed},{motion}\r\n"
+            );
         }
     }
     Some(text)

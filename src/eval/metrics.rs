@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::geometry::Vec3;
 use crate::message::Stamp;
 use crate::recording::{BodyIds, BodyKind, Truth, carry};
 use crate::{Error, Result};
@@ -12,8 +13,6 @@ pub const MOVING_M: f64 = 0.002;
 /// Change of the true motion from one step to the next from which on it is sudden (m a step).
 /// Free fall changes it by 98 mm in steps of 0.1 s, an arm's way by a few.
 pub const SUDDEN_M: f64 = 0.03;
-
-type Vec3 = [f32; 3];
 
 /// What a particle is in one step; objects' points are judged anew in each step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::Result;
 use crate::cloud::{Cloud, Workspace};
-use crate::eval::nearest::Nearest;
 use crate::eval::surface::Surfaces;
-use crate::frames::{Frame, Joints};
-use crate::kinematics::{JointOrder, Robot};
+use crate::frames::{Frame, RobotState};
+use crate::geometry::{PointTree, Vec3};
+use crate::kinematics::{JointOrder, MeshSearch, Robot, RobotOptions, Spread};
 use crate::message::Stamp;
 use crate::particles::{Particles, Sampling};
 
@@ -20,8 +20,6 @@ const N_ROBOT: usize = 1 << 12;
 /// Distance to the robot's surface up to which a point counts as the robot's (m).
 pub const ROBOT_M: f32 = 0.025;
 
-type Vec3 = [f32; 3];
-
 /// What the cameras saw at one time, in the world frame (m).
 #[derive(Debug)]
 pub struct Observed {
@@ -30,14 +28,14 @@ pub struct Observed {
     /// Depth images.
     pub surfaces: Surfaces,
     /// The cloud in the workspace.
-    pub cloud: Nearest,
+    pub cloud: PointTree,
     /// A sample of the cloud, to be tested for change.
     pub tested: Vec<Vec3>,
     /// Two samples of the cloud, as many as there are particles, drawn apart from each other and
     /// from the particles.
     pub drawn: [Vec<Vec3>; 2],
     /// Points on the robot; none without a robot's description.
-    pub(super) robot: Option<Nearest>,
+    pub(super) robot: Option<PointTree>,
 }
 
 impl Observed {
@@ -83,10 +81,12 @@ impl Eye {
         Self { support_stride, ..self }
     }
 
-    /// Takes the robot's description. One that can't be used leaves the robot's points untold.
-    pub fn set_robot(&mut self, urdf: &str, world_frame: &str) {
+    /// Takes the robot's description, its meshes looked for in `meshes`. One that can't be used leaves the robot's points untold.
+    pub fn set_robot(&mut self, urdf: &str, world_frame: &str, meshes: &MeshSearch) {
         self.order = None;
-        let robot = Robot::from_urdf(urdf, N_ROBOT, world_frame);
+        let (n_points, spread) = (N_ROBOT, Spread::Even);
+        let options = RobotOptions { n_points, spread, world_frame, meshes };
+        let robot = Robot::with_options(urdf, &options);
         self.without_robot = robot.as_ref().err().map(ToString::to_string);
         self.robot = robot.ok();
     }
@@ -106,11 +106,11 @@ impl Eye {
         Ok(Observed {
             stamp: frame.stamp,
             surfaces: Surfaces::new(frame)?,
-            cloud: Nearest::new(&self.draw(frame.stamp, MAX_CLOUD, seed, 1))?,
+            cloud: PointTree::new(&self.draw(frame.stamp, MAX_CLOUD, seed, 1))?,
             tested: self.draw(frame.stamp, MAX_TESTED, seed, 1),
             drawn: [1, 2]
                 .map(|i| self.draw(frame.stamp, n, seed.wrapping_add(i), self.support_stride)),
-            robot: self.robot_at(&frame.joints)?,
+            robot: self.robot_at(frame.robot.as_ref())?,
         })
     }
 
@@ -121,10 +121,9 @@ impl Eye {
         std::mem::take(&mut self.sample.positions)
     }
 
-    fn robot_at(&mut self, joints: &Joints) -> Result<Option<Nearest>> {
-        let placed = self.place(joints);
-        match placed {
-            Ok(Some(points)) => Ok(Some(Nearest::new(&points)?)),
+    fn robot_at(&mut self, state: Option<&RobotState>) -> Result<Option<PointTree>> {
+        match state.map_or(Ok(None), |state| self.place(state)) {
+            Ok(Some(points)) => Ok(Some(PointTree::new(&points)?)),
             Ok(None) => Ok(None),
             Err(error) => {
                 self.without_robot = Some(error.to_string());
@@ -133,8 +132,9 @@ impl Eye {
         }
     }
 
-    fn place(&mut self, joints: &Joints) -> Result<Option<Vec<Vec3>>> {
-        let Some(robot) = self.robot.as_mut() else { return Ok(None) };
+    fn place(&mut self, RobotState { joints, mount }: &RobotState) -> Result<Option<Vec<Vec3>>> {
+        let fitting = self.robot.as_mut().filter(|robot| robot.fits(mount));
+        let Some(robot) = fitting else { return Ok(None) };
         if self.order.as_ref().is_none_or(|(known, _)| *known != joints.names) {
             self.order = Some((joints.names.clone(), robot.order(&joints.names)?));
         }
@@ -142,6 +142,7 @@ impl Eye {
         if let Some((_, order)) = &self.order {
             order.apply(&joints.positions, &mut positions)?;
         }
+        robot.set_mount(mount)?;
         robot.place(&positions, &mut points)?;
         Ok(Some(points))
     }

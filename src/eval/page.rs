@@ -30,6 +30,16 @@ pub const MAX_SCENE_BYTES: usize = 7_000_000;
 /// In the head of each page: tells our files from others'.
 pub const MARK: &str = "<meta name=\"generator\" content=\"forecloud replay\">";
 
+/// What the view shows: with truth, without, and both.
+const VIEWS: [&str; 3] = [
+    "Truth and prediction",
+    "What was seen later, and the prediction",
+    "Truth, or what was seen later, and the prediction",
+];
+/// What the charts show.
+const MEASURES: [&str; 3] =
+    ["Error", "Distance to what was seen later", "Error, or distance to what was seen later,"];
+
 const TEMPLATE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str = concat!(
@@ -88,7 +98,10 @@ impl Page<'_> {
             "script" => SCRIPT.to_owned(),
             "title" => escape(&self.title()),
             "summary" => facts::summary(self.report, self.scenes.spans()),
+            "verdicts" => facts::verdicts(self.report),
             "warnings" => facts::warnings(self.report),
+            "view" => self.by_truth(VIEWS).to_owned(),
+            "measure" => self.by_truth(MEASURES).to_owned(),
             "cards" => self.cards(),
             "shown" => self.shown(),
             "legend" => charts::legend(&self.methods()),
@@ -110,6 +123,16 @@ impl Page<'_> {
         match names.as_slice() {
             [one] => format!("Forecloud replay of {one}"),
             names => format!("Forecloud replay of {} recordings", names.len()),
+        }
+    }
+
+    /// One of three: of recordings with truth alone, without, and both.
+    fn by_truth(&self, names: [&'static str; 3]) -> &'static str {
+        let n_known = self.report.bags.iter().filter(|bag| bag.task.is_some()).count();
+        match n_known {
+            0 if !self.report.bags.is_empty() => names[1],
+            n if n == self.report.bags.len() => names[0],
+            _ => names[2],
         }
     }
 
@@ -178,6 +201,10 @@ impl Page<'_> {
             card(name, millimetres(value), "mm", more);
         }
         if let Some(hindsight) = &report.hindsight {
+            if let Some(mm) = report.verdicts.last().and_then(|verdict| verdict.false_motion_mm) {
+                let more = "mean motion predicted in one step for what stays".to_owned();
+                card("False motion", millimetres(mm), "mm", more);
+            }
             for (region, title) in regions(hindsight) {
                 let of = |method: Method| hindsight.of(region).find(|row| row.method == method);
                 let Some(model) = of(Method::Model) else { continue };
@@ -241,11 +268,9 @@ impl Page<'_> {
 
 /// The regions that hindsight tells apart, with titles; all points where it can't.
 fn regions(report: &HindsightReport) -> Vec<(&'static str, &'static str)> {
-    let is_seen = |share: &Option<f64>| share.is_some_and(|share| share > 0.0);
-    let has_regions = report.of("all").any(|row| row.covered_share.iter().any(is_seen));
     let known = [("moving", "Moving regions"), ("robot", "Robot"), ("static", "Static regions")];
     let there = |(region, _): &(&'static str, &str)| report.of(region).next().is_some();
-    match has_regions {
+    match report.has_regions() {
         true => known.into_iter().filter(there).collect(),
         false => [("all", "All points")].into_iter().filter(there).collect(),
     }

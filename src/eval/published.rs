@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::bag::Bag;
+use crate::geometry::Vec3;
 use crate::message::{self, Stamp};
 use crate::predictor::Prediction;
 use crate::{Error, Result};
 
 /// How the names of topics end that predictions are published on.
 const TOPIC_END: &str = "/prediction";
-
-type Vec3 = [f32; 3];
 
 /// Published predictions by stamp.
 #[derive(Debug, Clone, Default)]
@@ -38,16 +37,78 @@ pub struct Comparison {
     /// Of the published predictions: those with fewer particles than others, for a deadline;
     /// replay draws other particles, so they are not compared.
     pub n_reduced: u64,
-    /// Largest difference of a position or displacement (m).
+    /// Frames that replay predicted and of which none was published.
+    pub n_lacking: u64,
+    /// Published predictions of frames that replay did not predict.
+    pub n_of_other_frames: u64,
+    /// Largest difference of a position or displacement (m), where numbers could be compared.
     pub max_difference_m: f64,
     /// The first frame that differs, and how.
     pub first_difference: Option<String>,
+    /// What differs, each cause once.
+    pub differences: Vec<Difference>,
+    /// What the file of the predictions lost: it is cut or damaged.
+    pub warnings: Vec<String>,
+}
+
+/// Something in which published and replayed predictions differ.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Difference {
+    /// What: `model`, `seed`, `step`, `horizon`, `particles`, `world frame`, `pixels` that the
+    /// particles come from, or `numbers`.
+    pub what: &'static str,
+    /// In words, of the first such frame.
+    pub told: String,
+    /// Frames that differ in it.
+    pub n_frames: u64,
+}
+
+/// What a comparison comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Agreement {
+    /// Every predicted frame was published, and is the same bit for bit.
+    Equal,
+    /// What could be compared is the same; frames lack, or could not be compared.
+    Partial,
+    /// Something differs, or nothing could be compared.
+    Different,
+}
+
+/// What replay predicts with, to be held against what was published.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup<'a> {
+    /// Hash of the model.
+    pub model_hash: &'a str,
+    /// Frame of the predictions.
+    pub world_frame: &'a str,
+    /// Length of a step (s).
+    pub step_secs: f64,
 }
 
 impl Comparison {
-    /// Whether every published prediction is, bit for bit, one that replay computes.
-    pub fn is_equal(&self) -> bool {
-        self.n_equal > 0 && self.n_equal + self.n_reduced == self.n_published
+    /// Whether every frame that replay predicts was published as it is, bit for bit.
+    pub fn agreement(&self) -> Agreement {
+        if self.n_equal == 0 || self.n_equal < self.n_both || self.n_of_other_frames > 0 {
+            Agreement::Different
+        } else if self.n_lacking > 0 || self.n_reduced > 0 || !self.warnings.is_empty() {
+            Agreement::Partial
+        } else {
+            Agreement::Equal
+        }
+    }
+
+    fn note(&mut self, stamp: Stamp, causes: Vec<Difference>) {
+        self.first_difference.get_or_insert_with(|| {
+            let causes: Vec<&str> = causes.iter().map(|cause| cause.told.as_str()).collect();
+            format!("frame of {stamp} s: {}", causes.join("; "))
+        });
+        for cause in causes {
+            match self.differences.iter_mut().find(|known| known.what == cause.what) {
+                Some(known) => known.n_frames += 1,
+                None => self.differences.push(cause),
+            }
+        }
     }
 }
 
@@ -69,7 +130,9 @@ impl Published {
                 format!("no predictions: record the node's topic that ends in {TOPIC_END}");
             return Err(Error::Bag { path: path.to_owned(), problem });
         }
-        Ok(Self::new(messages.into_values()))
+        let mut published = Self::new(messages.into_values());
+        published.comparison.warnings = bag.warnings().to_vec();
+        Ok(published)
     }
 
     /// Of decoded messages.
@@ -80,7 +143,9 @@ impl Published {
         let n_particles = messages.values().map(|m| m.n_particles).max().unwrap_or(0);
         let n_steps = messages.values().map(|m| m.n_steps).max().unwrap_or(0);
         let n_reduced = messages.values().filter(|m| m.n_particles < n_particles).count() as u64;
-        let comparison = Comparison { n_published, n_reduced, ..Comparison::default() };
+        let n_of_other_frames = n_published; // until a frame of it comes
+        let comparison =
+            Comparison { n_published, n_reduced, n_of_other_frames, ..Comparison::default() };
         Self { messages, n_particles, n_steps, comparison }
     }
 
@@ -109,24 +174,38 @@ impl Published {
         &self.comparison
     }
 
+    /// First and last stamp of what was published.
+    pub fn span(&self) -> Option<[Stamp; 2]> {
+        Some([*self.messages.keys().next()?, *self.messages.keys().next_back()?])
+    }
+
     /// Holds the published prediction of the same stamp, if there is one, against `replayed`.
-    pub fn compare(&mut self, replayed: &Prediction) -> Option<&message::Prediction> {
+    pub fn compare(
+        &mut self,
+        replayed: &Prediction,
+        setup: &Setup,
+    ) -> Option<&message::Prediction> {
         let result = &mut self.comparison;
         result.n_replayed += 1;
-        let published = self.messages.get(&replayed.stamp)?;
+        let Some(published) = self.messages.get(&replayed.stamp) else {
+            result.n_lacking += 1;
+            return None;
+        };
+        result.n_of_other_frames = result.n_of_other_frames.saturating_sub(1);
         if published.n_particles < self.n_particles {
             return Some(published);
         }
         result.n_both += 1;
-        match difference(published, replayed) {
-            None => result.n_equal += 1,
-            Some((problem, difference_m)) => {
-                result.max_difference_m = result.max_difference_m.max(difference_m);
-                let at = replayed.stamp;
-                result
-                    .first_difference
-                    .get_or_insert_with(|| format!("frame of {at} s: {problem}"));
-            }
+        let mut causes = settings(published, replayed, setup);
+        if causes.is_empty()
+            && let Some((numbers, difference_m)) = numbers(published, replayed)
+        {
+            result.max_difference_m = result.max_difference_m.max(difference_m);
+            causes.push(numbers);
+        }
+        match causes.is_empty() {
+            true => result.n_equal += 1,
+            false => result.note(replayed.stamp, causes),
         }
         Some(published)
     }
@@ -147,27 +226,52 @@ fn rows(values: &[f32]) -> Vec<Vec3> {
     values.chunks_exact(3).map(|row| [row[0], row[1], row[2]]).collect()
 }
 
-/// How the two differ, and the largest difference of two numbers (m; 0 if their counts differ).
-fn difference(published: &message::Prediction, replayed: &Prediction) -> Option<(String, f64)> {
+/// In what the two were made differently; then their numbers say nothing.
+fn settings(
+    published: &message::Prediction,
+    replayed: &Prediction,
+    setup: &Setup,
+) -> Vec<Difference> {
+    let n_steps = [published.n_steps as usize, replayed.displacements.len()];
+    let n_particles = [published.n_particles as usize, replayed.particles.len()];
+    let step_secs = [published.step_secs, setup.step_secs as f32];
+    let seed = [published.seed, replayed.seed];
+    let pair = |values: [usize; 2]| values.map(|value| value.to_string());
+    let mut causes = Vec::new();
+    let mut note = |differs: bool, what, [published, replayed]: [String; 2]| {
+        if differs {
+            let told = format!("{what}: {published} published, {replayed} replayed");
+            causes.push(Difference { what, told, n_frames: 1 });
+        }
+    };
+    let model = [&published.model_hash, setup.model_hash];
+    note(model[0] != model[1], "model", model.map(str::to_owned));
+    note(seed[0] != seed[1], "seed", seed.map(|seed| seed.to_string()));
+    note(step_secs[0] != step_secs[1], "step", step_secs.map(|secs| format!("{secs} s")));
+    // A deadline may have cut the published one short.
+    note(n_steps[0] > n_steps[1], "horizon", pair(n_steps));
+    note(n_particles[0] != n_particles[1], "particles", pair(n_particles));
+    let world = [published.header.frame_id.as_str(), setup.world_frame];
+    note(world[0] != world[1], "world frame", world.map(str::to_owned));
+    if causes.is_empty() && published.sources != replayed.particles.sources {
+        let told = "particles of other pixels were published: of another recording, or with another \
+                    workspace or other cameras";
+        causes.push(Difference { what: "pixels", told: told.into(), n_frames: 1 });
+    }
+    causes
+}
+
+/// How many numbers differ, and by how much at most (m).
+fn numbers(published: &message::Prediction, replayed: &Prediction) -> Option<(Difference, f64)> {
     let n_steps = published.n_steps as usize;
     let ours = replayed.displacements.iter().take(n_steps).flatten().flatten();
-    let ours: Vec<f32> = ours.copied().collect();
-    let theirs = &published.displacements;
-    if n_steps > replayed.displacements.len() || published.sources != replayed.particles.sources {
-        let problem = format!(
-            "{} steps of {} particles were published, replay has {} of {} (or other ones)",
-            published.n_steps,
-            published.n_particles,
-            replayed.displacements.len(),
-            replayed.particles.len()
-        );
-        return Some((problem, 0.0));
-    }
     let positions = replayed.particles.positions.iter().flatten();
-    let pairs = published.positions.iter().zip(positions).chain(theirs.iter().zip(&ours));
+    let pairs = published.positions.iter().zip(positions);
+    let pairs = pairs.chain(published.displacements.iter().zip(ours));
     let differing = pairs.filter(|(a, b)| a.to_bits() != b.to_bits());
     let (n, max_m) = differing.fold((0, 0f64), |(n, max), (&a, &b)| {
         (n + 1, max.max((f64::from(a) - f64::from(b)).abs()))
     });
-    (n > 0).then(|| (format!("{n} numbers differ, by up to {max_m:e} m"), max_m))
+    let told = format!("{n} numbers differ, by up to {max_m:e} m");
+    (n > 0).then_some((Difference { what: "numbers", told, n_frames: 1 }, max_m))
 }

@@ -1,7 +1,6 @@
 //! Predictions written as the node publishes them.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +8,7 @@ use mcap::records::MessageHeader;
 
 use crate::message::{self, Header};
 use crate::model::Model;
+use crate::outputs::{GENERATOR, Kind, Outputs, Unfinished};
 use crate::predictor::Prediction;
 use crate::{Error, Result};
 
@@ -30,23 +30,28 @@ const SCHEMA: &str = concat!(
 /// Writes the predictions of one recording to an MCAP file; times of the log are the stamps.
 pub struct Recorder {
     path: PathBuf,
-    writer: mcap::Writer<BufWriter<File>>,
+    writer: mcap::Writer<BufWriter<Unfinished>>,
     channel_id: u16,
     template: message::Prediction,
     n_messages: u32,
 }
 
 impl Recorder {
-    /// Begins a file at `path`, in the place of one that is there, for what `model` predicts in
-    /// `world_frame`.
+    /// Begins a file that is at `path` once it is finished, for what `model` predicts in
+    /// `world_frame`; one that Forecloud did not write is not replaced.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file can't be written.
-    pub fn create(path: &Path, model: &Model, world_frame: &str) -> Result<Self> {
+    /// As [`Outputs::create`]; [`Error::Io`] if the file can't be written.
+    pub fn create(
+        path: &Path,
+        outputs: &Outputs,
+        model: &Model,
+        world_frame: &str,
+    ) -> Result<Self> {
         let failed = |cause| Error::Io { path: path.to_owned(), cause };
-        let file = File::create(path).map_err(failed)?;
+        let file = outputs.create(path, Kind::Predictions)?;
         // One thread and no version in it: the same predictions, the same bytes.
-        let options = mcap::WriteOptions::new().profile("ros2").library("forecloud");
+        let options = mcap::WriteOptions::new().profile("ros2").library(GENERATOR);
         let options = options.compression_threads(0);
         let begin = || -> mcap::McapResult<_> {
             let mut writer = options.create(BufWriter::new(file))?;
@@ -92,7 +97,7 @@ impl Recorder {
         self.writer.finish().map_err(|error| failed(io(error)))?;
         // Flushed by hand: what is left to the end of the program fails in silence.
         let file = self.writer.into_inner().into_inner().map_err(|e| failed(e.into_error()))?;
-        file.sync_data().map_err(failed)
+        file.finish()
     }
 
     fn message(&self, prediction: &Prediction) -> message::Prediction {

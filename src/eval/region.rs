@@ -5,9 +5,9 @@
 //! hidden. A place is in a moving region if enough of the points around it changed.
 
 use crate::Result;
-use crate::eval::nearest::Nearest;
 use crate::eval::observed::Observed;
 use crate::eval::surface::Sight;
+use crate::geometry::{PointTree, Vec3};
 use rayon::prelude::*;
 
 /// Radius around a place within which points say whether it moved (m).
@@ -18,8 +18,6 @@ pub const MOVING_SHARE: f64 = 0.1;
 const MIN_CHANGED: usize = 2;
 /// Points that must be there to say anything.
 const MIN_KNOWN: usize = 3;
-
-type Vec3 = [f32; 3];
 
 /// What the scene did around a point between two frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -52,7 +50,7 @@ impl Region {
 /// Points of two frames that changed or stayed between them.
 #[derive(Debug)]
 pub struct Change {
-    points: Nearest,
+    points: PointTree,
     changed: Vec<bool>,
 }
 
@@ -60,7 +58,7 @@ impl Change {
     /// Between two frames, in either order.
     ///
     /// # Errors
-    /// As [`Nearest::new`].
+    /// As [`PointTree::new`].
     pub fn between(a: &Observed, b: &Observed) -> Result<Self> {
         let test = |points: &[Vec3], other: &Observed| -> Vec<(Vec3, bool)> {
             let tested = points.par_iter().with_min_len(256).filter_map(|point| {
@@ -74,7 +72,7 @@ impl Change {
         };
         let known = [test(&a.tested, b), test(&b.tested, a)].concat();
         let (points, changed): (Vec<Vec3>, Vec<bool>) = known.into_iter().unzip();
-        Ok(Self { points: Nearest::new(&points)?, changed })
+        Ok(Self { points: PointTree::new(&points)?, changed })
     }
 
     /// The regions that the points `at` (world frame, m) lie in; `robot` is the frame whose robot

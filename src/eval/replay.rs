@@ -4,14 +4,16 @@
 use std::mem::{Discriminant, discriminant};
 use std::path::{Path, PathBuf};
 
-use crate::cloud::SensorNoise;
+use crate::cloud::{SensorNoise, Workspace};
 use crate::config::PredictorConfig;
 use crate::eval::hindsight::{Findings, Group, Hindsight};
 use crate::eval::method::Method;
 use crate::eval::observed::Eye;
-use crate::eval::published::{self, Published};
+use crate::eval::published::{self, Published, Setup};
+use crate::eval::survey::{Survey, Surveyor};
 use crate::eval::{Scores, TrueMotion, baselines};
 use crate::frames::{Frame, FrameCounts, FramesConfig};
+use crate::kinematics::{MeshSearch, Mounting, RobotMode};
 use crate::message::Stamp;
 use crate::model::Model;
 use crate::predictor::{Prediction, Predictor, Timings};
@@ -42,6 +44,10 @@ pub struct BagResult {
     pub frames: FrameCounts,
     /// Why the last frame that was dropped was dropped.
     pub last_problem: Option<String>,
+    /// What its reader, the robot's description and the world frame give cause to warn of.
+    pub warnings: Vec<String>,
+    /// Where its points are, and how its frames follow each other.
+    pub survey: Survey,
 }
 
 /// A recording that could not be played.
@@ -61,6 +67,13 @@ pub struct Failure {
     /// How many there were.
     pub count: u64,
     cause: Discriminant<Error>,
+}
+
+impl Failure {
+    /// Whether too few points were left in the workspace.
+    pub(super) fn is_too_few_points(&self) -> bool {
+        self.cause == discriminant(&Error::TooFewPoints { needed: 0, got: 0 })
+    }
 }
 
 /// One frame as it was replayed.
@@ -83,8 +96,13 @@ pub struct Replay {
     frames: FramesConfig,
     pub(super) published: Option<Published>,
     ignores_truth: bool,
+    /// The workspace that was asked for; without one it follows the cameras of each recording.
+    pub(super) asked: Option<Workspace>,
+    /// Whether it is what the cameras of a recording see, rather than the model's.
+    pub(super) follows_cameras: bool,
     device: String,
     pub(super) noise: Option<SensorNoise>,
+    meshes: MeshSearch,
     pub(super) scores: [Scores; Method::ALL.len()],
     pub(super) findings: Option<Findings>,
     pub(super) bags: Vec<BagResult>,
@@ -108,8 +126,11 @@ impl Replay {
             frames,
             published,
             ignores_truth: false,
+            asked: config.workspace,
+            follows_cameras: false,
             device: String::new(),
             noise: None,
+            meshes: MeshSearch::default(),
             scores: Default::default(),
             findings: None,
             bags: Vec::new(),
@@ -133,9 +154,38 @@ impl Replay {
         self
     }
 
+    /// Looks for the meshes of the robots in `meshes`.
+    pub fn with_meshes(mut self, meshes: MeshSearch) -> Self {
+        self.meshes = meshes;
+        self
+    }
+
     /// Notes a recording that can't be played, for the report.
     pub fn skip(&mut self, path: &Path, reason: String) {
         self.skipped.push(SkippedBag { path: path.to_owned(), reason });
+    }
+
+    /// Unless a workspace is set: takes the one that fits what the cameras of `recording` see first
+    /// ([`Workspace::proposal`]), and returns it if it is not the model's.
+    ///
+    /// # Errors
+    /// As [`Workspace::proposal`].
+    pub fn follow_cameras(&mut self, recording: &Recording) -> Result<Option<Workspace>> {
+        if self.asked.is_some() {
+            return Ok(None);
+        }
+        let usual = self.model.config.workspace;
+        let place = recording.place(&usual)?;
+        self.config.workspace = place.map(|place| place.workspace);
+        self.config.origin = place.map_or([0.0; 3], |place| place.origin);
+        let proposed = self.config.workspace.filter(|proposed| *proposed != usual);
+        self.follows_cameras |= proposed.is_some();
+        Ok(proposed)
+    }
+
+    /// How recordings are played.
+    pub fn config(&self) -> &PredictorConfig {
+        &self.config
     }
 
     /// Plays one recording; `watch` sees each frame.
@@ -147,15 +197,21 @@ impl Replay {
     /// [`Predictor::set_robot`].
     pub fn add(&mut self, recording: &Recording, mut watch: impl FnMut(&Replayed)) -> Result<()> {
         let mut predictor = Predictor::new(self.model.clone(), self.config)?;
-        let urdf = recording.robot_description()?;
+        let meshes = self.meshes.beside(recording.bag().path());
+        predictor.set_meshes(meshes.clone());
+        let mut warnings = recording.bag().warnings().to_vec();
+        let takes_robot = self.model.config.n_kinematic > 0;
+        let urdf = recording.robot_description()?.filter(|_| self.config.robot != RobotMode::None);
         if let Some(urdf) = &urdf {
-            for warning in predictor.set_robot(urdf, &self.frames.world_frame)? {
-                tracing::warn!("{}: {warning}", recording.bag().path().display());
-            }
+            warnings.extend_from_slice(predictor.set_robot(urdf, &self.frames.world_frame)?);
         }
+        if takes_robot && self.config.robot == RobotMode::Optional {
+            warnings.extend(recording.robot_lack());
+        }
+        let mut surveyor = Surveyor::new(self.workspace(), recording.frames_config());
         let truth = recording.truth().filter(|_| !self.ignores_truth);
         let task = truth.map(|truth| truth.task.as_str());
-        let mut hindsight = truth.is_none().then(|| self.hindsight(urdf.as_deref()));
+        let mut hindsight = truth.is_none().then(|| self.hindsight(urdf.as_deref(), &meshes));
         let mut bag = BagResult::new(recording.bag().path(), task);
         let noise = self.noise.map(|noise| noise.of_recording(recording.bag().path()));
         noise.map_or(Ok(()), |noise| noise.validate())?;
@@ -164,6 +220,8 @@ impl Replay {
                 self.fail(&error);
                 return Ok(());
             }
+            // What is wrong with the frame is told where it is predicted.
+            let _ = surveyor.watch(&frame);
             if let Some(hindsight) = &mut hindsight {
                 hindsight.observe(&frame).unwrap_or_else(|error| self.fail(&error));
             }
@@ -199,19 +257,33 @@ impl Replay {
             Some(_) => backend.describe(),
             None => backend.name().to_owned(),
         };
-        self.bags.push(BagResult { frames, last_problem, ..bag });
+        let (survey, more) = surveyor.finish();
+        warnings.extend(more);
+        if let Some(urdf) = urdf.filter(|_| frames.frames_without_robot > 0) {
+            let world_frame = &self.frames.world_frame;
+            warnings.extend(Mounting::of(&urdf, world_frame)?.warning(world_frame));
+        }
+        self.bags.push(BagResult { frames, last_problem, warnings, survey, ..bag });
         Ok(())
     }
 
-    fn hindsight(&self, urdf: Option<&str>) -> Hindsight {
+    /// What became of the recordings so far.
+    pub fn bags(&self) -> &[BagResult] {
+        &self.bags
+    }
+
+    /// Box of the particles (world frame, m).
+    pub(super) fn workspace(&self) -> Workspace {
+        self.config.workspace_of(&self.model.config)
+    }
+
+    fn hindsight(&self, urdf: Option<&str>, meshes: &MeshSearch) -> Hindsight {
         let (model, config) = (&self.model.config, &self.config);
-        let n_particles =
-            if config.n_particles > 0 { config.n_particles } else { model.n_particles };
-        let workspace = config.workspace.unwrap_or(model.workspace);
-        let eye = Eye::new(workspace, n_particles, config.seed);
+        let n_particles = config.n_particles_of(model);
+        let eye = Eye::new(self.workspace(), n_particles, config.seed);
         let mut eye = eye.thinned(model.support_stride);
         if let Some(urdf) = urdf {
-            eye.set_robot(urdf, &self.frames.world_frame);
+            eye.set_robot(urdf, &self.frames.world_frame, meshes);
         }
         Hindsight::new(eye, model.step_secs, config.horizon, config.history_tolerance_secs)
     }
@@ -318,7 +390,12 @@ impl Replay {
         prediction: &Prediction,
         known: Option<(&Truth, &BodyIds)>,
     ) -> Result<()> {
-        let node = self.published.as_mut().and_then(|node| node.compare(prediction));
+        let setup = Setup {
+            model_hash: &self.model.hash,
+            world_frame: &self.frames.world_frame,
+            step_secs: self.model.config.step_secs,
+        };
+        let node = self.published.as_mut().and_then(|node| node.compare(prediction, &setup));
         let (Some(node), Some((truth, ids))) = (node, known) else { return Ok(()) };
         let (positions, stamp) = (published::positions(node), prediction.stamp);
         let points = (positions.as_slice(), node.sources.as_slice());
@@ -345,6 +422,8 @@ impl BagResult {
             n_other_cameras: 0,
             frames: FrameCounts::default(),
             last_problem: None,
+            warnings: Vec::new(),
+            survey: Survey::default(),
         }
     }
 }

@@ -4,11 +4,12 @@ mod hindsight;
 mod hindsight_table;
 mod notes;
 mod table;
+mod verdict;
 
 use serde::Serialize;
 use std::path::PathBuf;
 
-use crate::cloud::SensorNoise;
+use crate::cloud::{SensorNoise, Workspace};
 use crate::config::PredictorConfig;
 use crate::eval::method::Method;
 use crate::eval::metrics::Class;
@@ -20,10 +21,13 @@ use crate::predictor::Timings;
 pub use hindsight::{HindsightReport, HindsightRow};
 pub(super) use hindsight_table::{HOW_TO_READ, percent};
 pub(super) use table::millimetres;
+pub use verdict::{BaselineValue, Verdict};
 
 /// All that a replay found; serialises to the JSON of `forecloud replay --json`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
+    /// What wrote it, for those who find it.
+    pub generator: &'static str,
     /// Version of Forecloud.
     pub version: &'static str,
     /// What became of each recording.
@@ -56,8 +60,12 @@ pub struct Report {
     pub errors: Vec<ErrorRow>,
     /// Predictions held against what was seen later; none if all recordings have truth.
     pub hindsight: Option<HindsightReport>,
+    /// Whether the model is better than the baselines; of nothing if nothing could be judged.
+    pub verdicts: Vec<Verdict>,
     /// Noise that was added to the depth images; none: they are as recorded.
     pub sensor_noise: Option<SensorNoise>,
+    /// Box that was predicted in (world frame, m).
+    pub workspace: Workspace,
     /// What is missing in this report, and the remedy.
     pub notes: Vec<String>,
     /// The published predictions against these; none if there are none.
@@ -134,7 +142,8 @@ impl Replay {
         self.bags.iter().for_each(|bag| messages += bag.frames);
         let failures = self.failures.iter();
         let config = &self.model.config;
-        Report {
+        let mut report = Report {
+            generator: "forecloud replay",
             version: env!("CARGO_PKG_VERSION"),
             bags: self.bags.clone(),
             skipped: self.skipped.clone(),
@@ -153,7 +162,9 @@ impl Replay {
             horizon: self.config.horizon,
             errors: self.error_rows(),
             hindsight: self.findings.as_ref().map(HindsightReport::new),
+            verdicts: Vec::new(),
             sensor_noise: self.noise,
+            workspace: self.workspace(),
             notes: self.notes(),
             published: self.published.as_ref().map(|published| published.comparison().clone()),
             n_particles: self.n_particles,
@@ -164,8 +175,10 @@ impl Replay {
             model_hash: self.model.hash.clone(),
             model_path: None,
             device: Device::this(),
-            config: self.config,
-        }
+            config: PredictorConfig { workspace: self.asked, origin: [0.0; 3], ..self.config },
+        };
+        report.verdicts = Verdict::all(&report);
+        report
     }
 
     /// Rows with at least one point: object points by task, all classes pooled.
@@ -188,6 +201,20 @@ impl Replay {
         let means = steps.map(|step| self.scores[method as usize].mean(class, step, task));
         let (mean_mm, n_points) = means.map(|mean| (mean.get(), mean.n)).unzip();
         ErrorRow { method, class: class.name(), task: task.map(str::to_owned), mean_mm, n_points }
+    }
+}
+
+impl Report {
+    /// Why no frame was predicted, in words.
+    pub fn why_nothing(&self) -> String {
+        let failures = self.failures.iter().map(|failure| failure.first.clone());
+        let reasons: Vec<String> =
+            failures.take(1).chain(self.notes.iter().take(1).cloned()).collect();
+        match (reasons.is_empty(), self.n_frames) {
+            (false, _) => reasons.join("; "),
+            (true, 0) => "no frame was complete: see what was dropped".into(),
+            (true, _) => "no frame has another one step before it".into(),
+        }
     }
 }
 

@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use nalgebra::{Isometry3, Point3, Translation3, UnitQuaternion};
 
-use crate::frames::{CameraFrame, Frame, Joints, View};
+use crate::frames::{CameraFrame, Frame, View};
+use crate::geometry::Vec3;
 use crate::message::{CameraInfo, Header, Image, Stamp};
-
-type Vec3 = [f32; 3];
 
 pub const WALL_M: f64 = 1.2;
 const WIDTH: u32 = 160;
@@ -131,8 +130,7 @@ impl Scene {
             view: View::Depth { depth, info: Arc::new(info), color: None },
             world_from_camera: world_from_camera(),
         };
-        let joints = Joints { names: Arc::from(Vec::new()), positions: Vec::new() };
-        Frame { stamp, cameras: vec![camera], joints, plan: Vec::new() }
+        Frame { stamp, cameras: vec![camera], robot: None, plan: Vec::new() }
     }
 }
 

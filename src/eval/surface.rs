@@ -7,9 +7,8 @@ use nalgebra::{Isometry3, Point3};
 use crate::Result;
 use crate::camera::{Camera, DepthImage, check_size};
 use crate::frames::{CameraFrame, Frame, View};
+use crate::geometry::Vec3;
 use crate::message::{CameraInfo, Image};
-
-type Vec3 = [f32; 3];
 
 /// Tolerance at depth 0 (m): registration of the cameras to each other, and half a pixel of a
 /// slanted surface.

@@ -1,7 +1,8 @@
 //! What frames are, and what became of the messages.
 
-use super::joints::Joints;
-use super::topics::Topics;
+use super::robot::RobotState;
+use super::topics::{TopicSpec, Topics};
+use crate::kinematics::RobotMode;
 use crate::message::{CameraInfo, Image, JointTrajectory, PointCloud2, Stamp};
 use crate::{Error, Result};
 use nalgebra::Isometry3;
@@ -24,6 +25,8 @@ pub struct FramesConfig {
     pub cameras_of_recording: bool,
     /// Frame that the camera poses are given in.
     pub world_frame: String,
+    /// Whether frames need the robot's joints.
+    pub robot: RobotMode,
     /// Seconds by which the images of one frame, and a late joint state, may differ.
     pub tolerance_secs: f64,
     /// Images of one topic that may wait for their partners.
@@ -100,8 +103,9 @@ pub struct Frame {
     pub stamp: Stamp,
     /// The cameras of [`Topics::cameras`] that are there, in that order.
     pub cameras: Vec<CameraFrame>,
-    /// Measured joints at the stamp.
-    pub joints: Joints,
+    /// The robot at the stamp; none where there is none, or nothing of it has come
+    /// ([`FramesConfig::robot`]).
+    pub robot: Option<RobotState>,
     /// The last plans that start no later than 50 ms after the stamp: at most 8, ascending.
     pub plan: Vec<Arc<JointTrajectory>>,
 }
@@ -140,6 +144,8 @@ pub struct FrameCounts {
     pub frames_without_camera: u64,
     /// Times that a camera was left out because it was silent for too long.
     pub cameras_left_out: u64,
+    /// Of the frames: those without the robot, unless it was said that there is none.
+    pub frames_without_robot: u64,
 }
 
 impl FrameCounts {
@@ -179,6 +185,7 @@ impl std::ops::AddAssign for FrameCounts {
             bad_messages,
             frames_without_camera,
             cameras_left_out,
+            frames_without_robot,
         } = other;
         self.frames += frames;
         self.dropped_unpaired += dropped_unpaired;
@@ -192,6 +199,7 @@ impl std::ops::AddAssign for FrameCounts {
         self.bad_messages += bad_messages;
         self.frames_without_camera += frames_without_camera;
         self.cameras_left_out += cameras_left_out;
+        self.frames_without_robot += frames_without_robot;
     }
 }
 
@@ -202,6 +210,24 @@ impl FramesConfig {
     pub const TIME_JUMP_SECS: RangeInclusive<f64> = 0.001..=3600.0;
     /// See [`FramesConfig::camera_timeout_secs`].
     pub const CAMERA_TIMEOUT_SECS: RangeInclusive<f64> = 0.05..=3600.0;
+
+    /// The topics that are read: of the robot's, those that its mode asks for.
+    pub fn specs(&self) -> Vec<TopicSpec> {
+        let Topics { joint_states, planned_joints, robot_description, .. } = &self.topics;
+        let mut specs = self.topics.specs();
+        match self.robot {
+            RobotMode::Required => {
+                for spec in specs.iter_mut().filter(|spec| spec.name == *joint_states) {
+                    spec.required = true;
+                }
+            }
+            RobotMode::Optional => {}
+            RobotMode::None => specs.retain(|TopicSpec { name, .. }| {
+                ![joint_states, planned_joints, robot_description].contains(&name)
+            }),
+        }
+        specs
+    }
 
     /// Checks all values.
     ///
@@ -247,6 +273,7 @@ impl Default for FramesConfig {
             topics: Topics::default(),
             cameras_of_recording: true,
             world_frame: "world".into(),
+            robot: RobotMode::default(),
             tolerance_secs: 0.02,
             max_pending: 8,
             time_jump_secs: 1.0,

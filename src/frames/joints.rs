@@ -64,6 +64,12 @@ impl JointHistory {
         self.groups.len() - 1
     }
 
+    /// Whether no publisher is left at `stamp`.
+    pub(super) fn is_silent(&self, stamp: Stamp) -> bool {
+        let newest = self.groups.iter().filter_map(|group| group.samples.back());
+        newest.map(|(at, _)| stamp.secs_since(*at)).all(|secs| secs > SILENCE_SECS)
+    }
+
     /// Positions at `stamp`, interpolated; `slack_secs` allows the nearest sample beyond the ends.
     ///
     /// The error says what is missing.

@@ -1,8 +1,11 @@
 mod cameras;
+#[cfg(feature = "bag")] // reads a recording
 mod inputs;
+mod robot;
 mod views;
 
 use super::*;
+use crate::kinematics::RobotMode;
 use crate::message::Image;
 use crate::message::{CameraInfo, Header, JointState, TrajectoryPoint, TransformStamped};
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
@@ -80,9 +83,13 @@ fn transform(camera: usize, nanos: i64, x: f64) -> TfMessage {
     TfMessage { transforms: vec![transform] }
 }
 
-/// Two cameras whose poses and calibrations are known.
+fn joints(frame: &Frame) -> &Joints {
+    &frame.robot.as_ref().expect("a robot").joints
+}
+
+/// Two cameras whose poses and calibrations are known; a robot is required.
 fn ready() -> Frames {
-    ready_with(FramesConfig::default())
+    ready_with(FramesConfig { robot: RobotMode::Required, ..FramesConfig::default() })
 }
 
 fn ready_with(config: FramesConfig) -> Frames {
@@ -144,7 +151,7 @@ fn frames_pair_images_joints_poses_and_plans() {
         let x = frame.cameras.iter().map(|camera| camera.world_from_camera.translation.x);
         assert_eq!(x.collect::<Vec<_>>(), [0.0, 1.0]);
         let expected = if i == 0 { 7e6 } else { since_start as f64 };
-        assert!((frame.joints.positions[0] - expected).abs() < 1.0, "{:?}", frame.joints);
+        assert!((joints(frame).positions[0] - expected).abs() < 1.0, "{:?}", frame.robot);
         let plans: Vec<i64> = frame.plan.iter().map(|plan| plan.header.stamp.nanos()).collect();
         assert_eq!(plans.last(), Some(&frame.stamp.nanos()));
         assert_eq!(plans.len(), (i + 1).min(8));
@@ -163,7 +170,7 @@ fn the_order_of_arrival_within_a_frame_changes_nothing() {
     let got = run(&mut ready(), inputs);
     assert_eq!(got.len(), expected.len());
     for (a, b) in expected.iter().zip(&got) {
-        assert_eq!((a.stamp, &a.joints, &a.plan), (b.stamp, &b.joints, &b.plan));
+        assert_eq!((a.stamp, &a.robot, &a.plan), (b.stamp, &b.robot, &b.plan));
     }
 }
 
@@ -173,7 +180,7 @@ fn an_exact_joint_state_is_taken_as_it_is() {
     push(&mut frames, joint("a", START_NS - 5, 1.0));
     push_incomplete(&mut frames, images(START_NS));
     let frame = push(&mut frames, joint("a", START_NS, 0.3)).expect("a frame");
-    assert_eq!(frame.joints.positions, [0.3]);
+    assert_eq!(joints(&frame).positions, [0.3]);
 }
 
 #[test]
@@ -184,8 +191,8 @@ fn arm_and_gripper_may_publish_apart() {
     push_incomplete(&mut frames, images(START_NS));
     assert!(push(&mut frames, joint("arm", START_NS + 10, 2.0)).is_none());
     let frame = push(&mut frames, joint("gripper", START_NS + 30, 7.0)).expect("a frame");
-    assert_eq!(*frame.joints.names, ["arm", "gripper"]);
-    assert_eq!(frame.joints.positions, [1.5, 4.0]);
+    assert_eq!(*joints(&frame).names, ["arm", "gripper"]);
+    assert_eq!(joints(&frame).positions, [1.5, 4.0]);
 }
 
 #[test]
@@ -290,7 +297,7 @@ fn a_recording_that_starts_anew_gives_frames_again() {
     for (a, b) in expected.iter().zip(&again) {
         // Nothing of the first run is left; the plan before the jump was seen went with it.
         assert_eq!(a.stamp, b.stamp);
-        assert!((b.joints.positions[0] - a.joints.positions[0] - 1e9).abs() < 1.0, "{b:?}");
+        assert!((joints(b).positions[0] - joints(a).positions[0] - 1e9).abs() < 1.0, "{b:?}");
         let plans = a.plan.iter().filter(|plan| plan.header.stamp.nanos() > START_NS);
         assert!(plans.eq(b.plan.iter()), "{:?}", b.plan);
     }

@@ -246,7 +246,8 @@ impl Default for Topics {
 }
 
 impl Topics {
-    /// Every topic that frames are made of.
+    /// Every topic that frames may be made of; see [`super::FramesConfig::specs`] for which of the
+    /// robot's are.
     pub fn specs(&self) -> Vec<TopicSpec> {
         let spec = |name: &str, message_type, role, required| TopicSpec {
             name: name.to_owned(),
@@ -259,7 +260,7 @@ impl Topics {
             cameras.map(|(name, kind)| spec(name, kind, Role::Images, true)).collect();
         let plan = "trajectory_msgs/msg/JointTrajectory";
         let states = Role::States;
-        specs.push(spec(&self.joint_states, "sensor_msgs/msg/JointState", states, true));
+        specs.push(spec(&self.joint_states, "sensor_msgs/msg/JointState", states, false));
         specs.push(spec(&self.planned_joints, plan, states, false));
         specs.push(spec(&self.tf, "tf2_msgs/msg/TFMessage", states, false));
         specs.push(spec(&self.tf_static, "tf2_msgs/msg/TFMessage", Role::Latched, false));

@@ -8,10 +8,8 @@
 use std::ops::Range;
 
 use super::KnnGraph;
-use super::knn::NearestPoint;
+use crate::geometry::{Neighbors, Vec3};
 use crate::{Error, Result};
-
-type Vec3 = [f32; 3];
 
 /// Lists of indices, one behind the other.
 #[derive(Debug, Default, Clone)]
@@ -30,7 +28,7 @@ pub struct Anchors {
     rest_positions: Vec<Vec3>,
     /// Nearest anchor of each of the rest, by its number among the anchors.
     nearest: Vec<u32>,
-    search: NearestPoint,
+    search: Neighbors,
     /// Of each node, the anchors that have it as a neighbour.
     heard_by_anchors: Lists,
     /// Of each anchor, those of the rest that it is nearest to.
@@ -42,7 +40,7 @@ impl Anchors {
     /// Reuses this object's memory.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless `stride` is 2 or more; as [`NearestPoint::find`].
+    /// [`Error::Shape`] unless `stride` is 2 or more; as [`Neighbors::nearest`].
     pub fn rebuild(&mut self, positions: &[Vec3], stride: usize) -> Result<()> {
         if stride < 2 {
             return Err(Error::Shape { what: "stride of the anchors", expected: 2, got: stride });
@@ -56,7 +54,7 @@ impl Anchors {
         for group in positions.chunks(stride) {
             self.rest_positions.extend_from_slice(&group[1..]);
         }
-        self.search.find(&self.anchor_positions, &self.rest_positions, &mut self.nearest)
+        self.search.nearest(&self.anchor_positions, &self.rest_positions, &mut self.nearest)
     }
 
     /// Lists by sender, for the backward pass; `knn` is the graph of the same nodes.
@@ -183,8 +181,8 @@ impl Lists {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::knn::squared_distance;
-    use crate::graph::random::{draw, uniform};
+    use crate::geometry::squared_distance;
+    use crate::random::{draw, uniform};
 
     fn points(n: u64) -> Vec<Vec3> {
         (0..n).map(|i| std::array::from_fn(|axis| uniform(draw(7, 0, i, axis as u64)))).collect()

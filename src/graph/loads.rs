@@ -330,9 +330,8 @@ impl TransposedLoads {
 mod tests {
     use super::*;
     use crate::graph::EdgeWeights;
-    use crate::graph::random::{draw, uniform};
-    use crate::graph::series::dense;
     use crate::graph::walks::{Halting, Sampler};
+    use crate::random::{draw, uniform};
 
     fn graph(n: usize, k: usize) -> KnnGraph {
         let points: Vec<[f32; 3]> = (0..n as u64)
@@ -387,6 +386,27 @@ mod tests {
                 assert!((total / n as f64 - 1.0).abs() < 1e-5, "rows of W^t sum to one");
             }
         }
+    }
+
+    /// Σ_t f_t W^t as a dense matrix, row by row, in f64.
+    fn dense(graph: &WeightedGraph, f: &[f64]) -> Vec<f64> {
+        let n = graph.len();
+        let mut sum = vec![0.0; n * n];
+        for (i, out) in sum.chunks_exact_mut(n).enumerate() {
+            let mut row = vec![0.0; n];
+            row[i] = 1.0;
+            for f in f {
+                out.iter_mut().zip(&row).for_each(|(sum, x)| *sum += f * x);
+                let mut next = vec![0.0; n];
+                for (j, x) in row.iter().enumerate() {
+                    for (&to, &w) in graph.neighbors(j).iter().zip(graph.weights(j)) {
+                        next[to as usize] += x * f64::from(w);
+                    }
+                }
+                row = next;
+            }
+        }
+        sum
     }
 
     /// Distances as weights, against dense powers; and sampled walks that cover all prefixes.

@@ -6,7 +6,7 @@
 //! random walks (Reid et al. 2024a). Draws are by counter of (seed, stamp, root, hop, walk).
 
 use super::WeightedGraph;
-use super::random::{draw, uniform};
+use crate::random::{draw, uniform};
 use crate::{Error, Result};
 
 /// How the walkers from one node depend on each other.
@@ -21,6 +21,22 @@ pub enum Sampler {
     Repelling,
     /// Both.
     AntitheticRepelling,
+}
+
+impl Sampler {
+    /// All: what the tool's options and the tests run through.
+    pub const ALL: [Self; 4] =
+        [Self::Iid, Self::Antithetic, Self::Repelling, Self::AntitheticRepelling];
+
+    /// Its name in options and model files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Iid => "iid",
+            Self::Antithetic => "antithetic",
+            Self::Repelling => "repelling",
+            Self::AntitheticRepelling => "antithetic_repelling",
+        }
+    }
 }
 
 /// When a walk ends.

@@ -1,7 +1,7 @@
 //! Graphs with weighted edges: what walks are sampled on.
 
 use super::KnnGraph;
-use super::knn::squared_distance;
+use crate::geometry::squared_distance;
 use crate::{Error, Result};
 
 /// Weights of the edges of a k-NN graph; each row of the adjacency W sums to one.

@@ -1,11 +1,13 @@
 //! Points on the surfaces of a link's geometry.
 
+use super::mesh::{Meshes, Sampler};
 use super::tree::isometry;
 use super::urdf_error;
 use crate::error::Result;
 use nalgebra::{Isometry3, Point3, Vector3};
 use std::f64::consts::TAU;
-use urdf_rs::{Geometry, Link};
+use std::sync::Arc;
+use urdf_rs::{Geometry, Link, Pose};
 
 /// Radius of the tube that stands for a mesh when points are shared out by area, metres.
 const MESH_RADIUS_M: f64 = 0.03;
@@ -31,21 +33,24 @@ enum Shape {
     Sphere(f64, f64, [f64; 2]),
     /// From the origin to this point.
     Segment(Vector3<f64>),
+    /// A mesh that was read.
+    Mesh(Arc<Sampler>),
 }
 
 impl Patch {
     /// Point of the patch (link frame, m) at `(u, v)` in 0..1.
     pub(super) fn point(&self, u: f64, v: f64) -> Point3<f64> {
-        let point = match self.shape {
+        let point = match &self.shape {
             Shape::Rectangle(center, a, b) => center + a * (2.0 * u - 1.0) + b * (2.0 * v - 1.0),
-            Shape::Disc(radius, z) => around(radius * u.sqrt(), v, z),
-            Shape::Tube(radius, length) => around(radius, v, length * (u - 0.5)),
-            Shape::Sphere(radius, center, [low, high]) => {
+            &Shape::Disc(radius, z) => around(radius * u.sqrt(), v, z),
+            &Shape::Tube(radius, length) => around(radius, v, length * (u - 0.5)),
+            &Shape::Sphere(radius, center, [low, high]) => {
                 let normal = low + (high - low) * u;
                 let ring = (1.0 - normal * normal).max(0.0).sqrt();
                 around(radius * ring, v, center + radius * normal)
             }
             Shape::Segment(end) => end * u,
+            Shape::Mesh(mesh) => mesh.point(u, v),
         };
         self.link_from_shape * Point3::from(point)
     }
@@ -57,49 +62,81 @@ fn around(radius: f64, turn: f64, z: f64) -> Vector3<f64> {
     Vector3::new(radius * cos, radius * sin, z)
 }
 
-/// Surface of a link; `from_mesh` if it stands for a mesh that was not loaded.
+/// Surface of a link; `is_guess` if it stands for meshes of which none could be used.
 pub(super) struct Surface {
     pub patches: Vec<Patch>,
-    pub from_mesh: bool,
+    pub is_guess: bool,
 }
 
-/// Patches of `link`: the primitives of its visuals, else those of its collisions; where there are
-/// only meshes, the segments to `children` (origins of the child joints, link frame), or the
-/// link's origin if there are none.
+/// Surface of `link`: its visuals, or else its collisions; a model that can be used wholly comes
+/// before one of which some meshes can't.
+///
+/// Visuals come first although collision meshes are smaller: particles stand for what cameras see,
+/// and of collision meshes, hulls mostly, a tenth lies over 1 cm from it (Panda, UR5e, iiwa), while 91
+/// to 98 % of the visuals' area can be seen from outside: few points are lost on inner walls.
+///
+/// Where no mesh can be used: the segments to `children` (origins of the child joints, link frame),
+/// or the link's origin if there are none.
 ///
 /// # Errors
 /// [`crate::Error::Urdf`] if a size or pose is negative or not finite.
-pub(super) fn surface(link: &Link, children: &[Vector3<f64>]) -> Result<Surface> {
-    let visuals = link.visual.iter().map(|visual| (&visual.origin, &visual.geometry));
-    let collisions =
-        link.collision.iter().map(|collision| (&collision.origin, &collision.geometry));
-    let mut patches = Vec::new();
-    let mut n_meshes = 0;
-    for shapes in [visuals.collect::<Vec<_>>(), collisions.collect()] {
-        for (origin, geometry) in shapes {
-            let shapes = shapes_of(geometry);
-            n_meshes += usize::from(matches!(geometry, Geometry::Mesh { .. }));
-            for (shape, area) in shapes {
-                let pose = origin.xyz.iter().chain(origin.rpy.iter());
-                if !area.is_finite() || area < 0.0 || pose.clone().any(|x| !x.is_finite()) {
-                    let problem =
-                        format!("link '{}': geometry {geometry:?} at {origin:?}", link.name);
-                    return Err(urdf_error(format!("{problem} is negative or not finite")));
-                }
-                patches.push(Patch { link_from_shape: isometry(origin), shape, area });
-            }
+pub(super) fn surface(
+    link: &Link,
+    children: &[Vector3<f64>],
+    meshes: &mut Meshes,
+) -> Result<Surface> {
+    let visuals: Vec<_> = link.visual.iter().map(|v| (&v.origin, &v.geometry)).collect();
+    let collisions: Vec<_> = link.collision.iter().map(|c| (&c.origin, &c.geometry)).collect();
+    let is_mesh = |shape: &(&Pose, &Geometry)| matches!(shape.1, Geometry::Mesh { .. });
+    let models = [&visuals, &collisions];
+    let mut in_part = Vec::new();
+    for model in models {
+        let (patches, is_whole) = patches(&link.name, model, meshes)?;
+        if is_whole && !patches.is_empty() {
+            return Ok(Surface { patches, is_guess: false });
         }
-        if !patches.is_empty() {
-            break;
+        if in_part.is_empty() {
+            in_part = patches;
         }
     }
-    let from_mesh = patches.is_empty() && n_meshes > 0;
-    if from_mesh {
+    let is_guess = in_part.is_empty() && models.into_iter().flatten().any(is_mesh);
+    if is_guess {
         let zero = [Vector3::zeros()];
         let ends = if children.is_empty() { &zero[..] } else { children };
-        patches.extend(ends.iter().map(|&end| segment(end)));
+        in_part.extend(ends.iter().map(|&end| segment(end)));
     }
-    Ok(Surface { patches, from_mesh })
+    Ok(Surface { patches: in_part, is_guess })
+}
+
+/// Patches of a link's visual or collision model, and whether they are all of it.
+fn patches(
+    link: &str,
+    model: &[(&Pose, &Geometry)],
+    meshes: &mut Meshes,
+) -> Result<(Vec<Patch>, bool)> {
+    let mut patches = Vec::new();
+    let mut is_whole = true;
+    for &(origin, geometry) in model {
+        let shapes = match geometry {
+            Geometry::Mesh { filename, scale } => {
+                let scale = scale.map_or(Vector3::repeat(1.0), |scale| Vector3::from(*scale));
+                let mesh = meshes.sampler(filename, scale);
+                is_whole &= mesh.is_some();
+                let shape = |mesh: Arc<Sampler>| (Shape::Mesh(mesh.clone()), mesh.area());
+                mesh.map(shape).into_iter().collect()
+            }
+            _ => shapes_of(geometry),
+        };
+        for (shape, area) in shapes {
+            let pose = origin.xyz.iter().chain(origin.rpy.iter());
+            if !area.is_finite() || area < 0.0 || pose.clone().any(|x| !x.is_finite()) {
+                let problem = format!("link '{link}': geometry {geometry:?} at {origin:?}");
+                return Err(urdf_error(format!("{problem} is negative or not finite")));
+            }
+            patches.push(Patch { link_from_shape: isometry(origin), shape, area });
+        }
+    }
+    Ok((patches, is_whole))
 }
 
 fn segment(end: Vector3<f64>) -> Patch {

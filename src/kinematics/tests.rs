@@ -1,5 +1,5 @@
 use super::*;
-use crate::graph::random::{draw, uniform};
+use crate::random::{draw, uniform};
 
 /// Base, arm of box and cylinder, slider with a sphere that moves a mimicking finger with a mesh.
 const SMALL: &str = r#"<?xml version="1.0"?>
@@ -174,22 +174,90 @@ fn capsules_have_round_ends() {
 #[test]
 fn the_world_is_the_named_link_or_the_root() {
     let mut robot = small(4);
-    assert_eq!(robot.warnings.len(), 1, "{:?}", robot.warnings);
-    assert!(robot.warnings[0].contains("finger"), "{:?}", robot.warnings);
+    assert_eq!(robot.warnings.len(), 2, "{:?}", robot.warnings);
+    assert!(robot.warnings[0].contains("package 'none' is not found"), "{:?}", robot.warnings);
+    assert!(robot.warnings[1].contains("used of finger"), "{:?}", robot.warnings);
+    assert_eq!(robot.mounting(), Mounting::default());
     let (mut here, mut there) = (Vec::new(), Vec::new());
     robot.place(&[0.0; 2], &mut here).unwrap();
-    robot.set_root_pose(Isometry3::translation(1.0, 2.0, 3.0));
+    // Where the description tells, tf does not count.
+    let root = Some(Isometry3::translation(1.0, 2.0, 3.0));
+    robot.set_mount(&Mount { root, free: vec![] }).unwrap();
+    robot.place(&[0.0; 2], &mut there).unwrap();
+    assert_eq!(here, there);
+    let mut robot = Robot::from_urdf(SMALL, 4, "map").unwrap();
+    assert_eq!(robot.mounting(), Mounting { root: Some("base".into()), free: vec![] });
+    assert!(!robot.fits(&Mount::default()) && robot.fits(&Mount { root, free: vec![] }));
+    robot.set_mount(&Mount { root, free: vec![] }).unwrap();
     robot.place(&[0.0; 2], &mut there).unwrap();
     for (a, b) in here.iter().zip(&there) {
         assert!((0..3).all(|i| (b[i] - a[i] - (i + 1) as f32).abs() < 1e-6));
     }
-    let other = Robot::from_urdf(SMALL, 4, "map").unwrap();
-    assert!(other.warnings[0].contains("'map'"), "{:?}", other.warnings);
+    let warning = robot.mounting().warning("map").unwrap();
+    assert!(warning.contains("'map'") && warning.contains("--child-frame-id base"), "{warning}");
     assert!(Robot::from_urdf(SMALL, 4, "tip").unwrap_err().to_string().contains("moves"));
     let stand = r#"<link name="stand"/><joint name="s" type="fixed"><parent link="base"/>
         <child link="stand"/><origin xyz="0 0 -2"/></joint></robot>"#;
     let mut raised = Robot::from_urdf(&SMALL.replace("</robot>", stand), 4, "stand").unwrap();
     assert!((pose(&mut raised, "base", &[0.0; 2]).translation.z - 2.0).abs() < 1e-12);
+}
+
+/// As urdfdom does, on which robot_state_publisher stands.
+#[test]
+fn prefixes_need_no_declaration() {
+    let tag = "<drake:group name='a:b \"c:d'><drake:member gz:link=\"x\"/></drake:group></robot>";
+    let mut plain = small(64);
+    for declaration in ["", " xmlns:gz=\"http://gz\"", " xmlns:gz=\"a\" xmlns:drake=\"b\""] {
+        let text = SMALL
+            .replace("</robot>", tag)
+            .replace("<joint name=\"turn\"", "<joint gz:a=\"1\" name=\"turn\"");
+        let text = text.replace("<robot ", &format!("<robot{declaration} "));
+        let mut robot = Robot::from_urdf(&text, 64, "base").unwrap();
+        let (mut points, mut expected) = (Vec::new(), Vec::new());
+        robot.place(&[0.1, 0.2], &mut points).unwrap();
+        plain.place(&[0.1, 0.2], &mut expected).unwrap();
+        assert_eq!(points, expected, "{declaration}");
+    }
+}
+
+/// What xacro leaves behind is no xacro.
+#[test]
+fn comments_may_quote_xacro() {
+    let text = SMALL
+        .replace("<link> in a comment", "<xacro:arm r=\"${r}\"/> $(find here)")
+        .replace("<robot ", "<robot xmlns:xacro=\"http://www.ros.org/wiki/xacro\" ");
+    Robot::from_urdf(&text, 4, "base").unwrap();
+}
+
+#[test]
+fn tf_tells_floating_and_planar_joints() {
+    let text = SMALL.replace("type=\"revolute\"", "type=\"floating\"");
+    let mut robot = Robot::from_urdf(&text, 8, "base").unwrap();
+    assert_eq!(robot.joint_names(), ["push"]);
+    assert_eq!(robot.mounting().free, [["base", "arm"].map(String::from)]);
+    // The whole transform, the joint's origin included.
+    let there = Isometry3::new([1.0, 2.0, 3.0].into(), [0.0, 0.0, 0.4].into());
+    let mount = Mount { root: None, free: vec![there] };
+    assert!(robot.fits(&mount) && !robot.fits(&Mount::default()));
+    robot.set_mount(&mount).unwrap();
+    assert_eq!(pose(&mut robot, "arm", &[0.0]), there);
+    let wrong = robot.set_mount(&Mount::default()).unwrap_err();
+    assert!(matches!(wrong, Error::Shape { expected: 1, got: 0, .. }), "{wrong}");
+    assert_eq!(pose(&mut robot, "arm", &[0.0]), there);
+}
+
+#[test]
+fn a_mount_goes_on_as_it_came() {
+    let pose = |x: f64, turn: f64| Isometry3::new([x, 0.0, 0.5].into(), [0.0, 0.0, turn].into());
+    let mount = |x, turn| Mount { root: Some(pose(x, turn)), free: vec![pose(-x, turn)] };
+    let ahead = mount(1.2, 0.3).onward(&mount(1.0, 0.2), 3);
+    let expected = mount(1.8, 0.6);
+    let pairs = [(ahead.root.unwrap(), expected.root.unwrap()), (ahead.free[0], expected.free[0])];
+    for (got, expected) in pairs {
+        assert!((got.to_homogeneous() - expected.to_homogeneous()).norm() < 1e-12, "{got}");
+    }
+    // What stands still does so to the bit.
+    assert_eq!(mount(1.3, 0.1).onward(&mount(1.3, 0.1), 7), mount(1.3, 0.1));
 }
 
 #[test]
@@ -241,8 +309,10 @@ fn what_is_no_robot_is_refused_with_its_cause() {
         ("<a\"><a><a>".to_owned(), "malformed"),
         ("<robot name='x".to_owned(), "ends before"),
         (swap("type=\"revolute\"", "type=\"hinge\""), "hinge"),
-        (swap("type=\"revolute\"", "type=\"floating\""), "Floating"),
-        (swap("type=\"revolute\"", "type=\"planar\""), "Planar"),
+        (swap("type=\"revolute\"", "type=\"spherical\""), "Spherical"),
+        (swap("<link name=\"tip\"/>", "<xacro:tip name=\"tip\"/>"), "xacro FILE"),
+        (swap("radius=\"0.05\"", "radius=\"${r}\""), "xacro FILE"),
+        (swap("package://none", "$(find none)"), "xacro FILE"),
         (swap("<axis xyz=\"0 0 2\"/>", "<axis xyz=\"0 0 0\"/>"), "zero axis"),
         (swap("<origin xyz=\"0 0 1\"", "<origin xyz=\"0 nan 1\""), "not finite"),
         (swap("radius=\"0.05\"", "radius=\"-1\""), "negative"),

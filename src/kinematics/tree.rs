@@ -20,6 +20,8 @@ pub(super) enum Motion {
     Fixed,
     Turn(Unit<Vector3<f64>>, Drive),
     Slide(Unit<Vector3<f64>>, Drive),
+    /// As tf says: floating and planar joints, by their number among those.
+    Free(usize),
 }
 
 /// A link and the joint that holds it.
@@ -42,6 +44,8 @@ pub(super) struct Tree {
     pub nodes: Vec<Node>,
     /// Names of the independent joints, in the order of the description.
     pub joint_names: Vec<String>,
+    /// Floating and planar joints.
+    pub n_free: usize,
 }
 
 impl Tree {
@@ -50,24 +54,45 @@ impl Tree {
         let joints = indices("joint", robot.joints.iter().map(|joint| &joint.name))?;
         let (parent_joints, children) = connect(robot, &links)?;
         let root = find_root(robot, &parent_joints)?;
-        let is_free = |joint: &&urdf_rs::Joint| is_moving(joint) && joint.mimic.is_none();
-        let names = robot.joints.iter().filter(is_free).map(|joint| joint.name.clone());
+        let is_own = |joint: &&urdf_rs::Joint| {
+            is_moving(joint) && joint.mimic.is_none() && !is_left_to_tf(joint)
+        };
+        let names = robot.joints.iter().filter(is_own).map(|joint| joint.name.clone());
         let joint_names: Vec<String> = names.collect();
         let free: HashMap<&str, usize> =
             joint_names.iter().enumerate().map(|(i, name)| (name.as_str(), i)).collect();
         let motions = robot.joints.iter().map(|joint| motion(robot, joint, &joints, &free));
         let motions = motions.collect::<Result<Vec<_>>>()?;
-        let nodes = breadth_first(robot, &links, &children, &motions, root)?;
-        Ok(Self { nodes, joint_names })
+        let mut nodes = breadth_first(robot, &links, &children, &motions, root)?;
+        let mut n_free = 0;
+        for node in &mut nodes {
+            if let Motion::Free(number) = &mut node.motion {
+                *number = n_free;
+                n_free += 1;
+            }
+        }
+        Ok(Self { nodes, joint_names, n_free })
     }
 }
 
 impl Node {
-    /// Maps this link's frame into its parent's, with the independent joints at `positions`.
-    pub(super) fn parent_from_link(&self, positions: &[f64]) -> Isometry3<f64> {
+    /// Whether it hangs on a floating or planar joint.
+    pub(super) fn is_free(&self) -> bool {
+        matches!(self.motion, Motion::Free(_))
+    }
+
+    /// Maps this link's frame into its parent's, with the independent joints at `positions` and the
+    /// floating and planar ones at `free`.
+    pub(super) fn parent_from_link(
+        &self,
+        positions: &[f64],
+        free: &[Isometry3<f64>],
+    ) -> Isometry3<f64> {
         let value = |drive: Drive| drive.factor * positions[drive.joint] + drive.offset;
         let joint = match self.motion {
             Motion::Fixed => return self.origin,
+            // tf tells the whole of it.
+            Motion::Free(number) => return free.get(number).copied().unwrap_or(self.origin),
             Motion::Turn(axis, drive) => Isometry3::from_parts(
                 Translation3::identity(),
                 UnitQuaternion::from_axis_angle(&axis, value(drive)),
@@ -173,6 +198,11 @@ fn find_root(robot: &urdf_rs::Robot, parent_joints: &[Option<usize>]) -> Result<
     }
 }
 
+/// Whether a joint has more than one position, which joint states can't tell.
+fn is_left_to_tf(joint: &urdf_rs::Joint) -> bool {
+    matches!(joint.joint_type, JointType::Floating | JointType::Planar)
+}
+
 fn is_moving(joint: &urdf_rs::Joint) -> bool {
     joint.joint_type != JointType::Fixed
 }
@@ -192,6 +222,10 @@ fn motion(
     if !is_moving(joint) {
         return Ok(Motion::Fixed);
     }
+    if is_left_to_tf(joint) {
+        // Numbered once their order is known.
+        return Ok(Motion::Free(0));
+    }
     let drive = drive(robot, joint, joints, free)?;
     let Some(axis) = Unit::try_new(Vector3::from(*joint.axis.xyz), 1e-9) else {
         return Err(urdf_error(format!("joint '{name}' has a zero axis")));
@@ -200,8 +234,8 @@ fn motion(
         JointType::Revolute | JointType::Continuous => Ok(Motion::Turn(axis, drive)),
         JointType::Prismatic => Ok(Motion::Slide(axis, drive)),
         ref other => Err(urdf_error(format!(
-            "joint '{name}' is {other:?}: only fixed, revolute, continuous and prismatic joints \
-             are supported"
+            "joint '{name}' is {other:?}: only fixed, revolute, continuous, prismatic, floating \
+             and planar joints are supported"
         ))),
     }
 }

@@ -16,6 +16,7 @@ mod grf;
 mod linear;
 mod messages;
 mod project;
+mod scratch;
 mod slots;
 mod softmax;
 mod views;
@@ -58,7 +59,7 @@ pub struct Engine {
     activations: Vec<Activations>,
     /// The residual stream `[n_tokens, d]`.
     x: Vec<f32>,
-    backward: backward::Buffers,
+    backward: slots::Buffers,
 }
 
 impl Engine {
@@ -73,7 +74,7 @@ impl Engine {
             passes: Vec::new(),
             activations: Vec::new(),
             x: Vec::new(),
-            backward: backward::Buffers::default(),
+            backward: slots::Buffers::default(),
         };
         engine.select(0);
         engine

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::layers::{FeatureMap, GlobalLayer, LayersConfig, LocalLayer};
 use crate::graph::loads::MAX_PREFIXES;
+use crate::ops::grf_attention::MAX_HOP_WEIGHTS;
 use crate::ops::linear_attention::Heads;
 use crate::{Error, Result};
 
@@ -53,7 +54,7 @@ impl InterlacerConfig {
             ("n_heads", self.n_heads, self.width),
             ("n_blocks", self.n_blocks, 64),
             ("k", self.k, 32),
-            ("n_hops", self.n_hops, 8),
+            ("n_hops", self.n_hops, MAX_HOP_WEIGHTS - 1),
             ("n_outputs", self.n_outputs, MAX_SIZE),
         ];
         for (name, value, max) in sizes {

@@ -18,6 +18,20 @@ pub enum GlobalLayer {
     None,
 }
 
+impl GlobalLayer {
+    /// All: what the tool's options and the tests run through.
+    pub const ALL: [Self; 3] = [Self::Linear, Self::Softmax, Self::None];
+
+    /// Its name in options and model files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Linear => "linear",
+            Self::Softmax => "softmax",
+            Self::None => "none",
+        }
+    }
+}
+
 /// The layer of a block that carries the local geometry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -36,6 +50,21 @@ pub enum LocalLayer {
     None,
 }
 
+impl LocalLayer {
+    /// All: what the tool's options and the tests run through.
+    pub const ALL: [Self; 4] = [Self::Grf, Self::MessagePassing, Self::Linear, Self::None];
+
+    /// Its name in options and model files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Grf => "grf",
+            Self::MessagePassing => "message_passing",
+            Self::Linear => "linear",
+            Self::None => "none",
+        }
+    }
+}
+
 /// A model's layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -49,16 +78,8 @@ pub struct LayersConfig {
     /// Every so many tokens, one is an anchor of message passing.
     pub anchor_stride: usize,
     /// Width of the MLPs' hidden layer, in widths of the model. By it models of other layers get as
-    /// many weights. Left out of the file where it is the default.
-    #[serde(skip_serializing_if = "is_default_ratio")]
+    /// many weights.
     pub mlp_ratio: usize,
-}
-
-/// Hidden widths that an MLP has without settings.
-const DEFAULT_MLP_RATIO: usize = 4;
-
-fn is_default_ratio(ratio: &usize) -> bool {
-    *ratio == DEFAULT_MLP_RATIO
 }
 
 impl Default for LayersConfig {
@@ -68,21 +89,23 @@ impl Default for LayersConfig {
             local: LocalLayer::default(),
             feature_map: FeatureMap::default(),
             anchor_stride: 4,
-            mlp_ratio: DEFAULT_MLP_RATIO,
+            mlp_ratio: 4,
         }
     }
 }
 
 impl LayersConfig {
-    /// Whether all is as it is without settings.
-    pub fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// Whether any layer has a feature map.
     pub fn has_feature_map(&self) -> bool {
-        self.global == GlobalLayer::Linear
-            || matches!(self.local, LocalLayer::Grf | LocalLayer::Linear)
+        let global = match self.global {
+            GlobalLayer::Linear => true,
+            GlobalLayer::Softmax | GlobalLayer::None => false,
+        };
+        let local = match self.local {
+            LocalLayer::Grf | LocalLayer::Linear => true,
+            LocalLayer::MessagePassing | LocalLayer::None => false,
+        };
+        global || local
     }
 
     /// Checks that the settings belong together.
@@ -117,6 +140,14 @@ impl LayersConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::check::names_in_files;
+
+    #[test]
+    fn all_layers_are_listed_under_their_names() {
+        let global = GlobalLayer::ALL.map(GlobalLayer::name);
+        assert_eq!(global.to_vec(), names_in_files::<GlobalLayer>());
+        assert_eq!(LocalLayer::ALL.map(LocalLayer::name).to_vec(), names_in_files::<LocalLayer>());
+    }
 
     #[test]
     fn settings_that_do_not_belong_together_are_refused() {

@@ -4,15 +4,13 @@
 use super::cpu::{Engine, Gradients, Mode};
 use super::interlacer::InterlacerConfig;
 use super::layers::LocalLayer;
-use super::tokens::{Frame, N_CANDIDATES, StateGradients, StepState, Tokens};
+use super::tokens::{Frame, N_CANDIDATES, StateGradients, Tokens};
+use crate::geometry::{self, Vec3};
 use crate::graph::walks::WalkSeed;
 use crate::graph::{MaskConfig, StepGraph};
-use crate::motion::MotionEstimator;
 use crate::ops::motion_head::{motion_head_backward, motion_head_forward};
-use crate::particles::Particles;
+use crate::scene::{Scene, StepState, history_index};
 use crate::{Error, Result};
-
-type Vec3 = [f32; 3];
 
 /// What the roll-out needs to know of the model besides its weights.
 #[derive(Debug, Clone, Copy)]
@@ -25,63 +23,6 @@ pub struct RolloutConfig {
     pub frame: Frame,
     /// Length of a step in seconds.
     pub step_secs: f32,
-}
-
-/// Start of a roll-out, in the world frame (m).
-#[derive(Debug, Default, Clone)]
-pub struct Scene {
-    /// First step's state; its `kinematic` is overwritten from `kinematic` below.
-    pub start: StepState,
-    /// Kinematic particles one step back, now, and 1..=`n_steps` steps ahead.
-    pub kinematic: Vec<Vec<Vec3>>,
-    /// What the draws of sampled walks are counted by.
-    pub walk_seed: WalkSeed,
-}
-
-impl Scene {
-    /// Starts from the particles of two frames, one step apart; of `history` it takes `n_history`,
-    /// spread evenly over its (Morton) order. Velocities are unknown until [`Scene::set_motion`].
-    pub fn set_particles(&mut self, now: &Particles, history: &Particles, n_history: usize) {
-        let start = &mut self.start;
-        start.positions.clone_from(&now.positions);
-        start.colors.clone_from(&now.colors);
-        start.velocities.clear();
-        start.velocities.resize(now.len(), [0.0; 3]);
-        start.onward.clear();
-        start.bodies.clear();
-        start.velocity_known.clear();
-        start.velocity_known.resize(now.len(), 0.0);
-        start.history_positions.clear();
-        start.history_colors.clear();
-        let n_history = n_history.min(history.len());
-        for i in (0..n_history).map(|j| history_index(j, n_history, history.len())) {
-            start.history_positions.push(history.positions[i]);
-            start.history_colors.push(history.colors[i]);
-        }
-    }
-}
-
-impl Scene {
-    /// Estimates the velocities from the clouds of the two frames, one step back and now, and from
-    /// the kinematic particles then, the first two rows of [`Scene::kinematic`].
-    pub fn set_motion(
-        &mut self,
-        estimator: &mut MotionEstimator,
-        now: &Particles,
-        clouds: [&Particles; 2],
-    ) {
-        let start = &mut self.start;
-        let (velocities, known) = (&mut start.velocities, &mut start.velocity_known);
-        let kinematic = match &self.kinematic[..] {
-            [before, now, ..] => [&before[..], &now[..]],
-            _ => [&[][..]; 2],
-        };
-        estimator.estimate(now, clouds, kinematic, &start.kinematic_links, velocities, known);
-        start.onward.clear();
-        start.onward.extend_from_slice(estimator.onward());
-        start.bodies.clear();
-        start.bodies.extend_from_slice(estimator.bodies());
-    }
 }
 
 /// One step's state and results.
@@ -233,7 +174,7 @@ impl Rollout {
                 // The next step's history are positions before this one.
                 for (j, d) in history.iter().enumerate() {
                     let i = history_index(j, history.len(), n);
-                    (0..3).for_each(|axis| buffers.d_positions[i][axis] += d[axis]);
+                    geometry::add(&mut buffers.d_positions[i], d);
                 }
             }
             has_later = true;
@@ -242,43 +183,9 @@ impl Rollout {
     }
 }
 
-/// Which scene particle becomes history particle `j` of the next step.
-fn history_index(j: usize, n_history: usize, n: usize) -> usize {
-    j * n / n_history.max(1)
-}
-
+/// a += b, point by point.
 fn add(a: &mut [Vec3], b: &[Vec3]) {
-    for (a, b) in a.iter_mut().zip(b) {
-        (0..3).for_each(|axis| a[axis] += b[axis]);
-    }
-}
-
-impl StepState {
-    /// The state after `before` moved by `displacements`; kinematic particles are left to set.
-    fn advance(&mut self, before: &StepState, displacements: &[Vec3]) {
-        let n = before.positions.len();
-        let n_history = before.history_positions.len();
-        self.positions.clone_from(&before.positions);
-        add(&mut self.positions, displacements);
-        self.velocities.clear();
-        self.velocities.extend_from_slice(displacements);
-        self.onward.clear();
-        self.bodies.clear();
-        self.velocity_known.clear();
-        self.velocity_known.resize(n, 1.0);
-        self.colors.clone_from(&before.colors);
-        self.kinematic_links.clone_from(&before.kinematic_links);
-        self.kinematic_stride = before.kinematic_stride;
-        self.history_positions.clear();
-        self.history_colors.clear();
-        if n > 0 {
-            for j in 0..n_history {
-                let i = history_index(j, n_history, n);
-                self.history_positions.push(before.positions[i]);
-                self.history_colors.push(before.colors[i]);
-            }
-        }
-    }
+    a.iter_mut().zip(b).for_each(|(a, b)| geometry::add(a, b));
 }
 
 impl Step {

@@ -5,11 +5,10 @@
 
 use rayon::prelude::*;
 
-use crate::graph::knn::squared_distance;
-use crate::graph::nearest::Nearest;
-use crate::motion::N_BODY_FEATURES;
-use crate::rigid::RigidMotion;
-use crate::{Error, Result};
+use crate::Result;
+use crate::geometry::{Nearest, RigidMotion, Vec3, add, length, minus};
+use crate::motion::{MOTION_SCALE_M, N_BODY_FEATURES, NEARNESS_M};
+use crate::scene::StepState;
 
 /// Gravity, in m/s² along world z (REP 103: z up).
 const GRAVITY_M_S2: f32 = -9.81;
@@ -17,10 +16,6 @@ const GRAVITY_M_S2: f32 = -9.81;
 const N_KINDS: usize = 5;
 /// Octaves of the positions' sine features.
 const N_OCTAVES: usize = 4;
-/// Displacements in metres a step are divided by this, so that usual ones are of order 1.
-const MOTION_SCALE_M: f32 = 0.05;
-/// Length over which the robot's nearness fades.
-const NEARNESS_M: f32 = 0.03;
 /// Softening of the direction to the robot.
 const DIRECTION_M: f32 = 0.02;
 
@@ -41,103 +36,6 @@ const BODY: usize = AHEAD_NEARNESS + 1;
 pub const N_FEATURES: usize = BODY + N_BODY_FEATURES;
 /// Candidate motions a scene particle: rest, as before, with the nearest robot link, free fall.
 pub const N_CANDIDATES: usize = 4;
-
-type Vec3 = [f32; 3];
-
-/// What a step starts from. Positions in the world frame, metres; velocities in metres a step.
-#[derive(Debug, Default, Clone)]
-pub struct StepState {
-    /// Scene particles now, `[n]`.
-    pub positions: Vec<Vec3>,
-    /// Their motion in the step before, `[n]`; zero where unknown.
-    pub velocities: Vec<Vec3>,
-    /// Their motion in this step if they go on as bodies that turn do, `[n]`; empty where it is
-    /// taken to be the velocity.
-    pub onward: Vec<Vec3>,
-    /// What they are told of their bodies, `[n]`; empty where that is not known.
-    pub bodies: Vec<[f32; N_BODY_FEATURES]>,
-    /// 1 where the velocity is known, else 0, `[n]`.
-    pub velocity_known: Vec<f32>,
-    /// Their colours in 0..1, `[n]`.
-    pub colors: Vec<Vec3>,
-    /// Particles one step back, `[n_history]`.
-    pub history_positions: Vec<Vec3>,
-    /// Their colours in 0..1, `[n_history]`.
-    pub history_colors: Vec<Vec3>,
-    /// Points on the robot one step back, now and one step ahead, `[3][n_robot]`.
-    pub kinematic: [Vec<Vec3>; 3],
-    /// Number of the rigid link that holds each of them, ascending, `[n_robot]`.
-    pub kinematic_links: Vec<u32>,
-    /// One in this many of them is a token, a kinematic particle (0 counts as 1); nearness to the
-    /// robot is measured to all.
-    pub kinematic_stride: usize,
-}
-
-impl StepState {
-    /// Tokens of this step.
-    pub fn n_tokens(&self) -> usize {
-        self.positions.len() + self.history_positions.len() + 3 * self.n_kinematic()
-    }
-
-    /// Kinematic particles of one time.
-    fn n_kinematic(&self) -> usize {
-        self.kinematic[0].len().div_ceil(self.stride())
-    }
-
-    /// Points on the robot a kinematic particle.
-    pub(crate) fn stride(&self) -> usize {
-        self.kinematic_stride.max(1)
-    }
-
-    fn check(&self) -> Result<()> {
-        self.check_particles()?;
-        let k = self.kinematic[0].len();
-        self.check_links(k)?;
-        self.kinematic.iter().find(|particles| particles.len() != k).map_or(Ok(()), |particles| {
-            let what = "points on the robot";
-            Err(Error::Shape { what, expected: k, got: particles.len() })
-        })
-    }
-
-    /// Holds the links to the number of points on the robot.
-    pub(crate) fn check_links(&self, n_robot: usize) -> Result<()> {
-        let links = &self.kinematic_links;
-        let shape = |what, got| Err(Error::Shape { what, expected: n_robot, got });
-        if links.len() != n_robot {
-            return shape("links of the robot's points", links.len());
-        }
-        let last = links.iter().max().map_or(0, |&link| link as usize);
-        if links.is_sorted() && (links.is_empty() || last < n_robot) {
-            return Ok(());
-        }
-        shape("links of the robot's points, which ascend from 0 and are fewer than they", last)
-    }
-
-    /// Holds what belongs to the scene's and the history's particles to their numbers.
-    pub(crate) fn check_particles(&self) -> Result<()> {
-        let n = self.positions.len();
-        let shape = |what, expected, got| Err(Error::Shape { what, expected, got });
-        for (what, got) in [
-            ("velocities", self.velocities.len()),
-            ("known velocities", self.velocity_known.len()),
-            ("colours", self.colors.len()),
-            ("motions onward", if self.onward.is_empty() { n } else { self.onward.len() }),
-            ("bodies", if self.bodies.is_empty() { n } else { self.bodies.len() }),
-        ] {
-            if got != n {
-                return shape(what, n, got);
-            }
-        }
-        if self.history_colors.len() != self.history_positions.len() {
-            return shape(
-                "history colours",
-                self.history_positions.len(),
-                self.history_colors.len(),
-            );
-        }
-        Ok(())
-    }
-}
 
 /// Replaces `motions` by those of the links from `now` to `ahead`: the number of each point's link is
 /// in `links`, ascending.
@@ -199,7 +97,7 @@ impl Tokens {
     /// Encodes `state`; `step_secs` is the length of a step.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the state's vectors do not belong together.
+    /// [`crate::Error::Shape`] if the state's vectors do not belong together.
     pub fn encode(&mut self, state: &StepState, frame: Frame, step_secs: f32) -> Result<()> {
         state.check()?;
         let (n, h) = (state.positions.len(), state.history_positions.len());
@@ -239,11 +137,11 @@ impl Tokens {
                 row[KIND + 2 + time] = 1.0;
                 let at = |time: usize| &state.kinematic[time][j * stride];
                 let (from, to) = if time == 0 { (at(0), at(1)) } else { (at(1), at(2)) };
-                encode_motion(row, VELOCITY, &difference(to, from));
+                encode_motion(row, VELOCITY, &minus(to, from));
                 row[VELOCITY_KNOWN] = 1.0;
                 row[NEARNESS] = 1.0;
-                encode_motion(row, ROBOT_MOTION, &difference(at(2), at(1)));
-                encode_motion(row, NEAR_MOTION, &difference(at(2), at(1)));
+                encode_motion(row, ROBOT_MOTION, &minus(at(2), at(1)));
+                encode_motion(row, NEAR_MOTION, &minus(at(2), at(1)));
             }
         });
         let fall = [0.0, 0.0, GRAVITY_M_S2 * step_secs * step_secs];
@@ -290,10 +188,10 @@ impl Tokens {
             *d = position_gradient(x, g, frame);
             let [now, ahead] = self.nearest.each_ref().map(|nearest| nearest[i] as usize);
             if let Some(robot) = state.kinematic[1].get(now) {
-                let offset = difference(&self.positions[i], robot);
+                let offset = minus(&self.positions[i], robot);
                 add(d, &nearness_gradient(x, g, DIRECTION, near_motion_gradient(x, g), &offset));
                 let robot = &state.kinematic[2][ahead];
-                let offset = difference(&self.positions[i], robot);
+                let offset = minus(&self.positions[i], robot);
                 add(d, &nearness_gradient(x, g, AHEAD_DIRECTION, 0.0, &offset));
                 // The motion with the link turns with the place on it.
                 let mut d_motion: Vec3 = std::array::from_fn(|axis| {
@@ -315,14 +213,6 @@ impl Tokens {
             }
         }
     }
-}
-
-fn difference(a: &Vec3, b: &Vec3) -> Vec3 {
-    std::array::from_fn(|axis| a[axis] - b[axis])
-}
-
-fn add(a: &mut Vec3, b: &Vec3) {
-    (0..3).for_each(|axis| a[axis] += b[axis]);
 }
 
 /// Motion of a point of the nearest kinematic particle's link from now to one step ahead; none
@@ -376,8 +266,8 @@ fn encode_robot(
 ) {
     let [now, ahead] = nearest.map(|nearest| nearest as usize);
     let Some(robot) = state.kinematic[1].get(now) else { return };
-    let nearness = encode_nearness(row, DIRECTION, &difference(p, robot));
-    encode_nearness(row, AHEAD_DIRECTION, &difference(p, &state.kinematic[2][ahead]));
+    let nearness = encode_nearness(row, DIRECTION, &minus(p, robot));
+    encode_nearness(row, AHEAD_DIRECTION, &minus(p, &state.kinematic[2][ahead]));
     let motion = robot_motion(p, state, nearest[0], links);
     encode_motion(row, ROBOT_MOTION, &motion);
     encode_motion(row, NEAR_MOTION, &motion.map(|m| nearness * m));
@@ -385,7 +275,7 @@ fn encode_robot(
 
 /// The direction of `offset` from a robot's particle, and behind it how near it is.
 fn encode_nearness(row: &mut [f32], at: usize, offset: &Vec3) -> f32 {
-    let length = squared_distance(offset, &[0.0; 3]).sqrt();
+    let length = length(offset);
     for axis in 0..3 {
         row[at + axis] = offset[axis] / (length + DIRECTION_M);
     }
@@ -401,7 +291,7 @@ fn near_motion_gradient(x: &[f32], g: &[f32]) -> f32 {
 /// Gradient of the position from those of the features that [`encode_nearness`] put `at`, and
 /// `d_nearness` more of the nearness.
 fn nearness_gradient(x: &[f32], g: &[f32], at: usize, d_nearness: f32, offset: &Vec3) -> Vec3 {
-    let length = offset.iter().map(|o| o * o).sum::<f32>().sqrt();
+    let length = length(offset);
     if length == 0.0 {
         return [0.0; 3];
     }

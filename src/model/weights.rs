@@ -1,6 +1,6 @@
 //! Weights: initial values, and model files (safetensors) with the configuration inside.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -9,12 +9,14 @@ use rand_chacha::ChaCha8Rng;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use sha2::{Digest, Sha256};
 
-use crate::model::{InterlacerConfig, Layout};
-use crate::motion::N_BODY_FEATURES;
+use crate::model::Layout;
 use crate::{Error, Result};
 
 /// Largest model file that is read.
 const MAX_FILE_BYTES: u64 = 1 << 30;
+/// Most weights of a model: a checkpoint, which has four numbers for each, is not larger than
+/// that.
+pub(crate) const MAX_WEIGHTS: usize = (MAX_FILE_BYTES / 16) as usize;
 /// Metadata key of the tensors' SHA-256, by which a damaged file is told from a whole one.
 const SHA256_KEY: &str = "forecloud.sha256";
 /// What the names of the optimiser's tensors in checkpoints begin with.
@@ -87,16 +89,34 @@ pub fn save(
         .collect::<std::result::Result<_, safetensors::SafeTensorError>>()
         .map_err(wrong)?;
     // The tensors lie in the file in an order of its own.
-    let plain = serialize(views.clone(), None).map_err(wrong)?;
-    let digest = Sha256::digest(tensor_bytes(&plain).map_err(wrong)?);
-    metadata.insert(SHA256_KEY.into(), hexadecimal(&digest));
-    let data = serialize(views, Some(metadata)).map_err(wrong)?;
+    let plain = serialize(views, None).map_err(wrong)?;
+    let tensors = tensor_bytes(&plain).map_err(wrong)?;
+    metadata.insert(SHA256_KEY.into(), hexadecimal(&Sha256::digest(tensors)));
+    let mut data = header(&plain[..plain.len() - tensors.len()], metadata)
+        .map_err(|error| model_error(path, format!("its metadata can't be written ({error})")))?;
+    data.extend_from_slice(tensors);
     let unfinished = PathBuf::from(format!("{}.part", path.display()));
     replace(path, &unfinished, &data).map_err(|cause| {
         // On a full disk, its remains would only be in the way.
         let _ = std::fs::remove_file(&unfinished);
         Error::Io { path: path.to_owned(), cause }
     })
+}
+
+/// The header `plain` with `metadata`, all keys in alphabetical order: the same file for the same
+/// model. (`safetensors` writes the metadata in the order of a hash map, which changes.)
+fn header(plain: &[u8], metadata: HashMap<String, String>) -> serde_json::Result<Vec<u8>> {
+    const LENGTH_BYTES: usize = 8;
+    let mut entries: BTreeMap<String, serde_json::Value> =
+        serde_json::from_slice(plain.get(LENGTH_BYTES..).unwrap_or_default())?;
+    let metadata: BTreeMap<String, String> = metadata.into_iter().collect();
+    entries.insert("__metadata__".into(), serde_json::to_value(metadata)?);
+    let mut json = serde_json::to_vec(&entries)?;
+    // The tensors begin at a multiple of eight.
+    json.resize(json.len().next_multiple_of(LENGTH_BYTES), b' ');
+    let mut header = (json.len() as u64).to_le_bytes().to_vec();
+    header.append(&mut json);
+    Ok(header)
 }
 
 fn replace(path: &Path, unfinished: &Path, data: &[u8]) -> std::io::Result<()> {
@@ -148,15 +168,17 @@ impl File {
         SafeTensors::deserialize(&bytes).map_err(not_a_model)?;
         let (_, header) = SafeTensors::read_metadata(&bytes).map_err(not_a_model)?;
         let metadata = header.metadata().clone().unwrap_or_default();
-        if let Some(expected) = metadata.get(SHA256_KEY) {
-            let got = hexadecimal(&Sha256::digest(tensor_bytes(&bytes).map_err(not_a_model)?));
-            if got != *expected {
-                let problem = format!(
-                    "damaged since it was written: its tensors have SHA-256 {got}, its header says \
-                     {expected}; copy it again"
-                );
-                return Err(model_error(path, problem));
-            }
+        let Some(expected) = metadata.get(SHA256_KEY) else {
+            let problem = format!("its metadata has no {SHA256_KEY}: another program's model");
+            return Err(model_error(path, problem));
+        };
+        let got = hexadecimal(&Sha256::digest(tensor_bytes(&bytes).map_err(not_a_model)?));
+        if got != *expected {
+            let problem = format!(
+                "damaged since it was written: its tensors have SHA-256 {got}, its header says \
+                 {expected}; copy it again"
+            );
+            return Err(model_error(path, problem));
         }
         Ok(Self { path: path.to_owned(), bytes, metadata })
     }
@@ -169,11 +191,7 @@ impl File {
     pub fn vector(&self, layout: &Layout, prefix: &str) -> Result<Vec<f32>> {
         let wrong = |problem| model_error(&self.path, problem);
         let file = SafeTensors::deserialize(&self.bytes).map_err(|e| wrong(e.to_string()))?;
-        // Features that files from before there were bodies do not know of are multiplied by 0.
-        let InterlacerConfig { n_features, width, .. } = layout.config;
-        let without_bodies = n_features.saturating_sub(N_BODY_FEATURES);
-        let n_least = layout.n_params().saturating_sub(N_BODY_FEATURES.saturating_mul(width));
-        let n_bytes = n_least.saturating_mul(4);
+        let n_bytes = layout.n_params().saturating_mul(4);
         if n_bytes > self.bytes.len() {
             let got = self.bytes.len();
             return Err(wrong(format!(
@@ -192,9 +210,7 @@ impl File {
             let name = format!("{prefix}{}", tensor.name);
             let view =
                 file.tensor(&name).map_err(|_| wrong(format!("tensor {name} is missing")))?;
-            let is_older = tensor.name == "embed.weight" && view.shape() == [without_bodies, width];
-            let is_as_expected = is_older || view.shape() == tensor.shape;
-            if view.dtype() != Dtype::F32 || !is_as_expected {
+            if view.dtype() != Dtype::F32 || view.shape() != tensor.shape {
                 let (dtype, shape) = (view.dtype(), view.shape());
                 return Err(wrong(format!(
                     "tensor {name} is {dtype:?} {shape:?}, expected F32 {:?}",

@@ -1,13 +1,12 @@
 //! Bodies: which particles move as one, guessed from nearness, colour and motion, without a model of
 //! any object; how each body moves, and what its particles are told of it.
 
-use crate::graph::nearest::Nearest;
-use crate::particles::SUPPORT_M;
-use crate::rigid::RigidMotion;
+use crate::geometry::{Nearest, RigidMotion, Vec3, distance, dot, minus, plus, squared_distance};
 
+use super::PastMotion;
 use super::forest::Forest;
 use super::grid::Grid;
-use super::{Vec3, dot, minus, plus};
+use super::settings::Settings;
 
 /// Numbers that a particle is told of its body, world frame, in this order: its own motion in the next
 /// step if the body goes on, and that of the body's centre (3 each, of 5 cm); exp(-c / 3 cm) of the
@@ -17,27 +16,12 @@ use super::{Vec3, dot, minus, plus};
 /// 5 cm); 1.
 pub const N_BODY_FEATURES: usize = 17;
 
-/// Particles nearer than this belong together (m), if they look alike or move alike.
-const REACH_M: f32 = 0.04;
-/// Colours (0..1) that differ by less in each channel look alike.
-const ALIKE: f32 = 0.12;
-/// Motions that differ by less than this (m), or this share of the faster one, are alike.
-const SAME_MOTION: (f32, f32) = (0.004, 0.15);
-/// What is this near to the robot (m) is of the robot, and links no body to it.
-const ROBOT_M: f32 = 0.012;
-/// Particles that bodies are made of at most; any others follow the nearest of these.
-const MAX_ANCHORS: usize = 1024;
-/// Bodies of fewer anchors are not fitted: each of their particles keeps its own motion.
-const MIN_FIT: usize = 4;
-/// Rounds of the robust fit, and the error (m) from which on it counts an anchor less.
-const ROUNDS: usize = 5;
-const SOFT_M: f32 = 0.002;
-
-/// Scales of the features.
-const MOTION_SCALE_M: f32 = 0.05;
+/// Scales of the features: no settings, as a model is trained with them. Motions a step are divided
+/// by the first, so that usual ones are of order 1; nearness fades over the last.
+pub(crate) const MOTION_SCALE_M: f32 = 0.05;
 const EXTENT_SCALE_M: f32 = 0.05;
 const HEIGHT_SCALE_M: f32 = 0.25;
-const NEARNESS_M: f32 = 0.03;
+pub(crate) const NEARNESS_M: f32 = 0.03;
 
 /// Groups particles into bodies, keeping its memory between calls.
 #[derive(Debug, Default, Clone)]
@@ -58,7 +42,6 @@ pub(super) struct Bodies {
     to: Vec<Vec3>,
     weights: Vec<f32>,
     scratch: [Vec<Vec3>; 2],
-    features: Vec<[f32; N_BODY_FEATURES]>,
 }
 
 /// A particle that bodies are made of.
@@ -87,53 +70,43 @@ struct Body {
     near_share: f32,
 }
 
-/// Particles with their motions, as [`super::MotionEstimator::estimate`] has found them.
-pub(super) struct Moving<'a> {
+/// Particles, the robot's points, and the support plane, where bodies are looked for.
+pub(super) struct Place<'a> {
     pub positions: &'a [Vec3],
     pub colors: &'a [Vec3],
-    pub motions: &'a [Vec3],
-    pub confidences: &'a [f32],
+    pub robot: &'a [Vec3],
     pub support_m: Option<f32>,
 }
 
 impl Bodies {
-    /// Forgets all bodies: none of `n` particles belongs to one.
-    pub(super) fn clear(&mut self, n: usize) {
-        self.features.clear();
-        self.features.resize(n, [0.0; N_BODY_FEATURES]);
-    }
-
-    /// Finds the bodies of `particles`, and gives those of each body one rigid motion `onward`.
-    pub(super) fn find(&mut self, particles: &Moving, robot: &[Vec3], onward: &mut [Vec3]) {
-        self.clear(particles.positions.len());
-        self.choose(particles, robot, onward);
+    /// Finds the bodies of the particles, whose motions are `found`: gives those of each body one
+    /// rigid motion onward, and tells them of it.
+    pub(super) fn find(&mut self, settings: &Settings, particles: &Place, found: &mut PastMotion) {
+        self.choose(settings, particles, found);
         if self.anchors.is_empty() {
             return;
         }
-        self.link();
+        self.link(settings);
         self.sort();
-        self.fit();
+        self.fit(settings);
+        let PastMotion { onward, bodies, .. } = found;
         for j in 0..self.free.len() {
             let i = self.free[j] as usize;
             let (p, color) = (&particles.positions[i], &particles.colors[i]);
-            let Some(body) = self.body_of(p, color) else { continue };
+            let Some(body) = self.body_of(settings, p, color) else { continue };
             if let Some(motion) = &self.bodies[body].onward {
                 onward[i] = motion.motion_of(p);
             }
-            self.features[i] = self.bodies[body].describe(p, &onward[i], particles.support_m);
+            bodies[i] = self.bodies[body].describe(p, &onward[i], particles.support_m);
         }
     }
 
-    /// What each particle of the last call is told of its body; zeros for those of none.
-    pub(super) fn features(&self) -> &[[f32; N_BODY_FEATURES]] {
-        &self.features
-    }
-
     /// Chooses the free particles, and the anchors among them.
-    fn choose(&mut self, particles: &Moving, robot: &[Vec3], onward: &[Vec3]) {
-        let positions = particles.positions;
+    fn choose(&mut self, settings: &Settings, particles: &Place, found: &PastMotion) {
+        let Settings { body_reach_m, body_robot_m, body_clearance_m, .. } = *settings;
+        let Place { positions, robot, .. } = *particles;
         let is_raised =
-            |p: &Vec3| particles.support_m.is_none_or(|height| p[2] > height + SUPPORT_M);
+            |p: &Vec3| particles.support_m.is_none_or(|height| p[2] > height + body_clearance_m);
         self.free.clear();
         self.free
             .extend((0..positions.len() as u32).filter(|&i| is_raised(&positions[i as usize])));
@@ -145,16 +118,15 @@ impl Bodies {
         self.distances.clear();
         self.distances.extend(self.free.iter().zip(&self.nearest).map(|(&i, &nearest)| {
             let Some(point) = robot.get(nearest as usize) else { return f32::INFINITY };
-            let d = minus(&positions[i as usize], point);
-            dot(&d, &d).sqrt()
+            distance(&positions[i as usize], point)
         }));
         let mut j = 0;
         self.free.retain(|_| {
             j += 1;
-            self.distances[j - 1] > ROBOT_M
+            self.distances[j - 1] > body_robot_m
         });
-        self.distances.retain(|&distance| distance > ROBOT_M);
-        let stride = self.free.len().div_ceil(MAX_ANCHORS).max(1);
+        self.distances.retain(|&distance| distance > body_robot_m);
+        let stride = self.free.len().div_ceil(settings.body_anchors).max(1);
         self.anchors.clear();
         let chosen = self.free.iter().zip(&self.distances).step_by(stride);
         self.anchors.extend(chosen.map(|(&i, &robot_m)| {
@@ -162,9 +134,9 @@ impl Bodies {
             Anchor {
                 position: positions[i],
                 color: particles.colors[i],
-                motion: particles.motions[i],
-                onward: onward[i],
-                confidence: particles.confidences[i],
+                motion: found.motions[i],
+                onward: found.onward[i],
+                confidence: found.confidences[i],
                 robot_m,
                 body: 0,
             }
@@ -172,17 +144,17 @@ impl Bodies {
         self.scratch.iter_mut().for_each(Vec::clear);
         self.scratch[0].extend(self.anchors.iter().map(|anchor| anchor.position));
         self.scratch[1].extend(self.anchors.iter().map(|anchor| anchor.color));
-        self.grid.rebuild(&self.scratch[0], &self.scratch[1], REACH_M);
+        self.grid.rebuild(&self.scratch[0], &self.scratch[1], body_reach_m);
     }
 
     /// Joins the anchors that belong together.
-    fn link(&mut self) {
+    fn link(&mut self, settings: &Settings) {
         let Self { grid, anchors, joined, .. } = self;
         joined.reset(anchors.len());
         for (i, anchor) in anchors.iter().enumerate() {
-            grid.near(&anchor.position, REACH_M, |place| {
-                let j = grid.order()[place] as usize;
-                if j < i && anchor.belongs_with(&anchors[j]) {
+            grid.near(&anchor.position, settings.body_reach_m, |place| {
+                let j = grid.cells.order()[place] as usize;
+                if j < i && anchor.belongs_with(&anchors[j], settings) {
                     joined.join(i, j);
                 }
             });
@@ -222,7 +194,8 @@ impl Bodies {
     }
 
     /// Fits each body's motion, and measures it.
-    fn fit(&mut self) {
+    fn fit(&mut self, settings: &Settings) {
+        let Settings { body_soft_m, body_min_weight, .. } = *settings;
         let Self { anchors, members, starts, bodies, from, to, weights, .. } = self;
         bodies.clear();
         for ends in starts.windows(2) {
@@ -230,18 +203,17 @@ impl Bodies {
             let of_body = || members.iter().map(|&i| &anchors[i as usize]);
             from.clear();
             from.extend(of_body().map(|anchor| anchor.position));
-            let onward = (members.len() >= MIN_FIT).then(|| {
+            let onward = (members.len() >= settings.body_min_fit).then(|| {
                 to.clear();
                 to.extend(of_body().map(|anchor| plus(&anchor.position, &anchor.onward)));
                 weights.clear();
-                weights.extend(of_body().map(|anchor| anchor.confidence + 1e-3));
+                weights.extend(of_body().map(|anchor| anchor.confidence + body_min_weight));
                 let mut motion = RigidMotion::fit_weighted(from, to, |i| weights[i]);
-                for _ in 1..ROUNDS {
+                for _ in 1..settings.body_rounds {
                     // Least distances by reweighted least squares (Weiszfeld 1937).
                     for ((weight, anchor), p) in weights.iter_mut().zip(of_body()).zip(&*from) {
-                        let error = minus(&motion.motion_of(p), &anchor.onward);
-                        *weight =
-                            (anchor.confidence + 1e-3) / (dot(&error, &error).sqrt() + SOFT_M);
+                        let error_m = distance(&motion.motion_of(p), &anchor.onward);
+                        *weight = (anchor.confidence + body_min_weight) / (error_m + body_soft_m);
                     }
                     motion = RigidMotion::fit_weighted(from, to, |i| weights[i]);
                 }
@@ -266,12 +238,13 @@ impl Bodies {
 
     /// The body of a free particle: that of the anchor nearest in place and colour; none beyond
     /// their reach.
-    fn body_of(&self, p: &Vec3, color: &Vec3) -> Option<usize> {
+    fn body_of(&self, settings: &Settings, p: &Vec3, color: &Vec3) -> Option<usize> {
+        let Settings { body_reach_m: reach_m, body_color: alike, .. } = *settings;
         let mut best = (f32::INFINITY, None);
-        self.grid.near(p, REACH_M, |place| {
-            let anchor = &self.anchors[self.grid.order()[place] as usize];
-            let (d, c) = (minus(&anchor.position, p), minus(&anchor.color, color));
-            let distance = dot(&d, &d) / (REACH_M * REACH_M) + dot(&c, &c) / (ALIKE * ALIKE);
+        self.grid.near(p, reach_m, |place| {
+            let anchor = &self.anchors[self.grid.cells.order()[place] as usize];
+            let place = squared_distance(&anchor.position, p) / (reach_m * reach_m);
+            let distance = place + squared_distance(&anchor.color, color) / (alike * alike);
             if distance < best.0 {
                 best = (distance, Some(anchor.body as usize));
             }
@@ -281,15 +254,14 @@ impl Bodies {
 }
 
 impl Anchor {
-    fn belongs_with(&self, other: &Self) -> bool {
+    fn belongs_with(&self, other: &Self, settings: &Settings) -> bool {
         let looks = minus(&self.color, &other.color);
-        if looks.iter().all(|c| c.abs() < ALIKE) {
+        if looks.iter().all(|c| c.abs() < settings.body_color) {
             return true;
         }
-        let d = minus(&self.motion, &other.motion);
-        let squared = |v: &Vec3| dot(v, v);
-        let faster = squared(&self.motion).max(squared(&other.motion)).sqrt();
-        squared(&d).sqrt() < SAME_MOTION.0 + SAME_MOTION.1 * faster
+        let faster = dot(&self.motion, &self.motion).max(dot(&other.motion, &other.motion)).sqrt();
+        distance(&self.motion, &other.motion)
+            < settings.body_motion_m + settings.body_motion_share * faster
     }
 }
 
@@ -318,9 +290,9 @@ impl Body {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rigid::Rigid;
     use super::*;
-    use crate::graph::random::{draw, uniform};
+    use crate::geometry::Rigid;
+    use crate::random::{draw, uniform};
 
     const TURN: Vec3 = [0.1, 0.2, -0.3];
     const SHIFT: Vec3 = [0.03, -0.01, 0.02];
@@ -333,8 +305,7 @@ mod tests {
     struct Scene {
         positions: Vec<Vec3>,
         colors: Vec<Vec3>,
-        onward: Vec<Vec3>,
-        confidences: Vec<f32>,
+        found: PastMotion,
     }
 
     impl Scene {
@@ -343,24 +314,20 @@ mod tests {
             for i in 0..n as u64 {
                 let local = |axis| 0.08 * uniform(draw(1, n as i64, i, axis)) - 0.04;
                 let p = plus(&at, &[local(0), local(1), local(2)]);
-                self.onward.push(motion(&p));
+                self.found.onward.push(motion(&p));
                 self.positions.push(p);
                 self.colors.push(color);
-                self.confidences.push(1.0);
+                self.found.confidences.push(1.0);
             }
         }
 
         fn find(&mut self, robot: &[Vec3], support_m: Option<f32>) -> Bodies {
             let mut bodies = Bodies::default();
-            let motions = self.onward.clone();
-            let moving = Moving {
-                positions: &self.positions,
-                colors: &self.colors,
-                motions: &motions,
-                confidences: &self.confidences,
-                support_m,
-            };
-            bodies.find(&moving, robot, &mut self.onward);
+            self.found.motions.clone_from(&self.found.onward);
+            self.found.bodies.resize(self.positions.len(), [0.0; N_BODY_FEATURES]);
+            let Self { positions, colors, found } = self;
+            let place = Place { positions, colors, robot, support_m };
+            bodies.find(&Settings::default(), &place, found);
             bodies
         }
     }
@@ -370,15 +337,14 @@ mod tests {
     }
 
     fn error_m(scene: &Scene, i: usize, truth: &Vec3) -> f32 {
-        let d = minus(&scene.onward[i], truth);
-        dot(&d, &d).sqrt()
+        distance(&scene.found.onward[i], truth)
     }
 
     #[test]
     fn a_body_goes_on_rigidly_though_a_third_was_found_at_rest() {
         let mut scene = Scene::default();
         scene.add_box(120, CENTER, RED, turning);
-        scene.onward.iter_mut().step_by(3).for_each(|motion| *motion = [0.0; 3]);
+        scene.found.onward.iter_mut().step_by(3).for_each(|motion| *motion = [0.0; 3]);
         scene.find(&[], Some(0.0));
         for i in 0..120 {
             let error = error_m(&scene, i, &turning(&scene.positions[i]));
@@ -414,20 +380,20 @@ mod tests {
         scene.add_box(40, [-0.2, 0.0, 0.036], BLUE, |_| [0.0; 3]);
         // On the robot: not of the box that it holds.
         let robot = scene.positions[0];
-        let bodies = scene.find(&[robot], Some(0.0));
-        let features = bodies.features();
+        scene.find(&[robot], Some(0.0));
+        let features = &scene.found.bodies;
+        let Settings { body_robot_m, body_clearance_m, .. } = Settings::default();
         assert_eq!(features[0], [0.0; N_BODY_FEATURES]);
         let lowest = (1..120).map(|i| scene.positions[i][2]).fold(f32::INFINITY, f32::min);
         for (i, features) in features.iter().enumerate().take(120) {
             let p = &scene.positions[i];
-            let d = minus(p, &robot);
-            if dot(&d, &d).sqrt() <= ROBOT_M {
+            if distance(p, &robot) <= body_robot_m {
                 continue;
             }
             let near = |at: usize, value: f32| (features[at] - value).abs() < 1e-3;
             assert!(near(16, 1.0) && near(7, p[2] / HEIGHT_SCALE_M));
             assert!(near(6, (-lowest / NEARNESS_M).exp()), "{} for {lowest} m", features[6]);
-            assert!(features[8] > 0.3 && features[8] < (-ROBOT_M / NEARNESS_M).exp());
+            assert!(features[8] > 0.3 && features[8] < (-body_robot_m / NEARNESS_M).exp());
             assert!(features[9] > 0.0 && features[9] < 0.7, "share near the robot {}", features[9]);
             let motion = turning(p);
             let center: Vec3 =
@@ -442,28 +408,29 @@ mod tests {
             }
         }
         for (p, features) in scene.positions.iter().zip(features).skip(120) {
-            assert!(p[2] > SUPPORT_M || *features == [0.0; N_BODY_FEATURES]);
+            assert!(p[2] > body_clearance_m || *features == [0.0; N_BODY_FEATURES]);
         }
     }
 
     #[test]
     fn many_particles_follow_their_anchors_and_few_keep_their_motion() {
+        let Settings { body_anchors, body_min_fit, .. } = Settings::default();
         let mut scene = Scene::default();
-        scene.add_box(3 * MAX_ANCHORS + 5, CENTER, RED, turning);
-        scene.onward.iter_mut().step_by(5).for_each(|motion| *motion = [0.0; 3]);
+        scene.add_box(3 * body_anchors + 5, CENTER, RED, turning);
+        scene.found.onward.iter_mut().step_by(5).for_each(|motion| *motion = [0.0; 3]);
         let bodies = scene.find(&[], None);
-        assert!(bodies.anchors.len() <= MAX_ANCHORS && bodies.anchors.len() > MAX_ANCHORS / 2);
+        assert!(bodies.anchors.len() <= body_anchors && bodies.anchors.len() > body_anchors / 2);
         for i in 0..scene.positions.len() {
             assert!(error_m(&scene, i, &turning(&scene.positions[i])) < 2e-3);
             // Without a support, nothing is told of it.
-            assert_eq!(bodies.features()[i][6..8], [0.0; 2]);
+            assert_eq!(scene.found.bodies[i][6..8], [0.0; 2]);
         }
 
         let mut few = Scene::default();
-        few.add_box(MIN_FIT - 1, CENTER, RED, |p| p.map(|x| 0.1 * x * x));
-        let before = few.onward.clone();
+        few.add_box(body_min_fit - 1, CENTER, RED, |p| p.map(|x| 0.1 * x * x));
+        let before = few.found.onward.clone();
         few.find(&[], Some(0.0));
-        assert_eq!(few.onward, before);
+        assert_eq!(few.found.onward, before);
         Scene::default().find(&[], Some(0.0));
     }
 }

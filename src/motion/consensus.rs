@@ -8,27 +8,14 @@ use rayon::prelude::*;
 
 use super::forest::Forest;
 use super::patch::{Context, NARROW, Patch};
-use super::rigid::Rigid;
-use super::seeds::{HIDDEN_BONUS, Seed};
-use super::{Vec3, dot, minus};
+use super::seeds::Seed;
+use super::settings::Settings;
+use crate::geometry::{Rigid, Vec3, minus, squared_distance};
 
-/// Seeds nearer than this hang together (m), if their colours differ by less in each channel.
-const REACH_M: f32 = 0.06;
-const ALIKE: f32 = 0.12;
 /// Motions of its seeds that a body is asked for at most; with those found for all of it together,
-/// all that it is asked for beside rest; how far apart they are (m).
-const N_OWN: usize = 2;
+/// all that it is asked for beside rest.
+pub(super) const N_OWN: usize = 2;
 const MAX_MOTIONS: usize = N_OWN + 2;
-const APART_M: f32 = 0.004;
-/// Seeds of a body from which on they are registered together, and of how many at most.
-const MIN_JOINT: usize = 3;
-const MAX_JOINT: usize = 12;
-/// Share of a patch found again from which on its motion is asked for.
-const MIN_FOUND: f32 = 0.3;
-/// Share of what rest costs that another motion may cost.
-const BETTER: f32 = 0.85;
-/// By how much a motion that the body agrees on may fit a patch worse than its own.
-const SLACK: f32 = 0.15;
 
 /// Finds what bodies agree on, keeping its memory between calls.
 #[derive(Debug, Default, Clone)]
@@ -80,7 +67,7 @@ impl Consensus {
         costs.par_iter_mut().zip(patches).zip(&body_of[..]).for_each(|((costs, patch), &body)| {
             let body = &bodies_now[body as usize];
             if body.n_motions > 0 {
-                let hidden = HIDDEN_BONUS * patch.hidden();
+                let hidden = context.settings.hidden_bonus * patch.hidden();
                 costs[0] = (context.cost(patch, &Rigid::default()).0 - hidden).max(0.0);
                 for (cost, motion) in costs[1..].iter_mut().zip(body.motions()) {
                     *cost = context.cost(patch, motion).0;
@@ -90,14 +77,14 @@ impl Consensus {
         for body in bodies.iter_mut().filter(|body| body.n_motions > 0) {
             let of_body = &order[body.seeds.clone()];
             let sum = |k: usize| of_body.iter().map(|&i| costs[i as usize][k]).sum::<f32>();
-            let rest = BETTER * sum(0);
+            let rest = context.settings.group_better * sum(0);
             let sums = (1..=body.n_motions).map(|k| (sum(k), k));
             let best = sums.min_by(|a, b| a.0.total_cmp(&b.0)).filter(|best| best.0 < rest);
             let Some((_, best)) = best else { continue };
             for &i in of_body {
                 let (seed, costs) = (&mut seeds[i as usize], &costs[i as usize]);
                 let own = if seed.moves() { seed.cost } else { costs[0] };
-                if costs[best] <= own + SLACK {
+                if costs[best] <= own + context.settings.group_slack {
                     seed.take(body.motions[best - 1], costs[best]);
                 }
             }
@@ -106,18 +93,21 @@ impl Consensus {
 
     /// Joins the seeds that hang together.
     fn group(&mut self, context: &Context, cells: &[u32], seeds: &[Seed]) {
+        let Settings { group_reach_m, group_color, .. } = *context.settings;
         self.joined.reset(seeds.len());
         let color = |seed: &Seed| context.raised.point(seed.place as usize).1;
         for (i, seed) in seeds.iter().enumerate().filter(|(_, seed)| !seed.is_on_link()) {
             let here: Vec3 = color(seed);
-            context.raised.near_cells(&seed.position, REACH_M, |cell| {
+            context.raised.cells.near(&seed.position, group_reach_m, |cell| {
                 let j = cells[cell] as usize;
                 let Some(other) = seeds.get(j).filter(|other| j < i && !other.is_on_link()) else {
                     return;
                 };
-                let d = minus(&seed.position, &other.position);
+                let distance_m2 = squared_distance(&seed.position, &other.position);
                 let c = minus(&here, &color(other));
-                if dot(&d, &d) < REACH_M * REACH_M && c.iter().all(|c| c.abs() < ALIKE) {
+                if distance_m2 < group_reach_m * group_reach_m
+                    && c.iter().all(|c| c.abs() < group_color)
+                {
                     self.joined.join(i, j);
                 }
             });
@@ -155,33 +145,34 @@ impl Body {
     /// Collects the motions of its `order`ed seeds that are worth asking for, and what all patches
     /// together are registered with, from rest and from the best one of these.
     fn propose(&mut self, context: &Context, order: &[u32], seeds: &[Seed], patches: &[Patch]) {
+        let settings = context.settings;
         let center = seeds[order[order.len() / 2] as usize].position;
         for seed in order.iter().map(|&i| &seeds[i as usize]) {
-            if seed.moves() && seed.found >= MIN_FOUND && self.n_motions < N_OWN {
-                self.add(seed.pose, &seed.position);
+            if seed.moves()
+                && seed.found >= settings.group_found
+                && self.n_motions < settings.group_motions
+            {
+                self.add(seed.pose, &seed.position, settings.group_apart_m);
             }
         }
-        if order.len() < MIN_JOINT {
+        if order.len() < settings.group_min_seeds {
             return;
         }
-        let stride = order.len().div_ceil(MAX_JOINT);
+        let stride = order.len().div_ceil(settings.group_max_seeds);
         let starts = [Some(Rigid::default()), self.motions().first().copied()];
         for mut pose in starts.into_iter().flatten() {
             let joint = || order.iter().step_by(stride).map(|&i| &patches[i as usize]);
             for scale in [0, 0, NARROW, NARROW] {
                 context.refine_all(joint, &center, &mut pose, scale);
             }
-            self.add(pose, &center);
+            self.add(pose, &center, settings.group_apart_m);
         }
     }
 
-    /// Adds a motion if it takes the point `at` elsewhere than rest and the others do.
-    fn add(&mut self, pose: Rigid, at: &Vec3) {
+    /// Adds a motion if it takes the point `at` elsewhere, by `apart_m`, than rest and the others do.
+    fn add(&mut self, pose: Rigid, at: &Vec3, apart_m: f32) {
         let there = pose.apply(at);
-        let is_far = |other: &Vec3| {
-            let d = minus(other, &there);
-            dot(&d, &d) > APART_M * APART_M
-        };
+        let is_far = |other: &Vec3| squared_distance(other, &there) > apart_m * apart_m;
         if is_far(at) && self.motions().iter().all(|other| is_far(&other.apply(at))) {
             self.motions[self.n_motions] = pose;
             self.n_motions += 1;

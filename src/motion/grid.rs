@@ -1,26 +1,19 @@
-//! Points sorted into cubic cells, and kernel means over them.
+//! Kernel means over the points of a cloud, sorted into cells.
 
-use std::ops::Range;
+use nalgebra::Matrix3;
 
-use super::{Vec3, dot, minus};
-use crate::ops::simd::vectorize;
+use crate::geometry::{Cells, Vec3, bounds, squared_distance};
+use crate::simd::vectorize;
 
-/// Radius of the kernel over colours (0..1 per channel).
-const COLOR_RADIUS: f32 = 0.2;
-const ALIKE: f32 = 1.0 / (COLOR_RADIUS * COLOR_RADIUS);
 /// Cells along an axis at most: a point far out must not make the grid large.
 const MAX_CELLS: usize = 64;
 const LANES: usize = 8;
 
-/// Points sorted into cubic cells, cells along x adjacent in memory.
+/// Points sorted into cubic cells.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Grid {
-    cell_m: f32,
-    origin: Vec3,
-    cells: [usize; 3],
-    starts: Vec<u32>,
-    order: Vec<u32>,
-    /// x, y, z, red, green, blue of each point, in cell order; some zeros behind them.
+    pub(super) cells: Cells,
+    /// x, y, z, red, green, blue of each point, in the cells' order; some zeros behind them.
     columns: [Vec<f32>; 6],
 }
 
@@ -33,57 +26,23 @@ pub(super) struct Moments {
     pub mass: f32,
     /// I - ∂m/∂q, its symmetric part: how much of a shift of q the mean does not follow. On a
     /// plane of one colour it is the projection on the normal; near edges it is more.
-    pub stiffness: [Vec3; 3],
+    pub stiffness: Matrix3<f32>,
 }
 
 impl Grid {
     pub(super) fn rebuild(&mut self, positions: &[Vec3], colors: &[Vec3], cell_m: f32) {
-        self.cell_m = cell_m;
-        let bound = |init: f32, pick: fn(f32, f32) -> f32| -> Vec3 {
-            std::array::from_fn(|axis| positions.iter().fold(init, |m, p| pick(m, p[axis])))
-        };
-        let (min, max) = (bound(f32::INFINITY, f32::min), bound(f32::NEG_INFINITY, f32::max));
-        self.origin = min;
-        self.cells = std::array::from_fn(|axis| {
+        let [min, max] = bounds(positions);
+        let counts = std::array::from_fn(|axis| {
             let extent = ((max[axis] - min[axis]) / cell_m).max(0.0);
             (extent as usize + 1).min(MAX_CELLS)
         });
-        self.starts.clear();
-        self.starts.resize(self.n_cells() + 2, 0);
-        for p in positions {
-            let cell = self.cell(p);
-            self.starts[cell + 2] += 1;
-        }
-        for c in 2..self.starts.len() {
-            self.starts[c] += self.starts[c - 1];
-        }
-        self.order.resize(positions.len(), 0);
-        for (i, p) in positions.iter().enumerate() {
-            let cell = self.cell(p);
-            let at = &mut self.starts[cell + 1];
-            self.order[*at as usize] = i as u32;
-            *at += 1;
-        }
+        self.cells.rebuild(positions, min, cell_m, counts);
         for (axis, column) in self.columns.iter_mut().enumerate() {
             let values = if axis < 3 { positions } else { colors };
             column.clear();
-            column.extend(self.order.iter().map(|&i| values[i as usize][axis % 3]));
+            column.extend(self.cells.order().iter().map(|&i| values[i as usize][axis % 3]));
             column.extend([0.0; LANES]);
         }
-    }
-
-    pub(super) fn n_cells(&self) -> usize {
-        self.cells.iter().product()
-    }
-
-    /// Index of each point in what the grid was made of, in cell order.
-    pub(super) fn order(&self) -> &[u32] {
-        &self.order
-    }
-
-    /// Points of a cell, as places in cell order.
-    pub(super) fn points_in(&self, cell: usize) -> Range<usize> {
-        self.starts[cell] as usize..self.starts[cell + 1] as usize
     }
 
     /// Position and colour of the point at place `i` in cell order.
@@ -93,54 +52,12 @@ impl Grid {
         ([column(0), column(1), column(2)], [column(3), column(4), column(5)])
     }
 
-    fn cell(&self, p: &Vec3) -> usize {
-        let [x, y, z] = self.coordinates(p, 0.0);
-        (z * self.cells[1] + y) * self.cells[0] + x
-    }
-
-    /// Cell of `p + offset` along each axis, the outermost for what lies outside.
-    #[inline(always)]
-    fn coordinates(&self, p: &Vec3, offset: f32) -> [usize; 3] {
-        let mut at = [0; 3];
-        for axis in 0..3 {
-            let c = ((p[axis] + offset - self.origin[axis]) / self.cell_m).max(0.0) as usize;
-            at[axis] = c.min(self.cells[axis] - 1);
-        }
-        at
-    }
-
-    /// Calls `f` with the runs of points whose cells meet the cube about a ball.
-    #[inline(always)]
-    fn rows(&self, center: &Vec3, radius: f32, mut f: impl FnMut(Range<usize>)) {
-        let (low, high) = (self.coordinates(center, -radius), self.coordinates(center, radius));
-        for z in low[2]..=high[2] {
-            for y in low[1]..=high[1] {
-                let row = (z * self.cells[1] + y) * self.cells[0];
-                let (from, to) = (self.starts[row + low[0]], self.starts[row + high[0] + 1]);
-                f(from as usize..to as usize);
-            }
-        }
-    }
-
-    /// Calls `f` with the cells that meet the cube about a ball.
-    #[inline(always)]
-    pub(super) fn near_cells(&self, center: &Vec3, radius: f32, mut f: impl FnMut(usize)) {
-        let (low, high) = (self.coordinates(center, -radius), self.coordinates(center, radius));
-        for z in low[2]..=high[2] {
-            for y in low[1]..=high[1] {
-                let row = (z * self.cells[1] + y) * self.cells[0];
-                (row + low[0]..=row + high[0]).for_each(&mut f);
-            }
-        }
-    }
-
-    /// Calls `f` with the points of a ball, as places in cell order.
+    /// Calls `f` with the points of a ball, as places in the cells' order.
     #[inline(always)]
     pub(super) fn near(&self, center: &Vec3, radius: f32, mut f: impl FnMut(usize)) {
-        self.rows(center, radius, |range| {
-            for i in range {
-                let d = minus(&self.point(i).0, center);
-                if dot(&d, &d) < radius * radius {
+        self.cells.near_rows(center, radius, |places| {
+            for i in places {
+                if squared_distance(&self.point(i).0, center) < radius * radius {
                     f(i);
                 }
             }
@@ -165,7 +82,7 @@ impl Grid {
             let squares =
                 d[0][lane] * d[0][lane] + d[1][lane] * d[1][lane] + d[2][lane] * d[2][lane];
             let c = [r[lane] - about.color[0], g[lane] - about.color[1], b[lane] - about.color[2]];
-            let s = about.near * squares + ALIKE * (c[0] * c[0] + c[1] * c[1] + c[2] * c[2]);
+            let s = about.near * squares + about.alike * (c[0] * c[0] + c[1] * c[1] + c[2] * c[2]);
             kernel[lane] = (1.0 - s).max(0.0) * inside;
         }
         (d, kernel)
@@ -176,20 +93,20 @@ impl Grid {
     /// Never inlined, as [`Self::moments`]: the choice of instructions is made here, so that what
     /// calls it is compiled once, and not for each instruction set.
     #[inline(never)]
-    pub(super) fn mean(&self, center: &Vec3, color: &Vec3, radius: f32) -> (Vec3, f32) {
-        vectorize(|| self.mean_vectorized(center, color, radius))
+    pub(super) fn mean(&self, center: &Vec3, color: &Vec3, kernel: Kernel) -> (Vec3, f32) {
+        vectorize(|| self.mean_vectorized(center, color, kernel))
     }
 
     #[inline(always)]
-    fn mean_vectorized(&self, center: &Vec3, color: &Vec3, radius: f32) -> (Vec3, f32) {
-        let about = About { center: *center, color: *color, near: 1.0 / (radius * radius) };
+    fn mean_vectorized(&self, center: &Vec3, color: &Vec3, kernel: Kernel) -> (Vec3, f32) {
+        let about = kernel.about(center, color);
         let (mut sx, mut sy, mut sz) = ([0.0f32; LANES], [0.0f32; LANES], [0.0f32; LANES]);
         let mut masses = [0.0f32; LANES];
         // Loops, not closures: those may be compiled apart, without the instruction set.
-        let (low, high) = (self.coordinates(center, -radius), self.coordinates(center, radius));
+        let [low, high] = self.cells.around(center, kernel.radius_m);
         for z in low[2]..=high[2] {
             for y in low[1]..=high[1] {
-                let (mut start, end) = self.row(z, y, low[0], high[0]);
+                let (mut start, end) = self.cells.row(z, y, low[0], high[0]);
                 while start < end {
                     let (d, kernel) = self.weigh(start, end, &about);
                     for lane in 0..LANES {
@@ -212,18 +129,18 @@ impl Grid {
 
     /// Kernel moments about `center`.
     #[inline(never)]
-    pub(super) fn moments(&self, center: &Vec3, color: &Vec3, radius: f32) -> Moments {
-        vectorize(|| self.moments_vectorized(center, color, radius))
+    pub(super) fn moments(&self, center: &Vec3, color: &Vec3, kernel: Kernel) -> Moments {
+        vectorize(|| self.moments_vectorized(center, color, kernel))
     }
 
     #[inline(always)]
-    fn moments_vectorized(&self, center: &Vec3, color: &Vec3, radius: f32) -> Moments {
-        let about = About { center: *center, color: *color, near: 1.0 / (radius * radius) };
+    fn moments_vectorized(&self, center: &Vec3, color: &Vec3, kernel: Kernel) -> Moments {
+        let about = kernel.about(center, color);
         let mut lanes = [[0.0f32; LANES]; 13];
-        let (low, high) = (self.coordinates(center, -radius), self.coordinates(center, radius));
+        let [low, high] = self.cells.around(center, kernel.radius_m);
         for z in low[2]..=high[2] {
             for y in low[1]..=high[1] {
-                let (mut start, end) = self.row(z, y, low[0], high[0]);
+                let (mut start, end) = self.cells.row(z, y, low[0], high[0]);
                 while start < end {
                     let ([dx, dy, dz], kernel) = self.weigh(start, end, &about);
                     for lane in 0..LANES {
@@ -262,22 +179,32 @@ impl Grid {
         };
         let (xx, yy, zz) = (entry(sums[7], 0, 0), entry(sums[8], 1, 1), entry(sums[9], 2, 2));
         let (xy, xz, yz) = (entry(sums[10], 0, 1), entry(sums[11], 0, 2), entry(sums[12], 1, 2));
-        Moments { offset, mass, stiffness: [[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]] }
-    }
-
-    /// First and end of the points in cells `from..=to` of a row.
-    #[inline(always)]
-    fn row(&self, z: usize, y: usize, from: usize, to: usize) -> (usize, usize) {
-        let row = (z * self.cells[1] + y) * self.cells[0];
-        (self.starts[row + from] as usize, self.starts[row + to + 1] as usize)
+        let stiffness = Matrix3::new(xx, xy, xz, xy, yy, yz, xz, yz, zz);
+        Moments { offset, mass, stiffness }
     }
 }
 
-/// What a kernel is centred on; 1/r² of its radius over positions.
+/// Radii of a kernel over positions (m) and over colours (0..1 a channel).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kernel {
+    pub radius_m: f32,
+    pub color: f32,
+}
+
+/// What a kernel is centred on; 1/r² of its radii over positions and colours.
 struct About {
     center: Vec3,
     color: Vec3,
     near: f32,
+    alike: f32,
+}
+
+impl Kernel {
+    #[inline(always)]
+    fn about(&self, center: &Vec3, color: &Vec3) -> About {
+        let near = 1.0 / (self.radius_m * self.radius_m);
+        About { center: *center, color: *color, near, alike: 1.0 / (self.color * self.color) }
+    }
 }
 
 #[inline(always)]

@@ -1,39 +1,21 @@
 //! Patches of the cloud, held against the cloud before under a motion, and registered with it.
 
 use super::grid::{Grid, Moments};
-use super::rigid::{Normal, Rigid};
-use super::{Vec3, dot, minus, plus};
+use super::normal::Normal;
+use super::settings::Settings;
+use crate::geometry::{Rigid, Vec3, dot, length, minus, plus, squared_distance};
 
-/// Radii of the kernels over positions (m): the wide one to find, the narrow one to judge.
-pub(super) const RADII_M: [f32; 2] = [0.045, 0.025];
-pub(super) const NARROW: usize = RADII_M.len() - 1;
-/// Gauss-Newton steps at each radius.
-const STEPS: usize = 2;
-/// Residuals count up to this share of the kernel's radius.
-const TOLERANCE: f32 = 0.5;
-/// Damping of rotation and shift, as shares of the weight: keeps still what nothing tells.
-const DAMPING: [f32; 2] = [0.03, 0.01];
-/// Largest turn in one step (rad).
-const MAX_TURN_RAD: f32 = 0.3;
-/// Radius of a patch (m): within it, the points of an object are most.
-const PATCH_M: f32 = 0.08;
-/// Points of a patch that are looked at.
-const MAX_PATCH: usize = 16;
-/// Points about a seed that these are spread over.
-const MAX_NEAR: usize = 1024;
-/// Radius of a lump (m), and how far it may have moved.
-const LUMP_M: f32 = 0.08;
-const REACH_M: f32 = 0.14;
-const LUMP_STEPS: usize = 3;
-/// Scatter of the points of a lump about its mean, per axis or so (m).
-const LUMP_SCATTER_M: f32 = 0.045;
-/// Masses that differ by up to this factor count as equal.
-const MASS_RATIO: f32 = 1.6;
-/// Kernel mass below which a lump counts as lost.
-const MIN_MASS: f32 = 0.5;
+/// Radii of kernels, by place in [`Settings::kernel_radii_m`], and which of them is the narrow one.
+pub(super) const N_RADII: usize = 2;
+pub(super) const NARROW: usize = N_RADII - 1;
+/// Room for the points of a patch.
+pub(super) const PATCH_CAPACITY: usize = 16;
+/// Room for the points about a seed that these are spread over.
+const NEAR_CAPACITY: usize = 1024;
 
 /// What patches are registered in.
 pub(super) struct Context<'a> {
+    pub(super) settings: &'a Settings,
     pub(super) now: &'a Grid,
     pub(super) before: &'a Grid,
     pub(super) raised: &'a Grid,
@@ -45,7 +27,7 @@ pub(super) struct Context<'a> {
 #[derive(Debug, Default, Clone)]
 pub(super) struct Patch {
     n: usize,
-    points: [Member; MAX_PATCH],
+    points: [Member; PATCH_CAPACITY],
 }
 
 /// A point of a patch.
@@ -55,8 +37,8 @@ struct Member {
     color: Vec3,
     weight: f32,
     is_hidden: bool,
-    /// Its moments in the cloud now under the kernels of [`RADII_M`].
-    here: [Moments; RADII_M.len()],
+    /// Its moments in the cloud now under each kernel.
+    here: [Moments; N_RADII],
 }
 
 impl Patch {
@@ -77,23 +59,24 @@ impl Patch {
 
 impl Context<'_> {
     pub(super) fn gather(&self, center: &Vec3, patch: &mut Patch) {
-        let (mut near, mut n_near) = ([0; MAX_NEAR], 0);
-        self.raised.near(center, PATCH_M, |place| {
-            if n_near < MAX_NEAR {
+        let Settings { patch_radius_m, patch_falloff, kernel_radii_m, .. } = *self.settings;
+        let (mut near, mut n_near) = ([0; NEAR_CAPACITY], 0);
+        self.raised.near(center, patch_radius_m, |place| {
+            if n_near < NEAR_CAPACITY {
                 near[n_near] = place;
                 n_near += 1;
             }
         });
-        patch.n = n_near.min(MAX_PATCH);
+        patch.n = n_near.min(self.settings.patch_points);
         for k in 0..patch.n {
             let place = near[k * n_near / patch.n];
             let (position, color) = self.raised.point(place);
             let is_hidden = self.hidden[place];
-            let d = minus(&position, center);
-            let weight = 1.0 - 0.8 * dot(&d, &d) / (PATCH_M * PATCH_M);
-            let mut here = [Moments::default(); RADII_M.len()];
-            for scale in 0..RADII_M.len() {
-                here[scale] = self.now.moments(&position, &color, RADII_M[scale]);
+            let falloff = patch_falloff * squared_distance(&position, center);
+            let weight = 1.0 - falloff / (patch_radius_m * patch_radius_m);
+            let mut here = [Moments::default(); N_RADII];
+            for (here, radius_m) in here.iter_mut().zip(kernel_radii_m) {
+                *here = self.now.moments(&position, &color, self.settings.kernel(radius_m));
             }
             patch.points[k] = Member { position, color, weight, is_hidden, here };
         }
@@ -108,20 +91,21 @@ impl Context<'_> {
         radius: f32,
     ) -> Match {
         let there = pose.apply(point.0);
-        let (offset, mass) = self.before.mean(&there, point.1, radius);
+        let settings = self.settings;
+        let (offset, mass) = self.before.mean(&there, point.1, settings.kernel(radius));
         let residual = minus(&offset, &pose.turn(&here.offset));
-        let tolerance = TOLERANCE * radius;
+        let tolerance = settings.residual_tolerance * radius;
         let near = (1.0 - dot(&residual, &residual) / (tolerance * tolerance)).max(0.0);
-        let share = (1.3 * mass / here.mass.max(1e-3)).min(1.0);
+        let share = (settings.mass_allowance * mass / here.mass.max(1e-3)).min(1.0);
         Match { there, residual, found: near * share }
     }
 
     /// Cost of a motion of a patch, and the share of it found again.
     pub(super) fn cost(&self, patch: &Patch, pose: &Rigid) -> (f32, f32) {
         let (mut found, mut total) = (0.0, 0.0);
+        let radius = self.settings.kernel_radii_m[NARROW];
         for Member { position, color, weight, here, .. } in patch.points() {
-            let here = &here[NARROW];
-            found += weight * self.residual(pose, (position, color), here, RADII_M[NARROW]).found;
+            found += weight * self.residual(pose, (position, color), &here[NARROW], radius).found;
             total += weight;
         }
         let found = found / total.max(1e-6);
@@ -141,10 +125,11 @@ impl Context<'_> {
         pose: &mut Rigid,
         scale: usize,
     ) {
-        let radius = RADII_M[scale];
-        for _ in 0..STEPS {
+        let settings = self.settings;
+        let radius = settings.kernel_radii_m[scale];
+        for _ in 0..settings.newton_steps {
             let middle = pose.apply(center);
-            let mut normal = Normal::default();
+            let mut normal = Normal::new(settings.turn_arm_m);
             for Member { position, color, weight, here, .. } in patches().flat_map(Patch::points) {
                 let here = &here[scale];
                 let Match { there, residual, found } =
@@ -153,36 +138,43 @@ impl Context<'_> {
                 let lever = minus(&there, &middle);
                 normal.add(weight * found, &lever, &stiffness, &residual);
             }
-            let Some((turn, shift)) = normal.solve(DAMPING) else { return };
-            *pose = pose.then(&at_most(turn, MAX_TURN_RAD), &at_most(shift, radius), &middle);
+            let Some((turn, shift)) = normal.solve(settings.damping) else { return };
+            *pose = pose.then(
+                &at_most(turn, settings.turn_limit_rad),
+                &at_most(shift, radius),
+                &middle,
+            );
         }
     }
 
     /// Squared shift of the lump about a point in units of its scatter; infinite if it changed.
     pub(super) fn unrest(&self, position: &Vec3, color: &Vec3) -> f32 {
-        let (offset, _) = self.now.mean(position, color, LUMP_M);
+        let Settings { lump_radius_m, lump_scatter_m, lump_mass_ratio: ratio, .. } = *self.settings;
+        let lump = self.settings.kernel(lump_radius_m);
+        let (offset, _) = self.now.mean(position, color, lump);
         let center = plus(position, &offset);
-        let (here, mass) = self.now.mean(&center, color, LUMP_M);
-        let (there, mass_there) = self.before.mean(&center, color, LUMP_M);
-        if !(1.0 / MASS_RATIO..=MASS_RATIO).contains(&(mass_there / mass.max(1e-6))) {
+        let (here, mass) = self.now.mean(&center, color, lump);
+        let (there, mass_there) = self.before.mean(&center, color, lump);
+        if !(1.0 / ratio..=ratio).contains(&(mass_there / mass.max(1e-6))) {
             return f32::INFINITY;
         }
-        let variance = LUMP_SCATTER_M * LUMP_SCATTER_M * (1.0 / mass + 1.0 / mass_there);
-        let d = minus(&here, &there);
-        dot(&d, &d) / variance
+        let variance = lump_scatter_m * lump_scatter_m * (1.0 / mass + 1.0 / mass_there);
+        squared_distance(&here, &there) / variance
     }
 
     /// Translation of the lump of like colour about a point.
     pub(super) fn track(&self, position: &Vec3, color: &Vec3) -> Vec3 {
-        let (offset, _) = self.now.mean(position, color, LUMP_M);
+        let Settings { lump_radius_m, lump_reach_m, lump_steps, .. } = *self.settings;
+        let lump = self.settings.kernel(lump_radius_m);
+        let (offset, _) = self.now.mean(position, color, lump);
         let center = plus(position, &offset);
         let mut shift = [0.0; 3];
-        for step in 0..=LUMP_STEPS {
-            let radius = if step == 0 { REACH_M } else { LUMP_M };
-            let (here, _) = self.now.mean(&center, color, radius);
+        for step in 0..=lump_steps {
+            let kernel = if step == 0 { self.settings.kernel(lump_reach_m) } else { lump };
+            let (here, _) = self.now.mean(&center, color, kernel);
             let from = minus(&center, &shift);
-            let (there, mass) = self.before.mean(&from, color, radius);
-            if mass < MIN_MASS {
+            let (there, mass) = self.before.mean(&from, color, kernel);
+            if mass < self.settings.lump_min_mass {
                 break;
             }
             shift = minus(&plus(&center, &here), &plus(&from, &there));
@@ -200,6 +192,6 @@ pub(super) struct Match {
 }
 
 fn at_most(v: Vec3, bound: f32) -> Vec3 {
-    let length = dot(&v, &v).sqrt();
+    let length = length(&v);
     if length > bound { v.map(|x| x * bound / length) } else { v }
 }

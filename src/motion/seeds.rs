@@ -1,35 +1,9 @@
 //! Seeds, one a cell of the cloud: the motions of their patches, searched for, exchanged with
 //! neighbours, and given to particles.
 
-use super::patch::{Context, NARROW, Patch, RADII_M};
-use super::rigid::Rigid;
-use super::{Vec3, dot, minus};
-
-/// Distance of seeds (m): one a cell of this size.
-pub(super) const SEED_M: f32 = 0.04;
-/// Rounds in which neighbours exchange what they found, and how far they look (m).
-pub(super) const ROUNDS: usize = 2;
-const EXCHANGE_M: f32 = 0.04;
-/// By how much another motion must be better than rest.
-const REST_BONUS: f32 = 0.12;
-/// The same for a patch that could not be seen one step back, so that rest does not find it again:
-/// most of what comes into view is at rest.
-pub(super) const HIDDEN_BONUS: f32 = 0.3;
-/// Share of a patch from which on it counts as one that came into view.
-const MIN_HIDDEN: f32 = 0.25;
-/// What is then sure of its rest at most.
-const MAX_SETTLED_FOUND: f32 = 0.3;
-/// A lump that moved by less than these shares of its scatter, squared, is at rest: for sure, or if
-/// its points are found again at that cost.
-const STILL: [f32; 2] = [0.04, 0.6];
-const STILL_COST: f32 = 0.5;
-/// Reach of a kinematic particle (m), and the cost below which a patch moves as its link.
-const LINK_M: f32 = 0.08;
-const LINK_COST: f32 = 0.5;
-/// Patches this near to a kinematic particle (m) are not searched for on their own.
-const ON_LINK_M: f32 = 0.05;
-/// Motions below this (m) are searched for from rest too, while they fit ill.
-const SLOW_M: f32 = 0.02;
+use super::patch::{Context, N_RADII, NARROW, Patch};
+use super::settings::Settings;
+use crate::geometry::{Rigid, Vec3, dot, squared_distance};
 
 /// A patch and the motion that it had, back in time.
 #[derive(Debug, Default, Clone, Copy)]
@@ -54,49 +28,47 @@ pub(super) fn start(
     seed: &mut Seed,
     patch: &mut Patch,
 ) {
+    let Settings { still_unrest, rest_bonus, hidden_bonus, on_link_m, .. } = *context.settings;
+    let settings = context.settings;
     let position = seed.position;
     let color = context.raised.point(seed.place as usize).1;
     let unrest = context.unrest(&position, &color);
     let rest = Rigid::default();
-    if unrest < STILL[0] {
+    if unrest < still_unrest[0] {
         *seed = Seed { pose: rest, cost: 0.0, found: 1.0, is_sure: true, ..*seed };
         return;
     }
     context.gather(&position, patch);
     let (cost, found) = context.cost(patch, &rest);
     let hidden = patch.hidden();
-    let is_sure = unrest < STILL[1] && cost < STILL_COST;
-    let cost = cost - REST_BONUS - HIDDEN_BONUS * hidden;
+    let is_sure = unrest < still_unrest[1] && cost < settings.still_cost;
+    let cost = cost - rest_bonus - hidden_bonus * hidden;
     *seed = Seed { pose: rest, cost, found, hidden, is_sure, ..*seed };
     if is_sure {
         seed.cost = 0.0;
         return;
     }
-    let squared = |at: &Vec3| {
-        let d = minus(at, &position);
-        dot(&d, &d)
-    };
-    let (mut nearest, mut link) = (LINK_M * LINK_M, None);
+    let (mut nearest, mut link) = (settings.link_reach_m * settings.link_reach_m, None);
     for (at, pose) in links {
-        let distance = squared(at);
+        let distance = squared_distance(at, &position);
         if distance < nearest {
             (nearest, link) = (distance, Some(*pose));
         }
     }
     if let Some(pose) = link {
         let cost = seed.offer(context, patch, pose);
-        seed.is_sure = cost < LINK_COST;
-        if seed.is_sure || nearest < ON_LINK_M * ON_LINK_M {
+        seed.is_sure = cost < settings.link_cost;
+        if seed.is_sure || nearest < on_link_m * on_link_m {
             return;
         }
     }
     let mut pose = Rigid::shift(context.track(&position, &color).map(|x| -x));
-    let is_slow = dot(&pose.translation, &pose.translation) < SLOW_M * SLOW_M;
-    (0..RADII_M.len()).for_each(|scale| context.refine(patch, &position, &mut pose, scale));
+    let is_slow = dot(&pose.translation(), &pose.translation()) < settings.slow_m * settings.slow_m;
+    (0..N_RADII).for_each(|scale| context.refine(patch, &position, &mut pose, scale));
     seed.offer(context, patch, pose);
-    if is_slow && seed.cost > 0.5 {
+    if is_slow && seed.cost > settings.slow_cost {
         let mut pose = rest;
-        (0..RADII_M.len()).for_each(|scale| context.refine(patch, &position, &mut pose, scale));
+        (0..N_RADII).for_each(|scale| context.refine(patch, &position, &mut pose, scale));
         seed.offer(context, patch, pose);
     }
 }
@@ -112,7 +84,7 @@ impl Seed {
     }
 
     pub(super) fn moves(&self) -> bool {
-        self.pose.translation != [0.0; 3]
+        self.pose.translation() != [0.0; 3]
     }
 
     /// Whether it surely moves as a link of the robot does.
@@ -128,17 +100,17 @@ impl Seed {
     /// Rests for sure if it came into view and seems to come from where something surely rests: what
     /// is still there did not move here.
     pub(super) fn settle(&mut self, context: &Context, seeds: &[Self], cells: &[u32]) {
-        if self.is_sure || self.hidden < MIN_HIDDEN {
+        if self.is_sure || self.hidden < context.settings.hidden_share {
             return;
         }
         let source = self.pose.apply(&self.position);
         let mut is_taken = false;
-        context.raised.near_cells(&source, 0.5 * SEED_M, |cell| {
+        context.raised.cells.near(&source, 0.5 * context.settings.seed_spacing_m, |cell| {
             is_taken |= seeds.get(cells[cell] as usize).is_some_and(Self::rests);
         });
         if is_taken {
             (self.pose, self.cost, self.is_sure) = (Rigid::default(), 0.0, true);
-            self.found = self.found.min(MAX_SETTLED_FOUND);
+            self.found = self.found.min(context.settings.hidden_confidence);
         }
     }
 
@@ -164,7 +136,7 @@ pub(super) fn exchange(
         return;
     }
     let (position, before) = (seed.position, seed.cost);
-    context.raised.near_cells(&position, EXCHANGE_M, |cell| {
+    context.raised.cells.near(&position, context.settings.exchange_reach_m, |cell| {
         let Some(other) = seeds.get(cells[cell] as usize) else { return };
         if other.place != seed.place && !other.rests() {
             seed.offer(context, patch, other.pose);
@@ -185,15 +157,16 @@ pub(super) fn assign<'a>(
     position: &Vec3,
     color: &Vec3,
 ) -> Option<&'a Seed> {
-    let radius = RADII_M[NARROW];
-    let here = context.now.moments(position, color, radius);
+    let Settings { seed_spacing_m, assign_lost, assign_distance, .. } = *context.settings;
+    let radius = context.settings.kernel_radii_m[NARROW];
+    let here = context.now.moments(position, color, context.settings.kernel(radius));
     let mut best = (f32::INFINITY, None);
-    context.raised.near_cells(position, SEED_M, |cell| {
+    context.raised.cells.near(position, seed_spacing_m, |cell| {
         let Some(seed) = seeds.get(cells[cell] as usize) else { return };
         let found = context.residual(&seed.pose, (position, color), &here, radius).found;
-        let d = minus(&seed.position, position);
-        let distance = dot(&d, &d) / (SEED_M * SEED_M);
-        let cost = seed.cost + 0.5 * (1.0 - found) + 0.064 * distance;
+        let distance_m2 = squared_distance(&seed.position, position);
+        let distance = distance_m2 / (seed_spacing_m * seed_spacing_m);
+        let cost = seed.cost + assign_lost * (1.0 - found) + assign_distance * distance;
         if cost < best.0 {
             best = (cost, Some(seed));
         }

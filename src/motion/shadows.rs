@@ -1,14 +1,12 @@
 //! Where cameras could not see one step back, because something stood in between.
 
-use super::{Vec3, dot, minus};
+use crate::geometry::{Vec3, length, minus};
 use crate::particles::Particles;
 
 /// Cells along a side of each of the six faces of the cube about a camera: 1.4° wide at most, about
 /// as far apart as the points of a sample lie.
 const SIDE: usize = 64;
 const CELLS: usize = 6 * SIDE * SIDE;
-/// By how much nearer (m) another surface hides a point: more than a cell of a slanting one spans.
-const GAP_M: f32 = 0.06;
 
 /// The range of the nearest point in each direction from each camera.
 #[derive(Debug, Default, Clone)]
@@ -30,9 +28,10 @@ impl Shadows {
         }
     }
 
-    /// Whether the camera that sees a point now could not have seen it then, had it been there.
-    pub(super) fn hide(&self, position: &Vec3, source: u32) -> bool {
-        self.find(position, source).is_some_and(|(cell, range)| self.ranges[cell] + GAP_M < range)
+    /// Whether the camera that sees a point now could not have seen it then, had it been there,
+    /// for something nearer by `gap_m`.
+    pub(super) fn hide(&self, position: &Vec3, source: u32, gap_m: f32) -> bool {
+        self.find(position, source).is_some_and(|(cell, range)| self.ranges[cell] + gap_m < range)
     }
 
     /// Cell of a point as its camera sees it, and its range (m); none where it is not known.
@@ -44,7 +43,7 @@ impl Shadows {
         let cell = |x: f32| (((x / along.abs() + 1.0) * 0.5 * SIDE as f32) as usize).min(SIDE - 1);
         let face = 2 * axis + usize::from(along < 0.0);
         let [row, column] = [cell(d[(axis + 1) % 3]), cell(d[(axis + 2) % 3])];
-        let range = dot(&d, &d).sqrt();
+        let range = length(&d);
         // Not for cameras of unknown places (NaN).
         (range > 0.0).then_some((camera * CELLS + (face * SIDE + row) * SIDE + column, range))
     }

@@ -1,5 +1,6 @@
 use super::*;
-use crate::graph::random::{draw, uniform};
+use crate::geometry::{length, plus};
+use crate::random::{draw, uniform};
 
 /// A grey table and, above it, a checked box turned by `turn` about its middle and moved by
 /// `shift`; each cloud sampled anew.
@@ -31,15 +32,17 @@ const N_TABLE: usize = 4000;
 const N_BOX: usize = 240;
 const MIDDLE: Vec3 = [0.1, 0.0, 0.15];
 
-fn estimate(before: &Particles, now: &Particles) -> (Vec<Vec3>, Vec<f32>, Vec<Vec3>) {
-    let (mut motions, mut sure) = (Vec::new(), Vec::new());
-    let mut estimator = MotionEstimator::default();
-    estimator.estimate(now, [before, now], [&[], &[]], &[], &mut motions, &mut sure);
-    (motions, sure, estimator.onward().to_vec())
+/// What is estimated of all points of `now`, beside a robot of one link.
+fn with_robot(before: &Particles, now: &Particles, robot: [&[Vec3]; 2]) -> PastMotion {
+    let (mut found, links) = (PastMotion::default(), vec![0; robot[0].len()]);
+    let frames = TwoFrames { particles: now, clouds: [before, now], robot, links: &links };
+    MotionEstimator::default().estimate(&frames, &mut found);
+    found
 }
 
-fn length(v: &Vec3) -> f32 {
-    dot(v, v).sqrt()
+fn estimate(before: &Particles, now: &Particles) -> (Vec<Vec3>, Vec<f32>, Vec<Vec3>) {
+    let found = with_robot(before, now, [&[], &[]]);
+    (found.motions, found.confidences, found.onward)
 }
 
 #[test]
@@ -98,16 +101,7 @@ fn a_link_s_points_move_as_the_link_does() {
     let pose = Rigid::default().then(&turn, &shift, &MIDDLE);
     let links: Vec<Vec3> = now.positions[N_TABLE..].iter().step_by(12).copied().collect();
     let back: Vec<Vec3> = links.iter().map(|p| pose.undo(p)).collect();
-    let (mut motions, mut sure) = (Vec::new(), Vec::new());
-    let mut estimator = MotionEstimator::default();
-    estimator.estimate(
-        &now,
-        [&before, &now],
-        [&back, &links],
-        &vec![0; links.len()],
-        &mut motions,
-        &mut sure,
-    );
+    let motions = with_robot(&before, &now, [&back, &links]).motions;
     let errors = (N_TABLE..N_TABLE + N_BOX).map(|i| {
         let p = now.positions[i];
         length(&minus(&motions[i], &minus(&p, &pose.undo(&p))))

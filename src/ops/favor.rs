@@ -8,8 +8,8 @@
 
 use super::exp::exp;
 use super::linear::{Mat, matmul};
-use super::simd::{dot, vectorized};
-use crate::graph::random::{draw, normal_pair};
+use crate::random::{draw, normal_pair};
+use crate::simd::{dot, vectorized};
 
 /// Most features of a head.
 pub const MAX_FEATURES: usize = 1024;
@@ -139,7 +139,7 @@ pub fn favor_backward(
     let rows = x.chunks(x_stride).zip(dy.chunks(stride)).zip(dx.chunks_mut(dx_stride));
     for ((x, dy), dx) in rows {
         for head in 0..sizes.n_heads {
-            let g = root * super::simd::sum(&dy[head * m..(head + 1) * m]);
+            let g = root * crate::simd::sum(&dy[head * m..(head + 1) * m]);
             let at = head * dh..(head + 1) * dh;
             dx[at.clone()].iter_mut().zip(&x[at]).for_each(|(dx, x)| *dx -= g * x);
         }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::exp::exp;
 use super::favor::MAX_FEATURES;
 use super::relu::{relu_backward, relu_forward};
-use super::simd::vectorized;
+use crate::simd::vectorized;
 use crate::{Error, Result};
 
 /// What makes queries and keys non-negative features.
@@ -31,6 +31,21 @@ pub enum FeatureMap {
 }
 
 impl FeatureMap {
+    /// All, FAVOR+ with the settings that it has unless others are given: what the tool's options
+    /// and the tests run through.
+    pub const ALL: [Self; 4] =
+        [Self::Relu, Self::Elu, Self::Squared, Self::Favor { n_features: 64, seed: 0 }];
+
+    /// Its name in options and model files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Relu => "relu",
+            Self::Elu => "elu",
+            Self::Squared => "squared",
+            Self::Favor { .. } => "favor",
+        }
+    }
+
     /// Checks the number of features.
     ///
     /// # Errors
@@ -46,8 +61,11 @@ impl FeatureMap {
     }
 
     /// Whether the gradient needs the map's input: its output does not tell it.
-    pub fn keeps_input(self) -> bool {
-        matches!(self, Self::Squared | Self::Favor { .. })
+    pub const fn keeps_input(self) -> bool {
+        match self {
+            Self::Relu | Self::Elu => false,
+            Self::Squared | Self::Favor { .. } => true,
+        }
     }
 }
 
@@ -64,7 +82,8 @@ pub fn feature_map_forward(map: FeatureMap, x: &'a mut [f32], width: usize, n_ma
                 }
             }
             FeatureMap::Squared => x.iter_mut().for_each(|x| *x *= *x),
-            FeatureMap::Relu | FeatureMap::Favor { .. } => relu_forward(x),
+            FeatureMap::Relu => relu_forward(x),
+            FeatureMap::Favor { .. } => {} // not element by element
         }
     }
 }
@@ -91,7 +110,8 @@ pub fn feature_map_backward(
                 }
             }
             FeatureMap::Squared => dy.iter_mut().zip(kept).for_each(|(dy, x)| *dy *= 2.0 * x),
-            FeatureMap::Relu | FeatureMap::Favor { .. } => relu_backward(kept, dy),
+            FeatureMap::Relu => relu_backward(kept, dy),
+            FeatureMap::Favor { .. } => {}
         }
     }
 }
@@ -102,32 +122,35 @@ mod tests {
     use super::*;
     use crate::ops::check::*;
 
+    /// φ in f64; none of FAVOR+, which is not element by element.
+    fn plain(map: FeatureMap) -> Option<fn(f64) -> f64> {
+        match map {
+            FeatureMap::Relu => Some(|x| x.max(0.0)),
+            FeatureMap::Elu => Some(|x| if x > 0.0 { x + 1.0 } else { x.exp() }),
+            FeatureMap::Squared => Some(|x| x * x),
+            FeatureMap::Favor { .. } => None,
+        }
+    }
+
     #[test]
     fn feature_maps_and_their_gradients() {
         let (x, dy) = (numbers(37, 1), numbers(37, 2));
-        let plain = |map: FeatureMap, x: &[f64]| -> Vec<f64> {
-            let one = |&x: &f64| match map {
-                FeatureMap::Elu => {
-                    if x > 0.0 {
-                        x + 1.0
-                    } else {
-                        x.exp()
-                    }
-                }
-                FeatureMap::Squared => x * x,
-                _ => x.max(0.0),
-            };
-            x.iter().map(one).collect()
-        };
-        for map in [FeatureMap::Relu, FeatureMap::Elu, FeatureMap::Squared] {
+        for map in FeatureMap::ALL {
+            let Some(plain) = plain(map) else { continue };
+            let plain = |x: &[f64]| x.iter().copied().map(plain).collect::<Vec<_>>();
             let mut y = x.clone();
             feature_map_forward(map, &mut y, 37, 37);
-            assert_close(&y, &plain(map, &f64s(&x)), 1e-6);
+            assert_close_of(map.name(), &y, &plain(&f64s(&x)), 1e-6);
             let mut dx = dy.clone();
             let kept = if map.keeps_input() { &x } else { &y };
             feature_map_backward(map, kept, 37, &mut dx, 37, 37);
-            assert_gradient(&dx, &x, &dy, |x| plain(map, x));
+            assert_gradient_of(map.name(), &dx, &x, &dy, plain);
         }
+    }
+
+    #[test]
+    fn all_maps_are_listed_under_their_names() {
+        assert_eq!(FeatureMap::ALL.map(FeatureMap::name).to_vec(), names_in_files::<FeatureMap>());
     }
 
     #[test]

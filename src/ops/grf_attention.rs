@@ -10,9 +10,9 @@ use std::ops::Range;
 use pulp::Simd;
 
 use super::linear_attention::EPSILON;
-use super::simd::{WithSimd, axpy, axpys, dispatch, dots};
 use crate::graph::Loads;
 use crate::graph::loads::{Row, TransposedLoads};
+use crate::simd::{WithSimd, axpys, dispatch, dots};
 
 /// M_ij from the loads of one entry.
 #[inline(always)]
@@ -142,7 +142,8 @@ impl<'a> Query<'a> {
         weights.iter().sum()
     }
 
-    /// Adds the gradients of `N` entries; `d_total` is that of the denominator.
+    /// Adds the gradients of `N` entries; `d_total` is that of the denominator, which is not in `hops`
+    /// yet.
     #[inline(always)]
     fn backward<S: Simd, const N: usize>(
         &self,
@@ -150,7 +151,7 @@ impl<'a> Query<'a> {
         entry: usize,
         (d_out, d_total): (&[f32], f32),
         dq: &mut [f32],
-        d_hop_weights: &mut [f32],
+        hops: &mut HopSums,
         edges: &mut EdgeGradients<'_>,
     ) {
         let (k, v) = self.keys::<N>(entry);
@@ -162,9 +163,49 @@ impl<'a> Query<'a> {
             d_scores[n] = m * d_weight;
             edges.weights[entry + n] = m * scores[n];
             edges.d_scores[entry + n] = d_scores[n];
-            axpy(d_hop_weights, d_weight * scores[n], loads);
+            hops.add(loads, scores[n], d_weights[n]);
         }
         axpys(simd, dq, d_scores, k);
+    }
+}
+
+/// Most hop weights: those of the longest walks, and of none.
+pub const MAX_HOP_WEIGHTS: usize = 9;
+
+/// What the entries of one row say of the hop weights' gradient.
+///
+/// Weighted by the hop weights it is 0 but for ε: what is added nearly cancels, in each row and over
+/// all. So sums are f64, and the denominator's gradient is that of these very terms.
+#[derive(Default)]
+struct HopSums {
+    /// Σ_j s_ij c(i, j, t) g_ij, with scores s and the values' part g of the weights' gradient.
+    gained: [f64; MAX_HOP_WEIGHTS],
+    /// Σ_j s_ij c(i, j, t).
+    shared: [f64; MAX_HOP_WEIGHTS],
+}
+
+impl HopSums {
+    #[inline(always)]
+    fn add(&mut self, loads: &[f32], score: f32, d_weight: f32) {
+        let (score, d_weight) = (f64::from(score), f64::from(d_weight));
+        for ((gained, shared), &c) in self.gained.iter_mut().zip(&mut self.shared).zip(loads) {
+            let share = score * f64::from(c);
+            *shared += share;
+            *gained += share * d_weight;
+        }
+    }
+
+    /// Adds the row's gradient.
+    #[inline(always)]
+    fn add_to(&self, hop_weights: &[f32], d_hop_weights: &mut [f64]) {
+        let total = |sums: &[f64]| -> f64 {
+            sums.iter().zip(hop_weights).map(|(sum, &f)| sum * f64::from(f)).sum()
+        };
+        let mean = total(&self.gained) / (total(&self.shared) + f64::from(EPSILON));
+        let sums = self.gained.iter().zip(&self.shared);
+        for (df, (gained, shared)) in d_hop_weights.iter_mut().zip(sums) {
+            *df += gained - mean * shared;
+        }
     }
 }
 
@@ -179,7 +220,8 @@ pub struct EdgeGradients<'a> {
 /// Backward pass over queries: `d_q` (rows of the chunk, `[rows, m]`), the gradient of the hop
 /// weights, and per entry what the keys' pass needs (`edges`, from the chunk's first place on).
 ///
-/// Scales `d_out` by the inverse denominators; the keys' pass reads it so.
+/// Scales `d_out` by the inverse denominators; the keys' pass reads it so. At most
+/// [`MAX_HOP_WEIGHTS`].
 pub fn grf_attention_backward_query(
     rows: Range<usize>,
     qkv: &[f32],
@@ -190,7 +232,7 @@ pub fn grf_attention_backward_query(
     denominators: &[f32],
     d_out: &mut [f32],
     d_q: &mut [f32],
-    d_hop_weights: &mut [f32],
+    d_hop_weights: &mut [f64],
     edges: EdgeGradients<'_>,
 ) {
     let widths = Widths { m: n_features, d: out.len() / rows.len().max(1) };
@@ -205,7 +247,7 @@ struct BackwardQuery<'a> {
     forward: (&'a [f32], &'a Loads, &'a [f32], &'a [f32], &'a [f32]),
     d_out: &'a mut [f32],
     d_q: &'a mut [f32],
-    d_hop_weights: &'a mut [f32],
+    d_hop_weights: &'a mut [f64],
     edges: EdgeGradients<'a>,
 }
 
@@ -230,17 +272,25 @@ impl WithSimd for BackwardQuery<'_> {
             let inverse = 1.0 / denominator;
             d_out.iter_mut().for_each(|g| *g *= inverse);
             let [d_total] = dots(simd, d_out, [out]).map(|g| -g);
-            let df = &mut *self.d_hop_weights;
+            let mut hops = HopSums::default();
             dq.fill(0.0);
             let mut entry = 0;
             while entry + GROUP <= query.row.nodes.len() {
-                query.backward::<S, GROUP>(simd, entry, (d_out, d_total), dq, df, &mut edges);
+                query.backward::<S, GROUP>(
+                    simd,
+                    entry,
+                    (d_out, d_total),
+                    dq,
+                    &mut hops,
+                    &mut edges,
+                );
                 entry += GROUP;
             }
             while entry < query.row.nodes.len() {
-                query.backward::<S, 1>(simd, entry, (d_out, d_total), dq, df, &mut edges);
+                query.backward::<S, 1>(simd, entry, (d_out, d_total), dq, &mut hops, &mut edges);
                 entry += 1;
             }
+            hops.add_to(hop_weights, self.d_hop_weights);
         }
     }
 }
@@ -353,6 +403,39 @@ pub(crate) mod plain {
         }
         out
     }
+
+    /// Gradient of Σ d_out·[`grf_attention`] by `f`, in f64 and for these few numbers alone: by the
+    /// entries of the loads, so that it is quick for many rows.
+    pub fn hop_gradient(
+        qkv: &[f64],
+        (m, d): (usize, usize),
+        loads: &Loads,
+        f: &[f64],
+        d_out: &[f64],
+    ) -> Vec<f64> {
+        let len = 2 * m + d;
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        let mut df = vec![0.0; f.len()];
+        for (i, d_out) in d_out.chunks_exact(d).enumerate() {
+            let (row, q) = (loads.row(i), &qkv[i * len..][..m]);
+            let entries: Vec<(f64, f64, Vec<f64>)> = (row.nodes.iter())
+                .zip(row.loads.chunks_exact(f.len()))
+                .map(|(&j, c)| {
+                    let key = &qkv[j as usize * len + m..][..m + d];
+                    let c = c.iter().map(|&c| f64::from(c)).collect();
+                    (dot(q, &key[..m]), dot(d_out, &key[m..]), c)
+                })
+                .collect();
+            let weights = || entries.iter().map(|(score, _, c)| dot(c, f) * score);
+            let total = weights().sum::<f64>() + f64::from(super::EPSILON);
+            let mean = weights().zip(&entries).map(|(w, (_, g, _))| w * g).sum::<f64>() / total;
+            for (score, g, c) in &entries {
+                let d_mask = score * (g - mean) / total;
+                df.iter_mut().zip(c).for_each(|(df, c)| *df += d_mask * c);
+            }
+        }
+        df
+    }
 }
 
 #[cfg(test)]
@@ -360,6 +443,47 @@ mod tests {
     use super::*;
     use crate::graph::KnnGraph;
     use crate::ops::check::*;
+
+    /// What the queries' pass leaves.
+    struct Back {
+        df: [f64; 4],
+        scaled: Vec<f32>,
+        d_q: Vec<f32>,
+        w: Vec<f32>,
+        ds: Vec<f32>,
+    }
+
+    /// The queries' pass, chunk by chunk; the gradients of the hop weights are added up in f64.
+    fn queries_back(
+        chunks: impl IntoIterator<Item = Range<usize>>,
+        (qkv, m, d): (&[f32], usize, usize),
+        loads: &Loads,
+        f: &[f32; 4],
+        (out, denominators): (&[f32], &[f32]),
+        mut scaled: Vec<f32>,
+    ) -> Back {
+        let (mut df, mut d_q) = ([0.0; 4], vec![f32::NAN; denominators.len() * m]);
+        let (mut w, mut ds) = (vec![0.0; loads.n_places()], vec![0.0; loads.n_places()]);
+        for rows in chunks {
+            let (narrow, place) = (rows.start * d..rows.end * d, loads.row(rows.start).start);
+            let mut part = [0.0; 4];
+            grf_attention_backward_query(
+                rows.clone(),
+                qkv,
+                m,
+                loads,
+                f,
+                &out[narrow.clone()],
+                &denominators[rows.clone()],
+                &mut scaled[narrow],
+                &mut d_q[rows.start * m..rows.end * m],
+                &mut part,
+                EdgeGradients { weights: &mut w[place..], d_scores: &mut ds[place..] },
+            );
+            df.iter_mut().zip(part).for_each(|(df, part)| *df += part);
+        }
+        Back { df, scaled, d_q, w, ds }
+    }
 
     #[test]
     fn grf_attention_and_its_gradients() {
@@ -394,31 +518,57 @@ mod tests {
         let (qkv64, f64s_) = (f64s(&qkv), f64s(&f));
         assert_close(&out, &plain::grf_attention(&qkv64, m, d, &loads, &f64s_), 1e-5);
 
-        let (mut d_qkv, mut scaled, mut df) = (vec![0.0; qkv.len()], d_out.clone(), [0.0f32; 4]);
-        let mut d_q = vec![f32::NAN; n * m];
-        let (mut w, mut ds) = (vec![0.0; loads.n_places()], vec![0.0; loads.n_places()]);
-        for rows in chunks {
-            let (narrow, place) = (rows.start * d..rows.end * d, loads.row(rows.start).start);
-            grf_attention_backward_query(
-                rows.clone(),
-                &qkv,
-                m,
-                &loads,
-                &f,
-                &out[narrow.clone()],
-                &denominators[rows.clone()],
-                &mut scaled[narrow],
-                &mut d_q[rows.start * m..rows.end * m],
-                &mut df,
-                EdgeGradients { weights: &mut w[place..], d_scores: &mut ds[place..] },
-            );
-        }
+        let back =
+            queries_back(chunks, (&qkv, m, d), &loads, &f, (&out, &denominators), d_out.clone());
+        let (mut d_qkv, Back { df, scaled, d_q, w, ds }) = (vec![0.0; qkv.len()], back);
         for keys in [0..5, 5..n] {
             let d_qkv = &mut d_qkv[keys.start * len..keys.end * len];
             grf_attention_backward_key(keys, &qkv, m, &transposed, &scaled, &w, &ds, d_qkv);
         }
         set_columns(&mut d_qkv, len, &d_q, m);
         assert_gradient(&d_qkv, &qkv, &d_out, |x| plain::grf_attention(x, m, d, &loads, &f64s_));
+        let df = df.map(|df| df as f32);
         assert_gradient(&df, &f, &d_out, |f| plain::grf_attention(&qkv64, m, d, &loads, f));
+    }
+
+    /// Rows by which the gradient of the hop weights climbs, and as many by which it falls again:
+    /// within each chunk it ends at 1/1024 of where it was.
+    #[test]
+    fn hop_gradients_that_nearly_cancel_are_exact() {
+        const HALF: usize = 128;
+        let (n, m, d) = (8 * HALF, 6, 5);
+        let len = 2 * m + d;
+        let mut points: Vec<[f32; 3]> =
+            numbers(3 * n, 5).chunks_exact(3).map(|c| [c[0], c[1], c[2]]).collect();
+        let mut qkv: Vec<f32> = numbers(n * len, 1).iter().map(|x| x.abs()).collect();
+        let falls = |i: usize| i % (2 * HALF) >= HALF;
+        for i in (0..n).filter(|&i| falls(i)) {
+            let [x, y, z] = points[i - HALF];
+            points[i] = [x + 64.0, y, z];
+            qkv.copy_within((i - HALF) * len..(i - HALF + 1) * len, i * len);
+        }
+        let (mut graph, mut loads) = (KnnGraph::default(), Loads::default());
+        graph.rebuild(&points, 3).unwrap();
+        loads.rebuild(&graph, 3).unwrap();
+        let f = [0.7f32, 0.4, 1.3, 0.2];
+        let (mut out, mut denominators) = (vec![0.0; n * d], vec![0.0; n]);
+        grf_attention_forward(0..n, &qkv, m, &loads, &f, &mut out, &mut denominators);
+        // What a row gains by more weight on itself: of one sign in all rows.
+        let d_out: Vec<f32> = (0..n * d)
+            .map(|at| {
+                let (i, c) = (at / d, at % d);
+                let gain = qkv[i * len + 2 * m + c] - out[at];
+                if falls(i) { gain * (1.0 / 1024.0 - 1.0) } else { gain }
+            })
+            .collect();
+        let want = plain::hop_gradient(&f64s(&qkv), (m, d), &loads, &f64s(&f), &f64s(&d_out));
+
+        let chunks = (0..n).step_by(2 * HALF).map(|start| start..start + 2 * HALF);
+        let Back { df, .. } =
+            queries_back(chunks, (&qkv, m, d), &loads, &f, (&out, &denominators), d_out);
+        let norm = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let off: Vec<f64> = df.iter().zip(&want).map(|(df, want)| df - want).collect();
+        let error = norm(&off) / norm(&want);
+        assert!(error < 1e-5, "off by {error:.1e} of the norm: {df:?} against {want:?}");
     }
 }

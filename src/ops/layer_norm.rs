@@ -2,7 +2,7 @@
 
 use pulp::Simd;
 
-use super::simd::{WithSimd, add, axpys, dispatch, dots, multiply, multiply_add, sum_of};
+use crate::simd::{WithSimd, add, axpys, dispatch, dots, multiply, multiply_add, sum_of};
 
 /// Added to the variance.
 pub const EPSILON: f32 = 1e-5;

@@ -2,7 +2,9 @@
 
 use gemm::Parallelism;
 
-use super::simd::vectorized;
+use super::held_product::held_product;
+use crate::instruction_set::held_back;
+use crate::simd::vectorized;
 
 /// A row-major matrix to multiply: data, rows, columns and the distance between rows.
 #[derive(Clone, Copy)]
@@ -57,6 +59,13 @@ pub fn matmul(out: &mut [f32], out_stride: usize, a: Mat, b: Mat, add: bool) {
         if m.transposed { (rs, cs) } else { (cs, rs) } // (column stride, row stride)
     };
     let ((a_cs, a_rs), (b_cs, b_rs)) = (strides(&a), strides(&b));
+    if let Some(set) = held_back() {
+        let (out, a) = ((out.as_mut_ptr(), 1, out_stride as isize), (a.data.as_ptr(), a_cs, a_rs));
+        // SAFETY: as below.
+        if unsafe { held_product(set, (m, n, k), out, add, a, (b.data.as_ptr(), b_cs, b_rs)) } {
+            return;
+        }
+    }
     // SAFETY: `check` and the assertion above hold every element that the strides reach within
     // `a.data`, `b.data` and `out`; `out` is a unique borrow.
     unsafe {
@@ -160,6 +169,7 @@ pub(crate) mod plain {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instruction_set::InstructionSet;
     use crate::ops::check::*;
 
     #[test]
@@ -181,5 +191,32 @@ mod tests {
         assert_gradient(&dx, &x, &dy, |x| plain::linear(x, &f64s(&w), &f64s(&b)));
         assert_gradient(&dw, &w, &dy, |w| plain::linear(&f64s(&x), w, &f64s(&b)));
         assert_gradient(&db, &b, &dy, |b| plain::linear(&f64s(&x), &f64s(&w), b));
+    }
+
+    /// The kernels of every width that this processor has, of shapes that no block size divides.
+    #[test]
+    fn held_products_are_products() {
+        let (m, k, n, stride) = (13, 37, 19, 23);
+        let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
+        let exact = plain::linear(&f64s(&a), &f64s(&b), &vec![0.0; n]);
+        let mut n_held = 0;
+        for set in InstructionSet::ALL {
+            let mut out = vec![0.0; m * stride];
+            for times in [1.0, 2.0] {
+                let (to, add) = ((out.as_mut_ptr(), 1, stride as isize), times > 1.0);
+                let (a, b) = ((a.as_ptr(), 1, k as isize), (b.as_ptr(), 1, n as isize));
+                // SAFETY: `out` is m·stride, `a` m·k, `b` k·n.
+                if !unsafe { held_product(set, (m, n, k), to, add, a, b) } {
+                    break;
+                }
+                n_held += 1;
+                let rows: Vec<f32> = out.chunks(stride).flat_map(|row| row[..n].to_vec()).collect();
+                let want: Vec<f64> = exact.iter().map(|x| times * x).collect();
+                assert_close_of(set.name(), &rows, &want, 1e-5);
+            }
+        }
+        let has_avx2 =
+            matches!(InstructionSet::widest(), InstructionSet::Avx2 | InstructionSet::Avx512);
+        assert_eq!(n_held, if has_avx2 { 4 } else { 2 }, "scalar, and AVX2 where it is");
     }
 }

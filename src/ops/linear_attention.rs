@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::favor::Favor;
 use super::linear::{Mat, matmul};
-use super::simd::{axpy, dot, vectorized};
+use crate::simd::{axpy, dot, vectorized};
 
 /// Added to the denominators of both attentions.
 pub const EPSILON: f32 = 1e-6;

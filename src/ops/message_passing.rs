@@ -7,9 +7,8 @@
 
 use std::ops::Range;
 
-use super::simd::axpy;
-
-type Vec3 = [f32; 3];
+use crate::geometry::Vec3;
+use crate::simd::axpy;
 
 /// Relative positions are divided by this, so that those of neighbours are of order 1.
 pub const POSITION_SCALE_M: f32 = 0.05;

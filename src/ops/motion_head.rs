@@ -12,8 +12,9 @@ pub const MAX_RESIDUAL_M: f32 = 0.25;
 #[inline(always)]
 pub fn motion_head_forward(y: &mut [f32], candidates: &[[f32; 3]], out: &mut [[f32; 3]]) {
     let n = candidates.len() / out.len().max(1);
-    for ((y, candidates), out) in y.chunks_exact_mut(n + 3).zip(candidates.chunks_exact(n)).zip(out)
-    {
+    for (i, (y, out)) in y.chunks_exact_mut(n + 3).zip(out).enumerate() {
+        // By index, as chunks of 0 candidates would be none.
+        let candidates = &candidates[i * n..][..n];
         let (shares, residual) = y.split_at_mut(n);
         let max = shares.iter().fold(f32::NEG_INFINITY, |m, &s| m.max(s));
         let mut total = 0.0;
@@ -47,8 +48,9 @@ pub fn motion_head_backward(
 ) {
     let n = candidates.len() / d_out.len().max(1);
     let rows = saved.chunks_exact(n + 3).zip(dy.chunks_exact_mut(n + 3)).zip(d_out);
-    let per_candidate = candidates.chunks_exact(n).zip(d_candidates.chunks_exact_mut(n));
-    for (((saved, dy), g), (candidates, d_candidates)) in rows.zip(per_candidate) {
+    for (i, ((saved, dy), g)) in rows.enumerate() {
+        let candidates = &candidates[i * n..][..n];
+        let d_candidates = &mut d_candidates[i * n..][..n];
         let mut mean = 0.0;
         for c in 0..n {
             dy[c] = (0..3).map(|axis| g[axis] * candidates[c][axis]).sum();
@@ -97,6 +99,18 @@ mod tests {
         assert_gradient(&dy, &y, &d_out, |y| plain(y, &f64s(&candidates), n));
         let f = |c: &[f64]| plain(&f64s(&y), c, n);
         assert_gradient(dc.as_flattened(), &candidates, &d_out, f);
+    }
+
+    #[test]
+    fn no_rows_and_no_candidates_are_no_panic() {
+        motion_head_forward(&mut [], &[], &mut []);
+        motion_head_backward(&[], &[], &[], &mut [], &mut []);
+        // Without candidates the residual is all there is.
+        let (mut y, mut out, mut dy) = ([0.0, 1.0, -1.0], [[9.0; 3]], [9.0; 3]);
+        motion_head_forward(&mut y, &[], &mut out);
+        assert_eq!(out[0], y.map(|r| MAX_RESIDUAL_M * r));
+        motion_head_backward(&y, &[], &[[0.0, 0.0, 1.0]], &mut dy, &mut []);
+        assert!(dy[..2] == [0.0; 2] && dy[2] > 0.1, "{dy:?}");
     }
 
     #[test]

@@ -7,21 +7,21 @@ use std::ops::Range;
 ///
 /// Chunks of several matrices are needed at once, of some of them all rows to read: more than
 /// `par_chunks_mut` and its zips can say readably.
-pub struct SharedRows<'a> {
-    data: *mut f32,
+pub struct SharedRows<'a, T = f32> {
+    data: *mut T,
     width: usize,
     n_rows: usize,
-    _borrow: PhantomData<&'a mut [f32]>,
+    _borrow: PhantomData<&'a mut [T]>,
 }
 
 // SAFETY: access goes through the unsafe methods below, whose callers keep rows disjoint.
-unsafe impl Sync for SharedRows<'_> {}
+unsafe impl<T: Send + Sync> Sync for SharedRows<'_, T> {}
 // SAFETY: as above; the borrow keeps the matrix alive.
-unsafe impl Send for SharedRows<'_> {}
+unsafe impl<T: Send> Send for SharedRows<'_, T> {}
 
-impl<'a> SharedRows<'a> {
+impl<'a, T> SharedRows<'a, T> {
     /// Shares `data`, rows of `width` numbers.
-    pub fn new(data: &'a mut [f32], width: usize) -> Self {
+    pub fn new(data: &'a mut [T], width: usize) -> Self {
         let n_rows = data.len() / width.max(1);
         Self { data: data.as_mut_ptr(), width, n_rows, _borrow: PhantomData }
     }
@@ -40,7 +40,7 @@ impl<'a> SharedRows<'a> {
     /// If `range` ends behind the last row.
     #[inline]
     #[allow(clippy::mut_from_ref)]
-    pub unsafe fn rows_mut(&self, range: Range<usize>) -> &'a mut [f32] {
+    pub unsafe fn rows_mut(&self, range: Range<usize>) -> &'a mut [T] {
         let len = self.checked_len(&range);
         // SAFETY: `start..start + len` lies in the borrowed matrix; disjointness is the caller's.
         unsafe { std::slice::from_raw_parts_mut(self.data.add(range.start * self.width), len) }
@@ -54,7 +54,7 @@ impl<'a> SharedRows<'a> {
     /// # Panics
     /// If `range` ends behind the last row.
     #[inline]
-    pub unsafe fn rows(&self, range: Range<usize>) -> &'a [f32] {
+    pub unsafe fn rows(&self, range: Range<usize>) -> &'a [T] {
         let len = self.checked_len(&range);
         // SAFETY: `start..start + len` lies in the borrowed matrix; that nobody writes it is the
         // caller's.
@@ -73,7 +73,7 @@ impl<'a> SharedRows<'a> {
     /// # Safety
     /// No live mutable reference may cover any row.
     #[inline]
-    pub unsafe fn all(&self) -> &'a [f32] {
+    pub unsafe fn all(&self) -> &'a [T] {
         // SAFETY: the caller's.
         unsafe { self.rows(0..self.n_rows) }
     }

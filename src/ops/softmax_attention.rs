@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::exp::exp;
 use super::linear::{Mat, matmul};
 use super::linear_attention::Heads;
-use super::simd::{dot, sum, vectorized};
+use crate::simd::{dot, sum, vectorized};
 
 /// Rows of one block of scores.
 pub const BLOCK: usize = 256;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 /// Cloud of `n` points, `seed` telling clouds apart; colours and positions follow the source.
 fn cloud(n: u32, seed: u64) -> Cloud {
     let workspace = Workspace::default();
-    let unit = |i: u32, axis: u64| crate::graph::random::uniform(draw(seed, 0, i.into(), axis));
+    let unit = |i: u32, axis: u64| crate::random::uniform(draw(seed, 0, i.into(), axis));
     let sources: Vec<u32> = (0..n).map(|i| i * 7 + 3).collect();
     let position = |&i: &u32| {
         std::array::from_fn(|axis| {
@@ -141,7 +141,7 @@ fn thinned(seed: u64, stamp_ns: i64, support_stride: usize) -> Sampling {
 fn table() -> Cloud {
     let mut cloud = cloud(1200, 4);
     for (i, position) in cloud.positions.iter_mut().enumerate() {
-        let u = crate::graph::random::uniform(draw(6, 0, i as u64, 0));
+        let u = crate::random::uniform(draw(6, 0, i as u64, 0));
         position[2] = if i < 900 { 0.1 + 0.006 * (u - 0.5) } else { 0.13 + 0.3 * u };
     }
     cloud

@@ -101,6 +101,18 @@ fn last_part(name: &str) -> &str {
 }
 
 impl Proposal {
+    /// The topics that are read with it.
+    pub fn topics(&self) -> Topics {
+        let mut topics = Topics::default();
+        if !self.cameras.is_empty() {
+            topics.cameras.clone_from(&self.cameras);
+        }
+        for (from, to) in &self.remaps {
+            topics.remap(from, to);
+        }
+        topics
+    }
+
     /// The tool's arguments for it; none if there is nothing to propose.
     ///
     /// Names that a shell would take apart are quoted.

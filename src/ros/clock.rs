@@ -41,8 +41,13 @@ impl RosClock {
 
     /// ROS time; 0 before the first message on `/clock`.
     pub fn now(&self) -> Time {
-        let (sec, nanosec) = self.read().parts();
+        let (sec, nanosec) = self.stamp().parts();
         Time { sec, nanosec }
+    }
+
+    /// ROS time, likewise.
+    pub fn stamp(&self) -> Stamp {
+        self.read()
     }
 
     /// From where to where `/clock` was set back since the last call, if by more than `jump_secs`.

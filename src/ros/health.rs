@@ -12,6 +12,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::kinematics::RobotMode;
 use crate::message::Stamp;
 pub use recent::{Recent, WINDOW};
 pub use report::{Level, Status};
@@ -38,8 +39,9 @@ pub struct About {
     pub model_hash: String,
     /// The model's step, seconds.
     pub step_secs: f64,
-    /// Whether the model takes the robot, and with it its plan.
-    pub takes_robot: bool,
+    /// Whether predictions need the robot, and with it its plan; none also where the model takes
+    /// none.
+    pub robot: RobotMode,
 }
 
 /// Why something did not become a frame, or a frame not a prediction.
@@ -59,6 +61,8 @@ pub enum Cause {
     Transform,
     /// No measured joints, or not all of them.
     Joints,
+    /// Frames without the robot.
+    Robot,
     /// Time was set back.
     TimeJump,
     /// Too few points in the workspace.

@@ -22,7 +22,7 @@ pub struct Intake<'a> {
 impl<'a> Intake<'a> {
     /// Leaves frames in `mailbox`, and notes in `health` what comes and what is missing.
     pub fn new(frames: Frames, mailbox: &'a Mailbox<Frame>, health: &'a Health) -> Self {
-        let specs = frames.config().topics.specs().into_iter();
+        let specs = frames.config().specs().into_iter();
         let images = specs.filter(|spec| {
             spec.role == Role::Images && spec.message_type != "sensor_msgs/msg/CameraInfo"
         });
@@ -183,6 +183,7 @@ fn counted(before: &FrameCounts, after: &FrameCounts) -> Vec<(Cause, u64)> {
         (Cause::Transform, before.dropped_no_tf, after.dropped_no_tf),
         (Cause::Joints, before.dropped_no_joints, after.dropped_no_joints),
         (Cause::Image, before.dropped_mismatched, after.dropped_mismatched),
+        (Cause::Robot, before.frames_without_robot, after.frames_without_robot),
         (Cause::LeftOut, before.cameras_left_out, after.cameras_left_out),
         (Cause::Unpaired, before.dropped_unpaired, after.dropped_unpaired),
         (Cause::Late, before.dropped_late, after.dropped_late),

@@ -5,6 +5,7 @@ use r2r::geometry_msgs::msg::{Point, Pose, Quaternion, Vector3};
 use r2r::std_msgs::msg::{ColorRGBA, Header};
 use r2r::visualization_msgs::msg::{Marker, MarkerArray};
 
+use crate::geometry::distance;
 use crate::predictor::Prediction;
 
 /// Arrows of one message at most; of more particles that move, evenly many are left out.
@@ -44,11 +45,11 @@ fn moving(prediction: &Prediction, min_m: f32) -> Vec<([f32; 3], [f32; 3])> {
         }
         (*from, to)
     });
-    ends.filter(|(from, to)| distance(*from, *to) >= min_m.max(f32::MIN_POSITIVE)).collect()
+    ends.filter(|(from, to)| distance(from, to) >= min_m.max(f32::MIN_POSITIVE)).collect()
 }
 
 fn arrow(id: i32, ends: [[f32; 3]; 2], header: &Header, min_m: f32, lifetime: Duration) -> Marker {
-    let length_m = distance(ends[0], ends[1]);
+    let length_m = distance(&ends[0], &ends[1]);
     let [x, y] = DIAMETERS_M;
     let point = |[x, y, z]: [f32; 3]| Point { x: f64::from(x), y: f64::from(y), z: f64::from(z) };
     Marker {
@@ -81,10 +82,6 @@ fn lifetime(secs: f64) -> Duration {
     let nanos = (secs.max(0.0) * 1e9).round() as u64;
     let sec = i32::try_from(nanos / 1_000_000_000).unwrap_or(i32::MAX);
     Duration { sec, nanosec: (nanos % 1_000_000_000) as u32 }
-}
-
-fn distance(a: [f32; 3], b: [f32; 3]) -> f32 {
-    a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f32>().sqrt()
 }
 
 #[cfg(test)]

@@ -27,11 +27,12 @@ use super::rosout::{self, Records};
 use super::services::{Job, Services};
 use super::worker::Worker;
 use crate::frames::{Frame, Frames, FramesConfig, TopicSpec};
+use crate::kinematics::{MeshSearch, RobotMode};
 use crate::model::{Model, ModelConfig};
 use crate::predictor::Predictor;
 
 /// Longest wait for a message: how soon a signal is seen.
-const SPIN: Duration = Duration::from_millis(20);
+pub(super) const SPIN: Duration = Duration::from_millis(20);
 
 /// Name of the node, unless it is remapped.
 const NAME: &str = "forecloud";
@@ -65,14 +66,15 @@ fn prepare(
     arguments: &Arguments,
     records: Records,
 ) -> anyhow::Result<(r2r::Node, Monitor, Arc<AtomicBool>)> {
+    crate::instruction_set::InstructionSet::from_environment()?;
     let stop = watch_signals()?;
-    let mut node = create_node()?;
+    let mut node = create_node(NAME)?;
     let monitor = Monitor::new(&mut node, (!arguments.without_rosout).then_some(records))?;
     Ok((node, monitor, stop))
 }
 
 /// What becomes true with the first SIGINT or SIGTERM.
-fn watch_signals() -> anyhow::Result<Arc<AtomicBool>> {
+pub(super) fn watch_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // The second one ends the process at once, should the clean end hang.
@@ -99,7 +101,7 @@ fn serve(
     let mailbox = Arc::new(Mailbox::default());
     let rollouts = Rollouts::new(mailbox.clone(), origin, config.plan_threads)?;
     let (jobs, waiting) = mpsc::sync_channel(MAX_WAITING);
-    let topics = TopicWatch::new(node, arguments, frames.topics.specs())?;
+    let topics = TopicWatch::new(node, arguments, frames.specs())?;
     let health = Arc::new(Health::new(about(&config, &predictor)?, topics.topics()));
     let worker = Worker::new(predictor, &config, outputs, Arc::clone(&health));
     let links = Links { monitor, topics, health: &health, mailbox: &mailbox };
@@ -161,7 +163,7 @@ impl<'a> Spinner<'a> {
         clock.use_sim_time(node, config.use_sim_time).map_err(anyhow::Error::msg)?;
         let services = Services::new(node, jobs)?;
         let parameters = ParameterServices::new(node, config, clock.now())?;
-        let wanted = frames.topics.specs();
+        let wanted = frames.specs();
         let subscriptions = subscribe(node, &wanted)?;
         let (name, required) = (node.fully_qualified_name()?, required(&wanted));
         tracing::info!("{name} waits for messages on {}", required.join(", "));
@@ -206,8 +208,8 @@ fn read(
     Ok((frames, Settings { predictor, idle_without_subscribers }))
 }
 
-/// Creates the node from the process's ROS arguments.
-fn create_node() -> anyhow::Result<r2r::Node> {
+/// Creates a node from the process's ROS arguments; `name` unless they give it another.
+pub(super) fn create_node(name: &str) -> anyhow::Result<r2r::Node> {
     // r2r panics on ROS arguments that rcl refuses; what rcl says is the message.
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
@@ -217,7 +219,7 @@ fn create_node() -> anyhow::Result<r2r::Node> {
         let said = cause.downcast_ref::<String>().map_or("no reason given", String::as_str);
         anyhow!("ROS arguments or parameter file: {said}")
     })?;
-    r2r::Node::create(context.context("ROS context")?, NAME, "").context("ROS node")
+    r2r::Node::create(context.context("ROS context")?, name, "").context("ROS node")
 }
 
 /// Loads the model and starts the predictor's threads.
@@ -226,7 +228,8 @@ fn create_predictor(config: &NodeConfig) -> anyhow::Result<Predictor> {
     let model = Model::load(&path)?;
     let settings = config.predictor(&model.config).context("parameters")?;
     tracing::info!("model {} ({})", path.display(), model.hash);
-    let predictor = Predictor::new(model, settings).context("parameters")?;
+    let mut predictor = Predictor::new(model, settings).context("parameters")?;
+    predictor.set_meshes(MeshSearch::new(&config.mesh_paths));
     rayon::ThreadPoolBuilder::new()
         .num_threads(config.threads)
         .thread_name(|i| format!("predict {i}"))
@@ -236,7 +239,8 @@ fn create_predictor(config: &NodeConfig) -> anyhow::Result<Predictor> {
     Ok(predictor)
 }
 
-fn given_parameters(node: &r2r::Node) -> BTreeMap<String, r2r::ParameterValue> {
+/// The parameters that were given at the start.
+pub(super) fn given_parameters(node: &r2r::Node) -> BTreeMap<String, r2r::ParameterValue> {
     let parameters = node.params.lock().expect("no thread panicked with the parameters locked");
     parameters.iter().map(|(name, parameter)| (name.clone(), parameter.value.clone())).collect()
 }
@@ -249,7 +253,10 @@ fn about(config: &NodeConfig, predictor: &Predictor) -> anyhow::Result<About> {
         model_file: config.model()?.display().to_string(),
         model_hash: model.hash.clone(),
         step_secs: model.config.step_secs,
-        takes_robot: model.config.n_kinematic > 0,
+        robot: match model.config.n_kinematic {
+            0 => RobotMode::None,
+            _ => config.robot_mode()?,
+        },
     })
 }
 

@@ -3,15 +3,13 @@
 use crate::cloud::{Cloud, Workspace};
 use crate::frames::CameraFrame;
 
-/// As good as no workspace (m).
-const EVERYWHERE: Workspace = Workspace { min: [-1e6; 3], max: [1e6; 3] };
 /// Share of the points that is left out at either end of an axis: depth images have outliers.
 const OUTLIERS: f64 = 0.01;
 
 /// What `cameras` see, in words: how many points, how many of them in the box, and where most are.
 pub fn describe(cameras: &[CameraFrame], workspace: &Workspace, world_frame: &str) -> String {
     let mut cloud = Cloud::default();
-    if let Err(error) = cloud.from_cameras(cameras, &EVERYWHERE) {
+    if let Err(error) = cloud.from_cameras(cameras, &Workspace::EVERYWHERE) {
         return error.to_string();
     }
     in_words(&mut cloud.positions, workspace, world_frame)

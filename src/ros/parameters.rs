@@ -15,6 +15,7 @@ use crate::backend::Device;
 use crate::cloud::Workspace;
 use crate::config::PredictorConfig;
 use crate::frames::{CameraInput, CameraTopics, FramesConfig, Topics};
+use crate::kinematics::RobotMode;
 use crate::model::ModelConfig;
 use declare::{Value, parameters, put};
 
@@ -46,6 +47,13 @@ parameters! {
             in FramesConfig::CAMERA_TIMEOUT_SECS;
         /// Frame of the predictions, fixed to the ground, z up.
         AtStart world_frame: String = FramesConfig::default().world_frame;
+        /// Whether there is a robot: `required` (no prediction without its description and joints),
+        /// `optional` (taken up as soon as both have come, predictions go on without it until
+        /// then) or `none` (nothing of it is subscribed).
+        AtStart robot: String = "optional".into();
+        /// Folders in which the robot's meshes are looked for, before the sourced workspaces: each a
+        /// ROS package or one of packages.
+        AtStart mesh_paths: Vec<String> = Vec::new();
         /// Steps to predict.
         AnyTime horizon: usize = PredictorConfig::default().horizon, in PredictorConfig::HORIZON;
         /// Particles of a prediction; 0 takes the number that the model was trained with.
@@ -54,7 +62,9 @@ parameters! {
         /// Seed of the particles' draw.
         AnyTime seed: u64 = PredictorConfig::default().seed;
         /// Lower corner of the box that is predicted (world frame, m), such as [-0.5, -0.5, 0.0];
-        /// empty takes the model's. Another box forgets the frames so far.
+        /// empty takes the model's, or, where less than a quarter of what the cameras see lies in
+        /// that, a box around what they see in the first frame. Another box forgets the frames so
+        /// far.
         AnyTime workspace_min: Vec<f64> = Vec::new();
         /// Upper corner, such as [0.5, 0.5, 0.6], likewise.
         AnyTime workspace_max: Vec<f64> = Vec::new();
@@ -134,6 +144,7 @@ impl NodeConfig {
         let config = FramesConfig {
             topics,
             world_frame: self.world_frame.clone(),
+            robot: self.robot_mode()?,
             tolerance_secs: self.tolerance_secs,
             time_jump_secs: self.time_jump_secs,
             camera_timeout_secs: self.camera_timeout_secs,
@@ -141,6 +152,14 @@ impl NodeConfig {
         };
         config.validate()?;
         Ok(config)
+    }
+
+    /// Whether there is a robot.
+    ///
+    /// # Errors
+    /// As [`RobotMode::of`].
+    pub fn robot_mode(&self) -> anyhow::Result<RobotMode> {
+        Ok(RobotMode::of("robot", &self.robot)?)
     }
 
     /// How `model` is run.
@@ -157,7 +176,9 @@ impl NodeConfig {
             n_particles: self.n_particles,
             seed: self.seed,
             device: self.device.parse()?,
+            robot: self.robot_mode()?,
             workspace: (!is_models).then_some(Workspace { min, max }),
+            origin: [0.0; 3],
             history_tolerance_secs: self.history_tolerance_secs,
             deadline_secs: self.deadline_secs,
             min_horizon: self.min_horizon,

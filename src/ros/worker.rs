@@ -13,6 +13,8 @@ use super::parameters::NodeConfig;
 use super::problems::Problems;
 use super::publish::Outputs;
 use crate::Error;
+use crate::cloud::{Place, Workspace};
+use crate::config::PredictorConfig;
 use crate::frames::Frame;
 use crate::message::Stamp;
 use crate::predictor::Predictor;
@@ -26,6 +28,9 @@ const INTEREST: Duration = Duration::from_secs(5);
 /// Predicts from each frame that lies in the mailbox until it is closed.
 pub struct Worker {
     predictor: Predictor,
+    /// Whether the workspace follows the cameras, and what came of that.
+    follows_cameras: bool,
+    followed: Option<Place>,
     world_frame: String,
     idle_without_subscribers: bool,
     paused: bool,
@@ -62,6 +67,8 @@ impl Worker {
         health: Arc<Health>,
     ) -> Self {
         Self {
+            follows_cameras: predictor.config().workspace.is_none(),
+            followed: None,
             predictor,
             world_frame: config.world_frame.clone(),
             idle_without_subscribers: config.idle_without_subscribers,
@@ -104,11 +111,14 @@ impl Worker {
             self.passed.clear();
             self.predictor.forget();
             self.without_history_since = None;
+            self.followed = None;
         }
         if let Some(settings) = orders.settings {
             self.idle_without_subscribers = settings.idle_without_subscribers;
-            if let Err(error) = self.predictor.set_config(settings.predictor) {
-                self.problems.warn("settings", format!("parameters: {error}"));
+            self.follows_cameras = settings.predictor.workspace.is_none();
+            match self.followed.filter(|_| self.follows_cameras) {
+                Some(place) => self.set_config(in_place(settings.predictor, place)),
+                None => self.set_config(settings.predictor),
             }
         }
         if let Some(urdf) = orders.robot {
@@ -120,6 +130,31 @@ impl Worker {
         if let Some(wish) = orders.wish {
             self.consider(wish);
         }
+    }
+
+    fn set_config(&mut self, config: PredictorConfig) {
+        if let Err(error) = self.predictor.set_config(config) {
+            self.problems.warn("settings", format!("parameters: {error}"));
+        }
+    }
+
+    /// Unless a workspace is set: puts it where the cameras see most, once.
+    fn follow_cameras(&mut self, frame: &Frame) {
+        if !self.follows_cameras || self.followed.is_some() {
+            return;
+        }
+        let usual = self.predictor.model().config.workspace;
+        // What is wrong with the images is told where they are predicted from.
+        let Ok(Some(place)) = usual.proposal(&frame.cameras) else { return };
+        self.followed = Some(place);
+        if place.workspace != usual {
+            let (Workspace { min, max }, frame) = (place.workspace, &self.world_frame);
+            tracing::info!(
+                "workspace: {min:.1?} to {max:.1?} (m, in '{frame}'), as the cameras see little in \
+                 the model's; workspace_min and workspace_max set another"
+            );
+        }
+        self.set_config(in_place(*self.predictor.config(), place));
     }
 
     /// Sends a snapshot, now or with the next prediction.
@@ -155,6 +190,7 @@ impl Worker {
                 facts.resting = None;
                 facts.working(now, parcel.n_replaced);
             });
+            self.follow_cameras(&parcel.frame);
             self.recall_history(&parcel.frame);
             let outcome = self.step(parcel);
             self.watch_device();
@@ -366,4 +402,8 @@ impl Worker {
         self.health.note(|facts, now| facts.trouble(now, cause, 1, &text));
         self.problems.warn(&format!("{cause:?}"), text);
     }
+}
+
+fn in_place(config: PredictorConfig, place: Place) -> PredictorConfig {
+    PredictorConfig { workspace: Some(place.workspace), origin: place.origin, ..config }
 }

@@ -3,12 +3,15 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::Result;
+use crate::config::check;
+
 /// Numbers that a task updates at a time.
 const SLICE: usize = 4096;
 
 /// Settings of the optimiser.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields)]
 pub struct AdamWConfig {
     /// Decay of the mean gradient.
     pub beta1: f32,
@@ -25,6 +28,25 @@ pub struct AdamWConfig {
 impl Default for AdamWConfig {
     fn default() -> Self {
         Self { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 1e-3, max_norm: 1.0 }
+    }
+}
+
+impl AdamWConfig {
+    /// Checks all values.
+    ///
+    /// # Errors
+    /// [`crate::Error::Config`] names the value and what is allowed.
+    pub fn validate(&self) -> Result<()> {
+        for (key, value, allowed) in [
+            ("adamw.beta1", self.beta1, 0.0..=0.9999),
+            ("adamw.beta2", self.beta2, 0.0..=0.999999),
+            ("adamw.epsilon", self.epsilon, 1e-30..=1.0),
+            ("adamw.weight_decay", self.weight_decay, 0.0..=1.0),
+            ("adamw.max_norm", self.max_norm, 1e-9..=1e9),
+        ] {
+            check(key, value, allowed, "")?;
+        }
+        Ok(())
     }
 }
 

@@ -3,10 +3,9 @@
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::dataset::DatasetConfig;
+use super::config::DatasetConfig;
+use crate::geometry::Vec3;
 use crate::model::ModelConfig;
-
-type Vec3 = [f32; 3];
 
 /// Draws `n` of `total` places uniformly, ascending (selection sampling: Knuth, algorithm S).
 pub(super) fn choose(rng: &mut ChaCha8Rng, total: usize, n: usize, chosen: &mut Vec<u32>) {

@@ -1,69 +1,33 @@
 //! Windows of recordings to train on: particles of two frames, the robot's plan, the true flow.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
-use serde::{Deserialize, Serialize};
 
 use super::augment::{Augmentation, choose};
+use super::config::{DatasetConfig, MOVING_M};
 use super::episode::Episode;
 use super::skipped::Skipped;
-use crate::cloud::SensorNoise;
 use crate::frames::FramesConfig;
-use crate::model::{ModelConfig, Scene};
+use crate::geometry::{Vec3, distance};
+use crate::kinematics::MeshSearch;
+use crate::model::ModelConfig;
 use crate::motion::MotionEstimator;
+use crate::observation::link;
 use crate::particles::Particles;
-use crate::recording::{BodyKind, Recording, Truth, carry};
+use crate::recording::{BodyKind, Recording, carry};
+use crate::scene::Scene;
 use crate::{Error, Result};
-
-type Vec3 = [f32; 3];
-
-/// Motion in a step beyond which an object point counts as moving, in metres.
-pub const MOVING_M: f32 = 0.002;
-
-/// What is done to windows on loading.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct DatasetConfig {
-    /// Steps ahead that windows can reach.
-    pub max_horizon: usize,
-    /// Noise of the cameras, drawn anew for each recording; they are read once with it.
-    pub noise: SensorNoise,
-    /// Whether each recording draws the noise's strength, from 0 to twice that of `noise`.
-    pub varies_noise: bool,
-    /// Largest rotation about the vertical, in radians; each window draws up to it, either way.
-    pub rotation_rad: f32,
-    /// Share of windows in which objects move.
-    pub active_share: f64,
-}
-
-impl Default for DatasetConfig {
-    fn default() -> Self {
-        Self {
-            max_horizon: 5,
-            noise: SensorNoise::default(),
-            varies_noise: true,
-            rotation_rad: 0.6,
-            active_share: 0.8,
-        }
-    }
-}
-
-impl DatasetConfig {
-    /// Noise of the recording at `path`.
-    pub(super) fn noise_of(&self, path: &Path) -> SensorNoise {
-        let noise = self.noise.of_recording(path);
-        if self.varies_noise { noise.with_drawn_strength() } else { noise }
-    }
-}
 
 /// Recordings of one split in memory.
 pub struct Dataset {
     config: DatasetConfig,
     model: ModelConfig,
     frames: FramesConfig,
+    meshes: MeshSearch,
     episodes: Vec<Arc<Episode>>,
     windows: Vec<(u32, u32)>,
     active: Vec<u32>,
@@ -90,32 +54,47 @@ impl Dataset {
     /// An empty data set, for recordings that `frames` are made of.
     pub fn new(config: DatasetConfig, model: ModelConfig, frames: FramesConfig) -> Self {
         let (episodes, windows, active) = (Vec::new(), Vec::new(), Vec::new());
-        let skipped = Skipped::default();
-        Self { config, model, frames, episodes, windows, active, skipped }
+        let (meshes, skipped) = (MeshSearch::default(), Skipped::default());
+        Self { config, model, frames, meshes, episodes, windows, active, skipped }
+    }
+
+    /// Looks for the meshes of the robots in `meshes`.
+    pub fn with_meshes(self, meshes: MeshSearch) -> Self {
+        Self { meshes, ..self }
     }
 
     /// Adds a recording if it has truth and its split is `split`; tells whether it was added.
     ///
     /// # Errors
-    /// What makes the recording unusable.
+    /// What makes the recording unusable; as [`DatasetConfig::validate`].
     pub fn add(&mut self, path: &Path, split: &str) -> Result<bool> {
-        let is_wanted = |truth: Option<&Truth>| truth.is_some_and(|truth| truth.split == split);
-        let recording = Recording::open_if(path, self.frames.clone(), is_wanted)?;
-        let Some(recording) = recording else { return Ok(false) };
-        let read = self.read(&recording)?;
-        self.push(read);
+        let glimpse = Recording::glimpse(path)?;
+        if glimpse.truth().is_none_or(|truth| truth.split != split) {
+            return Ok(false);
+        }
+        let episode = self.read(&glimpse.open(self.frames.clone())?)?;
+        self.push(episode);
         Ok(true)
     }
 
-    pub(super) fn read(&self, recording: &Recording) -> Result<(Episode, Skipped)> {
-        Episode::read(recording, self.config, self.model)
+    /// # Errors
+    /// What makes the recording unusable; as [`DatasetConfig::validate`].
+    pub(super) fn read(&self, recording: &Recording) -> Result<Episode> {
+        self.config.validate()?;
+        let meshes = self.meshes.beside(recording.bag().path());
+        Episode::read(recording, self.config, self.model, &meshes)
     }
 
     /// Adds a recording that was read, with all of its windows: they start at frames that have
     /// others one step before, of the same cameras (as [`crate::observation::Memory::one_step_back`]
     /// tells why), and one step after, where the cameras don't matter, as bodies carry the truth.
-    pub(super) fn push(&mut self, (episode, mut skipped): (Episode, Skipped)) {
+    pub(super) fn push(&mut self, episode: Episode) {
+        self.insert(Arc::new(episode));
+    }
+
+    fn insert(&mut self, episode: Arc<Episode>) {
         let index = self.episodes.len() as u32;
+        let mut skipped = episode.skipped.clone();
         for (t, sample) in episode.samples.iter().enumerate() {
             match (episode.before(t), episode.after(t, 1)) {
                 (Ok(_), Some(_)) => {
@@ -130,7 +109,28 @@ impl Dataset {
             }
         }
         self.skipped.merge(skipped);
-        self.episodes.push(Arc::new(episode));
+        self.episodes.push(episode);
+    }
+
+    /// Places of its recordings, in order.
+    pub fn recordings(&self) -> impl Iterator<Item = &Path> {
+        self.episodes.iter().map(|episode| episode.path.as_path())
+    }
+
+    /// Takes out the recordings at these places of [`Dataset::recordings`]; returns their paths.
+    pub(super) fn take_out(&mut self, places: &BTreeSet<usize>) -> Vec<PathBuf> {
+        let episodes = std::mem::take(&mut self.episodes);
+        self.windows.clear();
+        self.active.clear();
+        self.skipped = Skipped::default();
+        let mut taken = Vec::new();
+        for (place, episode) in episodes.into_iter().enumerate() {
+            match places.contains(&place) {
+                true => taken.push(episode.path.clone()),
+                false => self.insert(episode),
+            }
+        }
+        taken
     }
 
     /// How the frames of its recordings are made.
@@ -163,6 +163,7 @@ impl Dataset {
             config: self.config,
             model,
             frames: self.frames.clone(),
+            meshes: self.meshes.clone(),
             episodes: self.episodes.clone(),
             windows: self.windows.clone(),
             active: self.active.clone(),
@@ -190,6 +191,13 @@ impl Dataset {
         &self.skipped
     }
 
+    /// Steps that its windows reach, at most `most`.
+    pub fn longest(&self, most: usize) -> usize {
+        let windows = 0..self.windows.len() as u32;
+        let reached = |steps: &usize| windows.clone().any(|index| self.reaches(index, *steps));
+        (1..=most).rev().find(reached).unwrap_or(0)
+    }
+
     /// Whether there is a frame in time for each of `horizon` steps of a window.
     fn reaches(&self, index: u32, horizon: usize) -> bool {
         let (episode, t) = self.windows[index as usize];
@@ -200,6 +208,9 @@ impl Dataset {
     /// Draws a window of `horizon` steps, with noise and augmentation, active ones preferred;
     /// false if there is none so long.
     pub fn draw(&self, rng: &mut ChaCha8Rng, horizon: usize, window: &mut Window) -> bool {
+        if self.windows.is_empty() {
+            return false;
+        }
         // Windows at a recording's end are too short for long roll-outs: draw again.
         for _ in 0..64 {
             let active = !self.active.is_empty() && rng.random_bool(self.config.active_share);
@@ -245,17 +256,18 @@ impl Dataset {
         let Ok(before) = episode.before(t) else { return false };
         let (mut cloud_before, mut cloud_now) = (samples[before].cloud(), samples[t].cloud());
         let (mut chosen, n) = (Vec::new(), self.model.n_particles);
-        let (mut history, mut now) = (Particles::default(), Particles::default());
         choose(rng, cloud_before.len(), n, &mut chosen);
-        history.pick(&cloud_before, &chosen);
+        let mut history = pick(&cloud_before, &chosen);
         choose(rng, cloud_now.len(), n, &mut chosen);
-        now.pick(&cloud_now, &chosen);
+        let mut now = pick(&cloud_now, &chosen);
         window.set_truth(episode, [before, t], horizon, &chosen);
         if episode.place_robot([before, t], horizon, &mut window.scene.kinematic).is_err() {
             return false;
         }
         window.scene.start.kinematic_links.clear();
-        window.scene.start.kinematic_links.extend(episode.robot.links());
+        if let Some(robot) = &episode.robot {
+            link(&mut window.scene, robot, &self.model.workspace);
+        }
         window.scene.start.kinematic_stride = self.model.kinematic_detail;
         if let Some(augmentation) = augmentation {
             for cloud in [&mut now, &mut history, &mut cloud_now, &mut cloud_before] {
@@ -320,6 +332,10 @@ impl Window {
     }
 }
 
-pub(super) fn distance(a: &Vec3, b: &Vec3) -> f32 {
-    (0..3).map(|axis| (a[axis] - b[axis]).powi(2)).sum::<f32>().sqrt()
+/// The particles of `from` at the places `chosen`; their sources are left out.
+fn pick(from: &Particles, chosen: &[u32]) -> Particles {
+    let mut picked = Particles::default();
+    picked.positions.extend(chosen.iter().map(|&i| from.positions[i as usize]));
+    picked.colors.extend(chosen.iter().map(|&i| from.colors[i as usize]));
+    picked
 }

@@ -1,22 +1,21 @@
 //! One recording in memory, reduced to what windows need.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nalgebra::Isometry3;
 
-use super::dataset::{DatasetConfig, MOVING_M, distance};
+use super::config::{DatasetConfig, MOVING_M};
 use super::skipped::Skipped;
 use crate::cloud::{Cloud, SensorNoise};
-use crate::frames::Frame;
-use crate::kinematics::{Robot, Spread};
+use crate::frames::{Frame, FramesConfig, RobotState};
+use crate::geometry::{Vec3, distance};
+use crate::kinematics::{MeshSearch, Mount, Robot, RobotMode, RobotOptions, Spread};
 use crate::message::Stamp;
 use crate::model::ModelConfig;
 use crate::particles::{Particles, Sampling};
 use crate::plan::{self, Horizon};
 use crate::recording::{BodyIds, BodyKind, Recording, carry};
 use crate::{Error, Result};
-
-type Vec3 = [f32; 3];
 
 /// Share of a step by which a frame may lie beside the time that it stands for.
 const TOLERANCE: f64 = 0.25;
@@ -40,21 +39,27 @@ pub(super) struct Sample {
     joints: Vec<f64>,
     /// The same at each step ahead, as the plan of this frame leads, one after the other.
     joints_ahead: Vec<f64>,
+    /// What else tells where the robot is; none if it was not there.
+    mount: Option<Mount>,
     pub(super) is_active: bool,
 }
 
 /// One recording in memory.
 pub(super) struct Episode {
+    pub(super) path: PathBuf,
     pub(super) kinds: Vec<BodyKind>,
     /// In the order of the recording: ascending in time, unless time was set back.
     pub(super) samples: Vec<Sample>,
-    pub(super) robot: Robot,
+    /// None if the recording has none.
+    pub(super) robot: Option<Robot>,
+    /// Frames of the recording that are no samples.
+    pub(super) skipped: Skipped,
     step_secs: f64,
 }
 
 impl Episode {
-    /// The usable frames of `recording`, with the noise that `config` asks for; the others are
-    /// counted.
+    /// The usable frames of `recording`, with the noise that `config` asks for and its robot's meshes
+    /// from `meshes`; the others are counted.
     ///
     /// # Errors
     /// What makes the whole recording unusable.
@@ -62,16 +67,25 @@ impl Episode {
         recording: &Recording,
         config: DatasetConfig,
         model: ModelConfig,
-    ) -> Result<(Self, Skipped)> {
+        meshes: &MeshSearch,
+    ) -> Result<Self> {
         let path = recording.bag().path();
         let wrong =
             |problem: &str| Error::Bag { path: path.to_owned(), problem: problem.to_owned() };
-        let urdf = recording.robot_description()?.ok_or(Error::NoRobot)?;
+        let FramesConfig { world_frame, robot: mode, .. } = recording.frames_config();
+        let urdf = match mode {
+            RobotMode::None => None,
+            RobotMode::Optional => recording.robot_description()?,
+            RobotMode::Required => Some(recording.robot_description()?.ok_or(Error::NoRobot)?),
+        };
+        let n_points = model.n_robot();
+        let options = RobotOptions { n_points, spread: Spread::Tips, world_frame, meshes };
+        let robot = urdf.map(|urdf| Robot::with_options(&urdf, &options));
         let mut reader = Reader {
             config,
             model,
-            noise: config.noise_of(path),
-            robot: Robot::with_spread(&urdf, model.n_robot(), "world", Spread::Tips)?,
+            noise: noise_of(&config, path),
+            robot: robot.transpose()?,
             cloud: Cloud::default(),
             particles: Particles::default(),
             samples: Vec::new(),
@@ -90,10 +104,15 @@ impl Episode {
         if let Some(problem) = problem.filter(|_| messages.n_dropped() > 0) {
             skipped.note(path, problem);
         }
-        let Reader { samples, robot, .. } = reader;
-        let mut episode = Self { kinds, samples, robot, step_secs: model.step_secs };
+        let Reader { samples, mut robot, .. } = reader;
+        if let Some(robot) = robot.as_mut().filter(|_| messages.frames_without_robot > 0) {
+            robot.warnings.extend(robot.mounting().warning(world_frame));
+        }
+        let step_secs = model.step_secs;
+        let path = path.to_owned();
+        let mut episode = Self { path, kinds, samples, robot, skipped, step_secs };
         episode.mark_active();
-        Ok((episode, skipped))
+        Ok(episode)
     }
 
     /// The frame by the same cameras that lies nearest to one step before frame `t`.
@@ -102,7 +121,9 @@ impl Episode {
     /// Whether there is one by other cameras.
     pub(super) fn before(&self, t: usize) -> std::result::Result<usize, bool> {
         let (earlier, now) = (&self.samples[..t], &self.samples[t]);
-        let alike = one_step_back(earlier, now.stamp, Some(&now.cameras), self.step_secs);
+        let has_robot = now.mount.is_some();
+        let same = Some((&now.cameras[..], has_robot));
+        let alike = one_step_back(earlier, now.stamp, same, self.step_secs);
         let any = || one_step_back(earlier, now.stamp, None, self.step_secs).is_some();
         alike.ok_or_else(any)
     }
@@ -127,12 +148,23 @@ impl Episode {
         rows: &mut Vec<Vec<Vec3>>,
     ) -> Result<()> {
         let (before, now) = (&self.samples[before], &self.samples[t]);
-        let n_joints = now.joints.len().max(1);
-        let ahead = now.joints_ahead.chunks_exact(n_joints).take(horizon);
-        let joints = [&before.joints[..], &now.joints[..]].into_iter().chain(ahead);
-        let mut robot = self.robot.clone();
-        rows.resize_with(joints.clone().count(), Vec::new);
-        joints.zip(rows).try_for_each(|(joints, row)| robot.place(joints, row))
+        rows.resize_with(horizon + 2, Vec::new);
+        let mounts = before.mount.as_ref().zip(now.mount.as_ref());
+        let Some((robot, (mount_before, mount))) = self.robot.as_ref().zip(mounts) else {
+            rows.iter_mut().for_each(Vec::clear);
+            return Ok(());
+        };
+        let mut robot = robot.clone();
+        robot.set_mount(mount_before)?;
+        robot.place(&before.joints, &mut rows[0])?;
+        robot.set_mount(mount)?;
+        robot.place(&now.joints, &mut rows[1])?;
+        let n_joints = now.joints.len();
+        for (step, row) in rows[2..].iter_mut().enumerate() {
+            robot.set_mount(&mount.onward(mount_before, step + 1))?;
+            robot.place(&now.joints_ahead[step * n_joints..][..n_joints], row)?;
+        }
+        Ok(())
     }
 
     /// Marks the samples of which at least 2 % of the object points move in the next step.
@@ -172,17 +204,26 @@ impl Skipped {
     }
 }
 
-/// The one of `earlier` samples by these `cameras`, or by any, that lies nearest to one step before
+/// Noise of the recording at `path`.
+fn noise_of(config: &DatasetConfig, path: &Path) -> SensorNoise {
+    let noise = config.noise.of_recording(path);
+    if config.varies_noise { noise.with_drawn_strength() } else { noise }
+}
+
+/// The one of `earlier` samples by these cameras and with or without the robot, or any, that lies nearest to one step before
 /// `now`; as [`crate::observation::Memory::one_step_back`].
 fn one_step_back(
     earlier: &[Sample],
     now: Stamp,
-    cameras: Option<&[usize]>,
+    same: Option<(&[usize], bool)>,
     step_secs: f64,
 ) -> Option<usize> {
     let samples = earlier.iter().enumerate().rev();
     let secs = samples.map(|(i, sample)| (i, now.secs_since(sample.stamp)));
-    let is_alike = |i: usize| cameras.is_none_or(|cameras| earlier[i].cameras == cameras);
+    let is_alike = |i: usize| {
+        let Sample { cameras, mount, .. } = &earlier[i];
+        same.is_none_or(|same| same == (&cameras[..], mount.is_some()))
+    };
     nearest(secs, step_secs, step_secs, is_alike)
 }
 
@@ -210,7 +251,7 @@ struct Reader {
     config: DatasetConfig,
     model: ModelConfig,
     noise: SensorNoise,
-    robot: Robot,
+    robot: Option<Robot>,
     cloud: Cloud,
     particles: Particles,
     samples: Vec<Sample>,
@@ -253,11 +294,15 @@ impl Reader {
         if got < needed {
             return Err(Error::TooFewPoints { needed, got });
         }
-        let mut joints = Vec::new();
-        let order = self.robot.order(&frame.joints.names)?;
-        order.apply(&frame.joints.positions, &mut joints)?;
         let cameras: Vec<usize> = frame.camera_numbers().collect();
-        let joints_ahead = self.ahead(&frame, &cameras, &joints)?;
+        let (mut joints, mut joints_ahead, mut mount) = (Vec::new(), Vec::new(), None);
+        let fitting = self.robot.as_ref().zip(frame.robot.as_ref());
+        if let Some((robot, state)) = fitting.filter(|(robot, state)| robot.fits(&state.mount)) {
+            let RobotState { joints: measured, mount: found } = state;
+            robot.order(&measured.names)?.apply(&measured.positions, &mut joints)?;
+            joints_ahead = self.ahead(&frame, &cameras, &joints)?;
+            mount = Some(found.clone());
+        }
         let particles = &self.particles;
         self.samples.push(Sample {
             stamp: frame.stamp,
@@ -271,6 +316,7 @@ impl Reader {
             poses: poses.to_vec(),
             joints,
             joints_ahead,
+            mount,
             is_active: false,
         });
         Ok(())
@@ -278,8 +324,9 @@ impl Reader {
 
     /// Joints at each step ahead, as the plan of this frame leads; the robot can be placed at all.
     fn ahead(&mut self, frame: &Frame, cameras: &[usize], joints: &[f64]) -> Result<Vec<f64>> {
+        let Some(robot) = self.robot.as_mut() else { return Ok(Vec::new()) };
         let (mut velocities, step_secs) = (Vec::new(), self.model.step_secs);
-        match one_step_back(&self.samples, frame.stamp, Some(cameras), step_secs) {
+        match one_step_back(&self.samples, frame.stamp, Some((cameras, true)), step_secs) {
             Some(before) => {
                 let before = &self.samples[before];
                 let secs = frame.stamp.secs_since(before.stamp);
@@ -290,19 +337,12 @@ impl Reader {
         }
         let n_steps = self.config.max_horizon;
         let horizon = Horizon { step_secs, n_steps, lag_secs: self.model.plan_lag_secs };
-        let (names, mut ahead) = (self.robot.joint_names().to_vec(), Vec::new());
-        plan::forecast(
-            joints,
-            &names,
-            Some(&velocities),
-            &frame.plan,
-            frame.stamp,
-            &horizon,
-            &mut ahead,
-        )?;
+        let mut ahead = Vec::new();
+        let (names, velocities) = (robot.joint_names(), Some(&velocities[..]));
+        plan::forecast(joints, names, velocities, &frame.plan, frame.stamp, &horizon, &mut ahead)?;
         let mut row = Vec::new();
         for joints in ahead.chunks_exact(joints.len().max(1)).chain([joints]) {
-            self.robot.place(joints, &mut row)?;
+            robot.place(joints, &mut row)?;
         }
         Ok(ahead)
     }

@@ -1,6 +1,6 @@
 //! Named settings of a training run.
 
-use super::trainer::{Schedule, TrainConfig};
+use super::config::{Schedule, TrainConfig};
 use crate::graph::MaskConfig;
 use crate::graph::walks::{Halting, Sampler, WalkConfig};
 use crate::model::ModelConfig;
@@ -78,13 +78,14 @@ mod tests {
     fn presets_are_valid_and_the_default_is_default() {
         for (name, preset) in Preset::ALL {
             preset.model().validate().unwrap_or_else(|e| panic!("{name}: {e}"));
+            preset.train().validate().unwrap_or_else(|e| panic!("{name}: {e}"));
         }
         assert_eq!(Preset::Default.model(), ModelConfig::default());
         assert_eq!(Preset::Default.train(), TrainConfig::default());
     }
 
     #[test]
-    fn the_papers_rate_drops_to_a_third_behind_a_thousand_steps() {
+    fn the_papers_rate_drops_to_a_third_after_a_thousand_steps() {
         let config = Preset::Paper.train();
         assert_eq!(config.learning_rate(0), 3e-4);
         assert_eq!(config.learning_rate(999), 3e-4);

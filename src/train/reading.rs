@@ -7,8 +7,7 @@ use rayon::prelude::*;
 
 use super::dataset::Dataset;
 use super::episode::Episode;
-use super::skipped::Skipped;
-use crate::recording::Recording;
+use crate::recording::{Glimpse, Recording};
 use crate::{Error, Result};
 
 /// Recordings that are read side by side: more than these are never held besides those kept.
@@ -18,53 +17,53 @@ const BLOCK: usize = 32;
 pub struct Intake<'a> {
     /// Their split.
     pub split: &'a str,
+    /// Whether recordings whose truth says no split are for it, too.
+    pub takes_unsaid: bool,
     /// How many at most; the first ones are taken.
     pub max_recordings: Option<usize>,
     /// Where they go.
     pub data: &'a mut Dataset,
 }
 
-/// Recordings that are in no data set, and why.
-#[derive(Debug, Default)]
+/// A recording that is in no data set.
+#[derive(Debug)]
 pub struct LeftOut {
-    /// Of other splits: how many of each.
-    pub other_splits: BTreeMap<String, usize>,
-    /// Recordings without truth.
-    pub n_without_truth: usize,
-    /// More than were asked for.
-    pub n_surplus: usize,
-    /// Those that can't be used, and why.
-    pub failed: Vec<(PathBuf, Error)>,
+    /// The recording.
+    pub path: PathBuf,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// Why a recording is in no data set.
+#[derive(Debug)]
+pub enum Cause {
+    /// It is of this split, which nobody takes; empty if it says none.
+    OtherSplit(String),
+    /// It has no truth.
+    NoTruth,
+    /// There are as many as were asked for.
+    Surplus,
+    /// It can't be used.
+    Unusable(Error),
+}
+
+/// What there is to tell of recordings that were read.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// Recordings that are in no data set, in the order of the paths.
+    pub left_out: Vec<LeftOut>,
+    /// Damage that was read around, of recordings that are used, have no truth or can't be used: the
+    /// recording and what was wrong, in the order of the paths.
+    pub damage: Vec<(PathBuf, String)>,
+    /// Warnings of the robots' descriptions, and how many of the recordings used have each.
+    pub robot_warnings: BTreeMap<String, usize>,
 }
 
 /// What one recording is.
 enum Outcome {
     /// For the intake of this index.
-    Read(usize, Box<(Episode, Skipped)>),
-    OtherSplit(String),
-    WithoutTruth,
-    Surplus,
-}
-
-/// Folders below `folder` that hold a recording, sorted; `folder` itself if it is one.
-///
-/// # Errors
-/// [`Error::Io`] if the folder can't be read.
-pub fn recordings_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    if folder.join("metadata.yaml").is_file() {
-        return Ok(vec![folder.to_owned()]);
-    }
-    let io = |cause| Error::Io { path: folder.to_owned(), cause };
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(io)? {
-        let path = entry.map_err(io)?.path();
-        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        if !hidden && path.join("metadata.yaml").is_file() {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
+    Read(usize, Box<Episode>),
+    LeftOut(Cause),
 }
 
 /// Reads the recordings at `paths`, each into the intake of its split, in the order of the paths
@@ -75,8 +74,8 @@ pub fn read_recordings(
     paths: &[PathBuf],
     intakes: &mut [Intake],
     progress: impl Fn() + Sync,
-) -> LeftOut {
-    let mut left_out = LeftOut::default();
+) -> Reading {
+    let mut reading = Reading::default();
     for block in paths.chunks(BLOCK) {
         let shared: &[Intake] = intakes;
         let read = |path: &PathBuf| {
@@ -84,41 +83,68 @@ pub fn read_recordings(
             progress();
             outcome
         };
-        let outcomes: Vec<Result<Outcome>> = block.par_iter().map(read).collect();
-        for (path, outcome) in block.iter().zip(outcomes) {
-            match outcome {
+        let outcomes: Vec<(Outcome, Vec<String>)> = block.par_iter().map(read).collect();
+        for (path, (outcome, damage)) in block.iter().zip(outcomes) {
+            let cause = match outcome {
                 // The block may have filled it.
-                Ok(Outcome::Read(index, _)) if intakes[index].is_full() => left_out.n_surplus += 1,
-                Ok(Outcome::Read(index, read)) => intakes[index].data.push(*read),
-                Ok(Outcome::OtherSplit(split)) => {
-                    *left_out.other_splits.entry(split).or_default() += 1;
+                Outcome::Read(index, _) if intakes[index].is_full() => Some(Cause::Surplus),
+                Outcome::Read(index, episode) => {
+                    reading.take(&episode);
+                    intakes[index].data.push(*episode);
+                    None
                 }
-                Ok(Outcome::WithoutTruth) => left_out.n_without_truth += 1,
-                Ok(Outcome::Surplus) => left_out.n_surplus += 1,
-                Err(error) => left_out.failed.push((path.clone(), error)),
+                Outcome::LeftOut(cause) => Some(cause),
+            };
+            if !matches!(cause, Some(Cause::OtherSplit(_) | Cause::Surplus)) {
+                reading.damage.extend(damage.into_iter().map(|what| (path.clone(), what)));
             }
+            let left_out = cause.map(|cause| LeftOut { path: path.clone(), cause });
+            reading.left_out.extend(left_out);
         }
     }
-    left_out
+    reading
 }
 
-fn read_one(path: &Path, intakes: &[Intake]) -> Result<Outcome> {
-    // Intakes differ in what becomes of frames, not in how these are made.
-    let Some(first) = intakes.first() else { return Ok(Outcome::Surplus) };
-    let (mut found, mut split) = (None, None);
-    let recording = Recording::open_if(path, first.data.frames().clone(), |truth| {
-        split = truth.map(|truth| truth.split.clone());
-        found = intakes.iter().position(|intake| split.as_deref() == Some(intake.split));
-        found.is_some_and(|index| !intakes[index].is_full())
-    })?;
-    Ok(match (recording, found, split) {
-        (Some(recording), Some(index), _) => {
-            Outcome::Read(index, Box::new(intakes[index].data.read(&recording)?))
+impl Reading {
+    /// Takes the warnings of an episode's robot.
+    fn take(&mut self, episode: &Episode) {
+        for warning in episode.robot.iter().flat_map(|robot| &robot.warnings) {
+            *self.robot_warnings.entry(warning.clone()).or_default() += 1;
         }
-        (_, _, None) => Outcome::WithoutTruth,
-        (_, None, Some(split)) => Outcome::OtherSplit(split),
-        (None, Some(_), _) => Outcome::Surplus,
-    })
+    }
+}
+
+/// What becomes of a recording, and the damage that was read around.
+fn read_one(path: &Path, intakes: &[Intake]) -> (Outcome, Vec<String>) {
+    let unusable = |error| Outcome::LeftOut(Cause::Unusable(error));
+    let glimpse = match Recording::glimpse(path) {
+        Ok(glimpse) => glimpse,
+        Err(error) => return (unusable(error), Vec::new()),
+    };
+    let mut damage = glimpse.bag().warnings().to_vec();
+    let Some(truth) = glimpse.truth() else {
+        return (Outcome::LeftOut(Cause::NoTruth), damage);
+    };
+    let split = truth.split.as_str();
+    let is_for =
+        |intake: &Intake| intake.split == split || (split.is_empty() && intake.takes_unsaid);
+    let outcome = match intakes.iter().position(is_for) {
+        None => Outcome::LeftOut(Cause::OtherSplit(split.to_owned())),
+        Some(index) if intakes[index].is_full() => Outcome::LeftOut(Cause::Surplus),
+        Some(index) => match read(glimpse, intakes[index].data) {
+            Ok(episode) => {
+                damage.extend(episode.skipped.told());
+                Outcome::Read(index, Box::new(episode))
+            }
+            Err(error) => unusable(error),
+        },
+    };
+    (outcome, damage)
+}
+
+/// Reads a recording as those of `data` are.
+pub(super) fn read(glimpse: Glimpse, data: &Dataset) -> Result<Episode> {
+    data.read(&glimpse.open(data.frames().clone())?)
 }
 
 impl Intake<'_> {

@@ -14,9 +14,9 @@ pub struct Skipped {
     pub without_ids: u64,
     /// Frames whose images, joints or plan can't be used.
     pub unusable: u64,
-    /// Usable frames without another one step before: the first ones, and those behind a gap.
+    /// Usable frames without another one step before: the first ones, and those after a gap.
     pub without_before: u64,
-    /// Usable frames that other cameras saw than the one a step before.
+    /// Usable frames that other cameras saw than those of one step before.
     pub other_cameras: u64,
     /// Usable frames without another one step after: the last ones, and those before a gap.
     pub without_after: u64,
@@ -41,6 +41,13 @@ impl Skipped {
         self.first = self.first.take().or(other.first);
     }
 
+    /// What was lost of one recording that a whole one would have, in a line; none if nothing was.
+    pub(super) fn told(&self) -> Option<String> {
+        let first = self.first.as_ref()?;
+        let losses: Vec<String> = self.frames().map(|(n, what)| format!("{what}: {n}")).collect();
+        Some(format!("{}; the first: {first}", losses.join(", ")))
+    }
+
     /// What is in no window, in words, with its number; nothing that did not happen.
     pub fn frames(&self) -> impl Iterator<Item = (u64, &'static str)> {
         let own = [
@@ -54,9 +61,9 @@ impl Skipped {
     /// The frames that no window starts at, in words, with their number; as above.
     pub fn starts(&self) -> impl Iterator<Item = (u64, &'static str)> {
         let all = [
-            (self.without_before, "without one a step before"),
-            (self.other_cameras, "seen by other cameras than a step before"),
-            (self.without_after, "without one a step after"),
+            (self.without_before, "without a frame one step before"),
+            (self.other_cameras, "seen by other cameras than one step before"),
+            (self.without_after, "without a frame one step after"),
         ];
         all.into_iter().filter(|(n, _)| *n > 0)
     }

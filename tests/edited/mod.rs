@@ -59,10 +59,21 @@ fn said_to_be_of(split: &str, bodies: &[u8]) -> Vec<u8> {
     let json = StringMessage::decode(bodies).unwrap().data;
     let mut json: serde_json::Value = serde_json::from_str(&json).unwrap();
     json["split"] = split.into();
-    let text = json.to_string();
+    string_message(&json.to_string())
+}
+
+/// `std_msgs/msg/String`.
+pub fn string_message(text: &str) -> Vec<u8> {
     // CDR, little endian: length with the closing zero, then the bytes.
     let length = (text.len() as u32 + 1).to_le_bytes();
     [&[0, 1, 0, 0], &length[..], text.as_bytes(), &[0]].concat()
+}
+
+/// The robot's description, in which no link is called as the world frame is.
+pub fn without_world(message: &RawMessage) -> RawMessage {
+    let text = StringMessage::decode(&message.data).unwrap().data;
+    let data = string_message(&text.replace("\"world\"", "\"earth\""));
+    RawMessage { data, ..message.clone() }
 }
 
 /// Whether the message is a camera's: an image, its calibration or its body ids.

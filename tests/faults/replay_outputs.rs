@@ -36,7 +36,7 @@ fn a_report_that_finds_no_room_is_an_error() {
 #[test]
 fn a_picture_that_finds_no_room_is_an_error_that_names_it() {
     for (path, reason) in
-        [("/dev/full", "No space left on device"), ("/no/such/folder/a.png", "No such file")]
+        [("/dev/full", "No space left on device"), ("/no/such/folder/a.png", "make it first")]
     {
         let output = replay("", &["--picture", path]);
         refused(&output, &["cannot save the picture", path, reason]);

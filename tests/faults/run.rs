@@ -1,4 +1,5 @@
 //! `forecloud train` as a process, on small recordings.
+#![allow(dead_code)] // each test program uses some of it
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -61,7 +62,8 @@ impl Workplace {
     pub fn result(&self, out: &str, output: &Output) -> (String, String, Vec<String>) {
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let told = text.trim_end().rsplit(' ').next().unwrap_or_default().to_owned();
+        let told = text.lines().find_map(|line| line.strip_prefix("model: ")).unwrap_or_default();
+        let told = told.rsplit(' ').next().unwrap_or_default().to_owned();
         let model = forecloud::model::Model::load(&self.path(out).join("model.safetensors"));
         let log = std::fs::read_to_string(self.path(out).join("train.jsonl")).unwrap();
         let step = |line: &str| {

@@ -5,10 +5,11 @@ shares nothing with the Rust code: dense PyTorch in float64, gradients by autogr
 Inputs and weights are rounded to float32 first, then everything is computed in float64,
 so a float32 engine is compared with exact values of the very inputs it reads.
 
-    python generate.py [FOLDER]      (default: the folder of this script)
+    python generate.py [FOLDER] [--only NAME]      (default: all, in the folder of this script)
 """
 
-import sys
+import argparse
+import json
 from pathlib import Path
 
 import numpy as np
@@ -90,13 +91,19 @@ def random_weights(source, d=D, layers=("linear", "grf")):
     for b in range(BLOCKS):
         for place, layer in zip(("global", "local"), layers):
             name = f"blocks.{b}.{place}"
-            if layer == "message_passing":
-                messages(f"{name}.anchors")
-                messages(f"{name}.rest")
-            elif layer != "none":
-                attention(name)
-            if layer == "grf":
-                weights[f"{name}.hop_logits"] = source.normal(HOPS + 1)
+            match layer:
+                case "message_passing":
+                    messages(f"{name}.anchors")
+                    messages(f"{name}.rest")
+                case "grf":
+                    attention(name)
+                    weights[f"{name}.hop_logits"] = source.normal(HOPS + 1)
+                case "linear" | "softmax":
+                    attention(name)
+                case "none":
+                    pass
+                case other:
+                    raise ValueError(f"no layer '{other}': add it to random_weights")
         norm(f"blocks.{b}.mlp.norm")
         linear(f"blocks.{b}.mlp.up", d, 4 * d)
         linear(f"blocks.{b}.mlp.down", 4 * d, d)
@@ -207,16 +214,20 @@ class Variant(Interlacer):
 
     def mapped(self, name, x):
         """Features [..., m] of x [..., d_h]."""
-        if self.feature_map == "elu":
-            return torch.where(x > 0, x + 1, torch.exp(x.clamp(max=0)))
-        if self.feature_map == "squared":
-            return x.square()
-        if self.feature_map == "favor":
-            x = x / x.shape[-1] ** 0.25
-            exponent = x @ self.projections[name].T - x.square().sum(-1, keepdim=True) / 2
-            assert exponent.abs().max() < EXPONENT_BOUND - 1
-            return torch.exp(exponent) / FEATURES**0.5
-        return self.relu(x)
+        match self.feature_map:
+            case "relu":
+                return self.relu(x)
+            case "elu":
+                return torch.where(x > 0, x + 1, torch.exp(x.clamp(max=0)))
+            case "squared":
+                return x.square()
+            case "favor":
+                x = x / x.shape[-1] ** 0.25
+                exponent = x @ self.projections[name].T - x.square().sum(-1, keepdim=True) / 2
+                assert exponent.abs().max() < EXPONENT_BOUND - 1
+                return torch.exp(exponent) / FEATURES**0.5
+            case other:
+                raise ValueError(f"no feature map '{other}': add it to Variant.mapped")
 
     def heads(self, name, x, heads, is_mapped=True):
         """q and k [M, heads, features], v [M, heads, d_h]."""
@@ -269,13 +280,19 @@ class Variant(Interlacer):
         return self.messages(f"{name}.rest", x, rest, anchors[index[:, :1]])
 
     def layer(self, kind, name, x, heads):
-        if kind == "linear":
-            return self.linear_layer(name, x, heads)
-        if kind == "softmax":
-            return self.softmax_layer(name, x, heads)
-        if kind == "grf":
-            return self.grf_layer(name, x)
-        return self.message_passing_layer(name, x) if kind == "message_passing" else x
+        match kind:
+            case "linear":
+                return self.linear_layer(name, x, heads)
+            case "softmax":
+                return self.softmax_layer(name, x, heads)
+            case "grf":
+                return self.grf_layer(name, x)
+            case "message_passing":
+                return self.message_passing_layer(name, x)
+            case "none":
+                return x
+            case other:
+                raise ValueError(f"no layer '{other}': add it to Variant.layer")
 
     def forward(self, features):
         x = self.keep("embed", self.linear("embed", features))
@@ -299,6 +316,15 @@ VARIANTS = {  # name: seed, (global, local), feature map
     "squared": (37, ("linear", "grf"), "squared"),
     "favor": (38, ("linear", "grf"), "favor"),
 }
+
+
+def layers_config(name):
+    """The layers of a variant as model files have them: the tests read from it what to build."""
+    _, (global_layer, local_layer), feature_map = VARIANTS[name]
+    if feature_map == "favor":
+        feature_map = {"favor": {"n_features": FEATURES, "seed": 0}}
+    layers = {"global": global_layer, "local": local_layer, "feature_map": feature_map}
+    return layers | ({"anchor_stride": STRIDE} if local_layer == "message_passing" else {})
 
 
 def variant(name):
@@ -451,22 +477,29 @@ def gradients(loss_of, leaves):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).parent)
+    makes = {make.__name__: make for make in (interlacer, head, adamw)}
+    parser.add_argument("--only", metavar="NAME", choices=[*makes, *VARIANTS], help="one file")
+    args = parser.parse_args()
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
-    for make in (interlacer, head, adamw):
-        save(make(), folder / f"{make.__name__}.safetensors")
-    for name in VARIANTS:
-        save(variant(name), folder / f"layers_{name}.safetensors")
+    for name in [args.only] if args.only else [*makes, *VARIANTS]:
+        if name in makes:
+            save(makes[name](), args.folder / f"{name}.safetensors")
+        else:
+            path = args.folder / f"layers_{name}.safetensors"
+            save(variant(name), path, {"layers": json.dumps(layers_config(name))})
 
 
-def save(values, path):
+def save(values, path, settings=None):
     tensors = {}
     for name, x in values.items():
         x = x.detach()
         assert torch.isfinite(x).all(), name
         tensors[name] = (x[None] if x.dim() == 0 else x).contiguous().clone()
-    save_file(tensors, path)
+    save_file(tensors, path, settings)
+    print(path)
 
 
 if __name__ == "__main__":

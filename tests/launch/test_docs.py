@@ -17,6 +17,8 @@ def launch_lines() -> list[tuple[str, dict[str, str]]]:
     for page in PAGES:
         for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
             for line in block.replace("\\\n", " ").splitlines():
+                if not line.startswith("ros2 launch "):
+                    continue  # other commands may go over several lines, as SQL does
                 words = shlex.split(line, comments=True)
                 if words[:4] == ["ros2", "launch", "forecloud", "forecloud.launch.py"]:
                     given = [word for word in words[4:] if word != "--show-args"]
@@ -32,7 +34,11 @@ def test_the_lines_are_found():
 def test_the_launch_file_takes_the_line(start, page, given):
     start.packages |= {"ros2bag", "rviz2"}
     # Files that the reader has.
-    here = {"params": "config/forecloud.yaml", "bag": "tests/data/tiny_push"}
+    here = {
+        "params": "config/forecloud.yaml",
+        "relay_params": "config/plan_relay.yaml",
+        "bag": "tests/data/tiny_push",
+    }
     given |= {name: str(ROOT / here[name]) for name in given.keys() & here.keys()}
     start(**given)
 

@@ -141,6 +141,8 @@ def test_remaps_of_the_user_go_before_those_of_the_driver(start):
         ({"remap": "/a:=/b:=/c"}, "`remap` must be OLD:=NEW"),
         ({"remap": "/a:="}, "`remap` must be OLD:=NEW"),
         ({"params": "/nowhere/a.yaml"}, "`params`: there is no file /nowhere/a.yaml"),
+        ({"relay": "arm,"}, "`relay` has an empty name"),
+        ({"relay_params": "/nowhere/a.yaml"}, "`relay_params`: there is no file /nowhere/a.yaml"),
         ({"model": "/nowhere/a.safetensors"}, "`model`: there is no file"),
         ({"dds_profile": "/nowhere/a.xml"}, "`dds_profile`: there is no file"),
         ({"bag_args": "--loop"}, "`bag_args` is given, but no `bag`"),
@@ -174,6 +176,35 @@ def test_bag_goes_before_clock_and_sets_sim_time(start, tmp_path):
     assert started["ros2"].named["additional_env"].keys() == set(start.module.PROFILE_VARIABLES)
     with pytest.raises(RuntimeError, match="`bag`: there is no /nowhere"):
         start(bag="/nowhere")
+
+
+def test_relay_names_controllers_in_the_nodes_namespace(start, tmp_path):
+    assert "forecloud_plan_relay" not in start()
+    started = start(
+        relay="arm_controller, /other/hand", namespace="robot1", log_level="debug",
+        remap="/robot1/planned_joints:=/plans", driver="orbbec", cameras="cam",
+    )
+    relay = started["forecloud_plan_relay"].named
+    assert relay["parameters"] == [
+        ROOT / "config" / "plan_relay.yaml",
+        {"controllers": ["arm_controller", "/other/hand"]},
+    ]
+    # Both go by the same name of the topic between them.
+    assert relay["remappings"] == [("/robot1/planned_joints", "/plans")]
+    assert relay["remappings"][0] in started["forecloud_node"].named["remappings"]
+    assert (relay["namespace"], relay["additional_env"]["RUST_LOG"]) == ("robot1", "debug")
+    # The node goes on without it.
+    assert "on_exit" not in relay
+
+    mine = tmp_path / "mine.yaml"
+    mine.touch()
+    assert start(relay_params=str(mine))["forecloud_plan_relay"].named["parameters"] == [mine]
+    start.packages.add("ros2bag")
+    with_bag = start(relay="arm", relay_params=str(mine), bag=str(tmp_path))
+    assert with_bag["forecloud_plan_relay"].named["parameters"] == [
+        mine,
+        {"controllers": ["arm"], "use_sim_time": True},
+    ]
 
 
 def test_rviz_shows_the_topics_of_the_node_and_the_cameras(start):

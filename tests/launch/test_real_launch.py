@@ -55,6 +55,13 @@ def test_overrides_and_remaps():
     assert "a/b/depth/image_raw:=a/b/aligned_depth_to_color/image_raw" in words
 
 
+def test_relay_is_started_too():
+    done = run("relay:=arm,hand", "namespace:=robot1")
+    words = [shlex.split(line) for line in done.stdout.splitlines() if "RAN" in line]
+    assert len(words) == 2, done.stdout + done.stderr
+    assert any("__node:=forecloud_plan_relay" in line and "__ns:=/robot1" in line for line in words)
+
+
 def test_a_wrong_argument_ends_it_with_the_cause():
     done = run("driver:=zed")
     assert done.returncode == 1

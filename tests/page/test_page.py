@@ -440,6 +440,34 @@ def test_without_truth_the_view_shows_what_was_seen(opened, hindsight, drawing):
     assert names == ["nothing", "estimated"]
 
 
+def test_without_truth_nothing_is_called_truth_and_the_view_opens_in_no_gap(
+    opened, hindsight, page, with_webgl
+):
+    tab = view(opened, hindsight.url, with_webgl)
+    assert text(tab, "h-view") == "What was seen later, and the prediction"
+    assert "No frame shows" not in text(tab, "readout")
+    titles = tab.evaluate("[...document.querySelectorAll('h2')].map(h => h.textContent)")
+    assert not any("ruth" in title for title in titles), titles
+    # One line says whether the model helps.
+    lines = tab.evaluate("[...document.querySelectorAll('.verdict')].map(p => p.textContent)")
+    verdict = hindsight.report["verdicts"][0]
+    assert len(lines) == 1 and lines[0].startswith("The model is ")
+    for value in (verdict["model_mm"], verdict["false_motion_mm"]):
+        assert f"{shown(value)} mm" in lines[0], lines
+    tab = view(opened, page.url, with_webgl)
+    assert text(tab, "h-view") == "Truth and prediction"
+
+
+@pytest.mark.parametrize("written", ["page", "nasty", "hindsight"])
+def test_no_column_is_cut_on_a_desk(request, opened, with_webgl, written):
+    tab = view(opened, request.getfixturevalue(written).url, with_webgl, width=1280, height=900)
+    cut = tab.evaluate(
+        "[...document.querySelectorAll('.scroll')].filter(s => s.scrollWidth > s.clientWidth)"
+        ".map(s => s.getAttribute('aria-labelledby') || s.getAttribute('aria-label'))"
+    )
+    assert cut == []
+
+
 # --- For everybody.
 
 

@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("output", type=Path, help="the MCAP file to write")
     parser.add_argument("--node", default="/forecloud", help="full name of the node")
     parser.add_argument("--expect", type=int, help="end after so many predictions")
-    parser.add_argument("--source", default="/joint_states", help="topic that the player publishes")
+    parser.add_argument("--source", default="/tf_static", help="topic that the player publishes")
     parser.add_argument("--quiet-secs", type=float, default=3.0, help="end so long after the last")
     args = parser.parse_args()
 

@@ -47,11 +47,12 @@ def wait_for_future(future):
 
 
 class NodeProcess:
-    """A running forecloud_node, started with the arguments that `ros2 launch` passes."""
+    """A running forecloud_node, or another program of the package, started with the arguments that
+    `ros2 launch` passes."""
 
-    def __init__(self, *ros_args: str):
-        program = Path(get_package_prefix("forecloud")) / "lib" / "forecloud" / "forecloud_node"
-        command = [str(program), "--ros-args", *ros_args]
+    def __init__(self, *ros_args: str, program: str = "forecloud_node"):
+        path = Path(get_package_prefix("forecloud")) / "lib" / "forecloud" / program
+        command = [str(path), "--ros-args", *ros_args]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self._lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -167,8 +168,8 @@ def start_node():
     """Starts nodes; those still running at the test's end are ended."""
     started: list[NodeProcess] = []
 
-    def start(*ros_args: str) -> NodeProcess:
-        started.append(NodeProcess(*ros_args))
+    def start(*ros_args: str, program: str = "forecloud_node") -> NodeProcess:
+        started.append(NodeProcess(*ros_args, program=program))
         return started[-1]
 
     yield start

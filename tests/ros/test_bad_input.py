@@ -71,7 +71,7 @@ def test_malformed_messages_on_every_topic(ros, recording, start_node):
     [
         ("/tf_static", "no transform from"),
         ("/camera_left/color/camera_info", "no calibration of 'camera_left'"),
-        ("/joint_states", "/joint_states"),
+        ("/joint_states", "without the robot from"),
         ("/camera_right/depth/image_raw", "/camera_right/depth/image_raw"),
     ],
 )
@@ -148,7 +148,7 @@ def renamed(message: Message) -> Message:
 
 
 def test_a_robot_description_that_is_none(ros, recording, start_node):
-    node = start_node("-p", "idle_without_subscribers:=false")
+    node = start_node("-p", "idle_without_subscribers:=false", "-p", "robot:=required")
     node.wait_for_log("waits for messages")
     nonsense = serialize_message(String(data="<robot name='half'><link"))
     broken = [

@@ -96,10 +96,10 @@ def test_a_node_that_hears_nothing_says_what_it_waits_for(running):
     nobody, remedy = "(never; published by nobody)", "start what publishes them"
     images = ["/camera_left/color/image_raw", f"/camera_right/color/camera_info {nobody}"]
     diagnostics.wait_for("images", ERROR, *images, remedy)
-    diagnostics.wait_for("joints", ERROR, f"/joint_states {nobody}", remedy)
-    robot = [f"/robot_description {nobody}", "robot_state_publisher"]
-    diagnostics.wait_for("robot description", ERROR, *robot)
-    diagnostics.wait_for("plan", WARN, f"/planned_joints {nobody}", "publish what the robot")
+    diagnostics.wait_for("joints", OK, "of no robot")
+    robot = [f"/robot_description {nobody}", "robot_state_publisher", "robot: none"]
+    diagnostics.wait_for("robot description", WARN, *robot)
+    diagnostics.wait_for("plan", OK, "no robot is known")
     diagnostics.wait_for("predictions", STALE, "none yet")
     diagnostics.wait_for("latency", STALE)
     running.node.wait_for_log("WARN images: no message on /camera_left/color/image_raw")
@@ -141,7 +141,6 @@ def test_publishers_of_another_type_or_qos_are_told(ros, running):
             "sensor_msgs/msg/JointState", "/robot_description of /test is volatile",
             "publish it transient local",
         )  # fmt: skip
-        diagnostics.wait_for("joints", ERROR, "never; published by /test", "topics")
         log = ["WARN /joint_states of /test is of type", "WARN /robot_description of /test"]
         running.node.wait_for_log(*log)
     finally:

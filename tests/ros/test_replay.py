@@ -52,9 +52,11 @@ def test_published_predictions_are_those_of_replay(ros, recording, start_node, t
     writer.close()
 
     replayed = replay(file)
-    assert replayed.returncode == 0, replayed.stderr
+    # 3: all are equal, and the last frame lacks.
+    assert replayed.returncode in (0, 3), replayed.stderr
     found = re.search(
-        r"(\d+) of (\d+) frames predicted by the node; bit for bit equal: yes", replayed.stdout
+        r"(\d+) of (\d+) frames predicted by the node; bit for bit equal: (yes|\1 are)",
+        replayed.stdout,
     )
     assert found, replayed.stdout
     assert int(found[1]) >= n_frames - 1

@@ -232,10 +232,10 @@ def test_a_request_without_frames_says_what_is_missing(ros, recording, start_nod
     # What the test before sent to its node must not come to this one.
     topic = "/robot_description"
     wait_for(lambda: not ros.count_publishers(topic), f"the last publisher of {topic} to be gone")
-    start_node(*SMALL)
+    start_node(*SMALL, "-p", "robot:=required")
     answer = call.wait().predict([plan_of(recording)])
     assert not answer.success and answer.message.startswith("no frame was predicted in 2 s: ")
-    assert "no robot description yet: publish the URDF" in answer.message
+    assert "no robot description yet" in answer.message and "publish the URDF" in answer.message
     player = Player(ros, recording)
     player.wait_for_subscriber()
     assert not answer.predictions

@@ -1,6 +1,6 @@
 //! Opening a GPU: driver, card, kernels. Whatever is missing is an error with a remedy, never a panic.
 
-use std::ffi::{CString, c_void};
+use std::ffi::CString;
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
@@ -203,29 +203,9 @@ impl Gpu {
         self.stream.synchronize().map_err(|error| self.error("waiting", error))
     }
 
-    /// Launches `kernel` on the stream; nothing where there are no blocks.
-    ///
-    /// # Safety
-    /// `arguments` point to values of the types that the kernel takes, one each; what they point to
-    /// on the device outlives the launch, and lies within its allocations for these sizes.
-    pub(super) unsafe fn launch(
-        &self,
-        kernel: Kernel,
-        grid: [usize; 2],
-        block: usize,
-        shared_bytes: usize,
-        arguments: &mut [*mut c_void],
-    ) -> Result<()> {
-        if grid.contains(&0) {
-            return Ok(());
-        }
-        let size = |size: usize| u32::try_from(size).unwrap_or(u32::MAX);
-        let (function, stream) = (self.functions[kernel as usize], self.stream.cu_stream());
-        let (grid, block) = ((size(grid[0]), size(grid[1]), 1), (size(block), 1, 1));
-        let shared_bytes = size(shared_bytes);
-        // SAFETY: the caller's; the function is of this context's module.
-        unsafe { result::launch_kernel(function, grid, block, shared_bytes, stream, arguments) }
-            .map_err(|error| self.error(kernel.name(), error))
+    /// The function of a kernel.
+    pub(super) fn function(&self, kernel: Kernel) -> sys::CUfunction {
+        self.functions[kernel as usize]
     }
 }
 

@@ -1,8 +1,10 @@
 //! The kernels, each a method with the arguments that it takes (`kernels/*.cuh`).
-
-use std::ffi::c_void;
+//!
+//! Which types a kernel takes stands in the table below, and every launch is held to it. How long
+//! the buffers are that addresses lead to is said at each launch, and where they are made.
 
 use super::Gpu;
+use super::launch::Parameter;
 use super::memory::{Buffer, Places};
 use crate::Result;
 use crate::model::tokens::Frame;
@@ -19,7 +21,7 @@ const SORTED: usize = 1024;
 const BLOCK: usize = 128;
 
 macro_rules! kernels {
-    ($($Kernel:ident = $name:literal),* $(,)?) => {
+    ($($Kernel:ident = $name:literal($($Parameter:ident),*)),* $(,)?) => {
         /// A kernel of the module.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(super) enum Kernel {
@@ -36,59 +38,52 @@ macro_rules! kernels {
                     $(Self::$Kernel => $name),*
                 }
             }
+
+            /// What it takes.
+            pub fn parameters(self) -> &'static [Parameter] {
+                match self {
+                    $(Self::$Kernel => &[$(Parameter::$Parameter),*]),*
+                }
+            }
         }
     };
 }
 kernels! {
-    NearestRobot = "nearest_robot",
-    Encode = "encode",
-    MoveParticles = "move_particles",
-    EndStep = "end_step",
-    Knn4 = "knn_4",
-    Knn8 = "knn_8",
-    Knn32 = "knn_32",
-    MortonKeys = "morton_keys",
-    SortBlocks = "sort_blocks",
-    MergePairs = "merge_pairs",
-    MergeBlocks = "merge_blocks",
-    MakeTiles = "make_tiles",
-    KnnTiles4 = "knn_tiles_4",
-    KnnTiles8 = "knn_tiles_8",
-    KnnTiles32 = "knn_tiles_32",
-    EnumerateWalks = "enumerate_walks",
-    DensePlain = "dense_plain",
-    DenseAdd = "dense_add",
-    DenseNorm = "dense_norm",
-    DenseQueriesAdd = "dense_queries_add",
-    HalfPlain = "half_plain",
-    HalfAdd = "half_add",
-    HalfNorm = "half_norm",
-    LinearState = "linear_state",
-    LinearFold = "linear_fold",
-    Grf64 = "grf_attention_64",
-    Grf128 = "grf_attention_128",
-    Grf256 = "grf_attention_256",
-    UnprojectPixels = "unproject_pixels",
-    CountHeights = "count_heights",
-    SumHeights = "sum_heights",
-    DrawKeys = "draw_keys",
-    CountDigits = "count_digits",
-    CollectDrawn = "collect_drawn",
-    GatherDrawn = "gather_drawn",
-}
-
-/// Launches a kernel with `arguments`, which live until it is under way.
-macro_rules! launch {
-    ($gpu:expr, $kernel:expr, $grid:expr, $block:expr, $shared:expr; $($argument:expr),*) => {
-        // SAFETY: the arguments are of the kernel's types, in their order; the callers in `step` and `sampler` give
-        // buffers as long as the kernel's comment says, of arenas that wait for the stream before
-        // they go.
-        unsafe {
-            $gpu.launch($kernel, $grid, $block, $shared, &mut [
-                $(std::ptr::from_ref(&$argument).cast_mut().cast::<c_void>()),*
-            ])
-        }
-    };
+    NearestRobot = "nearest_robot"(Step),
+    Encode = "encode"(Step),
+    MoveParticles = "move_particles"(Step),
+    EndStep = "end_step"(Step),
+    Knn4 = "knn_4"(Address, Number, Number, Address),
+    Knn8 = "knn_8"(Address, Number, Number, Address),
+    Knn32 = "knn_32"(Address, Number, Number, Address),
+    MortonKeys = "morton_keys"(Address, Number, Number, Grid, Address),
+    SortBlocks = "sort_blocks"(Address),
+    MergePairs = "merge_pairs"(Address, Number, Number),
+    MergeBlocks = "merge_blocks"(Address, Number),
+    MakeTiles = "make_tiles"(Address, Number, Number, Address, Address, Address),
+    KnnTiles4 = "knn_tiles_4"(Address, Address, Number, Number, Number, Address),
+    KnnTiles8 = "knn_tiles_8"(Address, Address, Number, Number, Number, Address),
+    KnnTiles32 = "knn_tiles_32"(Address, Address, Number, Number, Number, Address),
+    EnumerateWalks = "enumerate_walks"(Address, Number, Loads),
+    DensePlain = "dense_plain"(Dense),
+    DenseAdd = "dense_add"(Dense),
+    DenseNorm = "dense_norm"(Dense),
+    DenseQueriesAdd = "dense_queries_add"(Dense),
+    HalfPlain = "half_plain"(Dense),
+    HalfAdd = "half_add"(Dense),
+    HalfNorm = "half_norm"(Dense),
+    LinearState = "linear_state"(Address, Number, Number, Number, Number, Address),
+    LinearFold = "linear_fold"(Address, Number, Number, Number, Address, Number, Address, Address),
+    Grf64 = "grf_attention_64"(Address, Number, Loads, Address, Address),
+    Grf128 = "grf_attention_128"(Address, Number, Loads, Address, Address),
+    Grf256 = "grf_attention_256"(Address, Number, Loads, Address, Address),
+    UnprojectPixels = "unproject_pixels"(Cloud),
+    CountHeights = "count_heights"(Cloud),
+    SumHeights = "sum_heights"(Cloud),
+    DrawKeys = "draw_keys"(Cloud),
+    CountDigits = "count_digits"(Cloud, Draw, Number),
+    CollectDrawn = "collect_drawn"(Cloud, Draw),
+    GatherDrawn = "gather_drawn"(Cloud, Draw),
 }
 
 /// Buffers of a step: `Step` of `kernels/step.cuh`, field for field.
@@ -293,18 +288,24 @@ impl Gpu {
         let n_tokens = n_others + 3 * step.k as usize;
         if step.n_robot > 0 {
             let grid = [n_others.div_ceil(BLOCK), 2];
-            launch!(self, Kernel::NearestRobot, grid, BLOCK, 0; *step)?;
+            // SAFETY: `step` leads to n + h positions, n_robot of the robot, a `nearest` for each.
+            unsafe { self.launch(Kernel::NearestRobot, grid, BLOCK, 0, &[step.into()]) }?;
         }
-        launch!(self, Kernel::Encode, [n_tokens.div_ceil(BLOCK), 1], BLOCK, 0; *step)
+        // SAFETY: `step` leads to position and features of each token, and candidates of n.
+        unsafe {
+            self.launch(Kernel::Encode, [n_tokens.div_ceil(BLOCK), 1], BLOCK, 0, &[step.into()])
+        }
     }
 
     pub(super) fn move_particles(&self, step: &StepBuffers) -> Result<()> {
         let grid = [(step.n as usize + step.h as usize).div_ceil(BLOCK), 1];
-        launch!(self, Kernel::MoveParticles, grid, BLOCK, 0; *step)
+        // SAFETY: `step` leads to outputs, displacements and what moves of n + h particles.
+        unsafe { self.launch(Kernel::MoveParticles, grid, BLOCK, 0, &[step.into()]) }
     }
 
     pub(super) fn end_step(&self, step: &StepBuffers) -> Result<()> {
-        launch!(self, Kernel::EndStep, [1, 1], 1, 0; *step)
+        // SAFETY: `step` leads to the counters, which one thread writes.
+        unsafe { self.launch(Kernel::EndStep, [1, 1], 1, 0, &[step.into()]) }
     }
 
     /// `neighbors` `[n, k]` of `positions` `[n, 3]`; more than `k` positions, `k` at most 32.
@@ -320,8 +321,16 @@ impl Gpu {
             5..=8 => Kernel::Knn8,
             _ => Kernel::Knn32,
         };
-        launch!(self, kernel, [n.div_ceil(BLOCK), 1], BLOCK, 0;
-            positions.address(), number(n), number(k), neighbors.address())
+        // SAFETY: `positions` are 3·n, `neighbors` n·k.
+        unsafe {
+            self.launch(
+                kernel,
+                [n.div_ceil(BLOCK), 1],
+                BLOCK,
+                0,
+                &[positions.into(), n.into(), k.into(), neighbors.into()],
+            )
+        }
     }
 
     /// The same neighbours as [`Gpu::knn`], for many points: time of about n log n.
@@ -335,37 +344,84 @@ impl Gpu {
     ) -> Result<()> {
         let (n, keys) = (positions.len() / 3, work.keys);
         let (padded, n_tiles) = (keys.len(), n.div_ceil(WARP));
-        launch!(self, Kernel::MortonKeys, [padded.div_ceil(BLOCK), 1], BLOCK, 0;
-            positions.address(), number(n), number(padded), *grid, keys.address())?;
+        // SAFETY: `positions` are 3·n, `keys` `padded`.
+        unsafe {
+            self.launch(
+                Kernel::MortonKeys,
+                [padded.div_ceil(BLOCK), 1],
+                BLOCK,
+                0,
+                &[positions.into(), n.into(), padded.into(), grid.into(), keys.into()],
+            )
+        }?;
         self.sort(keys)?;
         let grid = [n_tiles.div_ceil(BLOCK / WARP), 1];
-        launch!(self, Kernel::MakeTiles, grid, BLOCK, 0;
-            positions.address(), number(n), number(n_tiles), keys.address(),
-            work.points.address(), work.boxes.address())?;
+        // SAFETY: of `TileBuffers::take`: `keys` n at least, 4·WARP `points` and 6 `boxes` a tile.
+        unsafe {
+            self.launch(
+                Kernel::MakeTiles,
+                grid,
+                BLOCK,
+                0,
+                &[
+                    positions.into(),
+                    n.into(),
+                    n_tiles.into(),
+                    keys.into(),
+                    work.points.into(),
+                    work.boxes.into(),
+                ],
+            )
+        }?;
         let kernel = match k {
             0..=4 => Kernel::KnnTiles4,
             5..=8 => Kernel::KnnTiles8,
             _ => Kernel::KnnTiles32,
         };
-        launch!(self, kernel, grid, BLOCK, 0;
-            work.points.address(), work.boxes.address(), number(n_tiles), number(n), number(k),
-            neighbors.address())
+        // SAFETY: as above; `neighbors` are n·k.
+        unsafe {
+            self.launch(
+                kernel,
+                grid,
+                BLOCK,
+                0,
+                &[
+                    work.points.into(),
+                    work.boxes.into(),
+                    n_tiles.into(),
+                    n.into(),
+                    k.into(),
+                    neighbors.into(),
+                ],
+            )
+        }
     }
 
     /// Sorts a power of two of keys, 1024 at least: bitonic, so always in the same steps.
     fn sort(&self, keys: Buffer<u64>) -> Result<()> {
         let grid = [keys.len() / SORTED, 1];
-        launch!(self, Kernel::SortBlocks, grid, SORTED / 2, 0; keys.address())?;
+        // SAFETY: `keys` are a multiple of SORTED, one block each.
+        unsafe { self.launch(Kernel::SortBlocks, grid, SORTED / 2, 0, &[keys.into()]) }?;
         let mut length = 2 * SORTED;
         while length <= keys.len() {
             let mut stride = length / 2;
             while stride >= SORTED {
-                launch!(self, Kernel::MergePairs, grid, SORTED / 2, 0;
-                    keys.address(), number(length), number(stride))?;
+                // SAFETY: as above; `length` and `stride` are powers of two, up to all keys.
+                unsafe {
+                    self.launch(
+                        Kernel::MergePairs,
+                        grid,
+                        SORTED / 2,
+                        0,
+                        &[keys.into(), length.into(), stride.into()],
+                    )
+                }?;
                 stride /= 2;
             }
-            launch!(self, Kernel::MergeBlocks, grid, SORTED / 2, 0;
-                keys.address(), number(length))?;
+            // SAFETY: as above.
+            unsafe {
+                self.launch(Kernel::MergeBlocks, grid, SORTED / 2, 0, &[keys.into(), length.into()])
+            }?;
             length *= 2;
         }
         Ok(())
@@ -375,11 +431,17 @@ impl Gpu {
     pub(super) fn make_cloud(&self, cloud: &CloudBuffers) -> Result<()> {
         let all = [(cloud.n as usize).div_ceil(POINT_BLOCK), 1];
         let by_turns = [all[0].min(MAX_BLOCKS), 1];
-        launch!(self, Kernel::UnprojectPixels, all, POINT_BLOCK, 0; *cloud)?;
-        launch!(self, Kernel::CountHeights, by_turns, POINT_BLOCK, 0; *cloud)?;
-        launch!(self, Kernel::SumHeights, by_turns, POINT_BLOCK, 0; *cloud)?;
+        // SAFETY: `cloud` leads to its pictures and to positions, colours, keys of n pixels.
+        unsafe { self.launch(Kernel::UnprojectPixels, all, POINT_BLOCK, 0, &[cloud.into()]) }?;
+        // SAFETY: as above; the histogram has HEIGHT_BINS bins.
+        unsafe { self.launch(Kernel::CountHeights, by_turns, POINT_BLOCK, 0, &[cloud.into()]) }?;
+        // SAFETY: as above.
+        unsafe { self.launch(Kernel::SumHeights, by_turns, POINT_BLOCK, 0, &[cloud.into()]) }?;
         // One block at least, which tells how many points there are.
-        launch!(self, Kernel::DrawKeys, [all[0].max(1), 1], POINT_BLOCK, 0; *cloud)
+        // SAFETY: as above.
+        unsafe {
+            self.launch(Kernel::DrawKeys, [all[0].max(1), 1], POINT_BLOCK, 0, &[cloud.into()])
+        }
     }
 
     /// Draws at most `room` points into `sorted`, and on in Morton order.
@@ -393,14 +455,28 @@ impl Gpu {
         let n = cloud.n as usize;
         let by_turns = [n.div_ceil(POINT_BLOCK).min(MAX_BLOCKS), 1];
         for round in 0..DRAW_ROUNDS {
-            launch!(self, Kernel::CountDigits, by_turns, POINT_BLOCK, 0;
-                *cloud, *draw, number(round))?;
+            // SAFETY: `cloud` leads to n keys, `draw` to digits of DRAW_ROUNDS rounds.
+            unsafe {
+                self.launch(
+                    Kernel::CountDigits,
+                    by_turns,
+                    POINT_BLOCK,
+                    0,
+                    &[cloud.into(), draw.into(), round.into()],
+                )
+            }?;
         }
         let grid = [n.max(sorted.len()).div_ceil(POINT_BLOCK), 1];
-        launch!(self, Kernel::CollectDrawn, grid, POINT_BLOCK, 0; *cloud, *draw)?;
+        // SAFETY: as above; `sorted` has room for what is drawn.
+        unsafe {
+            self.launch(Kernel::CollectDrawn, grid, POINT_BLOCK, 0, &[cloud.into(), draw.into()])
+        }?;
         self.sort(sorted)?;
         let grid = [room.div_ceil(POINT_BLOCK), 1];
-        launch!(self, Kernel::GatherDrawn, grid, POINT_BLOCK, 0; *cloud, *draw)
+        // SAFETY: as above; `draw` leads to positions, colours and pixels of `room` points.
+        unsafe {
+            self.launch(Kernel::GatherDrawn, grid, POINT_BLOCK, 0, &[cloud.into(), draw.into()])
+        }
     }
 
     /// Loads of all walks on `neighbors` `[n, k]`.
@@ -413,8 +489,16 @@ impl Gpu {
         let bytes = merge_bytes(loads.cap as usize, loads.n_hops as usize);
         let n_warps = (SHARED_BYTES / bytes).clamp(1, 4);
         let grid = [(loads.n as usize).div_ceil(n_warps), 1];
-        launch!(self, Kernel::EnumerateWalks, grid, n_warps * WARP, n_warps * bytes;
-            neighbors.address(), number(k), *loads)
+        // SAFETY: `neighbors` are n·k, `loads` lead to n rows of `cap`; a warp has `bytes` for one.
+        unsafe {
+            self.launch(
+                Kernel::EnumerateWalks,
+                grid,
+                n_warps * WARP,
+                n_warps * bytes,
+                &[neighbors.into(), k.into(), loads.into()],
+            )
+        }
     }
 
     /// One of the dense kernels.
@@ -424,7 +508,10 @@ impl Gpu {
             Kernel::HalfPlain | Kernel::HalfAdd | Kernel::HalfNorm => 128,
             _ => 256,
         };
-        launch!(self, kernel, [tiles(layer.rows), tiles(layer.n_out)], block, 0; *layer)
+        // SAFETY: `layer` leads to rows·x_stride inputs, n_in·n_out weights, rows·n_out outputs.
+        unsafe {
+            self.launch(kernel, [tiles(layer.rows), tiles(layer.n_out)], block, 0, &[layer.into()])
+        }
     }
 
     /// Partial states of `qkv` `[n, 3 d]`, a row for each [`state_rows`].
@@ -436,9 +523,16 @@ impl Gpu {
     ) -> Result<()> {
         let (n, rows) = (qkv.len() / (3 * d), state_rows(d));
         let shared_bytes = 2 * d * rows * size_of::<f32>();
-        launch!(self, Kernel::LinearState, [n.div_ceil(rows), 1], 256, shared_bytes;
-            qkv.address(), number(n), number(rows), number(d), number(head_width),
-            partials.address())
+        // SAFETY: `qkv` are 3·n·d, `partials` d·(head_width + 1) for each of the grid's blocks.
+        unsafe {
+            self.launch(
+                Kernel::LinearState,
+                [n.div_ceil(rows), 1],
+                256,
+                shared_bytes,
+                &[qkv.into(), n.into(), rows.into(), d.into(), head_width.into(), partials.into()],
+            )
+        }
     }
 
     /// `folded` `[d, n_out]` and `z` `[d]` of partial states and of `weight` `[d, n_out]`.
@@ -451,9 +545,25 @@ impl Gpu {
         z: Buffer<f32>,
     ) -> Result<()> {
         let n_partials = partials.len() / (d * (head_width + 1));
-        launch!(self, Kernel::LinearFold, [d, 1], 256, 0;
-            partials.address(), number(n_partials), number(d), number(head_width),
-            weight.address(), number(weight.len() / d), folded.address(), z.address())
+        // SAFETY: `partials` hold d·(head_width + 1) each, `weight` and `folded` d·n_out, `z` d.
+        unsafe {
+            self.launch(
+                Kernel::LinearFold,
+                [d, 1],
+                256,
+                0,
+                &[
+                    partials.into(),
+                    n_partials.into(),
+                    d.into(),
+                    head_width.into(),
+                    weight.into(),
+                    (weight.len() / d).into(),
+                    folded.into(),
+                    z.into(),
+                ],
+            )
+        }
     }
 
     /// `out` `[n, d]` of `qkv` `[n, 3 d]`; `d` at most 256.
@@ -471,7 +581,15 @@ impl Gpu {
             65..=128 => Kernel::Grf128,
             _ => Kernel::Grf256,
         };
-        launch!(self, kernel, [n.div_ceil(BLOCK / WARP), 1], BLOCK, 0;
-            qkv.address(), number(d), *loads, hop_logits.address(), out.address())
+        // SAFETY: `qkv` are 3·n·d, `out` n·d, `loads` lead to n rows, `hop_logits` are one a hop.
+        unsafe {
+            self.launch(
+                kernel,
+                [n.div_ceil(BLOCK / WARP), 1],
+                BLOCK,
+                0,
+                &[qkv.into(), d.into(), loads.into(), hop_logits.into(), out.into()],
+            )
+        }
     }
 }

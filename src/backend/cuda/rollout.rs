@@ -11,11 +11,12 @@ use super::memory::{Arena, Buffer, Pinned};
 use super::stage::Stage;
 use super::step::{Buffers, Precision, Sizes, Step, unsupported};
 use crate::backend::Rollouts;
+use crate::geometry::RigidMotion;
+use crate::model::Layout;
 use crate::model::rollout::RolloutConfig;
 use crate::model::tokens::follow_links;
-use crate::model::{Layout, Scene};
 use crate::motion::N_BODY_FEATURES;
-use crate::rigid::RigidMotion;
+use crate::scene::Scene;
 use crate::{Error, Result};
 
 /// Bits of the flag word, as in `kernels/common.cuh`.

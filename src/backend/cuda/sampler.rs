@@ -319,8 +319,8 @@ impl Sampler {
                 }
                 RawRays::Table { rigid, .. } => {
                     picture.rays = buffers.tables.part(table, 0).address();
-                    (picture.has_table, picture.origin) = (1, rigid.translation);
-                    picture.rotation = rigid.rotation;
+                    picture.has_table = 1;
+                    (picture.rotation, picture.origin) = rigid.rows();
                 }
             }
             first += sizes.n_pixels();

@@ -1,8 +1,9 @@
 //! Where the messages of an SQLite file are, around damage where there is any.
 
 use super::Database;
+use crate::bag::format::ZSTD_MAGIC;
 use crate::bag::index::{Index, Place};
-use crate::bag::unpack::{self, MAX_MESSAGE_BYTES};
+use crate::bag::unpack::MAX_MESSAGE_BYTES;
 use crate::error::{Error, Result};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, Statement};
@@ -13,7 +14,8 @@ const MAX_GAPS: usize = 32;
 const MAX_TOPICS: usize = 1 << 16;
 /// Longest name of a topic, type or encoding (bytes).
 const MAX_NAME_BYTES: usize = 4096;
-const RECOVER: &str = "`sqlite3 FILE .recover | sqlite3 NEW.db3` may save more";
+/// Of what is there, but nothing leads to.
+const RECOVER: &str = "docs/reliability.md tells how `sqlite3` may save more of it";
 
 /// What has been read of the messages.
 struct Rows<'a> {
@@ -73,15 +75,17 @@ impl Database {
         }
         // rosbag2 compresses either all messages or none.
         let example = rows.example.and_then(|row| self.read(row).ok());
-        if example.is_some_and(|data| data.starts_with(&unpack::MAGIC)) {
+        if example.is_some_and(|data| data.starts_with(&ZSTD_MAGIC)) {
             rows.index.compressions.insert("zstd by message");
         }
         rows.index.check_size(&self.path)
     }
 
     fn refusal(&self, problem: String) -> Error {
-        let cut = self.cut.as_ref().map_or(String::new(), |cut| format!("; it is {cut}"));
-        let problem = format!("is no recording that can be read ({problem}{cut}); {RECOVER}");
+        // What is cut off nothing can save.
+        let end =
+            self.cut.as_ref().map_or(format!("); {RECOVER}"), |cut| format!("; it is {cut})"));
+        let problem = format!("is no recording that can be read ({problem}{end}");
         Error::Bag { path: self.path.clone(), problem }
     }
 
@@ -138,15 +142,14 @@ impl Database {
             let last = rows.last.unwrap_or(0);
             let first_lost = last.saturating_add(1);
             let Some(next) = resume(&mut select, last) else {
+                let remedy = self.cut.as_ref().map_or(format!("; {RECOVER}"), |_| String::new());
                 rows.index.warn(format!(
-                    "{path}: {damage}: rows from {first_lost} on are left out; {RECOVER}"
+                    "{path}: {damage}: rows from {first_lost} on are left out{remedy}"
                 ));
                 return Ok(());
             };
-            rows.index.warn(format!(
-                "{path}: {damage}: rows {first_lost} to {} are left out; {RECOVER}",
-                next - 1
-            ));
+            rows.index
+                .warn(format!("{path}: {damage}: rows {first_lost} to {} are left out", next - 1));
             from = next;
         }
         let path = self.path.display();

@@ -1,7 +1,7 @@
 //! The noise against the figures that it is documented with, on scenes whose geometry is known.
 
 use super::*;
-use crate::frames::{CameraFrame, Joints};
+use crate::frames::CameraFrame;
 use crate::message::{Header, Stamp};
 use nalgebra::Isometry3;
 use std::sync::Arc;
@@ -304,10 +304,9 @@ fn encodings_are_kept_and_nothing_happens_at_strength_0() {
 fn all_cameras_of_a_frame_are_disturbed_and_images_that_cannot_be_read_are_an_error() {
     let depth = image(5, board);
     let view = View::Depth { depth: depth.clone(), info: Arc::new(info()), color: None };
-    let joints = Joints { names: Arc::from(Vec::new()), positions: Vec::new() };
     let stamp = depth.header.stamp;
     let camera = CameraFrame { camera: 3, view, world_from_camera: Isometry3::identity() };
-    let mut frame = Frame { stamp, cameras: vec![camera], joints, plan: Vec::new() };
+    let mut frame = Frame { stamp, cameras: vec![camera], robot: None, plan: Vec::new() };
     let noise = SensorNoise::default();
     noise.apply(&mut frame).unwrap();
     let mut expected = depth;

@@ -6,11 +6,10 @@ use super::tally::{Tallies, Tally};
 use crate::Result;
 use crate::cloud::Workspace;
 use crate::eval::method::Method;
-use crate::eval::nearest::Nearest;
+use crate::eval::metrics::distance_m;
 use crate::eval::observed::Observed;
 use crate::eval::region::{Change, Region};
-
-type Vec3 = [f32; 3];
+use crate::geometry::{PointTree, Vec3};
 
 /// Predictions of the same points (world frame, m).
 #[derive(Debug, Clone, Default)]
@@ -64,7 +63,12 @@ pub fn judge(
         let regions = change.regions(&group.start, start);
         for (method, predicted) in &group.predicted {
             let Some(points) = predicted.get(step) else { continue };
-            view.add(points, &regions, tallies.of(*method, step))?;
+            let tallies = tallies.of(*method, step);
+            view.add(points, &regions, tallies)?;
+            let before = if step == 0 { &group.start } else { &predicted[step - 1] };
+            for ((from, to), region) in before.iter().zip(points).zip(&regions) {
+                tallies[*region as usize].step_motion_mm.add(1e3 * distance_m(from, to));
+            }
         }
     }
     let regions = change.regions(again, then);
@@ -81,7 +85,7 @@ struct View<'a> {
 
 impl View<'_> {
     fn add(&self, points: &[Vec3], regions: &[Region], tallies: &mut [Tally]) -> Result<()> {
-        let predicted = Nearest::new(points)?;
+        let predicted = PointTree::new(points)?;
         let look = |x: &Vec3| {
             let inside = self.workspace.contains(*x);
             (self.then.surfaces.look(x), inside, self.then.cloud.distance_m(x))

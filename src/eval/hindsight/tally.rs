@@ -24,6 +24,8 @@ pub struct Tally {
     pub to_observed_mm: Mean,
     /// Distances of observed points to the predicted ones (mm).
     pub to_predicted_mm: Mean,
+    /// Displacements of predicted points in the step alone (mm): of static ones, false motion.
+    pub step_motion_mm: Mean,
 }
 
 impl Tally {
@@ -51,6 +53,7 @@ impl Tally {
         self.n_outside += other.n_outside;
         self.to_observed_mm.merge(other.to_observed_mm);
         self.to_predicted_mm.merge(other.to_predicted_mm);
+        self.step_motion_mm.merge(other.step_motion_mm);
     }
 
     /// Share of the points that are covered; none of no points.

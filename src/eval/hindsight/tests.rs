@@ -3,12 +3,10 @@
 use super::*;
 use crate::cloud::Workspace;
 use crate::eval::method::Method;
-use crate::eval::nearest::Nearest;
 use crate::eval::region::Region;
 use crate::eval::scene::{Scene, way};
 use crate::eval::surface::Surfaces;
-
-type Vec3 = [f32; 3];
+use crate::geometry::{PointTree, Vec3};
 
 const WIDE: Workspace = Workspace { min: [-9.0; 3], max: [9.0; 3] };
 const STEP_SECS: f64 = 0.1;
@@ -161,7 +159,7 @@ fn points(cloud: &[Vec3]) -> Observed {
     Observed {
         stamp: Stamp::default(),
         surfaces: Surfaces::default(),
-        cloud: Nearest::new(cloud).unwrap(),
+        cloud: PointTree::new(cloud).unwrap(),
         tested: Vec::new(),
         drawn: [cloud.to_vec(), cloud.to_vec()],
         robot: None,

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use super::scenes::Span;
 use super::text::{date, escape, escape_message};
+use crate::eval::published::Agreement;
 use crate::eval::replay::BagResult;
-use crate::eval::report::Report;
+use crate::eval::report::{Report, Verdict};
 use crate::frames::FrameCounts;
 
 /// Recordings with a row of their own.
@@ -62,9 +63,22 @@ fn frames(report: &Report) -> String {
     text
 }
 
+/// Whether the model is better than the baselines: a line with truth, a line without.
+pub(super) fn verdicts(report: &Report) -> String {
+    let line = |verdict: &Verdict| {
+        let text = escape_message(&verdict.text());
+        let mut letters = text.chars();
+        let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+        format!("<p class=verdict>{first}{}.</p>", letters.as_str())
+    };
+    report.verdicts.iter().map(line).collect()
+}
+
 /// What is missing, failed or differs; nothing if all is well.
 pub(super) fn warnings(report: &Report) -> String {
-    let mut items: Vec<String> = report.notes.iter().map(|note| escape_message(note)).collect();
+    let warnings = report.warnings();
+    let notes = report.notes.iter().chain(&warnings);
+    let mut items: Vec<String> = notes.map(|note| escape_message(note)).collect();
     for failure in &report.failures {
         let (n, first) = (failure.count, escape_message(&failure.first));
         items.push(format!("{n} frames could not be predicted; the first: {first}"));
@@ -77,12 +91,14 @@ pub(super) fn warnings(report: &Report) -> String {
             .map_or(String::new(), |problem| format!("; the last: {}", escape_message(problem)));
         items.push(format!("<bdi>{name}</bdi>: dropped {why}{problem}"));
     }
-    if let Some(published) = report.published.as_ref().filter(|published| !published.is_equal()) {
-        let why = published.first_difference.as_deref().unwrap_or("not of this recording's frames");
-        items.push(format!(
-            "the published predictions are not those of this replay: {}",
-            escape_message(why)
-        ));
+    for bag in report.skipped.iter().take(5) {
+        let (name, why) = (escape(&short_name(&bag.path)), escape_message(&bag.reason));
+        items.push(format!("<bdi>{name}</bdi> was skipped: {why}"));
+    }
+    let published = report.published.as_ref();
+    if let Some(published) = published.filter(|found| found.agreement() != Agreement::Equal) {
+        let why = escape_message(&published.verdict());
+        items.push(format!("published predictions equal, bit for bit: {why}"));
     }
     if items.is_empty() {
         return String::new();
@@ -167,6 +183,9 @@ pub(super) fn facts(report: &Report) -> String {
         ("recordings", escape_message(&report.recordings())),
         ("frames", escape_message(&report.frames())),
     ];
+    if let Some(inside) = report.inside() {
+        facts.push(("workspace", inside));
+    }
     if let Some(added) = report.added_noise() {
         facts.push(("noise", added));
     }

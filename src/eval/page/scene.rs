@@ -4,9 +4,11 @@ use serde::Serialize;
 
 use crate::Result;
 use crate::eval::baselines;
+use crate::eval::later::{Seen, Start};
 use crate::eval::metrics::{Class, Scores, TrueMotion};
 use crate::eval::page::scenes::Setting;
 use crate::eval::page::text::{base64, json};
+use crate::geometry::Vec3;
 use crate::message::Stamp;
 
 /// Steps that are shown at most; of longer roll-outs every second one, or third, …
@@ -15,32 +17,6 @@ const MAX_STEPS: usize = 25;
 const MAX_BYTES: usize = 5 << 18;
 /// How far beyond the workspace positions are told apart (m).
 const MARGIN_M: f32 = 1.0;
-
-type Vec3 = [f32; 3];
-
-/// What a prediction starts from, and what it says.
-#[derive(Debug, Clone)]
-pub(super) struct Start {
-    /// Particles (m), `[n]`.
-    pub positions: Vec<Vec3>,
-    /// Their colours, 0..1.
-    pub colors: Vec<Vec3>,
-    /// Predicted displacements (m), `[n_steps][n]`.
-    pub displacements: Vec<Vec<Vec3>>,
-    /// Displacement in each step at constant velocity as estimated (m), `[n]`.
-    pub estimated: Option<Vec<Vec3>>,
-}
-
-/// Points seen after a step.
-#[derive(Debug, Clone)]
-pub(super) struct Seen {
-    /// Where (m).
-    pub positions: Vec<Vec3>,
-    /// Colours, 0..1.
-    pub colors: Vec<Vec3>,
-    /// How far the frame misses the end of the step (s).
-    pub miss_secs: f64,
-}
 
 /// One frame of the page.
 #[derive(Debug, Clone)]

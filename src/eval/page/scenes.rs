@@ -2,10 +2,9 @@
 
 use crate::Result;
 use crate::cloud::Workspace;
-use crate::eval::baselines;
+use crate::eval::later::{Expected, Later, Start};
 use crate::eval::metrics::{Class, distance_m};
-use crate::eval::nearest::Nearest;
-use crate::eval::page::scene::{Scene, Seen, Start};
+use crate::eval::page::scene::Scene;
 use crate::eval::replay::Replayed;
 use crate::message::Stamp;
 use crate::predictor::Prediction;
@@ -14,9 +13,6 @@ use crate::predictor::Prediction;
 const MAX_OF_RECORDING: usize = 6;
 /// Motion of the robot counts so much less than that of objects.
 const ROBOT_WEIGHT: f64 = 1e-3;
-/// Points seen farther than this from all that was seen before tell that something moved (m):
-/// a few times the distance of neighbouring particles.
-const CHANGED_M: f32 = 0.03;
 
 /// What the scenes of a page have in common.
 #[derive(Debug, Clone, Copy)]
@@ -43,29 +39,29 @@ pub struct Scenes {
     kept: Vec<(usize, Scene)>,
     /// Of the recording that is played.
     current: Vec<Scene>,
-    waiting: Vec<Waiting>,
+    later: Later,
     spans: Vec<Option<Span>>,
     span: Option<Span>,
-}
-
-/// A prediction without truth, that waits for what is seen later.
-struct Waiting {
-    stamp: Stamp,
-    start: Start,
-    seen: Vec<Option<Seen>>,
 }
 
 impl Scenes {
     /// Nothing yet.
     pub fn new(setting: Setting) -> Self {
-        let (kept, current, waiting) = Default::default();
-        Self { setting, kept, current, waiting, spans: Vec::new(), span: None }
+        let Setting { step_secs, horizon, tolerance_secs, .. } = setting;
+        let later = Later::new(step_secs, horizon, tolerance_secs);
+        let (kept, current) = Default::default();
+        Self { setting, kept, current, later, spans: Vec::new(), span: None }
+    }
+
+    /// Takes another box of the particles (m) from now on: between two recordings.
+    pub fn set_workspace(&mut self, workspace: Workspace) {
+        self.setting.workspace = workspace;
     }
 
     /// Looks at one more frame of the recording at hand.
     ///
     /// # Errors
-    /// As [`Nearest::new`].
+    /// As [`crate::geometry::PointTree::new`].
     pub fn watch(&mut self, frame: &Replayed) -> Result<()> {
         let stamp = frame.stamp;
         let [first, last] = self.span.unwrap_or([stamp, stamp]);
@@ -74,13 +70,8 @@ impl Scenes {
         if frame.task.is_some() {
             return self.take_known(frame, prediction);
         }
-        if self.waiting.last().is_some_and(|last| last.stamp >= stamp) {
-            self.resolve(None)?; // Time was set back.
-        }
-        self.see(prediction);
-        self.resolve(Some(stamp))?;
-        self.wait(prediction);
-        Ok(())
+        let done = self.later.watch(prediction);
+        self.take_seen(done)
     }
 
     /// Ends the recording at hand.
@@ -88,7 +79,8 @@ impl Scenes {
     /// # Errors
     /// As [`Scenes::watch`].
     pub fn end_recording(&mut self) -> Result<()> {
-        self.resolve(None)?;
+        let done = self.later.end();
+        self.take_seen(done)?;
         let recording = self.spans.len();
         self.spans.push(self.span.take());
         // The most active of each recording first, then the second of each; what does not fit now
@@ -144,21 +136,22 @@ impl Scenes {
         });
         let activity = weighted.sum();
         if self.is_welcome(prediction.stamp, activity) {
-            let start = self.start(prediction);
+            let start = Start::of(prediction, self.setting.step_secs);
             self.keep(Scene::known(&self.setting, prediction.stamp, activity, &start, truth)?);
         }
         Ok(())
     }
 
-    fn start(&self, prediction: &Prediction) -> Start {
-        // A prediction without usable history has no such baseline; the page then leaves it out.
-        let estimated = baselines::of_prediction(prediction, self.setting.step_secs, 1);
-        Start {
-            positions: prediction.particles.positions.clone(),
-            colors: prediction.particles.colors.clone(),
-            displacements: prediction.displacements.clone(),
-            estimated: estimated.ok().and_then(|mut steps| steps.pop()),
+    /// Makes scenes of predictions that have seen what came later.
+    fn take_seen(&mut self, done: Vec<Expected>) -> Result<()> {
+        for done in done {
+            let Some(activity) = done.activity_m()? else { continue };
+            if self.is_welcome(done.stamp, activity) {
+                let (start, seen) = (&done.start, &done.seen);
+                self.keep(Scene::seen(&self.setting, done.stamp, activity, start, seen)?);
+            }
         }
+        Ok(())
     }
 
     /// Whether a scene would be kept beside those that are.
@@ -189,54 +182,6 @@ impl Scenes {
     /// Two scenes nearer than this show the same motion (s).
     fn span_secs(&self) -> f64 {
         self.setting.horizon as f64 * self.setting.step_secs - self.setting.tolerance_secs
-    }
-
-    /// Shows the particles of a frame, which are points seen then, to the predictions that wait.
-    fn see(&mut self, now: &Prediction) {
-        for waiting in &mut self.waiting {
-            let elapsed_secs = now.stamp.secs_since(waiting.stamp);
-            let step = (elapsed_secs / self.setting.step_secs).round();
-            let miss_secs = (elapsed_secs - step * self.setting.step_secs).abs();
-            if step < 1.0 || miss_secs > self.setting.tolerance_secs {
-                continue;
-            }
-            let Some(seen) = waiting.seen.get_mut(step as usize - 1) else { continue };
-            if seen.as_ref().is_none_or(|other| miss_secs < other.miss_secs) {
-                let particles = &now.particles;
-                let (positions, colors) = (particles.positions.clone(), particles.colors.clone());
-                *seen = Some(Seen { positions, colors, miss_secs });
-            }
-        }
-    }
-
-    /// Makes scenes of the predictions that wait no longer; of all without `now`.
-    fn resolve(&mut self, now: Option<Stamp>) -> Result<()> {
-        let reach_secs = self.span_secs() + 2.0 * self.setting.tolerance_secs;
-        let waits =
-            |waiting: &Waiting| now.is_some_and(|now| now.secs_since(waiting.stamp) < reach_secs);
-        let n_done = self.waiting.iter().take_while(|waiting| !waits(waiting)).count();
-        for done in self.waiting.drain(..n_done).collect::<Vec<_>>() {
-            let Some(last) = done.seen.iter().rev().flatten().next() else { continue };
-            let before = Nearest::new(&done.start.positions)?;
-            let distances = last.positions.iter().filter_map(|x| before.distance_m(x));
-            let far = distances.filter(|&distance_m| distance_m > CHANGED_M);
-            let activity = far.map(f64::from).sum();
-            if self.is_welcome(done.stamp, activity) {
-                let (start, seen) = (&done.start, &done.seen);
-                self.keep(Scene::seen(&self.setting, done.stamp, activity, start, seen)?);
-            }
-        }
-        Ok(())
-    }
-
-    /// Lets a prediction wait, one in each step, so that few are held.
-    fn wait(&mut self, prediction: &Prediction) {
-        let stamp = prediction.stamp;
-        let step_secs = self.setting.step_secs - self.setting.tolerance_secs;
-        if self.waiting.last().is_none_or(|last| stamp.secs_since(last.stamp) >= step_secs) {
-            let (start, n_steps) = (self.start(prediction), prediction.displacements.len());
-            self.waiting.push(Waiting { stamp, start, seen: vec![None; n_steps] });
-        }
     }
 }
 

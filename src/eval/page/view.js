@@ -69,7 +69,8 @@
     if (names.includes(chosen)) $("baseline").value = chosen;
     $("truth-name").textContent = now.seen ? "seen then" : "truth";
     home();
-    setTime(now.steps);
+    // Without truth: the last step that some frame shows, not a gap.
+    setTime(now.seen ? now.known() : now.steps);
   };
 
   // Looks at all particles, the moving ones near the middle.

@@ -1,12 +1,28 @@
-//! Pixels: discs, lines and text, smooth by drawing at twice the size; PNG.
+//! Pixels: discs and lines, smooth by drawing at twice the size; text; PNG.
 
-use font8x8::UnicodeFonts;
+use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_width};
+
+use crate::outputs::SOFTWARE;
 
 /// Red, green, blue.
 pub(crate) type Rgb = [u8; 3];
 
 /// Drawn pixels a side of one shown.
 const FINE: usize = 2;
+
+/// Letters of a `scale`: 1 small, 2 for lines of text, 3 for titles.
+fn letters(scale: usize) -> RasterHeight {
+    match scale {
+        0 | 1 => RasterHeight::Size16,
+        2 => RasterHeight::Size24,
+        _ => RasterHeight::Size32,
+    }
+}
+
+/// Width of a line of text (px).
+pub(crate) fn text_width(scale: usize, text: &str) -> usize {
+    get_raster_width(FontWeight::Regular, letters(scale)) * text.chars().count()
+}
 
 /// A picture that is drawn on.
 pub(crate) struct Canvas {
@@ -44,24 +60,36 @@ impl Canvas {
         }
     }
 
-    /// A line of text, 8 `scale` pixels a character; characters beyond Latin are left out.
+    /// A line of text, its middle 4 `scale` pixels below `at`, where it begins; characters beyond
+    /// Latin are left out, with their room.
     pub(crate) fn text(&mut self, at: [usize; 2], scale: usize, text: &str, color: Rgb) {
-        let pixel = scale * FINE;
+        let size = letters(scale);
+        let top = (at[1] + 4 * scale) as i64 - size.val() as i64 / 2;
+        let width = get_raster_width(FontWeight::Regular, size);
         for (index, letter) in text.chars().enumerate() {
-            let Some(rows) = font8x8::BASIC_FONTS.get(letter) else { continue };
-            for (y, row) in rows.into_iter().enumerate() {
-                for x in (0..8).filter(|x| row >> x & 1 == 1) {
-                    let left = at[0] * FINE + (8 * index + x) * pixel;
-                    let top = at[1] * FINE + y * pixel;
-                    self.square([left, top], pixel, color);
+            let Some(letter) = get_raster(letter, FontWeight::Regular, size) else { continue };
+            let left = (at[0] + index * width) as i64;
+            for (row, y) in letter.rows().zip(top..) {
+                for (cover, x) in row.iter().zip(left..).filter(|(cover, _)| **cover > 0) {
+                    self.blend(x, y, color, *cover);
                 }
             }
         }
     }
 
-    fn square(&mut self, [left, top]: [usize; 2], side: usize, color: Rgb) {
-        for y in top..top + side {
-            (left..left + side).for_each(|x| self.set(x as i64, y as i64, color));
+    /// Mixes a colour into a shown pixel; `cover` of 255 takes its place.
+    fn blend(&mut self, x: i64, y: i64, color: Rgb, cover: u8) {
+        let [width, height] = self.size.map(|side| side as i64);
+        if !(0..width).contains(&x) || !(0..height).contains(&y) {
+            return;
+        }
+        let (x, y) = (FINE * x as usize, FINE * y as usize);
+        for i in 0..FINE * FINE {
+            let below = &mut self.fine[(y + i / FINE) * FINE * width as usize + x + i % FINE];
+            let (share, rest) = (u16::from(cover), 255 - u16::from(cover));
+            *below = std::array::from_fn(|c| {
+                ((u16::from(color[c]) * share + u16::from(below[c]) * rest + 127) / 255) as u8
+            });
         }
     }
 
@@ -79,8 +107,11 @@ impl Canvas {
         let mut encoder = png::Encoder::new(&mut bytes, width as u32, height as u32);
         encoder.set_color(png::ColorType::Rgb);
         encoder.set_depth(png::BitDepth::Eight);
-        let written =
-            encoder.write_header().and_then(|mut writer| writer.write_image_data(&self.shown()));
+        // By this a picture of ours is told from others', which are never replaced.
+        let named = encoder.add_text_chunk("Software".into(), SOFTWARE.into());
+        let written = named
+            .and_then(|()| encoder.write_header())
+            .and_then(|mut writer| writer.write_image_data(&self.shown()));
         written.expect("memory takes any picture of the right size");
         bytes
     }
@@ -112,6 +143,8 @@ mod tests {
         canvas.disc([10.0, 5.0], 3.0, [255, 0, 0]);
         canvas.disc([-50.0, 1e9], 3.0, [0; 3]); // outside
         canvas.line([[0.0, 15.0], [29.0, 15.0]], 2.0, [0, 0, 255]);
+        canvas.text([22, 0], 1, "I", [0; 3]);
+        canvas.text([25, 18], 3, "cut off at the edges, and no letter: \u{4e00}", [0; 3]);
         let bytes = canvas.png();
         let mut reader = png::Decoder::new(std::io::Cursor::new(bytes)).read_info().unwrap();
         let mut pixels = vec![0; 30 * 20 * 3];
@@ -119,8 +152,11 @@ mod tests {
         assert_eq!((info.width, info.height), (30, 20));
         let at = |x: usize, y: usize| &pixels[3 * (30 * y + x)..][..3];
         assert_eq!(
-            (at(10, 5), at(20, 15), at(25, 5)),
+            (at(10, 5), at(10, 15), at(16, 5)),
             (&[255, 0, 0][..], &[0, 0, 255][..], &[255; 3][..])
         );
+        // Letters have soft edges.
+        let greys: Vec<u8> = (20..30).map(|x| at(x, 4)[0]).collect();
+        assert!(greys.iter().any(|&g| g < 100) && greys.iter().any(|&g| (100..250).contains(&g)));
     }
 }

@@ -4,7 +4,8 @@ use super::*;
 use crate::cloud::{SensorNoise, Workspace};
 use crate::eval::observed::Eye;
 use crate::eval::scene::{Scene, WALL_M, to_world};
-use crate::frames::Frame;
+use crate::frames::{Frame, Joints, RobotState};
+use crate::kinematics::{MeshSearch, Mount};
 
 const WIDE: Workspace = Workspace { min: [-9.0; 3], max: [9.0; 3] };
 
@@ -86,20 +87,21 @@ fn the_robots_points_are_the_robots() {
          type='prismatic'><parent link='world'/><child link='arm'/><axis xyz='1 0 0'/><limit \
          lower='-1' upper='1' effort='1' velocity='1'/></joint></robot>"
     );
-    let joint = |position: f64| {
+    let named = |name: &str, position: f64| {
         let mut frame = Scene::default().frame(0.0);
-        frame.joints.names = ["j".to_owned()].into();
-        frame.joints.positions = vec![position];
+        let joints = Joints { names: [name.to_owned()].into(), positions: vec![position] };
+        frame.robot = Some(RobotState { joints, mount: Mount::default() });
         frame
     };
+    let joint = |position: f64| named("j", position);
     let mut eye = Eye::new(WIDE, 512, 0);
-    eye.set_robot(&urdf, "world");
+    eye.set_robot(&urdf, "world", &MeshSearch::default());
     assert_eq!(eye.without_robot, None);
     let (here, away) = (eye.observe(&joint(0.0)).unwrap(), eye.observe(&joint(0.5)).unwrap());
     let change = Change::between(&here, &away).unwrap();
     assert_eq!(change.regions(&at, &here), [Region::Robot, Region::Static]);
     assert_eq!(change.regions(&at, &away), [Region::Static; 2], "it has moved on");
     // Joints of another robot: told, not failed.
-    assert!(!eye.observe(&Scene::default().frame(0.0)).unwrap().is_robot(&at[0]));
+    assert!(!eye.observe(&named("other", 0.0)).unwrap().is_robot(&at[0]));
     assert!(eye.without_robot.unwrap().contains("joint state lacks j"));
 }

@@ -64,6 +64,8 @@ pub struct HindsightRow {
     pub n_outside_workspace: Vec<u64>,
     /// Observed points behind `chamfer_observed_to_predicted_mm`.
     pub n_observed_points: Vec<u64>,
+    /// Mean displacement predicted for the step alone (mm); of `static` points: false motion.
+    pub step_motion_mm: Vec<Option<f64>>,
 }
 
 impl HindsightReport {
@@ -89,6 +91,12 @@ impl HindsightReport {
     /// The rows of one region, by its name in JSON.
     pub(in crate::eval) fn of(&self, region: &'static str) -> impl Iterator<Item = &HindsightRow> {
         self.rows.iter().filter(move |row| row.region == region)
+    }
+
+    /// Whether the depth images tell regions apart.
+    pub(in crate::eval) fn has_regions(&self) -> bool {
+        let is_seen = |share: &Option<f64>| share.is_some_and(|share| share > 0.0);
+        self.of("all").any(|row| row.covered_share.iter().any(is_seen))
     }
 
     /// Share of the model's points that lie in a region, over all steps.
@@ -122,6 +130,7 @@ impl HindsightRow {
             chamfer_mm: each(Tally::chamfer_mm),
             n_outside_workspace: count(|t| t.n_outside),
             n_observed_points: count(|t| t.to_predicted_mm.n),
+            step_motion_mm: each(|t| t.step_motion_mm.get()),
         }
     }
 }

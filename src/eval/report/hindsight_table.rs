@@ -34,7 +34,7 @@ impl HindsightReport {
     pub(super) fn sections(&self, f: &mut Formatter<'_>, step_secs: f64) -> fmt::Result {
         let known = ["moving", "robot", "static"];
         let titles = ["Moving regions", "Robot", "Static regions"];
-        let has_regions = self.of("all").any(|row| row.covered_share.iter().any(is_positive));
+        let has_regions = self.has_regions();
         writeln!(f, "Against what the cameras saw later, without truth\n")?;
         match has_regions {
             true => known
@@ -126,10 +126,6 @@ impl HindsightRow {
 fn shown_steps(n: usize) -> impl Iterator<Item = usize> {
     let shown = n.min(MAX_STEPS);
     (0..shown).map(move |i| if n <= MAX_STEPS { i } else { i * (n - 1) / (shown - 1) })
-}
-
-fn is_positive(share: &Option<f64>) -> bool {
-    share.is_some_and(|share| share > 0.0)
 }
 
 /// One decimal, two for small ones.

@@ -1,11 +1,18 @@
 //! The report for people.
 
 use std::fmt::{self, Display, Write};
+use std::path::Path;
 
-use super::{ErrorRow, Report};
+use super::notes::corner;
+use super::{ErrorRow, Report, percent};
+use crate::cloud::Workspace;
 use crate::eval::method::Method;
 use crate::eval::metrics::Class;
+use crate::eval::published::{Agreement, Comparison};
+use crate::eval::survey::Survey;
 
+/// Warnings that are shown.
+const MAX_WARNINGS: usize = 8;
 /// Columns of the task and of the method.
 const TASK_WIDTH: usize = 10;
 pub(super) const METHOD_WIDTH: usize = 29;
@@ -88,13 +95,18 @@ impl Report {
         let mut fact = |name: &str, value: String| writeln!(f, "{name:11}{value}");
         fact("recordings", self.recordings())?;
         fact("frames", self.frames())?;
+        if let Some(inside) = self.inside() {
+            fact("workspace", inside)?;
+        }
         if let Some(added) = self.added_noise() {
             fact("noise", added)?;
         }
         if let Some(hindsight) = &self.hindsight {
             fact("seen later", hindsight.fate())?;
         }
+        self.verdicts.iter().try_for_each(|verdict| fact("verdict", verdict.text()))?;
         self.notes.iter().try_for_each(|note| fact("note", note.clone()))?;
+        self.warnings().iter().try_for_each(|warning| fact("warning", warning.clone()))?;
         for failure in &self.failures {
             fact("failed", format!("{} frames; the first: {}", failure.count, failure.first))?;
         }
@@ -131,6 +143,50 @@ impl Report {
         let plural = if threads == 1 { "" } else { "s" };
         fact("device", format!("{}, {threads} thread{plural}", self.device.cpu))?;
         self.agreement().map_or(Ok(()), |agreement| fact("published", agreement))
+    }
+
+    /// The box that was predicted in, and how much of what was measured lies in it.
+    pub(in crate::eval) fn inside(&self) -> Option<String> {
+        let sum = |count: fn(&Survey) -> usize| -> usize {
+            self.bags.iter().map(|bag| count(&bag.survey)).sum()
+        };
+        let (measured, inside) = (sum(|s| s.n_measured), sum(|s| s.n_in_workspace));
+        let Workspace { min, max } = self.workspace;
+        let is_one = self.bags.iter().all(|bag| bag.survey.workspace == self.workspace);
+        let which = match is_one {
+            true => format!("{} to {} m", corner(min), corner(max)),
+            false => "of each recording its own, as its cameras see".into(),
+        };
+        (measured > 0).then(|| {
+            let share = percent(inside as f64 / measured as f64);
+            format!("{which}: {share} % of the points measured in the first frames lie in it")
+        })
+    }
+
+    /// Warnings of all recordings, each once, with the recordings that it is of.
+    pub(in crate::eval) fn warnings(&self) -> Vec<String> {
+        let mut texts: Vec<(&str, Vec<&Path>)> = Vec::new();
+        for bag in &self.bags {
+            for warning in &bag.warnings {
+                match texts.iter_mut().find(|(text, _)| text == warning) {
+                    Some((_, paths)) => paths.push(&bag.path),
+                    None => texts.push((warning, vec![&bag.path])),
+                }
+            }
+        }
+        let line = |(text, paths): &(&str, Vec<&Path>)| {
+            let more = match paths.len() {
+                1 => String::new(),
+                n => format!(" and {} more", n - 1),
+            };
+            format!("{}{more}: {text}", paths[0].display())
+        };
+        let n = texts.len();
+        let mut lines: Vec<String> = texts.iter().take(MAX_WARNINGS).map(line).collect();
+        if n > MAX_WARNINGS {
+            lines.push(format!("{} more are in the JSON report", n - MAX_WARNINGS));
+        }
+        lines
     }
 
     /// What was added to the depth images, if anything was.
@@ -192,19 +248,53 @@ impl Report {
 
     pub(in crate::eval) fn agreement(&self) -> Option<String> {
         let found = self.published.as_ref()?;
-        let (published, both, replayed) = (found.n_published, found.n_both, found.n_replayed);
-        let equal = match (&found.first_difference, both) {
-            (_, 0) => "no: none is of a frame of this recording".into(),
-            (Some(first), _) => {
-                let (n, max) = (both - found.n_equal, found.max_difference_m);
-                format!("no: {n} differ, by up to {max:e} m; {first}")
-            }
-            (None, _) if found.is_equal() => "yes".into(),
-            _ => format!("no: {} are of frames that replay does not predict", published - both),
-        };
+        let (both, replayed) = (found.n_both, found.n_replayed);
         Some(format!(
-            "{both} of {replayed} frames predicted by the node; bit for bit equal: {equal}"
+            "{both} of {replayed} frames predicted by the node; bit for bit equal: {}",
+            found.verdict()
         ))
+    }
+}
+
+impl Comparison {
+    /// Whether the two are equal, and if not, why, in words.
+    pub fn verdict(&self) -> String {
+        let mut parts = Vec::new();
+        let n_differing = self.n_both - self.n_equal;
+        if n_differing > 0 {
+            let causes = self.differences.iter().map(|cause| match cause.what {
+                "numbers" => format!("by up to {:e} m", self.max_difference_m),
+                _ => cause.told.clone(),
+            });
+            let causes: Vec<String> = causes.collect();
+            let first = self.first_difference.as_deref().unwrap_or_default();
+            parts.push(format!("{n_differing} differ, {}; {first}", causes.join(", ")));
+        }
+        if self.n_of_other_frames == self.n_published {
+            parts.push("none is of a frame of this recording".into());
+        } else if self.n_of_other_frames > 0 {
+            let n = self.n_of_other_frames;
+            parts.push(format!("{n} are of frames that replay does not predict"));
+        }
+        if self.n_lacking > 0 {
+            parts.push(format!("{} frames lack", self.n_lacking));
+        }
+        if self.n_reduced > 0 {
+            let n = self.n_reduced;
+            parts.push(format!("{n} of fewer particles, for a deadline, are not compared"));
+        }
+        parts.extend(self.warnings.iter().map(|warning| format!("their file: {warning}")));
+        match self.agreement() {
+            Agreement::Equal => "yes".into(),
+            Agreement::Partial => {
+                format!(
+                    "{} are, of the others nothing is known: {}",
+                    self.n_equal,
+                    parts.join("; ")
+                )
+            }
+            Agreement::Different => format!("no: {}", parts.join("; ")),
+        }
     }
 }
 

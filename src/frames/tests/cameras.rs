@@ -1,7 +1,7 @@
 //! Cameras of different rates, free-running ones, and cameras that fall silent.
 
 use super::*;
-use crate::graph::random::{draw, uniform};
+use crate::random::{draw, uniform};
 
 /// Images of one camera: colour and depth of each stamp at which it sends.
 struct Source {

@@ -5,9 +5,10 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::buffers::{MlpBuffers, PassBuffers, mlp_rows};
-use super::forward::{Given, neighbors, with_scratch};
+use super::forward::{Given, neighbors};
 use super::gradients::{GRADIENT_GROUPS, Gradients};
-pub(super) use super::slots::{Buffers, Slot};
+use super::scratch::with_scratch;
+use super::slots::Slot;
 use super::views::SavedNorm;
 use super::{CHUNK, Engine, MixerBuffers, Mode};
 use crate::graph::StepGraph;
@@ -17,7 +18,7 @@ use crate::ops::layer_norm::layer_norm_output;
 use crate::ops::linear::{linear_backward_input, linear_backward_weights, linear_relu_forward};
 use crate::ops::relu::relu_backward;
 use crate::ops::rows::SharedRows;
-use crate::ops::simd::vectorize;
+use crate::simd::vectorize;
 use crate::{Error, Result};
 
 /// What all phases read and write.
@@ -294,22 +295,21 @@ impl Pass<'_> {
             inverse_deviation: &self.mlp.inverse_deviation,
         };
         let norm = norm.rows(&kept, d);
-        let mut scratch = SCRATCH.take();
-        scratch.resize(2 * rows.len() * wide, 0.0);
-        let (d_hidden, again) = scratch.split_at_mut(rows.len() * wide);
-        let hidden = match self.mlp.hidden.get(kept.start * wide..kept.end * wide) {
-            Some(hidden) => hidden,
-            None => {
-                self.hidden(mlp, norm, again);
-                again
-            }
-        };
-        let (dw, db) = mlp.down.weight.pair_mut(mlp.down.bias, gradient);
-        linear_backward_weights(hidden, dx, dw, db);
-        linear_backward_input(dx, mlp.down.weight.of(self.weights), d, d_hidden);
-        vectorize(|| relu_backward(hidden, d_hidden));
-        self.normalized_linear(mlp.norm, mlp.up, norm, d_hidden, dx, gradient);
-        SCRATCH.set(scratch);
+        with_scratch(2 * rows.len() * wide, |scratch| {
+            let (d_hidden, again) = scratch.split_at_mut(rows.len() * wide);
+            let hidden = match self.mlp.hidden.get(kept.start * wide..kept.end * wide) {
+                Some(hidden) => hidden,
+                None => {
+                    self.hidden(mlp, norm, again);
+                    again
+                }
+            };
+            let (dw, db) = mlp.down.weight.pair_mut(mlp.down.bias, gradient);
+            linear_backward_weights(hidden, dx, dw, db);
+            linear_backward_input(dx, mlp.down.weight.of(self.weights), d, d_hidden);
+            vectorize(|| relu_backward(hidden, d_hidden));
+            self.normalized_linear(mlp.norm, mlp.up, norm, d_hidden, dx, gradient);
+        });
     }
 
     /// The MLP's hidden rows, as in the forward pass.
@@ -321,10 +321,4 @@ impl Pass<'_> {
             linear_relu_forward(u, w, b, b.len(), hidden);
         });
     }
-}
-
-std::thread_local! {
-    /// A chunk's hidden rows of the MLP and their gradient (beside the other scratch, which is in
-    /// use meanwhile).
-    static SCRATCH: std::cell::Cell<Vec<f32>> = const { std::cell::Cell::new(Vec::new()) };
 }

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::{CHUNK, Mode, messages};
+use super::{CHUNK, Mode};
 use crate::graph::StepGraph;
 use crate::model::Layout;
-use crate::model::interlacer::{InterlacerConfig, MixerKind};
+use crate::model::interlacer::{InterlacerConfig, MixerKind, Receivers};
 
 /// What a forward pass leaves besides activations.
 #[derive(Debug, Default)]
@@ -170,7 +170,7 @@ impl MixerBuffers {
                 self.state.resize(config.n_hops + 1, 0.0);
             }
             MixerKind::Messages { to, .. } => {
-                let (n_senders, n_receivers) = messages::counts(to, graph);
+                let (n_senders, n_receivers) = message_counts(to, graph);
                 self.senders.resize(n_senders * d, 0.0);
                 self.receivers.resize(n_receivers * d, 0.0);
                 n_out = n_receivers;
@@ -191,5 +191,14 @@ pub(super) fn row_len(kind: &MixerKind, config: &InterlacerConfig, keep: bool) -
         (MixerKind::Linear { n_heads, .. }, _) if !keep => config.heads(*n_heads).features(),
         (_, Some(n_heads)) => config.heads(n_heads).row_len(),
         (_, None) => 3 * config.width,
+    }
+}
+
+/// Senders and receivers of a step of message passing.
+pub(super) fn message_counts(to: Receivers, graph: &StepGraph) -> (usize, usize) {
+    let anchors = &graph.anchors;
+    match to {
+        Receivers::Anchors => (anchors.len(), anchors.n_anchors()),
+        Receivers::Rest => (anchors.n_anchors(), anchors.n_rest()),
     }
 }

@@ -1,11 +1,11 @@
 //! The fused forward pass.
 
-use std::cell::RefCell;
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::buffers::kept_blocks;
+use super::scratch::with_scratch;
 use super::views::{MixerView, MlpView, NormView};
 use super::{CHUNK, Engine, MixerBuffers};
 use crate::graph::StepGraph;
@@ -15,21 +15,6 @@ use crate::ops::layer_norm::{Saved, layer_norm_forward};
 use crate::ops::linear::{linear_forward, linear_forward_add, linear_relu_forward};
 use crate::ops::rows::SharedRows;
 use crate::{Error, Result};
-
-thread_local! {
-    /// A chunk's intermediate rows: normalised and hidden ones, queries, scores.
-    static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Runs `f` with a thread's scratch of `len` numbers.
-pub(super) fn with_scratch<R>(len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R {
-    SCRATCH.with_borrow_mut(|scratch| {
-        if scratch.len() < len {
-            scratch.resize(len, 0.0);
-        }
-        f(&mut scratch[..len])
-    })
-}
 
 /// What all phases read and write.
 pub(super) struct Pass<'a> {
@@ -297,9 +282,7 @@ impl Pass<'_> {
             MixerKind::Linear { ref tensors, n_heads } => {
                 self.settle_state(tensors, n_heads, buffers)
             }
-            MixerKind::Grf { hop_logits, .. } => {
-                super::grf::hop_weights(hop_logits.of(self.weights), &mut buffers.state);
-            }
+            MixerKind::Grf { hop_logits, .. } => self.settle_hop_weights(hop_logits, buffers),
             MixerKind::Softmax { .. } | MixerKind::Messages { .. } => {}
         }
     }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::slots::Slot;
 use super::views::MixerView;
 use super::{CHUNK, MixerBuffers, backward, forward};
 use crate::model::interlacer::{Attention, Mixer, Span};
@@ -9,17 +10,18 @@ use crate::ops::grf_attention::{
     EdgeGradients, grf_attention_backward_key, grf_attention_backward_query, grf_attention_forward,
 };
 
-/// f = softplus(θ).
-pub(super) fn hop_weights(logits: &[f32], f: &mut [f32]) {
-    f.iter_mut().zip(logits).for_each(|(f, &theta)| *f = softplus(theta));
-}
-
 /// ln(1 + e^x), stable for large x.
 fn softplus(x: f32) -> f32 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
 impl forward::Pass<'_> {
+    /// f = softplus(θ).
+    pub(super) fn settle_hop_weights(&self, logits: Span, buffers: &mut MixerBuffers) {
+        let thetas = logits.of(self.weights);
+        buffers.state.iter_mut().zip(thetas).for_each(|(f, &theta)| *f = softplus(theta));
+    }
+
     /// x += out(GRF attention), at a chunk's rows.
     pub(super) fn grf_attention(
         &self,
@@ -50,7 +52,7 @@ impl backward::Pass<'_> {
         &self,
         tensors: &Attention,
         saved: &MixerBuffers,
-        slot: &backward::Slot<'_>,
+        slot: &Slot<'_>,
         rows: Range<usize>,
         gradient: &mut [f32],
     ) {
@@ -98,7 +100,7 @@ impl backward::Pass<'_> {
     pub(super) fn hop_logits(
         &self,
         logits: Span,
-        slot: &backward::Slot<'_>,
+        slot: &Slot<'_>,
         gradients: &mut super::Gradients,
     ) {
         // SAFETY: no task is running.
@@ -107,7 +109,7 @@ impl backward::Pass<'_> {
         // Every entry of the mask adds to these few numbers, and what they add nearly cancels.
         for (hop, &theta) in thetas.iter().enumerate() {
             let parts = chunks.iter().skip(hop).step_by(thetas.len());
-            let d_f: f64 = parts.map(|&part| f64::from(part)).sum();
+            let d_f: f64 = parts.sum();
             let sigmoid = 1.0 / (1.0 + (-f64::from(theta)).exp());
             logits.of_mut(&mut gradients.groups[0])[hop] += (d_f * sigmoid) as f32;
         }
@@ -119,7 +121,7 @@ impl backward::Pass<'_> {
         mixer: &Mixer,
         tensors: &Attention,
         saved: &MixerBuffers,
-        slot: &backward::Slot<'_>,
+        slot: &Slot<'_>,
         rows: Range<usize>,
         gradient: &mut [f32],
     ) {

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use super::forward::{self, normalize, with_scratch};
+use super::forward::{self, normalize};
+use super::scratch::with_scratch;
+use super::slots::Slot;
 use super::views::MixerView;
 use super::{CHUNK, MixerBuffers, backward};
 use crate::model::interlacer::{Attention, Mixer};
@@ -104,7 +106,7 @@ impl backward::Pass<'_> {
         tensors: &Attention,
         n_heads: usize,
         saved: &MixerBuffers,
-        slot: &backward::Slot<'_>,
+        slot: &Slot<'_>,
         rows: Range<usize>,
         gradient: &mut [f32],
     ) {
@@ -140,7 +142,7 @@ impl backward::Pass<'_> {
     }
 
     /// The state's gradient from the chunks', in order.
-    pub(super) fn sum_d_states(&self, slot: &backward::Slot<'_>) {
+    pub(super) fn sum_d_states(&self, slot: &Slot<'_>) {
         // SAFETY: no task is running.
         let (parts, sum) = unsafe { (slot.partial_d_states.all(), slot.d_state.rows_mut(0..1)) };
         add_up(parts, sum);
@@ -153,7 +155,7 @@ impl backward::Pass<'_> {
         tensors: &Attention,
         n_heads: usize,
         saved: &MixerBuffers,
-        slot: &backward::Slot<'_>,
+        slot: &Slot<'_>,
         rows: Range<usize>,
         gradient: &mut [f32],
     ) {

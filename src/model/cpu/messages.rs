@@ -3,10 +3,13 @@
 
 use std::ops::Range;
 
-use super::forward::{self, normalize, with_scratch};
+use super::forward::{self, normalize};
+use super::scratch::with_scratch;
+use super::slots::Slot;
 use super::views::MixerView;
 use super::{MixerBuffers, backward};
-use crate::graph::{Anchors, KnnGraph, StepGraph};
+use crate::geometry::Vec3;
+use crate::graph::{Anchors, KnnGraph};
 use crate::model::interlacer::{Messages, Receivers};
 use crate::ops::layer_norm::{layer_norm_backward, layer_norm_output};
 use crate::ops::linear::{
@@ -16,18 +19,7 @@ use crate::ops::message_passing::{
     Links, TransposedLinks, message_passing_backward_receiver, message_passing_backward_sender,
     message_passing_forward,
 };
-use crate::ops::simd::vectorize;
-
-type Vec3 = [f32; 3];
-
-/// Senders and receivers of a step.
-pub(super) fn counts(to: Receivers, graph: &StepGraph) -> (usize, usize) {
-    let anchors = &graph.anchors;
-    match to {
-        Receivers::Anchors => (anchors.len(), anchors.n_anchors()),
-        Receivers::Rest => (anchors.n_anchors(), anchors.n_rest()),
-    }
-}
+use crate::simd::vectorize;
 
 /// Which tokens send and which receive.
 trait Roles: TransposedLinks {
@@ -256,7 +248,7 @@ impl backward::Pass<'_> {
         tensors: &Messages,
         to: Receivers,
         saved: &MixerBuffers,
-        slot: &backward::Slot<'_>,
+        slot: &Slot<'_>,
         rows: Range<usize>,
         gradient: &mut [f32],
     ) {
@@ -270,7 +262,7 @@ impl backward::Pass<'_> {
         tensors: &Messages,
         roles: &impl Roles,
         saved: &MixerBuffers,
-        slot: &backward::Slot<'_>,
+        slot: &Slot<'_>,
         rows: Range<usize>,
         gradient: &mut [f32],
     ) {
@@ -315,7 +307,7 @@ impl backward::Pass<'_> {
         tensors: &Messages,
         to: Receivers,
         saved: &MixerBuffers,
-        slot: &backward::Slot<'_>,
+        slot: &Slot<'_>,
         rows: Range<usize>,
         gradient: &mut [f32],
     ) {
@@ -329,7 +321,7 @@ impl backward::Pass<'_> {
         tensors: &Messages,
         roles: &impl Roles,
         saved: &MixerBuffers,
-        slot: &backward::Slot<'_>,
+        slot: &Slot<'_>,
         rows: Range<usize>,
         gradient: &mut [f32],
     ) {

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::buffers::row_len;
-use super::forward::{self, normalize, with_scratch};
+use super::forward::{self, normalize};
+use super::scratch::with_scratch;
 use super::views::{MixerView, SavedNorm};
 use super::{MixerBuffers, backward};
 use crate::model::interlacer::{Affine, Attention, Mixer};
@@ -108,19 +109,19 @@ impl backward::Pass<'_> {
         let (d, n) = (config.width, rows.len());
         let (len, features) = (row_len(&mixer.kind, config, true), d_q.len() / n.max(1));
         let random = mixer.kind.mapped_heads().is_some() && config.has_random_features();
-        let mut scratch = SCRATCH.take();
-        scratch.resize(n * (len + if random { 3 * d } else { 0 }), 0.0);
-        let (d_rows, d_unmapped) = scratch.split_at_mut(n * len);
-        keys(d_rows);
-        for (row, d_q) in d_rows.chunks_exact_mut(len).zip(d_q.chunks_exact(features)) {
-            row[..features].copy_from_slice(d_q);
-        }
-        let d_qkv = self.unmap(mixer, saved, &rows, d_rows, d_unmapped);
-        let norm = saved.norm().rows(&rows, d);
-        // SAFETY: each task has rows of its own.
-        let dx = unsafe { self.dx.rows_mut(rows) };
-        self.normalized_linear(tensors.norm, tensors.qkv, norm, d_qkv, dx, gradient);
-        SCRATCH.set(scratch);
+        let len_unmapped = if random { 3 * d } else { 0 };
+        with_scratch(n * (len + len_unmapped), |scratch| {
+            let (d_rows, d_unmapped) = scratch.split_at_mut(n * len);
+            keys(d_rows);
+            for (row, d_q) in d_rows.chunks_exact_mut(len).zip(d_q.chunks_exact(features)) {
+                row[..features].copy_from_slice(d_q);
+            }
+            let d_qkv = self.unmap(mixer, saved, &rows, d_rows, d_unmapped);
+            let norm = saved.norm().rows(&rows, d);
+            // SAFETY: each task has rows of its own.
+            let dx = unsafe { self.dx.rows_mut(rows) };
+            self.normalized_linear(tensors.norm, tensors.qkv, norm, d_qkv, dx, gradient);
+        });
     }
 
     /// Gradient of `[q | k | v]` from that of `[φ(q) | φ(k) | v]`, in its place or, of random
@@ -208,11 +209,6 @@ fn map_randomly_back(
     }
     let sizes = heads.favor();
     favor_backward(sizes, projections, kept, 2 * d, features, d_rows, len, d_qkv, 3 * d);
-}
-
-std::thread_local! {
-    /// Gradient of a chunk's q, k, v (beside the other scratch, which is in use meanwhile).
-    static SCRATCH: std::cell::Cell<Vec<f32>> = const { std::cell::Cell::new(Vec::new()) };
 }
 
 impl MixerBuffers {

@@ -1,7 +1,7 @@
 //! Buffers of the backward pass.
 
 use super::CHUNK;
-use super::buffers::n_shared_slots;
+use super::buffers::{message_counts, n_shared_slots};
 use crate::graph::StepGraph;
 use crate::model::Layout;
 use crate::model::interlacer::{InterlacerConfig, MixerKind};
@@ -40,7 +40,7 @@ pub(super) struct SlotBuffers {
     edge_d_scores: Vec<f32>,
     partial_d_states: Vec<f32>,
     d_state: Vec<f32>,
-    d_hop_weights: Vec<f32>,
+    d_hop_weights: Vec<f64>,
 }
 
 impl SlotBuffers {
@@ -66,7 +66,7 @@ impl SlotBuffers {
                 self.deltas.resize(n * n_heads, 0.0);
             }
             MixerKind::Messages { to, .. } => {
-                let (_, n_receivers) = super::messages::counts(to, graph);
+                let (_, n_receivers) = message_counts(to, graph);
                 self.d_out.resize(n_receivers * d, 0.0);
                 self.d_receivers.resize(n_receivers * d, 0.0);
             }
@@ -84,7 +84,7 @@ pub(super) struct Slot<'a> {
     pub edge_d_scores: SharedRows<'a>,
     pub partial_d_states: SharedRows<'a>,
     pub d_state: SharedRows<'a>,
-    pub d_hop_weights: SharedRows<'a>,
+    pub d_hop_weights: SharedRows<'a, f64>,
 }
 
 impl<'a> Slot<'a> {

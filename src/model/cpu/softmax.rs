@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use super::forward::{self, with_scratch};
+use super::scratch::with_scratch;
+use super::slots::Slot;
 use super::views::MixerView;
-use super::{CHUNK, MixerBuffers, backward};
+use super::{CHUNK, MixerBuffers, backward, forward};
 use crate::model::interlacer::{Attention, Mixer};
 use crate::ops::softmax_attention::{
     BLOCK, SCRATCH_LEN, SoftmaxSaved, softmax_attention_backward_key,
@@ -47,7 +48,7 @@ impl backward::Pass<'_> {
         tensors: &Attention,
         n_heads: usize,
         saved: &MixerBuffers,
-        slot: &backward::Slot<'_>,
+        slot: &Slot<'_>,
         rows: Range<usize>,
         gradient: &mut [f32],
     ) {
@@ -79,7 +80,7 @@ impl backward::Pass<'_> {
         tensors: &Attention,
         n_heads: usize,
         saved: &MixerBuffers,
-        slot: &backward::Slot<'_>,
+        slot: &Slot<'_>,
         rows: Range<usize>,
         gradient: &mut [f32],
     ) {

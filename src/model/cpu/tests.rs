@@ -5,7 +5,7 @@ mod layers;
 use super::*;
 use crate::model::weights::initial_weights;
 use crate::model::{LayersConfig, StepGraph};
-use crate::ops::check::{Golden, assert_close, numbers};
+use crate::ops::check::{Golden, assert_close, assert_close_of, numbers};
 
 fn config() -> InterlacerConfig {
     InterlacerConfig {
@@ -68,18 +68,20 @@ fn forward_equals_pytorch_layer_by_layer() {
     for (b, mixers) in activations.mixers.chunks_exact(2).enumerate() {
         let [global, local] = mixers else { unreachable!("two mixers a block") };
         let name = |layer: &str| golden.f64(&format!("act.blocks.{b}.{layer}"));
-        assert_close(&global.out, &name("global.attention"), 1e-5);
-        assert_close(&local.out, &name("local.attention"), 1e-5);
+        let of = |layer: &str| format!("blocks.{b}.{layer}");
+        let (global_out, local_out) = (name("global.attention"), name("local.attention"));
+        assert_close_of(of("global.attention"), &global.out, &global_out, 1e-5);
+        assert_close_of(of("local.attention"), &local.out, &local_out, 1e-5);
         // The normalised rows pin the residual stream behind the layer before.
         let normalized = |x: &[f64]| -> Vec<f64> {
             crate::ops::layer_norm::plain::layer_norm(x, &[1.0; 16], &[0.0; 16])
         };
-        assert_close(&local.normalized, &normalized(&name("global")), 1e-5);
+        assert_close_of(of("global"), &local.normalized, &normalized(&name("global")), 1e-5);
         let mlp = activations.mlp.normalized.chunks_exact(37 * 16).nth(b).unwrap();
-        assert_close(mlp, &normalized(&name("local")), 1e-5);
+        assert_close_of(of("local"), mlp, &normalized(&name("local")), 1e-5);
     }
-    assert_close(&engine.x, &golden.f64("act.blocks.1.mlp"), 1e-5);
-    assert_close(engine.output(), &golden.f64("act.head"), 1e-5);
+    assert_close_of("blocks.1.mlp", &engine.x, &golden.f64("act.blocks.1.mlp"), 1e-5);
+    assert_close_of("head", engine.output(), &golden.f64("act.head"), 1e-5);
 }
 
 #[test]
@@ -96,13 +98,13 @@ fn gradients_equal_pytorch() {
     engine
         .backward(&weights, &features, &graph, &d_output, &mut gradients, &mut d_features)
         .unwrap();
-    assert_close(&d_features, &golden.f64("grad.features"), 2e-5);
+    assert_close_of("features", &d_features, &golden.f64("grad.features"), 2e-5);
     let mut gradient = vec![0.0; weights.len()];
     gradients.add_to(&mut gradient);
     for tensor in &engine.layout().tensors {
         let want = golden.f64(&format!("grad.{}", tensor.name));
         // The head's biases aside, a tensor's own magnitude sets its tolerance.
-        assert_close(tensor.span.of(&gradient), &want, 2e-5);
+        assert_close_of(&tensor.name, tensor.span.of(&gradient), &want, 2e-5);
     }
 }
 

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::{About, Cause, Facts, Level, Publisher, Status, Topic};
+use crate::kinematics::RobotMode;
 use crate::message::Stamp;
 
 const IMAGE: &str = "sensor_msgs/msg/Image";
@@ -25,7 +26,7 @@ fn facts() -> Facts {
         model_file: "m.safetensors".into(),
         model_hash: "0123".into(),
         step_secs: 0.1,
-        takes_robot: true,
+        robot: RobotMode::Required,
     };
     Facts::new(about, topics.into())
 }
@@ -176,6 +177,13 @@ fn the_robot_description_is_missed_refused_and_received() {
     let name = "robot description";
     assert_status(&facts, 2.9, name, Level::Ok, &["waiting"]);
     assert_status(&facts, 3.1, name, Level::Error, &["/robot_description (never)"]);
+    facts.about.robot = RobotMode::Optional;
+    let told = ["/robot_description (never)", "robot: none"];
+    assert_status(&facts, 3.1, name, Level::Warn, &told);
+    assert_status(&facts, 3.1, "plan", Level::Ok, &["no robot is known"]);
+    facts.trouble(at(3.0), Cause::Robot, 1, "frames go on without the robot");
+    assert_status(&facts, 3.1, name, Level::Warn, &["frames go on"]);
+    facts.about.robot = RobotMode::Required;
     facts.robot(Err("no link. Remedy: z".into()));
     assert_status(&facts, 1.0, name, Level::Error, &["no link"]);
     facts.robot(Ok(&["meshes are not loaded".into()]));
@@ -183,8 +191,8 @@ fn the_robot_description_is_missed_refused_and_received() {
     assert_eq!(status(&facts, 9.0, name).values[0].1, "meshes are not loaded");
     facts.robot(Err("no link. Remedy: z".into()));
     assert_status(&facts, 9.0, name, Level::Warn, &["the one before is used"]);
-    facts.about.takes_robot = false;
-    assert_status(&facts, 9.0, name, Level::Ok, &["takes no robot"]);
+    facts.about.robot = RobotMode::None;
+    assert_status(&facts, 9.0, name, Level::Ok, &["no robot"]);
 }
 
 #[test]
@@ -196,7 +204,7 @@ fn predictions_without_a_plan_are_a_warning() {
     facts.predicted(at(3.1), 1.0, 10, false);
     assert_status(&facts, 3.1, "plan", Level::Warn, &["keep their velocity"]);
     assert_status(&facts, 9.0, "plan", Level::Ok, &[]);
-    facts.about.takes_robot = false;
+    facts.about.robot = RobotMode::None;
     assert_status(&facts, 3.1, "plan", Level::Ok, &["takes none"]);
 }
 

@@ -108,6 +108,11 @@ impl Topic {
         }
     }
 
+    /// Whether its silence is worth telling where its messages are wanted.
+    pub fn is_needed(&self) -> bool {
+        self.required || self.kind == Kind::Joints
+    }
+
     /// Notes a message of `n_bytes`.
     pub fn heard(&mut self, now: Duration, stamp: Option<Stamp>, n_bytes: usize) {
         self.n_messages += 1;

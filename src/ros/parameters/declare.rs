@@ -136,7 +136,12 @@ impl Value for Vec<String> {
     const CALLED: &'static str = "a list of texts";
 
     fn from_ros(value: &ParameterValue) -> Option<Self> {
-        if let ParameterValue::StringArray(value) = value { Some(value.clone()) } else { None }
+        match value {
+            ParameterValue::StringArray(values) => Some(values.clone()),
+            // An empty list has no type of its own.
+            ParameterValue::BoolArray(values) if values.is_empty() => Some(Vec::new()),
+            _ => None,
+        }
     }
 
     fn to_ros(&self) -> ParameterValue {

@@ -1,6 +1,8 @@
-//! CPU time of the current thread.
+//! CPU time of the current thread, and threads to measure it on.
 
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::{Error, Result};
 
 /// A clock that stands still while the thread waits or others have its core.
 pub(super) struct ThreadClock(f64);
@@ -19,6 +21,14 @@ impl ThreadClock {
 fn now_secs() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + 1e-9 * time.tv_nsec as f64
+}
+
+/// A thread of its own, on which a run's parallel loops run in sequence: its clock is the run's.
+pub(super) fn one_thread() -> Result<rayon::ThreadPool> {
+    rayon::ThreadPoolBuilder::new().num_threads(1).build().map_err(|error| Error::Config {
+        key: "jobs".into(),
+        problem: format!("can't start a thread: {error}"),
+    })
 }
 
 #[cfg(test)]

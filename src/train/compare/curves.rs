@@ -2,7 +2,7 @@
 
 use super::run::Point;
 use super::table::Table;
-use crate::eval::picture::canvas::{Canvas, Rgb};
+use crate::eval::picture::canvas::{Canvas, Rgb, text_width};
 
 /// Size of the picture, and left, right, top and bottom margins of its axes, in pixels.
 const SIZE: [usize; 2] = [1000, 640];
@@ -128,14 +128,14 @@ impl Axes {
             let [x, _] = self.pixel([value, self.low[1]]);
             canvas.line([[x, MARGINS[2] as f32], [x, bottom]], 1.0, GRID);
             let label = label(value);
-            let at = (x as usize).saturating_sub(4 * label.len());
+            let at = (x as usize).saturating_sub(text_width(1, &label) / 2);
             canvas.text([at, SIZE[1] - MARGINS[3] + 12], 1, &label, TEXT);
         }
         for value in ticks(self.low[1], self.high[1]) {
             let [left, y] = self.pixel([0.0, value]);
             canvas.line([[left, y], [(SIZE[0] - MARGINS[1]) as f32, y]], 1.0, GRID);
             let label = label(value);
-            let at = MARGINS[0].saturating_sub(10 + 8 * label.len());
+            let at = MARGINS[0].saturating_sub(10 + text_width(1, &label));
             canvas.text([at, (y as usize).saturating_sub(4)], 1, &label, TEXT);
         }
     }

@@ -1,21 +1,16 @@
-//! Errors on windows of the test recordings, beside the trivial baselines on the same points.
+//! Errors on windows of the test recordings, as the table has them.
 
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::Watch;
+use super::watch::Watch;
 use crate::Result;
-use crate::eval::baselines::{constant_velocity, nothing_moves};
-use crate::eval::metrics::{Class, Mean, Scores, TrueMotion};
-use crate::model::{Mode, Model, Rollout};
-use crate::train::dataset::{Dataset, Window};
+use crate::eval::metrics::{Class, Mean, Scores};
+use crate::model::Model;
+use crate::train::dataset::Dataset;
+use crate::train::evaluate::Evaluation;
 
 /// Steps after which errors are told.
 pub const STEPS: [usize; 3] = [1, 5, 10];
-
-/// Seed of the test's noise and particles: the same for all models.
-const SEED: u64 = 0;
 
 /// Mean errors after each of [`STEPS`] steps, over all points of all windows (mm); none where there
 /// are no such points.
@@ -32,7 +27,7 @@ pub struct TestErrors {
     pub velocity_mm: [Option<f64>; 3],
     /// Points of the robot.
     pub robot_mm: [Option<f64>; 3],
-    /// False motion of static points, mean of all steps (mm a step).
+    /// False motion of static points, mean of all steps (mm per step).
     pub static_mm: Option<f64>,
 }
 
@@ -46,49 +41,25 @@ impl TestErrors {
     }
 }
 
-/// Errors of `model` on `n_windows` windows spread over `data`; none if stopped. Windows near a
-/// recording's end are predicted as far as they reach.
+/// Errors of `model` on `n_windows` windows spread over `data`; none if stopped.
 pub(super) fn test(
     model: &Model,
     data: &Dataset,
     n_windows: usize,
     watch: &dyn Watch,
 ) -> Result<Option<TestErrors>> {
-    let mut rollout = Rollout::new(model.config.rollout(), Mode::Inference);
-    let (mut own, mut nothing, mut velocity) =
-        (Scores::default(), Scores::default(), Scores::default());
-    let (mut window, mut n_predicted) = (Window::default(), 0);
-    let n = n_windows.min(data.n_windows());
-    for index in (0..n).map(|i| i * data.n_windows() / n) {
-        if watch.stops() {
-            return Ok(None);
-        }
-        let longest = (1..=STEPS[STEPS.len() - 1]).rev().find(|&horizon| {
-            let mut rng = ChaCha8Rng::seed_from_u64(SEED);
-            rng.set_stream(index as u64);
-            data.get(index, &mut rng, horizon, &mut window)
-        });
-        let Some(horizon) = longest else { continue };
-        let start = &window.scene.start.positions;
-        let positions = std::iter::once(start).chain(&window.targets).take(horizon + 1).cloned();
-        let truth = TrueMotion::new(window.back.clone(), positions, &window.kinds);
-        rollout.run(&model.weights, &window.scene, horizon)?;
-        let predicted: Vec<_> = (0..horizon).map(|t| rollout.displacements(t).to_vec()).collect();
-        own.add("", &predicted, &truth)?;
-        nothing.add("", &nothing_moves(start.len(), horizon), &truth)?;
-        velocity.add("", &constant_velocity(&truth.back, start, horizon), &truth)?;
-        n_predicted += 1;
-    }
+    let longest = STEPS[STEPS.len() - 1];
+    let all = Evaluation::new(model, data, n_windows, longest, || watch.stops())?;
+    let Some(Evaluation { n_windows, model, nothing, velocity }) = all else { return Ok(None) };
     let means = |scores: &Scores, class| STEPS.map(|step| scores.mean(class, step - 1, None).get());
     let mut false_motion = Mean::default();
-    let steps = 0..STEPS[STEPS.len() - 1];
-    steps.for_each(|step| false_motion.merge(own.mean(Class::Static, step, None)));
+    (0..longest).for_each(|step| false_motion.merge(model.mean(Class::Static, step, None)));
     Ok(Some(TestErrors {
-        n_windows: n_predicted,
-        moving_mm: means(&own, Class::Moving),
+        n_windows,
+        moving_mm: means(&model, Class::Moving),
         nothing_mm: means(&nothing, Class::Moving),
         velocity_mm: means(&velocity, Class::Moving),
-        robot_mm: means(&own, Class::Robot),
+        robot_mm: means(&model, Class::Robot),
         static_mm: false_motion.get(),
     }))
 }

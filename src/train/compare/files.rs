@@ -1,4 +1,4 @@
-//! The files of a comparison: its plan, and a folder for each run.
+//! Files of JSON, and others, that are all there or not at all.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -7,44 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::plan::Plan;
-use super::run::Run;
 use crate::{Error, Result};
-
-/// The folder of a comparison.
-pub(super) struct Folder(PathBuf);
-
-impl Folder {
-    pub(super) fn new(folder: PathBuf) -> Self {
-        Self(folder)
-    }
-
-    pub(super) fn plan_path(&self) -> PathBuf {
-        self.0.join("plan.json")
-    }
-
-    /// The plan; none if there is none yet.
-    pub(super) fn plan(&self) -> Result<Option<Plan>> {
-        read_json(&self.plan_path())
-    }
-
-    pub(super) fn save_plan(&self, plan: &Plan) -> Result<()> {
-        write_json(&self.plan_path(), plan)
-    }
-
-    /// The folder of `run`.
-    pub(super) fn run(&self, run: &Run) -> PathBuf {
-        self.0.join(&run.folder)
-    }
-
-    pub(super) fn save_text(&self, name: &str, text: &str) -> Result<()> {
-        self.save_bytes(name, text.as_bytes())
-    }
-
-    pub(super) fn save_bytes(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        write(&self.0.join(name), bytes)
-    }
-}
 
 /// The value in a file; none if there is no such file.
 pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
@@ -54,12 +17,15 @@ pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     };
     let value = serde_json::from_slice(&text).map_err(|error| Error::Config {
         key: path.display().to_string(),
-        problem: format!("{error}; damaged, or of another version: delete it to do it again"),
+        problem: format!(
+            "{error}: damaged, or no file of this version of `forecloud compare`: take another \
+             --out, or move it away to do its part again"
+        ),
     })?;
     Ok(Some(value))
 }
 
-/// Writes a file that is all there or not at all, and its folder.
+/// Writes a value as JSON; as [`write`].
 pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let json = serde_json::to_vec_pretty(value).map_err(|error| Error::Config {
         key: path.display().to_string(),
@@ -68,7 +34,11 @@ pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     write(path, &json)
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+/// Writes a file that is all there or not at all, and its folder.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let io = |path: &Path| {
         let path = path.to_owned();
         move |cause| Error::Io { path, cause }

@@ -4,13 +4,15 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::clock::ThreadClock;
-use super::plan::Settings;
+use super::clock::{ThreadClock, one_thread};
+use super::data::Data;
+use super::settings::Settings;
 use super::suites::Variant;
-use super::{Data, Watch, one_thread};
+use super::watch::Watch;
 use crate::model::{Mode, ModelConfig, Rollout};
+use crate::train::config::TrainConfig;
 use crate::train::dataset::{Dataset, Window};
-use crate::train::trainer::{TrainConfig, Trainer};
+use crate::train::trainer::Trainer;
 use crate::{Error, Result};
 
 /// CPU time on one thread; medians of the pilot's rounds.
@@ -108,7 +110,10 @@ fn predict_secs(
     let first = round * n / n_rounds.max(1);
     let mut candidates = (0..n).map(|i| (first + i) % n);
     if !candidates.any(|index| data.get(index, &mut rng, n_steps, &mut window)) {
-        return Err(Error::NoWindow { horizon: n_steps });
+        let problem = format!(
+            "no validation recording has {n_steps} steps without a gap: record longer ones"
+        );
+        return Err(Error::Config { key: "validation".into(), problem });
     }
     let mut rollout = Rollout::new(model.rollout(), Mode::Inference);
     rollout.run(weights, &window.scene, n_steps)?;

@@ -1,145 +1,19 @@
-//! What a comparison is: its settings, and the steps that each variant may take, fixed once.
+//! The plan of a comparison: the steps that each variant may take, fixed once.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::data::DataSummary;
 use super::parameters::n_parameters;
 use super::pilot::Speed;
 use super::run::{Outcome, Run};
+use super::settings::Settings;
 use super::suites::Variant;
-use super::{Data, STEPS};
 use crate::eval::report::Device;
-use crate::train::dataset::{Dataset, DatasetConfig};
-use crate::train::trainer::TrainConfig;
+use crate::train::config::TrainConfig;
+use crate::train::differences::differences;
 use crate::{Error, Result};
-
-/// What is asked of a comparison.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Settings {
-    /// Name of the suite.
-    pub suite: String,
-    /// What is compared; the others are held against the first.
-    pub variants: Vec<Variant>,
-    /// CPU seconds of one thread that a run trains.
-    pub budget_secs: f64,
-    /// A run of each variant for each seed.
-    pub seeds: Vec<u64>,
-    /// Learning rates that each variant tries; one alone is not tried but taken.
-    pub learning_rates: Vec<f32>,
-    /// Share of the budget that each try takes.
-    pub tuning_share: f64,
-    /// How all are trained; steps, learning rate and seed are each run's, and the warm-up takes a
-    /// tenth of its steps at most.
-    pub train: TrainConfig,
-    /// What is done to windows on loading.
-    pub data: DatasetConfig,
-    /// Split of the test recordings.
-    pub test_split: String,
-    /// Validations in a run.
-    pub validations: u64,
-    /// Steps of the roll-outs that are validated.
-    pub validation_steps: usize,
-    /// Windows of a validation, spread over the recordings.
-    pub validation_windows: usize,
-    /// Windows of the test, likewise.
-    pub test_windows: usize,
-    /// Rounds of the pilot that measures speeds.
-    pub pilot_rounds: usize,
-}
-
-impl Settings {
-    /// Checks all values.
-    ///
-    /// # Errors
-    /// [`Error::Config`] names the value or the variant.
-    pub fn validate(&self) -> Result<()> {
-        let wrong = |key: &str, problem: &str| {
-            Err(Error::Config { key: key.to_owned(), problem: problem.to_owned() })
-        };
-        if self.variants.is_empty() {
-            return wrong("variants", "there are none to compare");
-        }
-        for (i, variant) in self.variants.iter().enumerate() {
-            variant.model.validate().map_err(|error| variant.error(&error))?;
-            if self.variants[..i].iter().any(|other| other.name == variant.name) {
-                return wrong("variants", &format!("{} is there twice", variant.name));
-            }
-            let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-            if variant.name.is_empty() || !variant.name.chars().all(is_plain) {
-                let problem = format!("'{}' is not of a-z, 0-9 and _", variant.name);
-                return wrong("variants", &problem);
-            }
-        }
-        let is_time = |secs: f64| secs.is_finite() && secs > 0.0;
-        if !is_time(self.budget_secs) {
-            return wrong("budget_secs", "not a time above 0");
-        }
-        if !(is_time(self.tuning_share) && self.tuning_share <= 1.0) {
-            return wrong("tuning_share", "not in 0..=1, or 0");
-        }
-        if self.learning_rates.is_empty()
-            || !self.learning_rates.iter().all(|rate| rate.is_finite() && *rate > 0.0)
-        {
-            return wrong("learning_rates", "not a list of rates above 0");
-        }
-        let mut seeds = self.seeds.clone();
-        seeds.sort_unstable();
-        seeds.dedup();
-        if seeds.is_empty() || seeds.len() < self.seeds.len() {
-            return wrong("seeds", "there are none, or one is there twice");
-        }
-        let counts =
-            [self.validation_steps, self.validation_windows, self.test_windows, self.pilot_rounds];
-        if counts.contains(&0) || self.validations == 0 || self.train.curriculum.is_empty() {
-            return wrong("windows, rounds, validations, curriculum", "each takes at least 1");
-        }
-        Ok(())
-    }
-
-    /// Steps ahead that windows of training, validation and test data must reach.
-    pub fn horizons(&self) -> [usize; 3] {
-        let longest = self.train.curriculum.iter().map(|stage| stage.1).max().unwrap_or(1);
-        [longest, self.validation_steps, STEPS[STEPS.len() - 1]]
-    }
-
-    /// Seed of the tries: none of the runs'.
-    fn tuning_seed(&self) -> u64 {
-        self.seeds.iter().max().map_or(0, |seed| seed.wrapping_add(1))
-    }
-}
-
-impl Variant {
-    /// `error`, with the variant's name.
-    pub(super) fn error(&self, error: &Error) -> Error {
-        Error::Config { key: format!("variant {}", self.name), problem: error.to_string() }
-    }
-}
-
-/// Recordings and windows of each split, by which other data is noticed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DataSummary {
-    /// `[recordings, windows, windows in which objects move]` to train on.
-    pub train: [usize; 3],
-    /// To choose learning rates by.
-    pub validation: [usize; 3],
-    /// For the table.
-    pub test: [usize; 3],
-}
-
-impl DataSummary {
-    /// Of `data`.
-    pub fn of(data: &Data) -> Self {
-        let counts = |data: &Dataset| [data.n_recordings(), data.n_windows(), data.n_active()];
-        Self {
-            train: counts(&data.train),
-            validation: counts(&data.validation),
-            test: counts(&data.test),
-        }
-    }
-}
 
 /// A variant's place in the plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -204,12 +78,13 @@ impl Plan {
         data: &DataSummary,
     ) -> Result<()> {
         let key = path.display().to_string();
-        let remedy = "take another folder, or the settings and recordings that it was begun with";
+        let remedy = "take another --out, or the settings and recordings that it was begun with";
         let other = |what: &str| {
             Err(Error::Config { key: key.clone(), problem: format!("a plan {what}: {remedy}") })
         };
         if self.settings != *settings {
-            return other("of other settings");
+            let differing = differences(&self.settings, settings).join("; ");
+            return other(&format!("of other settings ({differing})"));
         }
         if self.data != *data {
             return other(&format!("for other recordings ({:?}, here {data:?})", self.data));

@@ -7,12 +7,15 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::clock::ThreadClock;
+use super::data::Data;
 use super::evaluate::{TestErrors, test};
 use super::files::{read_json, write_json};
-use super::plan::Settings;
-use super::{Data, Watch};
+use super::settings::Settings;
+use super::watch::Watch;
+use crate::train::config::TrainConfig;
 use crate::train::dataset::Dataset;
-use crate::train::trainer::{RunFiles, TrainConfig, Trainer};
+use crate::train::files::RunFiles;
+use crate::train::trainer::Trainer;
 use crate::{Error, Result};
 
 /// Seconds between two checkpoints.
@@ -201,10 +204,9 @@ impl<'a> Progress<'a> {
     fn validate(&mut self, data: &Dataset) -> Result<()> {
         let n_windows = self.settings.validation_windows;
         let errors = self.trainer.validate(data, n_windows, self.settings.validation_steps)?;
-        let known = |mm: f64| mm.is_finite().then_some(mm);
         self.curve.push(Point {
-            moving_1_mm: known(errors.moving_1_mm),
-            moving_last_mm: known(errors.moving_last_mm),
+            moving_1_mm: errors.moving_1_mm,
+            moving_last_mm: errors.moving_last_mm,
             ..self.point()
         });
         Ok(())

@@ -83,13 +83,8 @@ fn of_layers(base: ModelConfig, global: GlobalLayer, local: LocalLayer) -> Model
 }
 
 fn layers(base: ModelConfig) -> Named {
-    let local = |name: &str, local| (name.to_owned(), of_layers(base, GlobalLayer::Linear, local));
-    vec![
-        local("grf", LocalLayer::Grf),
-        local("message_passing", LocalLayer::MessagePassing),
-        local("linear", LocalLayer::Linear),
-        local("none", LocalLayer::None),
-    ]
+    let of = |local: LocalLayer| of_layers(base, GlobalLayer::Linear, local);
+    LocalLayer::ALL.map(|local| (local.name().to_owned(), of(local))).into()
 }
 
 fn softmax(base: ModelConfig) -> Named {

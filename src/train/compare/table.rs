@@ -56,7 +56,7 @@ pub struct Row {
     pub ratio: [Spread; 3],
     /// Robot points (mm).
     pub robot_mm: [Spread; 3],
-    /// False motion of static points (mm a step).
+    /// False motion of static points (mm per step).
     pub static_mm: Spread,
 }
 
@@ -88,7 +88,16 @@ impl Spread {
     }
 }
 
+// The columns' names below say these steps.
+const _: () = assert!(matches!(STEPS, [1, 5, 10]));
+
 impl Table {
+    /// The first line of [`Table::csv`].
+    pub const CSV_HEAD: &str = "variant,parameters,learning_rate,seed,steps,cpu_secs,\
+        train_steps_per_sec,predict_ms,moving_mm_1,moving_mm_5,moving_mm_10,ratio_1,ratio_5,ratio_10,\
+        nothing_mm_1,nothing_mm_5,nothing_mm_10,velocity_mm_1,velocity_mm_5,velocity_mm_10,\
+        robot_mm_1,robot_mm_5,robot_mm_10,static_mm,model_hash";
+
     pub(super) fn new(
         plan: &Plan,
         chosen: &[std::result::Result<f32, String>],
@@ -148,13 +157,7 @@ impl Table {
 
     /// A line for each run with a seed, a column for each value; units are in the columns' names.
     pub fn csv(&self) -> String {
-        let mut text = String::from(
-            "variant,parameters,learning_rate,seed,steps,cpu_secs,train_steps_per_sec,predict_ms",
-        );
-        for name in ["moving_mm", "ratio", "nothing_mm", "velocity_mm", "robot_mm"] {
-            STEPS.iter().for_each(|step| text += &format!(",{name}_{step}"));
-        }
-        text += ",static_mm,model_hash\n";
+        let mut text = Self::CSV_HEAD.to_owned() + "\n";
         for run in &self.runs {
             let outcome = &run.outcome;
             let Some(row) = self.rows.iter().find(|row| row.name == run.name) else { continue };
@@ -201,7 +204,7 @@ impl Table {
             "variant",
             "weights",
             "training steps/s",
-            "ms a predicted step",
+            "ms per predicted step",
             "steps",
             "CPU s",
             "learning rate",
@@ -221,7 +224,7 @@ impl Table {
         let mut names = vec!["variant".to_owned()];
         names.extend(STEPS.map(|step| format!("ratio, {step}")));
         names.extend(STEPS.map(|step| format!("mm, {step}")));
-        names.extend([format!("robot mm, {}", STEPS[1]), "false motion, mm a step".into()]);
+        names.extend([format!("robot mm, {}", STEPS[1]), "false motion, mm per step".into()]);
         std::iter::once(names).chain(self.rows.iter().map(row)).collect()
     }
 
@@ -245,7 +248,7 @@ impl Display for Table {
         let Plan { settings, data, cpu, version, .. } = &self.plan;
         writeln!(
             f,
-            "Suite {}, {} CPU s a run on one thread of {cpu}, Forecloud {version}; {} recordings to \
+            "Suite {}, {} CPU s per run on one thread of {cpu}, Forecloud {version}; {} recordings to \
              train on, {} to validate, {} to test ({}).\n",
             settings.suite,
             settings.budget_secs,

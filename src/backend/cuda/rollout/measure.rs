@@ -10,9 +10,9 @@ use super::super::memory::{Arena, Buffer, Pinned};
 use super::super::stage::Stage;
 use super::super::step::Sizes;
 use super::{Graph, Rollout};
-use crate::model::Scene;
 use crate::model::rollout::{N_OUTPUTS, RolloutConfig};
 use crate::model::tokens::{Frame, N_CANDIDATES, N_FEATURES};
+use crate::scene::Scene;
 use crate::{Error, Result};
 
 /// What a part of a step takes.

@@ -3,11 +3,14 @@
 use super::rollout::{config, scene, weights};
 use super::sampler::{PLAIN, sampling};
 use super::*;
+use crate::backend::cuda::kernels::{Kernel, SHARED_BYTES};
+use crate::backend::cuda::launch::Argument;
 use crate::backend::cuda::{Precision, Rollout, Sampler};
 use crate::backend::{Backend, Device, Other, Rollouts};
 use crate::model::rollout::RolloutConfig;
-use crate::model::{self, Mode, Scene};
+use crate::model::{self, Mode};
 use crate::particles::{CpuSampler, ParticleSampler, Particles};
+use crate::scene::Scene;
 use crate::{Error, Result};
 
 #[test]
@@ -115,5 +118,28 @@ fn where_auto_loses_its_card_the_cpu_takes_over_within_the_run() {
         assert!((0..9).all(|t| auto.displacements(t) == cpu.displacements(t)));
         assert!(auto.fallback().unwrap().contains("lost"), "{:?}", auto.fallback());
         assert_eq!(auto.missed(), auto.fallback());
+    }
+}
+
+/// Whatever the card is: nothing is launched.
+#[test]
+fn kernels_are_given_what_they_take_or_nothing_runs() {
+    let gpu = gpu();
+    let told = |block, shared_bytes, arguments: &[Argument<'_>]| {
+        // SAFETY: never launched.
+        let launched =
+            unsafe { gpu.launch(Kernel::SortBlocks, [1, 1], block, shared_bytes, arguments) };
+        launched.unwrap_err().to_string()
+    };
+    let address = Argument::Address(0);
+    for message in [
+        told(512, 0, &[]),
+        told(512, 0, &[7.into()]),
+        told(512, 0, &[address, address]),
+        told(0, 0, &[address]),
+        told(1025, 0, &[address]),
+        told(512, SHARED_BYTES + 1, &[address]),
+    ] {
+        assert!(message.contains("sort_blocks takes [Address], 1024 threads"), "{message}");
     }
 }

@@ -4,8 +4,8 @@ use super::super::kernels::{Grid, LoadsBuffers, TileBuffers, number};
 use super::super::memory::{Buffer, Places};
 use super::super::step::row_cap;
 use super::*;
-use crate::graph::random::{draw, uniform};
 use crate::graph::{KnnGraph, Loads};
+use crate::random::{draw, uniform};
 
 fn points(n: usize, seed: u64, scale: f32) -> Vec<[f32; 3]> {
     let point = |i| std::array::from_fn(|axis| scale * uniform(draw(seed, 0, i, axis as u64)));

@@ -9,10 +9,11 @@ use crate::model::rollout::{N_OUTPUTS, RolloutConfig};
 use crate::model::tokens::tests::{FRAME, state};
 use crate::model::tokens::{N_FEATURES, Tokens};
 use crate::model::weights::initial_weights;
-use crate::model::{self, InterlacerConfig, LayersConfig, Layout, Mode, Model, Scene};
+use crate::model::{self, InterlacerConfig, LayersConfig, Layout, Mode, Model};
 use crate::motion::N_BODY_FEATURES;
 use crate::ops::check::{assert_close, f64s, numbers};
 use crate::ops::motion_head::motion_head_forward;
+use crate::scene::Scene;
 use crate::{Error, graph};
 
 pub(super) fn config(width: usize, n_heads: usize, n_blocks: usize) -> RolloutConfig {

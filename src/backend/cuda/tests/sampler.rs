@@ -9,9 +9,9 @@ use crate::backend::RawSampler;
 use crate::cloud::Workspace;
 use crate::cloud::raw::are_raw;
 use crate::frames::{CameraFrame, ColorView, View};
-use crate::graph::random::{draw, uniform};
 use crate::message::{CameraInfo, Header, Image};
 use crate::particles::{CpuSampler, ParticleSampler, Particles, Sampling};
+use crate::random::{draw, uniform};
 
 /// A depth camera and the images that it sends.
 #[derive(Clone)]

@@ -118,5 +118,5 @@ fn time_that_is_set_back_begins_anew() {
     }
     scenes.end_recording().unwrap();
     assert_eq!(chosen_ms(&scenes).len(), 1);
-    assert!(scenes.waiting.is_empty());
+    assert!(scenes.later.end().is_empty());
 }

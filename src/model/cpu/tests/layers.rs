@@ -1,28 +1,40 @@
 //! Models of other layers against PyTorch's golden values, and against themselves on more threads.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::model::{GlobalLayer, LocalLayer};
+use crate::ops::check::assert_close_of;
 
-const FAVOR: FeatureMap = FeatureMap::Favor { n_features: 10, seed: 1 };
+/// Every golden file of layers: its name, and the layers that it says it is of.
+fn variants() -> Vec<(String, LayersConfig)> {
+    let layers = |name: &String| Golden::read(&format!("layers_{name}")).setting("layers");
+    let named = |name: String| (name.clone(), layers(&name));
+    Golden::names("layers_").into_iter().map(named).collect()
+}
 
-/// Name of the golden file, and the layers that it is of.
-fn variants() -> Vec<(&'static str, LayersConfig)> {
-    let default = LayersConfig { anchor_stride: 4, ..LayersConfig::default() };
-    let local = |local| LayersConfig { local, ..default };
-    let global = |global| LayersConfig { global, ..default };
-    let map = |feature_map| LayersConfig { feature_map, ..default };
-    let (none, messages) = (local(LocalLayer::None), local(LocalLayer::MessagePassing));
-    vec![
-        ("message_passing", LayersConfig { anchor_stride: 3, ..messages }),
-        ("local_linear", local(LocalLayer::Linear)),
-        ("local_none", none),
-        ("global_none", global(GlobalLayer::None)),
-        ("neither", LayersConfig { global: GlobalLayer::None, ..none }),
-        ("softmax", global(GlobalLayer::Softmax)),
-        ("elu", map(FeatureMap::Elu)),
-        ("squared", map(FeatureMap::Squared)),
-        ("favor", map(FAVOR)),
-    ]
+#[test]
+fn every_layer_and_map_has_golden_values() {
+    let mut variants: Vec<LayersConfig> =
+        variants().into_iter().map(|(_, layers)| layers).collect();
+    // `interlacer.safetensors`.
+    variants.push(LayersConfig::default());
+    let names = |of: fn(&LayersConfig) -> &'static str| -> BTreeSet<&str> {
+        variants.iter().map(of).collect()
+    };
+    let missing = |all: &[&'static str], of| -> Vec<&str> {
+        all.iter().copied().filter(|name| !names(of).contains(name)).collect()
+    };
+    let none: [&str; 0] = [];
+    let how = "add a row to VARIANTS of tests/golden/generate.py and run it with --only";
+    let maps = FeatureMap::ALL.map(FeatureMap::name);
+    assert_eq!(missing(&maps, |layers| layers.feature_map.name()), none, "{how}");
+    assert_eq!(
+        missing(&GlobalLayer::ALL.map(GlobalLayer::name), |l| l.global.name()),
+        none,
+        "{how}"
+    );
+    assert_eq!(missing(&LocalLayer::ALL.map(LocalLayer::name), |l| l.local.name()), none, "{how}");
 }
 
 /// Names of the tensors of each mixer begin so.
@@ -37,7 +49,7 @@ fn mixer_names(layers: &LayersConfig, n_blocks: usize) -> Vec<String> {
             LocalLayer::MessagePassing => {
                 names.extend(["anchors", "rest"].map(|step| format!("blocks.{b}.local.{step}")));
             }
-            _ => names.push(format!("blocks.{b}.local")),
+            LocalLayer::Grf | LocalLayer::Linear => names.push(format!("blocks.{b}.local")),
         }
     }
     names
@@ -60,7 +72,7 @@ fn run(name: &str, layers: LayersConfig) -> Run {
     let config = InterlacerConfig { width: 8, n_heads: 2, layers, ..config() };
     config.validate().unwrap();
     let mut engine = Engine::new(config, Mode::Training);
-    if layers.feature_map == FAVOR {
+    if let FeatureMap::Favor { .. } = layers.feature_map {
         let names = mixer_names(&layers, config.n_blocks);
         for (i, (ours, name)) in engine.projections.iter_mut().zip(names).enumerate() {
             let head_width = if i % 2 == 0 { 4.0f32 } else { 8.0 };
@@ -77,7 +89,7 @@ fn run(name: &str, layers: LayersConfig) -> Run {
 #[test]
 fn other_layers_equal_pytorch_one_by_one() {
     for (name, layers) in variants() {
-        let Run { golden, engine, .. } = run(name, layers);
+        let Run { golden, engine, .. } = run(&name, layers);
         let names = mixer_names(&layers, 2);
         assert_eq!(names.len(), engine.layout.mixers.len(), "{name}");
         let normalized = |x: &[f64]| -> Vec<f64> {
@@ -90,32 +102,38 @@ fn other_layers_equal_pytorch_one_by_one() {
                 before = golden.f64(&format!("act.{}.mlp", &names[i - 1][..8]));
             }
             let buffers = &engine.activations[0].mixers[i];
-            assert_close(&buffers.normalized, &normalized(&before), 2e-5);
+            let of = |what: &str| format!("{name}: {what} {mixer}");
+            let before_it = normalized(&before);
+            assert_close_of(of("what enters"), &buffers.normalized, &before_it, 2e-5);
             let mixed = golden.f64(&format!("act.{mixer}.attention"));
-            assert_close(&buffers.out, &mixed, 2e-5);
+            assert_close_of(of("attention of"), &buffers.out, &mixed, 2e-5);
             before = golden.f64(&format!("act.{mixer}"));
         }
-        assert_close(&engine.x, &golden.f64("act.blocks.1.mlp"), 2e-5);
-        assert_close(engine.output(), &golden.f64("act.head"), 2e-5);
+        let of = |what: &str| format!("{name}: act.{what}");
+        let last = "blocks.1.mlp";
+        assert_close_of(of(last), &engine.x, &golden.f64("act.blocks.1.mlp"), 2e-5);
+        assert_close_of(of("head"), engine.output(), &golden.f64("act.head"), 2e-5);
     }
 }
 
 #[test]
 fn gradients_through_other_layers_equal_pytorch() {
     for (name, layers) in variants() {
-        let Run { golden, mut engine, graph, weights, features } = run(name, layers);
+        let Run { golden, mut engine, graph, weights, features } = run(&name, layers);
         let mut gradients = Gradients::new(engine.layout());
         let mut d_features = vec![0.0; features.len()];
         let d_output = golden.f32("loss_weight");
         engine
             .backward(&weights, &features, &graph, &d_output, &mut gradients, &mut d_features)
             .unwrap();
-        assert_close(&d_features, &golden.f64("grad.features"), 5e-5);
+        let want = golden.f64("grad.features");
+        assert_close_of(format!("{name}: grad.features"), &d_features, &want, 5e-5);
         let mut gradient = vec![0.0; weights.len()];
         gradients.add_to(&mut gradient);
         for tensor in &engine.layout().tensors {
             let want = golden.f64(&format!("grad.{}", tensor.name));
-            assert_close(tensor.span.of(&gradient), &want, 5e-5);
+            let of = format!("{name}: grad.{}", tensor.name);
+            assert_close_of(of, tensor.span.of(&gradient), &want, 5e-5);
         }
     }
 }

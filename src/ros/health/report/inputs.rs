@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{GRACE, Level, Status, hindered, names, remedy_of_silence, silence};
+use crate::kinematics::RobotMode;
 use crate::ros::health::topic::Loss;
 use crate::ros::health::{Cause, Facts, Kind, Publisher, Topic};
 
@@ -55,7 +56,7 @@ impl Facts {
         now: Duration,
     ) -> Status {
         let silent: Vec<&Topic> =
-            topics.filter(|topic| topic.required && topic.is_silent(now)).collect();
+            topics.filter(|topic| topic.is_needed() && topic.is_silent(now)).collect();
         if !silent.is_empty() {
             let (which, remedy) = (silence(&silent, now), remedy_of_silence(&silent));
             let level = hindered(now, self.last_frame);
@@ -97,8 +98,17 @@ impl Facts {
 
     /// Whether measured joints come, all of them, at the time of the images.
     pub(super) fn joints(&self, now: Duration) -> Status {
+        let mut status = Status::new("joints");
+        let is_wanted = match self.about.robot {
+            RobotMode::Required => true,
+            RobotMode::Optional => self.robot.in_use.is_some(),
+            RobotMode::None => false,
+        };
+        if !is_wanted {
+            return status.or_ok(|| "of no robot".into());
+        }
         let topics = self.of_kind(&[Kind::Joints]);
-        let mut status = self.silence(Status::new("joints"), topics, now);
+        status = self.silence(status, topics, now);
         self.add_trouble(&mut status, now, Cause::Joints, self.last_prediction);
         status.value("frames_dropped", self.total(Cause::Joints));
         status.or_ok(|| "measured joints come".into())
@@ -107,28 +117,38 @@ impl Facts {
     /// Whether a usable description of the robot came.
     pub(super) fn robot_description(&self, now: Duration) -> Status {
         let mut status = Status::new("robot description");
-        if !self.about.takes_robot {
-            return status.or_ok(|| "the model takes no robot".into());
+        if self.about.robot == RobotMode::None {
+            return status.or_ok(|| "there is no robot: the parameter or the model says so".into());
         }
         let in_use = self.robot.in_use.as_ref();
-        let unfit = if in_use.is_some() { Level::Warn } else { Level::Error };
+        let is_needed = in_use.is_none() && self.about.robot == RobotMode::Required;
+        let unfit = if is_needed { Level::Error } else { Level::Warn };
         if let Some(refused) = &self.robot.refused {
             let after = if in_use.is_some() { ": the one before is used" } else { "" };
             status.add(unfit, format!("the newest one can't be used{after}: {refused}"));
         } else if in_use.is_none() && now > GRACE {
             let topics: Vec<&Topic> = self.of_kind(&[Kind::Robot]).collect();
+            let without = match is_needed {
+                true => "",
+                false => " (predictions go on without it; robot: none says that there is none)",
+            };
             status.add(
                 unfit,
                 format!(
-                    "none has come on {}. Remedy: start robot_state_publisher, or publish the URDF \
-                     reliably and transient local (latched)",
+                    "none has come on {}{without}. Remedy: start robot_state_publisher, or publish \
+                     the URDF reliably and transient local (latched)",
                     silence(&topics, now)
                 ),
             );
         }
+        let lacking = &self.troubles[Cause::Robot as usize];
+        if lacking.recent.sum(now) > 0 {
+            status.add(Level::Warn, &lacking.text);
+        }
         for (i, remark) in in_use.into_iter().flatten().enumerate() {
             status.value(format!("remark {}", i + 1), remark);
         }
+        status.value("frames_without_robot", self.total(Cause::Robot));
         status.or_ok(|| match in_use {
             Some(_) => "received".into(),
             None => "waiting for it".into(),
@@ -138,19 +158,21 @@ impl Facts {
     /// Whether the model gets the plan that it takes.
     pub(super) fn plan(&self, now: Duration) -> Status {
         let mut status = Status::new("plan");
-        if !self.about.takes_robot {
+        if self.about.robot == RobotMode::None {
             return status.or_ok(|| "the model takes none".into());
         }
+        let is_wanted = self.about.robot == RobotMode::Required || self.robot.in_use.is_some();
         let n_without = self.without_plan.sum(now);
         let unheard = || self.of_kind(&[Kind::Plan]).filter(|topic| topic.last.is_none());
-        if n_without > 0 || now > GRACE && unheard().next().is_some() {
+        if is_wanted && (n_without > 0 || now > GRACE && unheard().next().is_some()) {
             let topics: Vec<&Topic> = self.of_kind(&[Kind::Plan]).collect();
             status.add(
                 Level::Warn,
                 format!(
                     "no plan on {}: predictions assume that the joints keep their velocity. \
                      Remedy: publish what the robot is about to do there \
-                     (trajectory_msgs/msg/JointTrajectory), as it is sent to its controller",
+                     (trajectory_msgs/msg/JointTrajectory), as it is sent to its controller, or let \
+                     the plan relay do it (relay:=CONTROLLER at the launch; docs/robot.md)",
                     silence(&topics, now)
                 ),
             );
@@ -158,7 +180,7 @@ impl Facts {
         let n_messages: u64 = self.of_kind(&[Kind::Plan]).map(|topic| topic.n_messages).sum();
         status.value("messages", n_messages);
         status.value("predictions_without", self.without_plan.total());
-        status.or_ok(|| "plans come".into())
+        status.or_ok(|| if is_wanted { "plans come" } else { "no robot is known" }.into())
     }
 
     /// Whether time was set back.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{GRACE, Level, Status, hindered};
+use crate::kinematics::RobotMode;
 use crate::ros::health::{Cause, Facts, WINDOW};
 
 /// Longest time that the predictor should work on one frame.
@@ -138,7 +139,7 @@ impl Facts {
         status.value("file", &self.about.model_file);
         status.value("hash", &self.about.model_hash);
         status.value("step_secs", self.about.step_secs);
-        status.value("takes_robot", self.about.takes_robot);
+        status.value("takes_robot", self.about.robot != RobotMode::None);
         status.or_ok(|| "loaded".into())
     }
 }

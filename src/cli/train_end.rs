@@ -1,0 +1,154 @@
+//! What `forecloud train` ends with: a table, a picture, and the next command.
+
+use std::fmt::{self, Display};
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use forecloud::eval::metrics::{Class, Scores};
+use forecloud::recording::shell_word;
+use forecloud::train::dataset::Dataset;
+use forecloud::train::evaluate::Evaluation;
+use forecloud::train::files::RunFiles;
+use forecloud::train::trainer::Trainer;
+
+use super::intake::recordings;
+use super::plot::{self, Panel};
+
+/// Writes the picture of the run's curves; false if there is nothing to draw.
+///
+/// # Errors
+/// If it can't be written.
+pub fn draw(files: &RunFiles, panels: &[Panel]) -> Result<bool> {
+    if panels.is_empty() {
+        return Ok(false);
+    }
+    plot::draw(&files.curve, panels)?;
+    Ok(true)
+}
+
+/// Prints the model's errors beside the baselines' on `n_windows` validation windows of `n_steps`,
+/// the files, and the next command.
+///
+/// # Errors
+/// What the evaluation returns; if standard output can't be written.
+pub fn tell(
+    trainer: &Trainer,
+    validation: &Dataset,
+    (n_windows, n_steps): (usize, usize),
+    files: &RunFiles,
+    has_curve: bool,
+) -> Result<()> {
+    let model = trainer.model()?;
+    let evaluation = Evaluation::new(&model, validation, n_windows, n_steps, || false)?;
+    let evaluation = evaluation.context("the evaluation was stopped")?;
+    let (step, n_recordings) = (trainer.step_index(), validation.n_recordings());
+    let mut text = Table { evaluation, step, n_recordings, n_steps }.to_string();
+    text += &format!("\nmodel: {} ({})\n", files.model.display(), model.hash);
+    if has_curve {
+        text += &format!("curve: {}\n", files.curve.display());
+    }
+    let steps = trainer.config().steps;
+    match (step < steps, validation.recordings().next()) {
+        (true, _) => {
+            text += &format!("next: the same command without --stop-at, on to step {steps}\n");
+        }
+        (false, Some(recording)) => text += &format!("next: {}\n", replay(&files.model, recording)),
+        (false, None) => {}
+    }
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")
+}
+
+/// The command that shows what the model predicts of a recording.
+fn replay(model: &Path, recording: &Path) -> String {
+    let [model, recording] = [model, recording].map(|path| shell_word(&path.display().to_string()));
+    format!("forecloud replay --model {model} {recording}")
+}
+
+/// Errors on the validation windows.
+struct Table {
+    evaluation: Evaluation,
+    step: u64,
+    n_recordings: usize,
+    n_steps: usize,
+}
+
+impl Table {
+    /// The columns: of which points, after how many steps.
+    fn columns(&self) -> [(Class, usize); 5] {
+        let last = self.n_steps;
+        [
+            (Class::Moving, 1),
+            (Class::Moving, last),
+            (Class::Robot, 1),
+            (Class::Robot, last),
+            (Class::Static, 1),
+        ]
+    }
+
+    fn row(&self, f: &mut fmt::Formatter<'_>, name: &str, scores: &Scores) -> fmt::Result {
+        write!(f, "{name:27}")?;
+        for ((class, step), (width, digits)) in self.columns().into_iter().zip(WIDTHS) {
+            let mean = scores.mean(class, step - 1, None).get();
+            let cell = mean.map_or("-".into(), |mm| format!("{mm:.digits$}"));
+            write!(f, "{cell:>width$}")?;
+        }
+        writeln!(f)
+    }
+
+    /// Error of moving points over that of the better baseline after `step` steps.
+    fn ratio(&self, step: usize) -> Option<f64> {
+        let Evaluation { model, nothing, velocity, .. } = &self.evaluation;
+        let mean = |scores: &Scores| scores.mean(Class::Moving, step - 1, None).get();
+        Some(mean(model)? / mean(nothing)?.min(mean(velocity)?)).filter(|ratio| ratio.is_finite())
+    }
+}
+
+/// Widths of the columns, and digits after the point.
+const WIDTHS: [(usize, usize); 5] = [(9, 2), (9, 2), (9, 2), (9, 2), (15, 3)];
+
+impl Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { evaluation, step, n_recordings, n_steps } = self;
+        let Evaluation { n_windows, model, nothing, velocity } = evaluation;
+        writeln!(
+            f,
+            "Validation after step {step}: mean errors in mm, {n_windows} windows of {}\n",
+            recordings(*n_recordings)
+        )?;
+        writeln!(f, "{:27}{:>18}{:>18}{:>15}", "", "moving objects", "robot", "static points")?;
+        writeln!(
+            f,
+            "{:27}{:>9}{:>9}{:>9}{:>9}{:>15}",
+            "after",
+            "1 step",
+            format!("{n_steps} steps"),
+            "1 step",
+            format!("{n_steps} steps"),
+            "false motion"
+        )?;
+        self.row(f, "model", model)?;
+        self.row(f, "nothing moves", nothing)?;
+        self.row(f, "constant velocity, true *", velocity)?;
+        writeln!(f, "* privileged: it is told how each point truly moved just before")?;
+        if let (Some(first), Some(last)) = (self.ratio(1), self.ratio(*n_steps)) {
+            let verdict = match (first < 1.0, last < 1.0) {
+                (true, true) => "better than both baselines",
+                (false, false) => "not better than the better baseline",
+                _ => "better than the baselines in part",
+            };
+            writeln!(
+                f,
+                "Moving objects: the model is {verdict}: {first:.2} of the better one's error after \
+                 1 step, {last:.2} after {n_steps}."
+            )?;
+        }
+        let is_missing =
+            |(class, step): (Class, usize)| model.mean(class, step - 1, None).get().is_none();
+        if self.columns().into_iter().any(is_missing) {
+            writeln!(f, "-: no validation window has such points, or none reaches so far")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,85 @@
+//! Normal equations: the small rigid motion that takes away residuals.
+
+use nalgebra::Matrix3;
+
+use crate::geometry::Vec3;
+
+/// Normal equations of a small rotation and shift.
+pub(super) struct Normal {
+    matrix: [[f32; 6]; 6],
+    right: [f32; 6],
+    weight: f32,
+    arm_m: f32,
+}
+
+impl Normal {
+    /// Of no points; a turn by an angle counts as much as a shift by so many `arm_m`.
+    pub(super) fn new(arm_m: f32) -> Self {
+        Self { matrix: [[0.0; 6]; 6], right: [0.0; 6], weight: 0.0, arm_m }
+    }
+
+    /// Adds a point at `lever` from the centre of rotation whose displacement u is wanted with
+    /// `stiffness`·u = `residual`.
+    #[inline(always)]
+    pub(super) fn add(
+        &mut self,
+        weight: f32,
+        lever: &Vec3,
+        stiffness: &Matrix3<f32>,
+        residual: &Vec3,
+    ) {
+        let d = lever.map(|x| x / self.arm_m);
+        for (row, r) in residual.iter().enumerate() {
+            let row = [stiffness[(row, 0)], stiffness[(row, 1)], stiffness[(row, 2)]];
+            let j = [
+                d[1] * row[2] - d[2] * row[1],
+                d[2] * row[0] - d[0] * row[2],
+                d[0] * row[1] - d[1] * row[0],
+                row[0],
+                row[1],
+                row[2],
+            ];
+            for x in 0..6 {
+                self.right[x] += weight * j[x] * r;
+                for y in 0..=x {
+                    self.matrix[x][y] += weight * j[x] * j[y];
+                }
+            }
+        }
+        self.weight += weight;
+    }
+
+    /// Rotation vector and shift, both damped (Levenberg) by these shares of the weight.
+    pub(super) fn solve(mut self, damping: [f32; 2]) -> Option<(Vec3, Vec3)> {
+        for i in 0..6 {
+            self.matrix[i][i] += self.weight * damping[i / 3];
+        }
+        let s = cholesky(&mut self.matrix, &self.right)?;
+        Some(([s[0], s[1], s[2]].map(|x| x / self.arm_m), [s[3], s[4], s[5]]))
+    }
+}
+
+/// Solves a symmetric positive definite system, given by its lower triangle. nalgebra's subtracts
+/// products one by one, and so rounds otherwise.
+fn cholesky(a: &mut [[f32; 6]; 6], right: &[f32; 6]) -> Option<[f32; 6]> {
+    for i in 0..6 {
+        for j in 0..=i {
+            let sum = a[i][j] - (0..j).map(|k| a[i][k] * a[j][k]).sum::<f32>();
+            if i != j {
+                a[i][j] = sum / a[j][j];
+            } else if sum > 1e-9 {
+                a[i][i] = sum.sqrt();
+            } else {
+                return None;
+            }
+        }
+    }
+    let mut x = *right;
+    for i in 0..6 {
+        x[i] = (x[i] - (0..i).map(|k| a[i][k] * x[k]).sum::<f32>()) / a[i][i];
+    }
+    for i in (0..6).rev() {
+        x[i] = (x[i] - (i + 1..6).map(|k| a[k][i] * x[k]).sum::<f32>()) / a[i][i];
+    }
+    Some(x)
+}

@@ -1,0 +1,218 @@
+//! What a prediction starts from: particles of two frames with what is known of their motion, and the
+//! robot's, one step back, now and ahead. Observations make it, the model rolls it out.
+
+use std::mem::take;
+
+use crate::geometry::{Vec3, add};
+use crate::graph::walks::WalkSeed;
+use crate::motion::{MotionEstimator, N_BODY_FEATURES, PastMotion, TwoFrames};
+use crate::particles::Particles;
+use crate::{Error, Result};
+
+/// Start of a roll-out, in the world frame (m).
+#[derive(Debug, Default, Clone)]
+pub struct Scene {
+    /// First step's state; its `kinematic` is overwritten from `kinematic` below.
+    pub start: StepState,
+    /// Kinematic particles one step back, now, and 1..=`n_steps` steps ahead.
+    pub kinematic: Vec<Vec<Vec3>>,
+    /// What the draws of sampled walks are counted by.
+    pub walk_seed: WalkSeed,
+}
+
+impl Scene {
+    /// Starts from the particles of two frames, one step apart; of `history` it takes `n_history`,
+    /// spread evenly over its (Morton) order. Velocities are unknown until [`Scene::set_motion`].
+    pub fn set_particles(&mut self, now: &Particles, history: &Particles, n_history: usize) {
+        let start = &mut self.start;
+        start.positions.clone_from(&now.positions);
+        start.colors.clone_from(&now.colors);
+        start.velocities.clear();
+        start.velocities.resize(now.len(), [0.0; 3]);
+        start.onward.clear();
+        start.bodies.clear();
+        start.velocity_known.clear();
+        start.velocity_known.resize(now.len(), 0.0);
+        start.history_positions.clear();
+        start.history_colors.clear();
+        let n_history = n_history.min(history.len());
+        for i in (0..n_history).map(|j| history_index(j, n_history, history.len())) {
+            start.history_positions.push(history.positions[i]);
+            start.history_colors.push(history.colors[i]);
+        }
+    }
+
+    /// Tells all positions from `origin` instead of from the world frame's.
+    pub fn set_origin(&mut self, origin: &Vec3) {
+        let start = &mut self.start;
+        move_all(&mut start.positions, origin);
+        move_all(&mut start.history_positions, origin);
+        self.set_robot_origin(origin);
+    }
+
+    /// The same for the robot's alone.
+    pub fn set_robot_origin(&mut self, origin: &Vec3) {
+        self.kinematic.iter_mut().for_each(|row| move_all(row, origin));
+    }
+
+    /// Estimates the velocities from the clouds of the two frames, one step back and now, and from
+    /// the kinematic particles then, the first two rows of [`Scene::kinematic`].
+    pub fn set_motion(
+        &mut self,
+        estimator: &mut MotionEstimator,
+        now: &Particles,
+        clouds: [&Particles; 2],
+    ) {
+        let start = &mut self.start;
+        let robot = match &self.kinematic[..] {
+            [before, now, ..] => [&before[..], &now[..]],
+            _ => [&[][..]; 2],
+        };
+        // The estimate is written where the first step reads it.
+        let mut found = PastMotion {
+            motions: take(&mut start.velocities),
+            confidences: take(&mut start.velocity_known),
+            onward: take(&mut start.onward),
+            bodies: take(&mut start.bodies),
+        };
+        let links = &start.kinematic_links;
+        estimator.estimate(&TwoFrames { particles: now, clouds, robot, links }, &mut found);
+        let PastMotion { motions, confidences, onward, bodies } = found;
+        (start.velocities, start.velocity_known) = (motions, confidences);
+        (start.onward, start.bodies) = (onward, bodies);
+    }
+}
+
+fn move_all(positions: &mut [Vec3], origin: &Vec3) {
+    // Nothing is to change where nothing is moved, not even a sign of 0.
+    if *origin != [0.0; 3] {
+        let minus = origin.map(|x| -x);
+        positions.iter_mut().for_each(|position| add(position, &minus));
+    }
+}
+
+/// What a step starts from. Positions in the world frame, metres; velocities in metres a step.
+#[derive(Debug, Default, Clone)]
+pub struct StepState {
+    /// Scene particles now, `[n]`.
+    pub positions: Vec<Vec3>,
+    /// Their motion in the step before, `[n]`; zero where unknown.
+    pub velocities: Vec<Vec3>,
+    /// Their motion in this step if they go on as bodies that turn do, `[n]`; empty where it is
+    /// taken to be the velocity.
+    pub onward: Vec<Vec3>,
+    /// What they are told of their bodies, `[n]`; empty where that is not known.
+    pub bodies: Vec<[f32; N_BODY_FEATURES]>,
+    /// 1 where the velocity is known, else 0, `[n]`.
+    pub velocity_known: Vec<f32>,
+    /// Their colours in 0..1, `[n]`.
+    pub colors: Vec<Vec3>,
+    /// Particles one step back, `[n_history]`.
+    pub history_positions: Vec<Vec3>,
+    /// Their colours in 0..1, `[n_history]`.
+    pub history_colors: Vec<Vec3>,
+    /// Points on the robot one step back, now and one step ahead, `[3][n_robot]`.
+    pub kinematic: [Vec<Vec3>; 3],
+    /// Number of the rigid link that holds each of them, ascending, `[n_robot]`.
+    pub kinematic_links: Vec<u32>,
+    /// One in this many of them is a token, a kinematic particle (0 counts as 1); nearness to the
+    /// robot is measured to all.
+    pub kinematic_stride: usize,
+}
+
+impl StepState {
+    /// Tokens of this step.
+    pub fn n_tokens(&self) -> usize {
+        self.positions.len() + self.history_positions.len() + 3 * self.n_kinematic()
+    }
+
+    /// Kinematic particles of one time.
+    pub(crate) fn n_kinematic(&self) -> usize {
+        self.kinematic[0].len().div_ceil(self.stride())
+    }
+
+    /// Points on the robot a kinematic particle.
+    pub(crate) fn stride(&self) -> usize {
+        self.kinematic_stride.max(1)
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        self.check_particles()?;
+        let k = self.kinematic[0].len();
+        self.check_links(k)?;
+        self.kinematic.iter().find(|particles| particles.len() != k).map_or(Ok(()), |particles| {
+            let what = "points on the robot";
+            Err(Error::Shape { what, expected: k, got: particles.len() })
+        })
+    }
+
+    /// Holds the links to the number of points on the robot.
+    pub(crate) fn check_links(&self, n_robot: usize) -> Result<()> {
+        let links = &self.kinematic_links;
+        let shape = |what, got| Err(Error::Shape { what, expected: n_robot, got });
+        if links.len() != n_robot {
+            return shape("links of the robot's points", links.len());
+        }
+        let last = links.iter().max().map_or(0, |&link| link as usize);
+        if links.is_sorted() && (links.is_empty() || last < n_robot) {
+            return Ok(());
+        }
+        shape("links of the robot's points, which ascend from 0 and are fewer than they", last)
+    }
+
+    /// Holds what belongs to the scene's and the history's particles to their numbers.
+    pub(crate) fn check_particles(&self) -> Result<()> {
+        let n = self.positions.len();
+        let shape = |what, expected, got| Err(Error::Shape { what, expected, got });
+        for (what, got) in [
+            ("velocities", self.velocities.len()),
+            ("known velocities", self.velocity_known.len()),
+            ("colours", self.colors.len()),
+            ("motions onward", if self.onward.is_empty() { n } else { self.onward.len() }),
+            ("bodies", if self.bodies.is_empty() { n } else { self.bodies.len() }),
+        ] {
+            if got != n {
+                return shape(what, n, got);
+            }
+        }
+        if self.history_colors.len() != self.history_positions.len() {
+            return shape(
+                "history colours",
+                self.history_positions.len(),
+                self.history_colors.len(),
+            );
+        }
+        Ok(())
+    }
+
+    /// The state after `before` moved by `displacements`; kinematic particles are left to set.
+    pub(crate) fn advance(&mut self, before: &StepState, displacements: &[Vec3]) {
+        let n = before.positions.len();
+        let n_history = before.history_positions.len();
+        self.positions.clone_from(&before.positions);
+        self.positions.iter_mut().zip(displacements).for_each(|(p, d)| add(p, d));
+        self.velocities.clear();
+        self.velocities.extend_from_slice(displacements);
+        self.onward.clear();
+        self.bodies.clear();
+        self.velocity_known.clear();
+        self.velocity_known.resize(n, 1.0);
+        self.colors.clone_from(&before.colors);
+        self.kinematic_links.clone_from(&before.kinematic_links);
+        self.kinematic_stride = before.kinematic_stride;
+        self.history_positions.clear();
+        self.history_colors.clear();
+        if n > 0 {
+            for j in 0..n_history {
+                let i = history_index(j, n_history, n);
+                self.history_positions.push(before.positions[i]);
+                self.history_colors.push(before.colors[i]);
+            }
+        }
+    }
+}
+
+/// Which scene particle becomes history particle `j` of the next step.
+pub(crate) fn history_index(j: usize, n_history: usize, n: usize) -> usize {
+    j * n / n_history.max(1)
+}

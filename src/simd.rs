@@ -1,0 +1,194 @@
+//! Vectorised loops of the operations, compiled for each instruction set and chosen at run time
+//! ([`crate::instruction_set`]).
+
+use pulp::Simd;
+pub use pulp::WithSimd;
+
+const LANES: usize = 16;
+
+/// Runs `kernel`, written once for any instruction set, with the widest that the processor has.
+///
+/// Unlike [`vectorize`]'s closures, a kernel names its vectors, so that products and sums are fused.
+#[inline(always)]
+pub fn dispatch<K: WithSimd>(kernel: K) -> K::Output {
+    crate::instruction_set::arch().dispatch(kernel)
+}
+
+/// Dot products of `a` with `N` rows of its length.
+#[inline(always)]
+pub fn dots<S: Simd, const N: usize>(simd: S, a: &[f32], b: [&[f32]; N]) -> [f32; N] {
+    let (a_vectors, a_tail) = S::as_simd_f32s(a);
+    let mut rows = [(a_vectors, a_tail); N];
+    for (split, row) in rows.iter_mut().zip(b) {
+        *split = S::as_simd_f32s(&row[..a.len()]);
+    }
+    let mut sums = [simd.splat_f32s(0.0); N];
+    for (c, &a) in a_vectors.iter().enumerate() {
+        for (sum, (b, _)) in sums.iter_mut().zip(&rows) {
+            *sum = simd.mul_add_e_f32s(a, b[c], *sum);
+        }
+    }
+    let mut products = [0.0; N];
+    // Loops, not closures of the standard library: those may be compiled apart, without the
+    // instruction set.
+    for ((product, sum), (_, b_tail)) in products.iter_mut().zip(sums).zip(&rows) {
+        let tail: f32 = a_tail.iter().zip(*b_tail).map(|(a, b)| a * b).sum();
+        *product = simd.reduce_sum_f32s(sum) + tail;
+    }
+    products
+}
+
+/// Σ f(x) over a row, f given for vectors and for the single numbers behind them.
+///
+/// Four sums at a time, so that no addition waits for the last one.
+#[inline(always)]
+pub fn sum_of<S: Simd>(
+    simd: S,
+    x: &[f32],
+    vector: impl Fn(S::f32s, S::f32s) -> S::f32s,
+    single: impl Fn(f32) -> f32,
+) -> f32 {
+    let (vectors, tail) = S::as_simd_f32s(x);
+    let mut sums = [simd.splat_f32s(0.0); 4];
+    let mut fours = vectors.chunks_exact(4);
+    for four in fours.by_ref() {
+        for (sum, &x) in sums.iter_mut().zip(four) {
+            *sum = vector(*sum, x);
+        }
+    }
+    for (sum, &x) in sums.iter_mut().zip(fours.remainder()) {
+        *sum = vector(*sum, x);
+    }
+    let [a, b, c, d] = sums;
+    let sum = simd.add_f32s(simd.add_f32s(a, b), simd.add_f32s(c, d));
+    simd.reduce_sum_f32s(sum) + tail.iter().map(|&x| single(x)).sum::<f32>()
+}
+
+/// y += Σ a_r·x_r over `N` rows of y's length.
+#[inline(always)]
+pub fn axpys<S: Simd, const N: usize>(simd: S, y: &mut [f32], a: [f32; N], x: [&[f32]; N]) {
+    let mut rows: [(&[S::f32s], &[f32]); N] = [(&[], &[]); N];
+    let mut factors = [simd.splat_f32s(0.0); N];
+    for n in 0..N {
+        rows[n] = S::as_simd_f32s(&x[n][..y.len()]);
+        factors[n] = simd.splat_f32s(a[n]);
+    }
+    let (y_vectors, y_tail) = S::as_mut_simd_f32s(y);
+    for (c, y) in y_vectors.iter_mut().enumerate() {
+        for (&factor, (x, _)) in factors.iter().zip(&rows) {
+            *y = simd.mul_add_e_f32s(factor, x[c], *y);
+        }
+    }
+    for (c, y) in y_tail.iter_mut().enumerate() {
+        *y += a.iter().zip(&rows).map(|(a, (_, x))| a * x[c]).sum::<f32>();
+    }
+}
+
+/// Defines a function whose body is compiled for each instruction set and chosen at run time.
+///
+/// For bodies that are too long for [`vectorize`], whose closures the compiler may leave outside of
+/// what is compiled for each set: then they run on the narrowest vectors. References are `&'a`.
+macro_rules! vectorized {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block) => {
+        $(#[$meta])*
+        $vis fn $name<'a>($($arg: $type),*) {
+            struct Kernel<'a> {
+                $($arg: $type),*
+            }
+            impl<'a> $crate::simd::WithSimd for Kernel<'a> {
+                type Output = ();
+                #[inline(always)]
+                fn with_simd<S: pulp::Simd>(self, _: S) {
+                    let Self { $($arg),* } = self;
+                    $body
+                }
+            }
+            $crate::simd::dispatch(Kernel { $($arg),* })
+        }
+    };
+}
+pub(crate) use vectorized;
+
+/// Runs `f` with the widest SIMD instructions that the processor has.
+///
+/// Only what is inlined into `f` profits: the helpers of this module are `inline(always)`.
+#[inline(always)]
+pub fn vectorize<R>(f: impl FnOnce() -> R) -> R {
+    crate::instruction_set::arch().dispatch(f)
+}
+
+/// y += a·b, number by number.
+#[inline(always)]
+pub fn multiply_add<S: Simd>(simd: S, y: &mut [f32], a: &[f32], b: &[f32]) {
+    let ((ys, y), (a_s, a)) = (S::as_mut_simd_f32s(y), S::as_simd_f32s(a));
+    let (b_s, b) = S::as_simd_f32s(b);
+    for ((y, &a), &b) in ys.iter_mut().zip(a_s).zip(b_s) {
+        *y = simd.mul_add_e_f32s(a, b, *y);
+    }
+    y.iter_mut().zip(a).zip(b).for_each(|((y, a), b)| *y += a * b);
+}
+
+/// y = y·a, number by number.
+#[inline(always)]
+pub fn multiply<S: Simd>(simd: S, y: &mut [f32], a: &[f32]) {
+    let ((ys, y), (a_s, a)) = (S::as_mut_simd_f32s(y), S::as_simd_f32s(a));
+    ys.iter_mut().zip(a_s).for_each(|(y, &a)| *y = simd.mul_f32s(*y, a));
+    y.iter_mut().zip(a).for_each(|(y, a)| *y *= a);
+}
+
+/// y += a.
+#[inline(always)]
+pub fn add<S: Simd>(simd: S, y: &mut [f32], a: f32) {
+    let (ys, y) = S::as_mut_simd_f32s(y);
+    let a_s = simd.splat_f32s(a);
+    ys.iter_mut().for_each(|y| *y = simd.add_f32s(*y, a_s));
+    y.iter_mut().for_each(|y| *y += a);
+}
+
+/// Dot product of two rows of equal length.
+#[inline(always)]
+pub fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; LANES];
+    let (a_chunks, b_chunks) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    let tail: f32 = a_chunks.remainder().iter().zip(b_chunks.remainder()).map(|(x, y)| x * y).sum();
+    for (x, y) in a_chunks.zip(b_chunks) {
+        for lane in 0..LANES {
+            lanes[lane] += x[lane] * y[lane];
+        }
+    }
+    sum_lanes(lanes) + tail
+}
+
+/// Sum of a row.
+#[inline(always)]
+pub fn sum(a: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; LANES];
+    let chunks = a.chunks_exact(LANES);
+    let tail: f32 = chunks.remainder().iter().sum();
+    for x in chunks {
+        for lane in 0..LANES {
+            lanes[lane] += x[lane];
+        }
+    }
+    sum_lanes(lanes) + tail
+}
+
+/// y += a·x.
+#[inline(always)]
+pub fn axpy(y: &mut [f32], a: f32, x: &[f32]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y += a * x;
+    }
+}
+
+#[inline(always)]
+fn sum_lanes(mut lanes: [f32; LANES]) -> f32 {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            lanes[lane] += lanes[lane + width];
+        }
+        width /= 2;
+    }
+    lanes[0]
+}

@@ -1,0 +1,283 @@
+//! Settings of training and of its data; `Default` is the only source of values.
+
+use std::ops::RangeInclusive;
+
+use serde::{Deserialize, Serialize};
+
+use super::adamw::AdamWConfig;
+use crate::cloud::SensorNoise;
+use crate::config::check;
+use crate::{Error, Result};
+
+/// Settings of a training run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainConfig {
+    /// Steps of the optimiser.
+    pub steps: u64,
+    /// Windows per step.
+    pub batch: usize,
+    /// Largest learning rate.
+    pub learning_rate: f32,
+    /// Steps over which the learning rate rises; after them it goes as `schedule` says.
+    pub warm_up: u64,
+    /// How the learning rate falls.
+    pub schedule: Schedule,
+    /// Lengths of the roll-out, each from a share of the steps on: `[(share, length)]`.
+    pub curriculum: Vec<(f64, usize)>,
+    /// Weight in the loss of points of moving objects, resting objects, the robot, and the rest.
+    pub loss_weights: [f32; 4],
+    /// Decay per step of the average of the weights that is the model (Polyak and Juditsky 1992);
+    /// 0 takes the last ones.
+    pub average_decay: f32,
+    /// Strength of the cameras' noise in the data that it trains on, on average; a run goes on
+    /// with the same.
+    pub sensor_noise: f32,
+    /// Seed of weights, windows and noise.
+    pub seed: u64,
+    /// The optimiser.
+    pub adamw: AdamWConfig,
+}
+
+/// How the learning rate falls after the warm-up.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Schedule {
+    /// As a cosine, to 1/50 at the last step.
+    #[default]
+    Cosine,
+    /// At once, times `factor` from `step` on.
+    Drop {
+        /// First step of the lower rate.
+        step: u64,
+        /// Lower over higher rate.
+        factor: f32,
+    },
+}
+
+impl Default for TrainConfig {
+    fn default() -> Self {
+        Self {
+            steps: 10_000,
+            batch: 2,
+            learning_rate: 1e-3,
+            warm_up: 200,
+            schedule: Schedule::default(),
+            curriculum: vec![(0.0, 1), (0.4, 2), (0.75, 4)],
+            loss_weights: [4.0, 0.5, 0.15, 0.1],
+            average_decay: 0.999,
+            sensor_noise: 0.5,
+            seed: 0,
+            adamw: AdamWConfig::default(),
+        }
+    }
+}
+
+impl TrainConfig {
+    /// What `steps` may be.
+    pub const STEPS: RangeInclusive<u64> = 1..=1_000_000_000;
+    /// What `batch` may be.
+    pub const BATCH: RangeInclusive<usize> = 1..=1024;
+    /// What `learning_rate` may be.
+    pub const LEARNING_RATE: RangeInclusive<f32> = 1e-12..=1.0;
+    /// What the lengths in `curriculum` may be.
+    pub const LENGTH: RangeInclusive<usize> = 1..=20;
+    /// What `sensor_noise` may be.
+    pub const SENSOR_NOISE: RangeInclusive<f32> = SensorNoise::STRENGTH;
+
+    /// Checks all values.
+    ///
+    /// # Errors
+    /// [`Error::Config`] names the value and what is allowed.
+    pub fn validate(&self) -> Result<()> {
+        check("train.steps", self.steps, Self::STEPS, "")?;
+        check("train.batch", self.batch, Self::BATCH, "")?;
+        check("train.learning_rate", self.learning_rate, Self::LEARNING_RATE, "")?;
+        check("train.warm_up", self.warm_up, 0..=*Self::STEPS.end(), " steps")?;
+        if let Schedule::Drop { factor, .. } = self.schedule {
+            check("train.schedule.drop.factor", factor, 0.0..=1.0, "")?;
+        }
+        let wrong = |key: &str, problem: String| {
+            Err(Error::Config { key: format!("train.{key}"), problem })
+        };
+        check_curriculum(&self.curriculum).or_else(|problem| wrong("curriculum", problem))?;
+        for weight in self.loss_weights {
+            check("train.loss_weights", weight, 0.0..=1e6, "")?;
+        }
+        if self.loss_weights == [0.0; 4] {
+            return wrong("loss_weights", "all are 0: nothing would be learned".into());
+        }
+        if !(0.0..1.0).contains(&self.average_decay) {
+            return wrong("average_decay", format!("{} is not in 0..1", self.average_decay));
+        }
+        check("train.sensor_noise", self.sensor_noise, Self::SENSOR_NOISE, "")?;
+        self.adamw.validate()
+    }
+
+    /// The longest roll-out of the curriculum, in steps.
+    pub fn longest(&self) -> usize {
+        self.curriculum.iter().map(|&(_, length)| length).max().unwrap_or(1)
+    }
+
+    /// Roll-out length at `step`.
+    pub fn horizon(&self, step: u64) -> usize {
+        let share = step as f64 / self.steps.max(1) as f64;
+        let reached = self.curriculum.iter().rfind(|(from, _)| share >= *from);
+        reached.map_or(1, |&(_, horizon)| horizon)
+    }
+
+    /// Learning rate of `step`.
+    pub fn learning_rate(&self, step: u64) -> f32 {
+        if step < self.warm_up {
+            return self.learning_rate * (step + 1) as f32 / self.warm_up as f32;
+        }
+        if let Schedule::Drop { step: from, factor } = self.schedule {
+            return self.learning_rate * if step < from { 1.0 } else { factor };
+        }
+        let span = self.steps.saturating_sub(self.warm_up).max(1);
+        let share = ((step - self.warm_up) as f64 / span as f64).min(1.0);
+        let cosine = 0.5 * (1.0 + (std::f64::consts::PI * share).cos());
+        self.learning_rate * (0.02 + 0.98 * cosine) as f32
+    }
+}
+
+/// Checks roll-out lengths, each from a share of the steps on.
+///
+/// # Errors
+/// What is wrong, and what is allowed.
+pub fn check_curriculum(stages: &[(f64, usize)]) -> std::result::Result<(), String> {
+    let lengths = TrainConfig::LENGTH;
+    match stages {
+        [] => Err("there is no stage: give one from share 0 on, such as 0:1".into()),
+        [(first, _), ..] if *first != 0.0 => {
+            Err(format!("the first share is {first}, not 0: all steps need a length"))
+        }
+        _ if !stages.is_sorted_by(|a, b| a.0 < b.0) => Err("the shares do not ascend".into()),
+        // Also if it is NaN, alone.
+        _ if stages.iter().any(|(share, _)| !(0.0..1.0).contains(share)) => {
+            Err("a share is not in 0..1".into())
+        }
+        _ => match stages.iter().find(|(_, length)| !lengths.contains(length)) {
+            Some((_, length)) => {
+                let (low, high) = lengths.into_inner();
+                Err(format!("a length of {length} steps is not in {low}..={high}"))
+            }
+            None => Ok(()),
+        },
+    }
+}
+
+/// Motion in a step beyond which an object point counts as moving, in metres.
+pub const MOVING_M: f32 = 0.002;
+
+/// What is done to windows on loading.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatasetConfig {
+    /// Steps ahead that windows can reach.
+    pub max_horizon: usize,
+    /// Noise of the cameras, drawn anew for each recording; they are read once with it.
+    pub noise: SensorNoise,
+    /// Whether each recording draws the noise's strength, from 0 to twice that of `noise`.
+    pub varies_noise: bool,
+    /// Largest rotation about the vertical, in radians; each window draws up to it, either way.
+    pub rotation_rad: f32,
+    /// Share of windows in which objects move.
+    pub active_share: f64,
+}
+
+impl Default for DatasetConfig {
+    fn default() -> Self {
+        Self {
+            max_horizon: 5,
+            noise: SensorNoise::default(),
+            varies_noise: true,
+            rotation_rad: 0.6,
+            active_share: 0.8,
+        }
+    }
+}
+
+impl DatasetConfig {
+    /// Checks all values.
+    ///
+    /// # Errors
+    /// [`Error::Config`] names the value and what is allowed.
+    pub fn validate(&self) -> Result<()> {
+        check("data.max_horizon", self.max_horizon, 1..=100, " steps")?;
+        check("data.rotation_rad", self.rotation_rad, 0.0..=std::f32::consts::PI, " rad")?;
+        check("data.active_share", self.active_share, 0.0..=1.0, "")?;
+        self.noise.validate()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(change: impl FnOnce(&mut TrainConfig)) -> String {
+        let mut config = TrainConfig::default();
+        change(&mut config);
+        config.validate().err().map_or_else(String::new, |error| error.to_string())
+    }
+
+    #[test]
+    fn what_a_run_cannot_be_made_of_is_named_with_what_is_allowed() {
+        assert_eq!(told(|_| ()), "");
+        assert_eq!(told(|c| c.batch = 0), "train.batch: 0 is not in 1..=1024");
+        assert!(told(|c| c.steps = 0).contains("train.steps"));
+        for rate in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+            assert!(told(|c| c.learning_rate = rate).contains("train.learning_rate"), "{rate}");
+        }
+        for decay in [-0.1, 1.0, f32::NAN] {
+            assert!(told(|c| c.average_decay = decay).contains("average_decay"), "{decay}");
+        }
+        assert!(told(|c| c.loss_weights = [0.0; 4]).contains("loss_weights"));
+        assert!(told(|c| c.loss_weights[1] = f32::NAN).contains("loss_weights"));
+        assert!(told(|c| c.sensor_noise = 11.0).contains("sensor_noise: 11 is not in 0..=10"));
+        let drop = |factor| Schedule::Drop { step: 1, factor };
+        assert!(told(|c| c.schedule = drop(f32::NAN)).contains("factor"));
+        for adamw in [
+            AdamWConfig { beta1: 1.0, ..AdamWConfig::default() },
+            AdamWConfig { epsilon: 0.0, ..AdamWConfig::default() },
+            AdamWConfig { weight_decay: f32::NAN, ..AdamWConfig::default() },
+            AdamWConfig { max_norm: f32::INFINITY, ..AdamWConfig::default() },
+        ] {
+            assert!(told(|c| c.adamw = adamw).contains("adamw."), "{adamw:?}");
+        }
+    }
+
+    #[test]
+    fn a_curriculum_begins_at_0_and_ascends() {
+        for (stages, word) in [
+            (&[][..], "no stage"),
+            (&[(0.5, 1)], "not 0"),
+            (&[(f64::NAN, 1)], "not 0"),
+            (&[(0.0, 1), (f64::NAN, 1)], "ascend"),
+            (&[(0.0, 1), (0.0, 2)], "ascend"),
+            (&[(0.0, 1), (1.0, 2)], "0..1"),
+            (&[(0.0, 0)], "1..=20"),
+            (&[(0.0, 21)], "1..=20"),
+        ] {
+            let problem = told(|c| c.curriculum = stages.to_vec());
+            assert!(
+                problem.starts_with("train.curriculum: ") && problem.contains(word),
+                "{problem}"
+            );
+        }
+    }
+
+    #[test]
+    fn data_that_no_window_can_be_drawn_from_is_refused() {
+        let default = DatasetConfig::default();
+        assert!(default.validate().is_ok());
+        for (config, key) in [
+            (DatasetConfig { max_horizon: 0, ..default }, "max_horizon"),
+            (DatasetConfig { max_horizon: usize::MAX, ..default }, "max_horizon"),
+            (DatasetConfig { rotation_rad: f32::INFINITY, ..default }, "rotation_rad"),
+            (DatasetConfig { active_share: f64::NAN, ..default }, "active_share"),
+        ] {
+            assert!(config.validate().unwrap_err().to_string().contains(key), "{key}");
+        }
+    }
+}
