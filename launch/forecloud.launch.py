@@ -66,6 +66,10 @@ ARGUMENTS = {
     'remap:="/camera/color/image_raw:=/rgb/image /joint_states:=/arm/joint_states"',
     "model": "Model file; empty: the parameter file's, or the one that comes with the package",
     "world_frame": "Frame of the predictions, fixed to the ground, z up",
+    "level_camera": "Whether an only camera that no transform places within 2 s is placed by the "
+    "largest plane that it sees (table or floor), which is taken for level: true or false; empty: "
+    "true where `driver` names the driver of one camera and no `world_frame` is given, else the "
+    "parameter file's",
     "namespace": "Namespace of the node: of what it publishes, and of what it subscribes but for "
     "/tf and /tf_static; a camera's name that begins with a slash stays as it is",
     "rviz": "Whether to start rviz2 with config/forecloud.rviz: true or false",
@@ -87,6 +91,7 @@ def generate_launch_description():
     choices = {
         "depth_registered": ["", "true", "false"],
         "driver": ["", *DRIVERS],
+        "level_camera": ["", "true", "false"],
         "rviz": ["true", "false"],
         "log_level": list(LOG_LEVELS),
     }
@@ -146,6 +151,9 @@ def parameters(given, cameras):
     found = {"cameras": cameras, "camera_inputs": inputs, "world_frame": given["world_frame"]}
     if given["depth_registered"]:
         found["depth_registered"] = given["depth_registered"] == "true"
+    is_only = len(cameras) == 1 and given["driver"] and not given["world_frame"]
+    if level_camera := given["level_camera"] or ("true" if is_only else ""):
+        found["level_camera"] = level_camera == "true"
     if given["model"]:
         found["model"] = str(existing_file("model", given["model"]))
     return {name: value for name, value in found.items() if value not in ("", [])}

@@ -2,6 +2,7 @@
 
 mod color;
 mod depth;
+mod level;
 mod noise;
 mod optics;
 mod points;
@@ -12,6 +13,7 @@ pub(crate) mod raw;
 use crate::error::{Error, Result};
 use crate::frames::{CameraFrame, View};
 pub use crate::message::MAX_PIXELS;
+pub use level::{Leveled, level_camera};
 use nalgebra::Isometry3;
 pub use noise::SensorNoise;
 pub(crate) use optics::Optics;

@@ -9,6 +9,7 @@
 mod frame;
 mod images;
 mod joints;
+mod place;
 mod robot;
 mod sets;
 mod shots;
@@ -24,6 +25,7 @@ use crate::message::{JointTrajectory, Stamp, TfMessage};
 use crate::tf::TransformBuffer;
 use images::{ImagePairer, Shot};
 use joints::JointHistory;
+use place::Placing;
 use robot::RobotSource;
 use sets::{SetPairer, ShotSet};
 use std::collections::VecDeque;
@@ -33,6 +35,7 @@ use watch::Watch;
 
 pub use frame::{CameraFrame, ColorView, Frame, FrameCounts, FramesConfig, MAX_CAMERAS, View};
 pub use joints::Joints;
+pub use place::Unplaced;
 pub use robot::RobotState;
 pub use topics::{CameraInput, CameraTopics, Input, Role, TopicSpec, Topics};
 
@@ -59,6 +62,7 @@ pub struct Frames {
     plans: VecDeque<Arc<JointTrajectory>>,
     tf: TransformBuffer,
     robot: RobotSource,
+    placing: Placing,
     /// Images that are complete and wait for joints, calibration or poses.
     waiting: VecDeque<ShotSet>,
     /// Newest stamp of each source: colour and depth (or cloud) of each camera, and the joint
@@ -115,6 +119,7 @@ impl Frames {
             plans: VecDeque::new(),
             tf: TransformBuffer::new(),
             robot: RobotSource::default(),
+            placing: Placing::default(),
             waiting: VecDeque::new(),
             newest: vec![None; 2 * n_cameras + 1],
             last_frame: None,
@@ -265,6 +270,7 @@ impl Frames {
             if let Err(error) = self.tf.insert(transform, is_static) {
                 self.bad_message(error.to_string());
             }
+            self.note_placed_elsewhere(transform);
         }
     }
 
@@ -321,6 +327,7 @@ impl Frames {
         self.counts.dropped_unpaired = self.n_unpaired();
         self.n_unpaired_shots = self.sets.losses.unpaired;
         self.last_frame = None;
+        self.placing.forget_times();
     }
 
     /// Makes a frame of the oldest images that wait; at most `n_waiting` may go on waiting.
@@ -331,7 +338,10 @@ impl Frames {
             match self.parts(&set, slack_secs, overdue) {
                 Ok(parts) => return Some(self.frame(set, parts)),
                 Err(missing) if overdue || matches!(missing, Missing::Match(_)) => {
-                    self.drop_frame(set.stamp, missing);
+                    self.drop_frame(set.stamp, &missing);
+                    if matches!(missing, Missing::Tf(_)) {
+                        self.note_unplaced(set);
+                    }
                 }
                 Err(_) => {
                     self.waiting.push_front(set);
@@ -349,7 +359,10 @@ impl Frames {
         slack_secs: f64,
         is_overdue: bool,
     ) -> std::result::Result<Parts, Missing> {
-        let shots = set.shots.iter().map(|(camera, shot)| self.view_parts(*camera, shot));
+        let shots = set
+            .shots
+            .iter()
+            .map(|(camera, shot)| self.view_parts(*camera, shot, Some(&self.config.world_frame)));
         let views = shots.collect::<std::result::Result<Vec<_>, Missing>>()?;
         let robot = self.robot_at(set.stamp, slack_secs, is_overdue)?;
         Ok(Parts { views, robot })
@@ -376,7 +389,7 @@ impl Frames {
         plans.split_off(plans.len().saturating_sub(MAX_PLANS))
     }
 
-    fn drop_frame(&mut self, stamp: Stamp, missing: Missing) {
+    fn drop_frame(&mut self, stamp: Stamp, missing: &Missing) {
         let (count, problem) = match missing {
             Missing::Info(problem) => (&mut self.counts.dropped_no_info, problem),
             Missing::Tf(problem) => (&mut self.counts.dropped_no_tf, problem),

@@ -8,6 +8,7 @@
 mod cells;
 mod nearest;
 mod neighbors;
+mod plane;
 mod points;
 mod rigid;
 mod tree;
@@ -15,6 +16,7 @@ mod tree;
 pub(crate) use cells::Cells;
 pub(crate) use nearest::Nearest;
 pub use neighbors::Neighbors;
+pub use plane::Plane;
 pub(crate) use points::bounds;
 pub use points::{Vec3, add, distance, dot, length, minus, plus, squared_distance};
 pub use rigid::{Rigid, RigidMotion};

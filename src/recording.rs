@@ -7,12 +7,13 @@ mod proposal;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use nalgebra::{Isometry3, Point3};
 use serde::Deserialize;
 
 use crate::bag::Bag;
-use crate::cloud::{Place, Workspace};
+use crate::cloud::{Place, Workspace, level_camera};
 use crate::frames::{
     CameraTopics, Frame, FrameCounts, Frames, FramesConfig, MAX_CAMERAS, TopicSpec, Topics, View,
 };
@@ -87,6 +88,8 @@ pub struct Recording {
     truth: Option<Truth>,
     /// Why poses of the truth could not be read, one message each.
     bad_poses: Vec<String>,
+    /// How an only camera was placed, once it was.
+    leveled: OnceLock<String>,
 }
 
 /// A bag of which little is known yet: see [`Recording::glimpse`].
@@ -182,14 +185,22 @@ impl Recording {
     fn with_truth(bag: Bag, config: FramesConfig, mut truth: Option<Truth>) -> Result<Self> {
         let bad_poses = truth.as_mut().map_or(vec![], |truth| read_poses(&bag, truth));
         let named = truth.as_ref().map_or(&[][..], |truth| &truth.cameras);
-        let config = with_cameras(config, named);
+        let mut config = with_cameras(config, named);
+        // The truth is told in the world frame that there was.
+        config.level_camera &= truth.is_none();
         check_topics(&bag, &config)?;
-        Ok(Self { bag, config, truth, bad_poses })
+        Ok(Self { bag, config, truth, bad_poses, leveled: OnceLock::new() })
     }
 
     /// The truth, if the recording has one.
     pub fn truth(&self) -> Option<&Truth> {
         self.truth.as_ref()
+    }
+
+    /// How its only camera was placed by what it sees ([`FramesConfig::level_camera`]), in words; none
+    /// before it was played that far.
+    pub fn leveled(&self) -> Option<&str> {
+        self.leveled.get().map(String::as_str)
     }
 
     /// The bag.
@@ -292,7 +303,14 @@ impl Recording {
                     Ok(image) => ids.push(camera, image),
                     Err(error) => frames.bad_message(format!("{}: {error}", message.topic)),
                 }
-            } else if let Some(frame) = frames.push_raw(&message.topic, &message.data) {
+                continue;
+            }
+            let frame = frames.push_raw(&message.topic, &message.data);
+            if let Some(leveled) = level_camera(&mut frames) {
+                // Told already if it is not the first play.
+                let _ = self.leveled.set(leveled.news);
+            }
+            if let Some(frame) = frame {
                 // A frame waits for the next: its body ids may lie behind it in the bag.
                 if let Some(frame) = complete.replace(frame) {
                     let ids = ids.take(&frame);

@@ -26,6 +26,7 @@ mod rosout;
 mod service;
 mod services;
 mod shm;
+mod static_tf;
 mod worker;
 
 pub use node::run;

@@ -90,9 +90,20 @@ impl TransformBuffer {
 
     /// Whether a chain of transforms leads from one frame to the other, at whatever times.
     pub fn connects(&self, a: &str, b: &str) -> bool {
-        let root = |name| self.ancestors_where(plain_name(name), |_| true).ok()?.pop();
-        let (a, b) = (root(a), root(b));
+        let (a, b) = (self.root(a), self.root(b));
         a.is_none() || a == b
+    }
+
+    /// Whether any transform tells of a frame.
+    pub fn knows(&self, frame: &str) -> bool {
+        let frame = plain_name(frame);
+        self.links.contains_key(frame) || self.links.values().any(|link| link.parent == frame)
+    }
+
+    /// The frame at the top of the chain that `frame` is in, at whatever times; the frame itself where
+    /// nothing is above it, none where the chain is a loop.
+    pub fn root<'a>(&'a self, frame: &'a str) -> Option<&'a str> {
+        self.ancestors_where(plain_name(frame), |_| true).ok()?.pop()
     }
 
     /// Keeps static transforms only: time was set back.

@@ -30,6 +30,10 @@ pub struct TopicArgs {
     /// Frame of the predictions, fixed to the ground, z up
     #[arg(long, value_name = "FRAME", default_value_t = FramesConfig::default().world_frame)]
     world_frame: String,
+    /// Where an only camera stands that no transform places within 2 s is told by the largest plane
+    /// that it sees (table or floor), which is taken for level
+    #[arg(long)]
+    level_camera: bool,
     /// The robot of a recording: required; optional (taken where description and joints are there);
     /// none (nothing of it is read)
     #[arg(long, value_name = "MODE", default_value = "optional", value_parser = parse_robot)]
@@ -87,6 +91,7 @@ impl TopicArgs {
             world_frame: self.world_frame.clone(),
             tolerance_secs: self.tolerance_secs,
             robot: self.robot,
+            level_camera: self.level_camera,
             ..FramesConfig::default()
         };
         let known = config.topics.cameras.iter().map(|camera| camera.name.clone()).collect();

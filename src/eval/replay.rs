@@ -259,6 +259,7 @@ impl Replay {
         };
         let (survey, more) = surveyor.finish();
         warnings.extend(more);
+        warnings.extend(recording.leveled().map(str::to_owned));
         if let Some(urdf) = urdf.filter(|_| frames.frames_without_robot > 0) {
             let world_frame = &self.frames.world_frame;
             warnings.extend(Mounting::of(&urdf, world_frame)?.warning(world_frame));

@@ -1,21 +1,20 @@
 //! Where the points of a recording are, and how its frames follow each other: what a user must know
 //! where the model's box or step does not fit them.
 
-use nalgebra::{Point3, Vector3};
+use nalgebra::Vector3;
 use serde::Serialize;
 
 use crate::Result;
 use crate::cloud::{Cloud, Workspace};
 use crate::frames::{Frame, FramesConfig, View};
+use crate::geometry::Plane;
 use crate::message::Stamp;
 
 /// Points that are looked at.
 const MAX_POINTS: usize = 20_000;
 /// Of the points along each axis, this share lies outside of what counts as where they are.
 const OUTLIERS: f32 = 0.02;
-/// Points, and triples of them, by which the largest plane is found; how near its points lie (m).
-const N_PLANE_POINTS: usize = 1024;
-const N_PLANES: usize = 400;
+/// How near to a plane its points lie (m).
 const PLANE_M: f64 = 0.015;
 /// Share of the points that makes a plane tell something.
 const PLANE_SHARE: f64 = 0.4;
@@ -150,23 +149,9 @@ fn bounds(points: &[[f32; 3]]) -> Option<[[f32; 3]; 2]> {
 /// Angle between z and the normal of the plane on which most points lie (degrees, 0 to 90); none
 /// where no plane has enough of them.
 fn largest_plane_tilt_deg(points: &[[f32; 3]]) -> Option<f64> {
-    let every = points.len().div_ceil(N_PLANE_POINTS).max(1);
-    let points: Vec<Point3<f64>> =
-        points.iter().step_by(every).map(|x| Point3::from(x.map(f64::from))).collect();
-    let n = points.len();
-    if n < 50 {
-        return None;
-    }
-    // Steps that no small number divides reach all over the points.
-    let triple = |i: usize| [i * 7 % n, (i * 131 + n / 3) % n, (i * 257 + 2 * n / 3) % n];
-    let plane = |i: usize| {
-        let [a, b, c] = triple(i).map(|i| points[i]);
-        let normal = (b - a).cross(&(c - a)).try_normalize(1e-6)?;
-        let on = points.iter().filter(|x| (*x - a).dot(&normal).abs() < PLANE_M).count();
-        Some((on, normal.z.abs().min(1.0).acos().to_degrees()))
-    };
-    let (on, tilt_deg) = (0..N_PLANES).filter_map(plane).max_by_key(|(on, _)| *on)?;
-    (on as f64 >= PLANE_SHARE * n as f64).then_some(tilt_deg)
+    let plane = Plane::largest(points, |_| PLANE_M, |_| true)?;
+    let tilt_deg = plane.normal.z.abs().min(1.0).acos().to_degrees();
+    (plane.share >= PLANE_SHARE).then_some(tilt_deg)
 }
 
 #[cfg(test)]

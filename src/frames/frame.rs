@@ -25,6 +25,9 @@ pub struct FramesConfig {
     pub cameras_of_recording: bool,
     /// Frame that the camera poses are given in.
     pub world_frame: String,
+    /// Whether an only camera that no transform places is offered to be placed by what it sees: see
+    /// [`super::Frames::take_unplaced`].
+    pub level_camera: bool,
     /// Whether frames need the robot's joints.
     pub robot: RobotMode,
     /// Seconds by which the images of one frame, and a late joint state, may differ.
@@ -273,6 +276,7 @@ impl Default for FramesConfig {
             topics: Topics::default(),
             cameras_of_recording: true,
             world_frame: "world".into(),
+            level_camera: false,
             robot: RobotMode::default(),
             tolerance_secs: 0.02,
             max_pending: 8,

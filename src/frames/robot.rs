@@ -39,6 +39,11 @@ impl RobotSource {
         self.description = Some(urdf.into());
     }
 
+    /// Whether a link of the robot is the world frame, so that who places the robot places all.
+    pub(super) fn is_rooted_in_world(&self) -> bool {
+        self.mounting.as_ref().is_some_and(|mounting| mounting.root.is_none())
+    }
+
     pub(super) fn description(&self) -> Option<&Arc<str>> {
         self.description.as_ref()
     }

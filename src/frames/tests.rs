@@ -1,6 +1,7 @@
 mod cameras;
 #[cfg(feature = "bag")] // reads a recording
 mod inputs;
+mod place;
 mod robot;
 mod views;
 

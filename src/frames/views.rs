@@ -18,6 +18,8 @@ pub(super) struct Calibration {
 
 /// What belongs to the images of one camera.
 pub(super) struct ViewParts {
+    /// Frame of its points.
+    pub(super) frame: String,
     world_from_camera: Isometry3<f64>,
     /// None: the camera sends clouds.
     optics: Option<ImageParts>,
@@ -60,29 +62,35 @@ impl ViewParts {
 
 impl Frames {
     /// What belongs to a shot, if all of it has come.
-    pub(super) fn view_parts(&self, camera: usize, shot: &Shot) -> Found<ViewParts> {
-        match shot {
-            Shot::Points(cloud) => self.cloud_parts(camera, cloud),
-            Shot::Images { color, depth }
-                if self.config.topics.cameras[camera].depth_registered =>
-            {
-                self.registered_parts(camera, color, depth)
+    ///
+    /// The camera's pose is that in `world`; none: in its own frame.
+    pub(super) fn view_parts(
+        &self,
+        camera: usize,
+        shot: &Shot,
+        world: Option<&str>,
+    ) -> Found<ViewParts> {
+        let topics = &self.config.topics.cameras[camera];
+        let (frame, stamp, optics) = match shot {
+            Shot::Points(cloud) => (cloud_frame(cloud, topics)?, cloud.header.stamp, None),
+            Shot::Images { color, depth } => {
+                let (frame, optics) = match topics.depth_registered {
+                    true => self.registered_parts(camera, color, depth)?,
+                    false => self.unregistered_parts(camera, color, depth)?,
+                };
+                (frame, depth.header.stamp, Some(optics))
             }
-            Shot::Images { color, depth } => self.unregistered_parts(camera, color, depth),
-        }
+        };
+        let world_from_camera = self.transform(world.unwrap_or(&frame), &frame, stamp)?;
+        Ok(ViewParts { frame, world_from_camera, optics })
     }
 
-    fn cloud_parts(&self, camera: usize, cloud: &PointCloud2) -> Found<ViewParts> {
-        let CameraTopics { points, .. } = &self.config.topics.cameras[camera];
-        if cloud.header.frame_id.is_empty() {
-            let problem = "names no frame: fill in header.frame_id";
-            return Err(Missing::Tf(format!("the cloud on {points} {problem}")));
-        }
-        let world_from_camera = self.world_from(&cloud.header.frame_id, cloud.header.stamp)?;
-        Ok(ViewParts { world_from_camera, optics: None })
-    }
-
-    fn registered_parts(&self, camera: usize, color: &Image, depth: &Image) -> Found<ViewParts> {
+    fn registered_parts(
+        &self,
+        camera: usize,
+        color: &Image,
+        depth: &Image,
+    ) -> Found<(String, ImageParts)> {
         let CameraTopics { name, color_info: topic, .. } = &self.config.topics.cameras[camera];
         let info = self.info(camera, &self.infos[camera].color, topic)?;
         let frames = [color, depth].map(|image| plain(&image.header.frame_id));
@@ -104,14 +112,17 @@ impl Frames {
         }
         check_size(name, "images", (cw, ch), &info, topic)?;
         let frame = [frames[1], frames[0], &info.header.frame_id];
-        let frame = frame.into_iter().find(|id| !id.is_empty()).unwrap_or("");
-        let world_from_camera = self.world_from(frame, depth.header.stamp)?;
+        let frame = frame.into_iter().find(|id| !id.is_empty()).unwrap_or("").to_owned();
         let (depth_info, color_info, color_from_depth) = (info.clone(), info, None);
-        let optics = Some(ImageParts { depth_info, color_info, color_from_depth });
-        Ok(ViewParts { world_from_camera, optics })
+        Ok((frame, ImageParts { depth_info, color_info, color_from_depth }))
     }
 
-    fn unregistered_parts(&self, camera: usize, color: &Image, depth: &Image) -> Found<ViewParts> {
+    fn unregistered_parts(
+        &self,
+        camera: usize,
+        color: &Image,
+        depth: &Image,
+    ) -> Found<(String, ImageParts)> {
         let CameraTopics { name, color_info, depth_info, .. } = &self.config.topics.cameras[camera];
         let infos = &self.infos[camera];
         let [color_topic, depth_topic] = [color_info, depth_info];
@@ -124,11 +135,9 @@ impl Frames {
             frames.into_iter().find(|id| !id.is_empty()).cloned().unwrap_or_default()
         };
         let (color_frame, depth_frame) = (frame(color, &color_info), frame(depth, &depth_info));
-        let stamp = depth.header.stamp;
-        let world_from_camera = self.world_from(&depth_frame, stamp)?;
-        let color_from_depth = Some(self.transform(&color_frame, &depth_frame, stamp)?);
-        let optics = Some(ImageParts { depth_info, color_info, color_from_depth });
-        Ok(ViewParts { world_from_camera, optics })
+        let color_from_depth = self.transform(&color_frame, &depth_frame, depth.header.stamp)?;
+        let color_from_depth = Some(color_from_depth);
+        Ok((depth_frame, ImageParts { depth_info, color_info, color_from_depth }))
     }
 
     fn info(
@@ -143,14 +152,20 @@ impl Frames {
         })
     }
 
-    fn world_from(&self, frame: &str, stamp: Stamp) -> Found<Isometry3<f64>> {
-        self.transform(&self.config.world_frame, frame, stamp)
-    }
-
     fn transform(&self, target: &str, source: &str, stamp: Stamp) -> Found<Isometry3<f64>> {
         let found = self.tf.lookup(target, source, stamp);
         found.map_err(|error| Missing::Tf(error.to_string()))
     }
+}
+
+/// Frame of a cloud.
+fn cloud_frame(cloud: &PointCloud2, topics: &CameraTopics) -> Found<String> {
+    let frame = &cloud.header.frame_id;
+    if frame.is_empty() {
+        let (topic, problem) = (&topics.points, "names no frame: fill in header.frame_id");
+        return Err(Missing::Tf(format!("the cloud on {topic} {problem}")));
+    }
+    Ok(frame.clone())
 }
 
 fn check_size(

@@ -21,8 +21,9 @@ const LOOK: Duration = Duration::from_millis(100);
 const MEMORY_LOOK: Duration = Duration::from_secs(5);
 /// Longest wait for a reader of why the node ends: Fast DDS looks around again after 3 s.
 const FAREWELL: Duration = Duration::from_secs(4);
-/// How often, and how long one after the other, a reader is told.
-const N_LAST_WORDS: u32 = 5;
+/// How often, and how long one after the other, a reader is told: for longer than Fast DDS takes to look
+/// around again, as a reader that is known here finds this node only then if its first answer was lost.
+const N_LAST_WORDS: u32 = 20;
 const LAST_WORD: Duration = Duration::from_millis(200);
 /// The statuses that are logged when they get worse; the others are made of what is logged already.
 const LOGGED: [&str; 7] =

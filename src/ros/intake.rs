@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use super::health::{Cause, Health};
 use super::mailbox::{Mailbox, Parcel};
 use super::problems::Problems;
+use crate::cloud::{Leveled, level_camera};
 use crate::frames::{Frame, FrameCounts, Frames, FramesConfig, Role};
-use crate::message::Stamp;
+use crate::message::{Stamp, TransformStamped};
 
 /// Frames in the making.
 pub struct Intake<'a> {
@@ -17,6 +18,8 @@ pub struct Intake<'a> {
     problems: Problems,
     arrivals: Arrivals,
     decode_time: Duration,
+    /// That of a camera that was placed here, for others.
+    leveled: Option<TransformStamped>,
 }
 
 impl<'a> Intake<'a> {
@@ -34,6 +37,7 @@ impl<'a> Intake<'a> {
             health,
             problems: Problems::default(),
             decode_time: Duration::ZERO,
+            leveled: None,
         }
     }
 
@@ -47,6 +51,10 @@ impl<'a> Intake<'a> {
         let before = *self.frames.counts();
         let robot_before = self.frames.robot_description().cloned();
         let frame = self.frames.push_raw(topic, bytes);
+        if let Some(Leveled { transform, news }) = level_camera(&mut self.frames) {
+            tracing::warn!("{news}");
+            self.leveled = Some(transform);
+        }
         self.decode_time += arrived.elapsed();
 
         self.health.note(|facts, _| facts.absent_cameras(self.frames.absent_cameras()));
@@ -77,6 +85,11 @@ impl<'a> Intake<'a> {
         let arrived = self.arrivals.last(images.flatten()).unwrap_or(now);
         self.mailbox.put_frame(Parcel { frame, arrived, decode_ms, counts, n_replaced: 0 });
         self.health.note(|facts, now| facts.frame(now));
+    }
+
+    /// Where a camera is that was placed by what it sees, for others: once.
+    pub fn take_leveled(&mut self) -> Option<TransformStamped> {
+        self.leveled.take()
     }
 
     /// Takes other tolerances; topics stay as they are.

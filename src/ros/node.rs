@@ -25,6 +25,7 @@ use super::qos::{self, TopicWatch};
 use super::rollouts::{MAX_WAITING, Rollouts};
 use super::rosout::{self, Records};
 use super::services::{Job, Services};
+use super::static_tf::StaticTf;
 use super::worker::Worker;
 use crate::frames::{Frame, Frames, FramesConfig, TopicSpec};
 use crate::kinematics::{MeshSearch, RobotMode};
@@ -146,6 +147,7 @@ struct Spinner<'a> {
     intake: Intake<'a>,
     services: Services,
     parameters: ParameterServices,
+    static_tf: StaticTf,
     links: Links<'a>,
 }
 
@@ -168,7 +170,18 @@ impl<'a> Spinner<'a> {
         let (name, required) = (node.fully_qualified_name()?, required(&wanted));
         tracing::info!("{name} waits for messages on {}", required.join(", "));
         let intake = Intake::new(Frames::new(frames), links.mailbox, links.health);
-        Ok(Self { node, clock, model, subscriptions, intake, services, parameters, links })
+        let static_tf = StaticTf::default();
+        Ok(Self {
+            node,
+            clock,
+            model,
+            subscriptions,
+            intake,
+            services,
+            parameters,
+            static_tf,
+            links,
+        })
     }
 
     /// Takes the messages and requests that have come, or waits a moment for one.
@@ -183,6 +196,11 @@ impl<'a> Spinner<'a> {
             while let Some(Some(bytes)) = messages.next().now_or_never() {
                 intake.take(topic, &bytes);
             }
+        }
+        if let Some(transform) = intake.take_leveled()
+            && let Err(error) = self.static_tf.publish(node, &transform)
+        {
+            tracing::error!("{error:#}: other nodes don't know where the camera is");
         }
         self.services.serve(intake, links.mailbox, parameters.config().horizon);
         parameters.serve(|changed| {

@@ -47,6 +47,10 @@ parameters! {
             in FramesConfig::CAMERA_TIMEOUT_SECS;
         /// Frame of the predictions, fixed to the ground, z up.
         AtStart world_frame: String = FramesConfig::default().world_frame;
+        /// Whether an only camera that no transform places within 2 s is placed by the largest plane
+        /// that it sees (table or floor), which is taken for level. The node then publishes that on
+        /// `/tf_static`, so leave it false where another node will.
+        AtStart level_camera: bool = FramesConfig::default().level_camera;
         /// Whether there is a robot: `required` (no prediction without its description and joints),
         /// `optional` (taken up as soon as both have come, predictions go on without it until
         /// then) or `none` (nothing of it is subscribed).
@@ -145,6 +149,7 @@ impl NodeConfig {
             topics,
             world_frame: self.world_frame.clone(),
             robot: self.robot_mode()?,
+            level_camera: self.level_camera,
             tolerance_secs: self.tolerance_secs,
             time_jump_secs: self.time_jump_secs,
             camera_timeout_secs: self.camera_timeout_secs,

@@ -1,0 +1,103 @@
+//! An only camera that no transform places: offered to whoever can tell by what it sees.
+
+use nalgebra::Isometry3;
+
+use super::{CameraFrame, Frames, ShotSet};
+use crate::message::{Header, Stamp, TfMessage, TransformStamped};
+
+/// Seconds (of the images' stamps) that transforms may take to come.
+const PATIENCE_SECS: f64 = 2.0;
+
+/// What a camera sees whose place is not known.
+#[derive(Debug, Clone)]
+pub struct Unplaced {
+    /// Points come out in the camera's own frame.
+    pub view: CameraFrame,
+    /// That frame's name.
+    pub frame: String,
+}
+
+/// What is known of an only camera that is not placed.
+#[derive(Debug, Default)]
+pub(super) struct Placing {
+    /// The first frame that had no pose.
+    since: Option<Stamp>,
+    offered: Option<Unplaced>,
+    /// The transform that was made up for it.
+    made: Option<TransformStamped>,
+}
+
+impl Placing {
+    pub(super) fn forget_times(&mut self) {
+        (self.since, self.offered) = (None, None);
+    }
+}
+
+impl Frames {
+    /// The only camera, where [`super::FramesConfig::level_camera`] asks for it and for two seconds
+    /// nothing has told of the world frame: no transform, and no link of the robot. Once a frame;
+    /// [`Frames::place`] places it.
+    pub fn take_unplaced(&mut self) -> Option<Unplaced> {
+        self.placing.offered.take()
+    }
+
+    /// Places a camera: as if a static transform from the world frame to the root of its frames had
+    /// come, which is returned for others.
+    pub fn place(
+        &mut self,
+        unplaced: &Unplaced,
+        world_from_camera: &Isometry3<f64>,
+    ) -> TransformStamped {
+        let stamp = unplaced.view.stamp();
+        let root = self.tf.root(&unplaced.frame).unwrap_or(&unplaced.frame).to_owned();
+        // Without a path, the root is the camera's frame itself.
+        let camera_from_root = self.tf.lookup(&unplaced.frame, &root, stamp).unwrap_or_default();
+        let made = TransformStamped {
+            header: Header { stamp, frame_id: self.config.world_frame.clone() },
+            child_frame_id: root,
+            parent_from_child: world_from_camera * camera_from_root,
+        };
+        self.placing.made = Some(made.clone());
+        self.push_tf(&TfMessage { transforms: vec![made.clone()] }, true);
+        made
+    }
+
+    /// Tells why the camera was not placed, in place of the last problem.
+    pub fn not_placed(&mut self, why: String) {
+        self.problem = Some(why);
+    }
+
+    /// A set for which no transform was found.
+    pub(super) fn note_unplaced(&mut self, set: ShotSet) {
+        let since = *self.placing.since.get_or_insert(set.stamp);
+        let is_late = set.stamp.secs_since(since) >= PATIENCE_SECS;
+        let is_only = self.config.topics.cameras.len() == 1;
+        let is_known = self.tf.knows(&self.config.world_frame) || self.robot.is_rooted_in_world();
+        if !self.config.level_camera || !is_late || !is_only || is_known {
+            return;
+        }
+        self.placing.offered = set.shots.into_iter().next().and_then(|(camera, shot)| {
+            let parts = self.view_parts(camera, &shot, None).ok()?;
+            let frame = parts.frame.clone();
+            Some(Unplaced { view: parts.join(camera, shot)?, frame })
+        });
+    }
+
+    /// Warns where another node places the camera that was placed here.
+    pub(super) fn note_placed_elsewhere(&mut self, transform: &TransformStamped) {
+        let Some(made) = &self.placing.made else { return };
+        let TransformStamped { header, child_frame_id: child, parent_from_child: pose } = transform;
+        let [parent, child] = [&header.frame_id, child].map(|name| name.trim_start_matches('/'));
+        let world = made.header.frame_id.as_str();
+        // It comes back from DDS.
+        let difference = pose.to_homogeneous() - made.parent_from_child.to_homogeneous();
+        let is_made = parent == world && difference.amax() < 1e-9;
+        if child == world || child == made.child_frame_id && !is_made {
+            self.problem = Some(format!(
+                "a transform from '{parent}' to '{child}' has come, though the camera was placed \
+                 by what it sees: set level_camera to false and start again, so that it has one \
+                 place"
+            ));
+        }
+    }
+}
