@@ -397,7 +397,11 @@ impl Frames {
             Missing::Match(problem) => (&mut self.counts.dropped_mismatched, problem),
         };
         *count += 1;
-        self.problem = Some(format!("dropped the frame of {stamp} s: {problem}"));
+        let hint = match missing {
+            Missing::Tf(_) => self.placing_hint(),
+            _ => "",
+        };
+        self.problem = Some(format!("dropped the frame of {stamp} s: {problem}{hint}"));
     }
 }
 

@@ -83,7 +83,8 @@ impl Scene {
     }
 }
 
-fn move_all(positions: &mut [Vec3], origin: &Vec3) {
+/// Tells positions from `origin`.
+pub(crate) fn move_all(positions: &mut [Vec3], origin: &Vec3) {
     // Nothing is to change where nothing is moved, not even a sign of 0.
     if *origin != [0.0; 3] {
         let minus = origin.map(|x| -x);

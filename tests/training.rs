@@ -3,13 +3,16 @@
 
 use std::path::Path;
 
+use forecloud::cloud::Workspace;
 use forecloud::frames::FramesConfig;
 use forecloud::graph::walks::{Halting, Sampler, WalkConfig};
 use forecloud::graph::{EdgeWeights, MaskConfig};
 use forecloud::model::{FeatureMap, GlobalLayer, LayersConfig, LocalLayer, Model, ModelConfig};
 use forecloud::train::config::{DatasetConfig, TrainConfig};
-use forecloud::train::dataset::Dataset;
+use forecloud::train::dataset::{Dataset, Window};
 use forecloud::train::trainer::Trainer;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
 
 fn model() -> ModelConfig {
     ModelConfig {
@@ -35,6 +38,50 @@ fn data() -> Dataset {
     assert!(data.add(&path, "test").unwrap(), "the recording says that it is for tests");
     assert!(!data.add(&path, "train").unwrap(), "and is left out of training");
     data
+}
+
+/// As the predictor tells it to the model: see docs/accuracy.md, "Where the scene lies".
+#[test]
+fn a_scene_that_lies_elsewhere_is_told_as_if_it_lay_in_the_models_box() {
+    let windows = |workspace| {
+        let model = ModelConfig { workspace, ..model() };
+        let mut data = Dataset::new(DatasetConfig::default(), model, FramesConfig::default());
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny_push");
+        assert!(data.add(&path, "test").unwrap());
+        let (mut rng, mut window) = (ChaCha8Rng::seed_from_u64(1), Window::default());
+        assert!(data.get(0, &mut rng, 1, &mut window));
+        window
+    };
+    let mut workspace = Workspace::default();
+    let here = windows(workspace);
+    for corner in [&mut workspace.min, &mut workspace.max] {
+        (corner[0], corner[1]) = (corner[0] + 50.0, corner[1] - 20.0);
+    }
+    let there = windows(workspace);
+    let middle = |positions: &[[f32; 3]], axis: usize| {
+        positions.iter().map(|x| x[axis]).sum::<f32>() / positions.len() as f32
+    };
+    let parts: [fn(&Window) -> Vec<[f32; 3]>; 3] =
+        [|w| w.scene.start.positions.clone(), |w| w.targets[0].clone(), |w| w.back.clone()];
+    for of in parts {
+        for (axis, moved) in [50.0, -20.0, 0.0].into_iter().enumerate() {
+            let by = middle(&of(&there), axis) - middle(&of(&here), axis);
+            assert!((by - moved).abs() < 0.4, "axis {axis}: moved by {by} m");
+        }
+    }
+    // The robot with it, and the motions as they were.
+    let robot = |window: &Window, axis| middle(&window.scene.kinematic[1], axis);
+    let by = [0, 1, 2].map(|axis| robot(&there, axis) - robot(&here, axis));
+    let scene = [0, 1].map(|axis| {
+        middle(&there.scene.start.positions, axis) - middle(&here.scene.start.positions, axis)
+    });
+    assert!((by[0] - scene[0]).abs() < 0.2 && (by[1] - scene[1]).abs() < 0.2, "{by:?} {scene:?}");
+    let fastest = |window: &Window| {
+        let ways = window.targets[0].iter().zip(&window.scene.start.positions);
+        ways.map(|(to, from)| (0..3).map(|i| (to[i] - from[i]).powi(2)).sum::<f32>().sqrt())
+            .fold(0.0, f32::max)
+    };
+    assert!((fastest(&here) - fastest(&there)).abs() < 0.1, "of what is seen");
 }
 
 #[test]

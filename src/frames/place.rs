@@ -67,6 +67,24 @@ impl Frames {
         self.problem = Some(why);
     }
 
+    /// Whether there is one camera, and nobody else tells of the world frame.
+    fn is_placing_ours(&self) -> bool {
+        let world = &self.config.world_frame;
+        let is_known = self.tf.knows(world) || self.robot.is_rooted_in_world();
+        self.config.topics.cameras.len() == 1 && !is_known
+    }
+
+    /// What else can be done where a transform is missing.
+    pub(super) fn placing_hint(&self) -> &'static str {
+        match self.is_placing_ours() && !self.config.level_camera {
+            true => {
+                "; or have this only camera placed by the table or floor that it sees: \
+                 level_camera (--level-camera)"
+            }
+            false => "",
+        }
+    }
+
     /// A set for which no transform was found.
     pub(super) fn note_unplaced(&mut self, set: ShotSet) {
         let since = *self.placing.since.get_or_insert(set.stamp);

@@ -19,7 +19,7 @@ use crate::motion::MotionEstimator;
 use crate::observation::link;
 use crate::particles::Particles;
 use crate::recording::{BodyKind, Recording, carry};
-use crate::scene::Scene;
+use crate::scene::{Scene, move_all};
 use crate::{Error, Result};
 
 /// Recordings of one split in memory.
@@ -266,9 +266,18 @@ impl Dataset {
         }
         window.scene.start.kinematic_links.clear();
         if let Some(robot) = &episode.robot {
-            link(&mut window.scene, robot, &self.model.workspace);
+            link(&mut window.scene, robot, &episode.place.workspace);
         }
         window.scene.start.kinematic_stride = self.model.kinematic_detail;
+        let origin = &episode.place.origin;
+        for cloud in [&mut now, &mut history, &mut cloud_now, &mut cloud_before] {
+            move_all(&mut cloud.positions, origin);
+            move_all(&mut cloud.eyes, origin);
+            cloud.support_m = cloud.support_m.map(|z| z - origin[2]);
+        }
+        window.targets.iter_mut().for_each(|positions| move_all(positions, origin));
+        move_all(&mut window.back, origin);
+        window.scene.set_robot_origin(origin);
         if let Some(augmentation) = augmentation {
             for cloud in [&mut now, &mut history, &mut cloud_now, &mut cloud_before] {
                 augmentation.apply(&mut cloud.positions);

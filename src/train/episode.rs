@@ -6,7 +6,7 @@ use nalgebra::Isometry3;
 
 use super::config::{DatasetConfig, MOVING_M};
 use super::skipped::Skipped;
-use crate::cloud::{Cloud, SensorNoise};
+use crate::cloud::{Cloud, Place, SensorNoise, Workspace};
 use crate::frames::{Frame, FramesConfig, RobotState};
 use crate::geometry::{Vec3, distance};
 use crate::kinematics::{MeshSearch, Mount, Robot, RobotMode, RobotOptions, Spread};
@@ -52,6 +52,9 @@ pub(super) struct Episode {
     pub(super) samples: Vec<Sample>,
     /// None if the recording has none.
     pub(super) robot: Option<Robot>,
+    /// Box that its points were taken from, and what the model is to take for the world's origin, as
+    /// where it is predicted from.
+    pub(super) place: Place,
     /// Frames of the recording that are no samples.
     pub(super) skipped: Skipped,
     step_secs: f64,
@@ -81,9 +84,12 @@ impl Episode {
         let n_points = model.n_robot();
         let options = RobotOptions { n_points, spread: Spread::Tips, world_frame, meshes };
         let robot = urdf.map(|urdf| Robot::with_options(&urdf, &options));
+        let usual = Place { workspace: model.workspace, origin: [0.0; 3] };
+        let place = recording.place(&model.workspace)?.unwrap_or(usual);
         let mut reader = Reader {
             config,
             model,
+            workspace: place.workspace,
             noise: noise_of(&config, path),
             robot: robot.transpose()?,
             cloud: Cloud::default(),
@@ -110,7 +116,7 @@ impl Episode {
         }
         let step_secs = model.step_secs;
         let path = path.to_owned();
-        let mut episode = Self { path, kinds, samples, robot, skipped, step_secs };
+        let mut episode = Self { path, kinds, samples, robot, place, skipped, step_secs };
         episode.mark_active();
         Ok(episode)
     }
@@ -210,8 +216,8 @@ fn noise_of(config: &DatasetConfig, path: &Path) -> SensorNoise {
     if config.varies_noise { noise.with_drawn_strength() } else { noise }
 }
 
-/// The one of `earlier` samples by these cameras and with or without the robot, or any, that lies nearest to one step before
-/// `now`; as [`crate::observation::Memory::one_step_back`].
+/// The one of `earlier` samples by these cameras and with or without the robot, or any, that lies
+/// nearest to one step before `now`; as [`crate::observation::Memory::one_step_back`].
 fn one_step_back(
     earlier: &[Sample],
     now: Stamp,
@@ -250,6 +256,7 @@ fn nearest(
 struct Reader {
     config: DatasetConfig,
     model: ModelConfig,
+    workspace: Workspace,
     noise: SensorNoise,
     robot: Option<Robot>,
     cloud: Cloud,
@@ -284,7 +291,7 @@ impl Reader {
 
     fn add(&mut self, mut frame: Frame, poses: &[Isometry3<f64>], ids: &BodyIds) -> Result<()> {
         self.noise.apply(&mut frame)?;
-        let workspace = self.model.workspace;
+        let workspace = self.workspace;
         self.cloud.from_cameras(&frame.cameras, &workspace)?;
         let n = self.model.n_motion.max(self.model.n_particles);
         let (stamp_ns, support_stride) = (frame.stamp.nanos(), self.model.support_stride);

@@ -121,6 +121,20 @@ def test_cameras_are_in_the_namespace_unless_their_names_begin_with_a_slash(star
     assert first_match(remaps, "/b/points", "/robot1") == "/b/depth_registered/points"
 
 
+def test_an_only_camera_of_a_driver_is_placed_by_what_it_sees(start):
+    def level(**arguments):
+        overrides = start.node(**arguments)["parameters"][1:]
+        return overrides[0].get("level_camera") if overrides else None
+
+    assert level(driver="realsense", cameras="camera/camera") is True
+    assert level(driver="realsense", cameras="camera/camera", level_camera="false") is False
+    # Two cameras, a world frame that others know, or nothing said of drivers: as the file says.
+    assert level(driver="realsense", cameras="a,b") is None
+    assert level(driver="realsense", cameras="a", world_frame="map") is None
+    assert level(cameras="a") is None
+    assert level(cameras="a", level_camera="true") is True
+
+
 def test_remaps_of_the_user_go_before_those_of_the_driver(start):
     node = start.node(
         driver="realsense", cameras="cam", remap="/cam/depth/image_raw:=/mine  /joint_states:=/arm/j"

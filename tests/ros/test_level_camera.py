@@ -1,0 +1,70 @@
+"""An only camera with nothing else: no transform, no robot."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from conftest import PERIOD_SECS, Received, wait_for
+from play import Player, Stream
+from rclpy.serialization import deserialize_message
+from recording import message_class
+
+PREDICTION = "forecloud/msg/Prediction"
+TF = "tf2_msgs/msg/TFMessage"
+
+
+def up(rotation) -> list[float]:
+    """The parent's z axis in the child frame."""
+    x, y, z, w = rotation.x, rotation.y, rotation.z, rotation.w
+    return [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)]
+
+
+@pytest.fixture
+def lonely(ros, recording):
+    """The left camera alone, over and over."""
+    messages = [m for m in recording if m.topic.startswith("/camera_left/")]
+    player = Player(ros, messages)
+    stream = Stream(player, PERIOD_SECS)
+    yield stream
+    stream.stop()
+    player.close()
+
+
+def test_it_is_placed_above_the_plane_that_it_sees(ros, recording, start_node, lonely):
+    arguments = ["-p", "cameras:=[camera_left]", "-p", "level_camera:=true"]
+    node = start_node(*arguments)
+    node.wait_for_log("waits for messages")
+    transforms = Received(ros, "/tf_static", TF)
+    predictions = Received(ros, "/forecloud/prediction", PREDICTION)
+    predictions.wait_for_publisher()
+    lonely.start()
+    predictions.wait_for(2)
+    node.wait_for_log("is taken for level", "camera_left")
+
+    [made] = [t for m in transforms.wait_for(1) for t in m.transforms]
+    assert made.header.frame_id == "world"
+    # Where it truly is, but for yaw and the origin's place on the table.
+    latched = [m for m in recording if m.topic == "/tf_static"]
+    known = [t for m in latched for t in deserialize_message(m.data, message_class(TF)).transforms]
+    [true] = [t for t in known if t.child_frame_id == made.child_frame_id]
+    height = made.transform.translation.z
+    assert abs(height - true.transform.translation.z) < 0.02, height
+    cosine = sum(a * b for a, b in zip(up(made.transform.rotation), up(true.transform.rotation)))
+    assert cosine > math.cos(math.radians(1.0)), cosine
+
+    # The table lies at z = 0: the fullest layer of all.
+    heights = predictions.messages[-1].positions[2::3]
+    layers = [round(50 * height) for height in heights]
+    assert max(layers, key=layers.count) == 0
+
+
+def test_without_being_asked_nothing_is_made_up(ros, start_node, lonely):
+    node = start_node("-p", "cameras:=[camera_left]")
+    node.wait_for_log("waits for messages")
+    transforms = Received(ros, "/tf_static", TF)
+    lonely.start()
+    node.wait_for_log("no path from 'world'", "level_camera")
+    wait_for(lambda: lonely.n_frames > 30, "three seconds of images")
+    assert not transforms.messages
+    assert "is taken for level" not in node.log
