@@ -1,7 +1,7 @@
 """Remakes the committed samples: `python -m sim.fixtures`, from the repository's root.
 
 `tests/data/two_arms.urdf`, `kinematics.json` (MuJoCo's link poses), `tiny_push` (six frames with
-contact), and the demo recording `data/demo_tumble`.
+contact), and the demo recordings `data/demo_tumble` and `data/demo_can`.
 """
 
 import json
@@ -12,9 +12,12 @@ import mujoco
 import numpy as np
 
 from sim import episode, gl, recording, robot, scene, textures
+from sim.imaging import Imaging
 
 TINY_SEED, TINY_FRAMES = 200_003, 6
 DEMO_SEED = 200_005
+# One camera; an arm of meshes with fingers that move, whose place tf tells.
+DEMO_CAN_SEED = 200_002
 
 
 def kinematics(cases: int) -> dict:
@@ -57,6 +60,8 @@ def main() -> None:
     way = np.convolve(push.steps()[:, 0], np.ones(TINY_FRAMES - 1), "valid")
     replace_recording(push.part(int(np.argmax(way)), TINY_FRAMES), tests / "tiny_push")
     replace_recording(episode.simulate("tumble", DEMO_SEED, variety="plain"), Path("data/demo_tumble"))
+    can = episode.simulate("can", DEMO_CAN_SEED, variety="real", imaging=Imaging(rate_hz=10))
+    replace_recording(can, Path("data/demo_can"))
 
 
 if __name__ == "__main__":

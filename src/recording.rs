@@ -322,6 +322,8 @@ impl Recording {
             let ids = ids.take(&frame);
             f(frame, ids)?;
         }
+        // Why not, if the last frame might have been the one.
+        level_camera(&mut frames);
         Ok((*frames.counts(), frames.take_problem()))
     }
 }

@@ -4,6 +4,7 @@ use anyhow::{Result, ensure};
 use forecloud::Error;
 use forecloud::config::PredictorConfig;
 use forecloud::geometry::{Vec3, minus};
+use forecloud::kinematics::MeshSearch;
 use forecloud::model::ModelConfig;
 use forecloud::observation::{Observation, Observer};
 use forecloud::particles::{CpuSampler, Particles};
@@ -14,6 +15,8 @@ use crate::Args;
 
 /// Side of the square blocks of pixels that holes are made of.
 const HOLE_PIXELS: u32 = 8;
+/// How far a frame may lie from one step back (s).
+const TOLERANCE_SECS: f64 = 0.025;
 
 /// Two frames, one step apart.
 pub struct Step {
@@ -30,10 +33,15 @@ pub struct Step {
 /// Reads a recording, and spoils it as asked for.
 pub fn read(args: &Args, recording: &Recording, truth: &Truth) -> Result<Vec<Step>> {
     let model = ModelConfig { n_motion: args.n_motion, ..ModelConfig::default() };
-    let mut observer = Observer::new(model, PredictorConfig::default());
-    observer.set_robot(&recording.robot_description()?.unwrap_or_default(), "world")?;
+    let workspace = recording.place(&model.workspace)?.map(|place| place.workspace);
+    let config = PredictorConfig { workspace, ..PredictorConfig::default() };
+    let mut observer = Observer::new(model, config);
+    observer.set_meshes(MeshSearch::default().beside(recording.bag().path()));
+    if let Some(urdf) = recording.robot_description()? {
+        observer.set_robot(&urdf, "world")?;
+    }
     let links: Vec<u32> = observer.robot().iter().flat_map(|robot| robot.links()).collect();
-    let (mut last, mut sampler): (Option<Observation>, _) = (None, CpuSampler::default());
+    let (mut earlier, mut sampler) = (Vec::<Observation>::new(), CpuSampler::default());
     let mut steps = Vec::new();
     recording.play(|frame, ids| {
         let mut now = Observation::default();
@@ -41,7 +49,11 @@ pub fn read(args: &Args, recording: &Recording, truth: &Truth) -> Result<Vec<Ste
         let clean = now.particles.clone();
         spoil(args, now.stamp.nanos(), &mut now.cloud);
         spoil(args, now.stamp.nanos(), &mut now.particles);
-        let before = last.replace(now.clone());
+        // One step back: at 30 Hz three frames.
+        let late = |other: &Observation| now.stamp.secs_since(other.stamp) - model.step_secs;
+        earlier.retain(|other| late(other) < TOLERANCE_SECS);
+        let before = earlier.iter().find(|other| late(other) > -TOLERANCE_SECS).cloned();
+        earlier.push(now.clone());
         let (Some(before), Some(ids)) = (before, ids) else { return Ok(()) };
         let next = now.stamp.plus_secs(now.stamp.secs_since(before.stamp));
         let (Some(poses_now), Some(poses_before)) =

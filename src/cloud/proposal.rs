@@ -4,10 +4,11 @@
 use super::{Cloud, Workspace};
 use crate::error::Result;
 use crate::frames::CameraFrame;
+use crate::geometry::distance;
 
 /// Points farther from their camera are not asked (m): depth is bad there, and what is there is
-/// seldom the scene.
-const REACH_M: f32 = 3.0;
+/// seldom the scene. The second where too few are nearer: a camera may look at a large scene from afar.
+const REACH_M: [f32; 2] = [3.0, 6.0];
 /// Points that are asked, at most and at least.
 const N_POINTS: [usize; 2] = [500, 20_000];
 /// Share of them by which a box fits.
@@ -36,9 +37,9 @@ pub struct Place {
 }
 
 impl Workspace {
-    /// The box that holds what `cameras` see within 3 m (world frame, m), at most 2 × 2 × 1.5 m
-    /// around the middle of it, upwards from the lowest; this one where it holds a quarter of that; none
-    /// where there is too little to tell.
+    /// The box that holds what `cameras` see within 3 m, or within 6 m where that is little (world
+    /// frame, m): at most 2 × 2 × 1.5 m around the middle of it, upwards from the lowest. This one where
+    /// it holds a quarter of that; none where there is too little to tell.
     ///
     /// # Errors
     /// As [`Cloud::from_cameras`].
@@ -49,13 +50,10 @@ impl Workspace {
             cloud.from_cameras(std::slice::from_ref(camera), &Self::EVERYWHERE)?;
             let eye: [f32; 3] = camera.world_from_camera.translation.vector.cast().into();
             let every = cloud.len().div_ceil(N_POINTS[1]).max(1);
-            let near = |x: &[f32; 3]| {
-                let squares = (0..3).map(|i| (x[i] - eye[i]).powi(2));
-                squares.sum::<f32>() <= REACH_M * REACH_M
-            };
-            points.extend(cloud.positions.into_iter().step_by(every).filter(near));
+            let ranged = |x: [f32; 3]| (x, distance(&x, &eye));
+            points.extend(cloud.positions.into_iter().step_by(every).map(ranged));
         }
-        Ok(self.around(&points))
+        Ok(self.around(&near(&points)))
     }
 
     fn around(&self, points: &[[f32; 3]]) -> Option<Place> {
@@ -87,6 +85,14 @@ impl Workspace {
         let origin = [middle(0), middle(1), support(&workspace, points)];
         Some(Place { workspace, origin })
     }
+}
+
+/// Points that are near enough to be asked, of points and their distances from who sees them (m).
+fn near(points: &[([f32; 3], f32)]) -> Vec<[f32; 3]> {
+    let within = |reach: f32| points.iter().filter(move |(_, range)| *range <= reach);
+    let [usual, far] = REACH_M;
+    let reach = if within(usual).count() < N_POINTS[0] { far } else { usual };
+    within(reach).map(|(x, _)| *x).collect()
 }
 
 /// Height at which most points of the box lie; its bottom where they are few.
@@ -161,6 +167,17 @@ mod tests {
             Some(proposed)
         );
         assert_eq!(proposed.around(&points).map(|place| place.workspace), Some(proposed));
+    }
+
+    #[test]
+    fn what_is_far_off_is_asked_only_where_little_is_near() {
+        let ranged = |n_near: usize| -> Vec<([f32; 3], f32)> {
+            let near = (0..n_near).map(|i| ([i as f32 * 1e-3, 0.0, 0.0], 2.9));
+            let far = (0..600).map(|i| ([i as f32 * 1e-3, 9.0, 0.0], 5.9));
+            near.chain(far).chain([([0.0; 3], 6.1); 600]).collect()
+        };
+        assert_eq!(near(&ranged(500)).len(), 500);
+        assert_eq!(near(&ranged(499)).len(), 1099);
     }
 
     #[test]

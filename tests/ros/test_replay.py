@@ -12,15 +12,35 @@ from ament_index_python.packages import get_package_share_directory
 from conftest import ROOT, Received, wait_for
 from play import Player
 from rclpy.qos import QoSProfile
-from recording import RecordingWriter, message_class
+from recording import RecordingWriter, message_class, read
 
 PREDICTION = "forecloud/msg/Prediction"
 TOPIC = "/forecloud/prediction"
 
 
+TINY, CAN = ROOT / "tests" / "data" / "tiny_push", ROOT / "data" / "demo_can"
+# Nanoseconds of it that are played here.
+CAN_NS = 8 * 10**8
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_published_predictions_are_those_of_replay(ros, recording, start_node, tmp_path, threads):
     start_node("-p", f"threads:={threads}")
+    compare(ros, recording, TINY, tmp_path)
+
+
+def test_so_are_those_of_an_arm_of_meshes_that_tf_places_before_one_camera(
+    ros, start_node, tmp_path
+):
+    node = start_node("-p", "cameras:=[camera_left]", "-p", f"mesh_paths:=['{CAN}']")
+    messages = list(read(CAN))
+    start = messages[0].log_time_ns
+    compare(ros, [m for m in messages if m.log_time_ns - start < CAN_NS], CAN, tmp_path)
+    assert "robot description received" in node.log and "mesh" not in node.log, node.log
+
+
+def compare(ros, recording, path, tmp_path):
+    """Plays `recording`, the whole or the start of the one at `path`, and replays that."""
     timings = Received(ros, "/forecloud/timing", "forecloud/msg/Timing")
     file = tmp_path / "predictions.mcap"
     writer = RecordingWriter(file)
@@ -51,7 +71,7 @@ def test_published_predictions_are_those_of_replay(ros, recording, start_node, t
     ros.destroy_subscription(subscription)
     writer.close()
 
-    replayed = replay(file)
+    replayed = replay(path, file)
     # 3: all are equal, and the last frame lacks.
     assert replayed.returncode in (0, 3), replayed.stderr
     found = re.search(
@@ -62,9 +82,9 @@ def test_published_predictions_are_those_of_replay(ros, recording, start_node, t
     assert int(found[1]) >= n_frames - 1
 
 
-def replay(predictions: Path) -> subprocess.CompletedProcess:
+def replay(recording: Path, predictions: Path) -> subprocess.CompletedProcess:
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     model = Path(get_package_share_directory("forecloud")) / "models" / "small.safetensors"
-    command = [target / "release" / "forecloud", "replay", ROOT / "tests" / "data" / "tiny_push"]
+    command = [target / "release" / "forecloud", "replay", recording]
     command += ["--model", model, "--predictions", predictions]
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
