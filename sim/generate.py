@@ -5,6 +5,7 @@ Finished episodes are skipped, so an interrupted run goes on where it was.
 """
 
 import argparse
+import json
 import multiprocessing
 import os
 from pathlib import Path
@@ -14,6 +15,9 @@ from tqdm import tqdm
 from sim import gl, real_arms, tasks
 from sim.imaging import Imaging
 from sim.splits import SPLITS, seeds
+
+# Beside the recordings.
+NOTE = "generate.json"
 
 
 def make(job: tuple[str, int, str, Path, Imaging | None]) -> str | None:
@@ -27,6 +31,18 @@ def make(job: tuple[str, int, str, Path, Imaging | None]) -> str | None:
             recording.write(episode.simulate(task, seed, variety=variety, imaging=imaging), folder)
         except episode.NoEpisode as problem:
             return str(problem)
+    return None
+
+
+def claim(out: Path, variety: str, imaging: Imaging | None) -> str | None:
+    """Notes in the folder what is made there; what is wrong, if that was something else: episodes of
+    another kind have the same names, and would be taken for finished."""
+    note, this = out / NOTE, {"variety": variety, "imaging": imaging.about() if imaging else None}
+    if note.exists():
+        there = json.loads(note.read_text())
+        return None if there == this else f"{out} holds recordings of {there}: take another folder"
+    out.mkdir(parents=True, exist_ok=True)
+    note.write_text(json.dumps(this) + "\n")
     return None
 
 
@@ -79,7 +95,8 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Runs the jobs, tasks in turn for each seed."""
     args = arguments()
-    args.out.mkdir(parents=True, exist_ok=True)
+    if problem := claim(args.out, args.variety, args.imaging):
+        raise SystemExit(f"generate: {problem}")
     more = (args.variety, args.out, args.imaging)
     jobs = [(task, seed, *more) for seed in args.seeds for task in args.tasks]
     with multiprocessing.get_context("spawn").Pool(max(1, args.jobs)) as pool:

@@ -20,9 +20,10 @@ const MAX_PACKAGE_XML: u64 = 1 << 20;
 ///
 /// `package://NAME/rest` is looked for in each folder that was given — which is the package `NAME`
 /// (by its own name or its package.xml) or contains it (`NAME`, `share/NAME`, `src/NAME`) — then in
-/// those of ROS_PACKAGE_PATH, then where ROS 2 installed it (AMENT_PREFIX_PATH). Relative paths are
-/// looked for in the folders alone: a description on a topic lies in none. `file://` and absolute
-/// paths are taken as they are. Only .stl, .obj and .dae are opened.
+/// those of ROS_PACKAGE_PATH, then where ROS 2 installed it (AMENT_PREFIX_PATH); a package that is
+/// nowhere is looked for in the folders without its name. Relative paths are looked for in the folders
+/// alone: a description on a topic lies in none. `file://` and absolute paths are taken as they are.
+/// Only .stl, .obj and .dae are opened.
 ///
 /// What was read is kept, up to a million triangles, and shared by clones: the next robot of the
 /// same meshes reads no file.
@@ -111,9 +112,9 @@ impl MeshSearch {
             }
             found.get_or_insert(root);
         }
-        if let Some(path) = self.beside.as_ref().map(|folder| folder.join(&rest))
-            && path.exists()
-        {
+        // The package may lie there under another name, or without one.
+        let folders = self.folders.iter().filter(|_| found.is_none()).chain(&self.beside);
+        if let Some(path) = folders.map(|folder| folder.join(&rest)).find(|path| path.exists()) {
             return Ok(path);
         }
         let name = shown(name);

@@ -301,6 +301,8 @@ fn files_are_found_by_package_folder_and_path() {
             "{uri}"
         );
     }
+    // A package that is nowhere: its files may lie in a folder of another name.
+    assert_eq!(find("package://gone/meshes/a%20b.stl"), Ok(full("pkg/meshes/a b.stl")));
     // The folder that is the package goes before one of that name within another.
     let inner = MeshSearch::only([full("pkg")]).find("package://pkg/meshes/a%20b.stl");
     assert_eq!(inner, Ok(full("pkg/meshes/a b.stl")));
@@ -309,7 +311,7 @@ fn files_are_found_by_package_folder_and_path() {
     assert_eq!(find(&format!("file://{absolute}")), Ok(full("plain/a.stl")));
     assert_eq!(find(&format!("file://localhost{absolute}")), Ok(full("plain/a.stl")));
     for (uri, told) in [
-        ("package://none/a.stl", "'none' is not found: source"),
+        ("package://none/b.stl", "'none' is not found: source"),
         ("package://pkg/meshes/none.stl", "lacks that file"),
         ("package://pkg/../plain/a.stl", "out of its package"),
         ("package://pkg/meshes/%2e%2e/..%2f../plain/a.stl", "out of its package"),
