@@ -337,6 +337,7 @@ impl Worker {
             images_dropped_unpaired: counts.dropped_unpaired,
             time_jumps: counts.time_jumps,
             predictions_cut: self.predictions_cut,
+            frames_without_robot: counts.frames_without_robot,
             bad_messages: counts.bad_messages,
             ..Timing::default()
         };

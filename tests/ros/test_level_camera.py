@@ -11,6 +11,7 @@ from rclpy.serialization import deserialize_message
 from recording import message_class
 
 PREDICTION = "forecloud/msg/Prediction"
+TIMING = "forecloud/msg/Timing"
 TF = "tf2_msgs/msg/TFMessage"
 
 
@@ -37,7 +38,9 @@ def test_it_is_placed_above_the_plane_that_it_sees(ros, recording, start_node, l
     node.wait_for_log("waits for messages")
     transforms = Received(ros, "/tf_static", TF)
     predictions = Received(ros, "/forecloud/prediction", PREDICTION)
-    predictions.wait_for_publisher()
+    timings = Received(ros, "/forecloud/timing", TIMING)
+    for received in (predictions, timings):
+        received.wait_for_publisher()
     lonely.start()
     predictions.wait_for(2)
     node.wait_for_log("is taken for level", "camera_left")
@@ -57,6 +60,9 @@ def test_it_is_placed_above_the_plane_that_it_sees(ros, recording, start_node, l
     heights = predictions.messages[-1].positions[2::3]
     layers = [round(50 * height) for height in heights]
     assert max(layers, key=layers.count) == 0
+    # No robot is there, and nobody said so.
+    last = timings.wait_for(2)[-1]
+    assert last.frames_without_robot == last.frames_in > 0
 
 
 def test_without_being_asked_nothing_is_made_up(ros, start_node, lonely):
