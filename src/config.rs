@@ -31,6 +31,9 @@ pub struct PredictorConfig {
     /// Point of the world frame that the model takes for the origin (m): for scenes elsewhere than where
     /// it was trained.
     pub origin: [f32; 3],
+    /// Whether what rests is held at rest until something comes near that moves, or the robot: see
+    /// `src/rest.rs`.
+    pub hold_at_rest: bool,
     /// Seconds by which the history frame may miss one step back.
     pub history_tolerance_secs: f64,
     /// Seconds from the arrival of a frame's last image within which its prediction is to end; 0
@@ -52,6 +55,7 @@ impl Default for PredictorConfig {
             robot: RobotMode::default(),
             workspace: None,
             origin: [0.0; 3],
+            hold_at_rest: true,
             history_tolerance_secs: 0.025,
             deadline_secs: 0.0,
             min_horizon: 1,

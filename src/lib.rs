@@ -61,6 +61,7 @@ pub mod random;
 #[cfg(feature = "bag")]
 pub mod recording;
 pub mod relay;
+mod rest;
 #[cfg(feature = "ros")]
 pub mod ros;
 pub mod scene;

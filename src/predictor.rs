@@ -17,6 +17,7 @@ use crate::model::Model;
 use crate::motion::MotionEstimator;
 use crate::observation::{Memory, Observer};
 use crate::prediction::milliseconds_since;
+use crate::rest::Rest;
 use crate::scene::Scene;
 use crate::{Error, Result};
 
@@ -31,6 +32,7 @@ pub struct Predictor {
     motion: MotionEstimator,
     scene: Scene,
     backend: Backend,
+    rest: Rest,
     prediction: Prediction,
     /// Whether `scene` is what `prediction` started from.
     is_predicted: bool,
@@ -51,6 +53,7 @@ impl Predictor {
             motion: MotionEstimator::default(),
             scene: Scene::default(),
             backend: Backend::new(&model, config.device)?,
+            rest: Rest::default(),
             prediction: Prediction::default(),
             is_predicted: false,
             pace: Pace::new(config.deadline(&model.config)),
@@ -167,6 +170,10 @@ impl Predictor {
             displacements.clear();
             displacements.extend_from_slice(self.backend.displacements(t));
         }
+        // What rests stays at rest until something comes near.
+        if self.config.hold_at_rest {
+            self.rest.hold(&self.scene, &mut prediction.displacements);
+        }
         prediction.timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
         self.memory.remember(now);
         self.is_predicted = true;
@@ -187,6 +194,7 @@ impl Predictor {
             course: self.observer.course().clone(),
             workspace: self.config.workspace_of(&self.model.config),
             origin: self.config.origin,
+            hold_at_rest: self.config.hold_at_rest,
             scene: self.scene.clone(),
             prediction: self.prediction.without_displacements(),
         })

@@ -26,6 +26,7 @@ const FLOORS: &[&str] = &[
     "graph",
     "ops",
     "scene",
+    "rest",
     "model",
     "deadline",
     "backend",

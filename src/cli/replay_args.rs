@@ -50,6 +50,10 @@ pub struct Args {
     /// Seed of the particles' draw [default: 0, or as published]
     #[arg(long)]
     pub(super) seed: Option<u64>,
+    /// Take the model's word for what rests, too: else it is held at rest until something comes near
+    /// (5 cm) that moves, or the robot (the node's hold_at_rest)
+    #[arg(long)]
+    pub(super) no_hold_at_rest: bool,
     /// What to predict on: auto (a GPU where one answers), cpu, cuda or cuda:INDEX
     #[arg(long, default_value_t = Device::default())]
     pub(super) device: Device,
@@ -141,6 +145,7 @@ impl Args {
             device: self.device,
             robot: self.topics.robot,
             workspace,
+            hold_at_rest: !self.no_hold_at_rest,
             ..default
         }
     }

@@ -72,6 +72,9 @@ parameters! {
         AnyTime workspace_min: Vec<f64> = Vec::new();
         /// Upper corner, such as [0.5, 0.5, 0.6], likewise.
         AnyTime workspace_max: Vec<f64> = Vec::new();
+        /// Whether what rests is held at rest until something comes near (5 cm) that moves, or the
+        /// robot, whatever the model says.
+        AnyTime hold_at_rest: bool = PredictorConfig::default().hold_at_rest;
         /// What the predictor runs on: `auto` (a GPU where one answers, else the CPU), `cpu`, `cuda`
         /// or `cuda:INDEX`.
         AtStart device: String = Device::default().to_string();
@@ -184,6 +187,7 @@ impl NodeConfig {
             robot: self.robot_mode()?,
             workspace: (!is_models).then_some(Workspace { min, max }),
             origin: [0.0; 3],
+            hold_at_rest: self.hold_at_rest,
             history_tolerance_secs: self.history_tolerance_secs,
             deadline_secs: self.deadline_secs,
             min_horizon: self.min_horizon,
