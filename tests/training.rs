@@ -61,7 +61,8 @@ fn a_scene_that_lies_elsewhere_is_told_as_if_it_lay_in_the_models_box() {
     let middle = |positions: &[[f32; 3]], axis: usize| {
         positions.iter().map(|x| x[axis]).sum::<f32>() / positions.len() as f32
     };
-    let parts: [fn(&Window) -> Vec<[f32; 3]>; 3] =
+    type Part = fn(&Window) -> Vec<[f32; 3]>;
+    let parts: [Part; 3] =
         [|w| w.scene.start.positions.clone(), |w| w.targets[0].clone(), |w| w.back.clone()];
     for of in parts {
         for (axis, moved) in [50.0, -20.0, 0.0].into_iter().enumerate() {
