@@ -48,13 +48,13 @@ impl Rest {
         self.held.extend(motions.map(|(v, &known)| known >= 0.5 && length(v) < STILL_M));
         self.positions.clone_from(&start.positions);
         for (step, displacements) in displacements.iter_mut().enumerate() {
-            // The robot at the end of this step, and before the first one now: where it was between, what
-            // is still held was looked at in the step before. What moves of itself, or was set free.
+            // The robot after this step, and before the first one as it is now: that is what the step
+            // before looked at, and what is still held has not moved since.
+            let first = if step == 0 { 1 } else { step + 2 };
+            let rows = scene.kinematic.iter().take(step + 3).skip(first);
             self.movers.clear();
-            let rows =
-                &scene.kinematic[scene.kinematic.len().min(if step == 0 { 1 } else { step + 2 })..];
-            let rows = rows.iter().take(if step == 0 { 2 } else { 1 });
             self.movers.extend(rows.flatten());
+            // What moves of itself, or was set free.
             self.freed.clear();
             self.freed.extend((0..self.held.len() as u32).filter(|&i| !self.held[i as usize]));
             loop {
