@@ -23,6 +23,7 @@ pub use cpu::{Engine, Gradients, Mode};
 pub use interlacer::{InterlacerConfig, Layout, Span};
 pub use layers::{FeatureMap, GlobalLayer, LayersConfig, LocalLayer};
 pub use rollout::{Rollout, RolloutConfig};
+pub use tokens::{Inputs, TokenConfig};
 
 /// Metadata key of the configuration in model files.
 const CONFIG_KEY: &str = "forecloud.config";
@@ -63,7 +64,28 @@ pub struct ModelConfig {
     pub mask: MaskConfig,
     /// Token-mixing layers.
     pub layers: LayersConfig,
+    /// Steps that one pass predicts. Roll-outs go pass by pass; 1 is the papers' way.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub chunk: usize,
+    /// What the model is told of its particles.
+    #[serde(default, skip_serializing_if = "Inputs::is_first")]
+    pub inputs: Inputs,
+    /// Whether it tells how sure it is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tells_sigma: bool,
 }
+
+/// What models have that tell nothing of a chunk.
+fn one() -> usize {
+    1
+}
+
+fn is_one(chunk: &usize) -> bool {
+    *chunk == 1
+}
+
+/// Most steps of a pass.
+pub const MAX_CHUNK: usize = 20;
 
 impl Default for ModelConfig {
     fn default() -> Self {
@@ -84,6 +106,9 @@ impl Default for ModelConfig {
             workspace: Workspace::default(),
             mask: MaskConfig::default(),
             layers: LayersConfig::default(),
+            chunk: 1,
+            inputs: Inputs::First,
+            tells_sigma: false,
         }
     }
 }
@@ -92,13 +117,13 @@ impl ModelConfig {
     /// Sizes of the Interlacer.
     pub fn interlacer(&self) -> InterlacerConfig {
         InterlacerConfig {
-            n_features: tokens::N_FEATURES,
+            n_features: tokens::n_features(self.chunk, self.inputs),
             width: self.width,
             n_heads: self.n_heads,
             n_blocks: self.n_blocks,
             k: self.k,
             n_hops: self.n_hops,
-            n_outputs: rollout::N_OUTPUTS,
+            n_outputs: self.chunk * (rollout::N_OUTPUTS + usize::from(self.tells_sigma)),
             layers: self.layers,
         }
     }
@@ -116,11 +141,20 @@ impl ModelConfig {
             half_side_m: (0..3).map(|axis| 0.5 * (max[axis] - min[axis])).fold(0.0, f32::max),
         };
         let (interlacer, mask) = (self.interlacer(), self.mask);
-        RolloutConfig { interlacer, mask, frame, step_secs: self.step_secs as f32 }
+        let (chunk, inputs) = (self.chunk, self.inputs);
+        let tokens = TokenConfig { frame, step_secs: self.step_secs as f32, chunk, inputs };
+        RolloutConfig { interlacer, mask, tokens }
     }
 
-    /// When joint positions are wanted for `n_steps` steps, and how late the robot follows.
+    /// Steps to the end of the pass that step `n_steps` is of.
+    pub fn whole_passes(&self, n_steps: usize) -> usize {
+        n_steps.next_multiple_of(self.chunk)
+    }
+
+    /// When joint positions are wanted for `n_steps` steps, to the end of their last pass, and how late
+    /// the robot follows.
     pub fn horizon(&self, n_steps: usize) -> Horizon {
+        let n_steps = self.whole_passes(n_steps);
         Horizon { step_secs: self.step_secs, n_steps, lag_secs: self.plan_lag_secs }
     }
 
@@ -129,11 +163,14 @@ impl ModelConfig {
     /// # Errors
     /// [`Error::Config`] names the value.
     pub fn validate(&self) -> Result<()> {
-        self.interlacer().validate()?;
-        self.mask.validate(self.n_hops)?;
         let wrong = |key: &str, problem: String| {
             Err(Error::Config { key: format!("model.{key}"), problem })
         };
+        if !(1..=MAX_CHUNK).contains(&self.chunk) {
+            return wrong("chunk", format!("{} is not in 1..={MAX_CHUNK}", self.chunk));
+        }
+        self.interlacer().validate()?;
+        self.mask.validate(self.n_hops)?;
         if self.layers.local != LocalLayer::Grf && !self.mask.is_default() {
             return wrong("mask", "only the GRF attention has one: take local: grf".into());
         }

@@ -248,7 +248,7 @@ impl Observer {
     }
 
     /// Kinematic particles one step back, now, and at each step ahead, where the plan of `frame`
-    /// leads, into `scene`: `[horizon + 2]` rows, and the links; all empty without a robot.
+    /// leads, into `scene`: two rows and one for each step of all passes, and the links; all empty without a robot.
     ///
     /// # Errors
     /// As [`Course::place_robot`].
@@ -260,12 +260,13 @@ impl Observer {
         scene: &mut Scene,
     ) -> Result<()> {
         scene.start.kinematic_stride = self.model.kinematic_detail;
+        let horizon = self.model.horizon(self.config.horizon);
         let course = &mut self.course;
         course.placed[0].clone_from(&history.kinematic);
         course.placed[1].clone_from(&now.kinematic);
         let Some(robot) = self.robot.as_mut().filter(|_| course.has_robot()) else {
             scene.start.kinematic_links.clear();
-            scene.kinematic.resize_with(self.config.horizon + 2, Vec::new);
+            scene.kinematic.resize_with(horizon.n_steps + 2, Vec::new);
             scene.kinematic.iter_mut().for_each(Vec::clear);
             return Ok(());
         };
@@ -277,7 +278,6 @@ impl Observer {
         let elapsed_secs = now.stamp.secs_since(history.stamp);
         let velocities = &mut course.joint_velocities;
         plan::velocities(&now.joints, &history.joints, elapsed_secs, velocities)?;
-        let horizon = self.model.horizon(self.config.horizon);
         let workspace = self.config.workspace_of(&self.model);
         let joints_ahead = &mut self.joints_ahead;
         self.course.place_robot(&frame.plan, robot, &horizon, &workspace, joints_ahead, scene)

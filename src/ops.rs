@@ -10,6 +10,7 @@ pub mod feature_map;
 pub mod grf_attention;
 mod held_product;
 pub mod layer_norm;
+pub mod likelihood;
 pub mod linear;
 pub mod linear_attention;
 pub mod message_passing;

@@ -112,8 +112,8 @@ pub struct StepState {
     pub history_positions: Vec<Vec3>,
     /// Their colours in 0..1, `[n_history]`.
     pub history_colors: Vec<Vec3>,
-    /// Points on the robot one step back, now and one step ahead, `[3][n_robot]`.
-    pub kinematic: [Vec<Vec3>; 3],
+    /// Points on the robot one step back, now and after each step of the pass, `[2 + chunk][n_robot]`.
+    pub kinematic: Vec<Vec<Vec3>>,
     /// Number of the rigid link that holds each of them, ascending, `[n_robot]`.
     pub kinematic_links: Vec<u32>,
     /// One in this many of them is a token, a kinematic particle (0 counts as 1); nearness to the
@@ -129,7 +129,11 @@ impl StepState {
 
     /// Kinematic particles of one time.
     pub(crate) fn n_kinematic(&self) -> usize {
-        self.kinematic[0].len().div_ceil(self.stride())
+        self.n_robot().div_ceil(self.stride())
+    }
+
+    fn n_robot(&self) -> usize {
+        self.kinematic.first().map_or(0, Vec::len)
     }
 
     /// Points on the robot a kinematic particle.
@@ -137,9 +141,14 @@ impl StepState {
         self.kinematic_stride.max(1)
     }
 
-    pub(crate) fn check(&self) -> Result<()> {
+    /// Holds all to each other, for a pass of `chunk` steps.
+    pub(crate) fn check(&self, chunk: usize) -> Result<()> {
         self.check_particles()?;
-        let k = self.kinematic[0].len();
+        let (expected, got) = (chunk + 2, self.kinematic.len());
+        if got < expected {
+            return Err(Error::Shape { what: "rows of kinematic particles", expected, got });
+        }
+        let k = self.n_robot();
         self.check_links(k)?;
         self.kinematic.iter().find(|particles| particles.len() != k).map_or(Ok(()), |particles| {
             let what = "points on the robot";
@@ -186,14 +195,40 @@ impl StepState {
         Ok(())
     }
 
-    /// The state after `before` moved by `displacements`; kinematic particles are left to set.
-    pub(crate) fn advance(&mut self, before: &StepState, displacements: &[Vec3]) {
+    /// All of `start` but its kinematic particles, in the memory that there is.
+    pub(crate) fn start_from(&mut self, start: &StepState) {
+        self.positions.clone_from(&start.positions);
+        self.velocities.clone_from(&start.velocities);
+        self.onward.clone_from(&start.onward);
+        self.bodies.clone_from(&start.bodies);
+        self.velocity_known.clone_from(&start.velocity_known);
+        self.colors.clone_from(&start.colors);
+        self.history_positions.clone_from(&start.history_positions);
+        self.history_colors.clone_from(&start.history_colors);
+        self.kinematic_links.clone_from(&start.kinematic_links);
+        self.kinematic_stride = start.kinematic_stride;
+    }
+
+    /// The state after `before` moved by the `displacements` of each step of a pass; kinematic particles
+    /// are left to set.
+    pub(crate) fn advance(&mut self, before: &StepState, displacements: &[Vec<Vec3>]) {
         let n = before.positions.len();
         let n_history = before.history_positions.len();
+        let Some((last, earlier)) = displacements.split_last() else { return };
+        let moved = |positions: &mut Vec<Vec3>, by: &Vec<Vec3>| {
+            positions.iter_mut().zip(by).for_each(|(p, d)| add(p, d));
+        };
+        // One step back from the end of the pass, for the history, and then the end.
         self.positions.clone_from(&before.positions);
-        self.positions.iter_mut().zip(displacements).for_each(|(p, d)| add(p, d));
+        earlier.iter().for_each(|by| moved(&mut self.positions, by));
+        self.history_positions.clear();
+        if n > 0 {
+            let chosen = (0..n_history).map(|j| self.positions[history_index(j, n_history, n)]);
+            self.history_positions.extend(chosen);
+        }
+        moved(&mut self.positions, last);
         self.velocities.clear();
-        self.velocities.extend_from_slice(displacements);
+        self.velocities.extend_from_slice(last);
         self.onward.clear();
         self.bodies.clear();
         self.velocity_known.clear();
@@ -201,14 +236,10 @@ impl StepState {
         self.colors.clone_from(&before.colors);
         self.kinematic_links.clone_from(&before.kinematic_links);
         self.kinematic_stride = before.kinematic_stride;
-        self.history_positions.clear();
         self.history_colors.clear();
         if n > 0 {
-            for j in 0..n_history {
-                let i = history_index(j, n_history, n);
-                self.history_positions.push(before.positions[i]);
-                self.history_colors.push(before.colors[i]);
-            }
+            let chosen = (0..n_history).map(|j| before.colors[history_index(j, n_history, n)]);
+            self.history_colors.extend(chosen);
         }
     }
 }

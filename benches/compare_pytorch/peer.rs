@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use forecloud::graph::StepGraph;
+use forecloud::model::rollout::N_OUTPUTS;
 use forecloud::model::{Engine, Gradients, Mode};
 use forecloud::ops::charbonnier::charbonnier;
 use forecloud::ops::motion_head::{motion_head_backward, motion_head_forward};
@@ -149,7 +150,7 @@ impl Training {
         self.engine.forward(&self.weights, features, graph, problem.n_tokens())?;
         self.head.clear();
         self.head.extend_from_slice(self.engine.output());
-        motion_head_forward(&mut self.head, candidates, &mut self.displacements);
+        motion_head_forward(&mut self.head, N_OUTPUTS, candidates, &mut self.displacements);
         self.d_displacements.fill([0.0; 3]);
         let loss = charbonnier(
             &self.displacements,
@@ -160,6 +161,7 @@ impl Training {
         );
         motion_head_backward(
             &self.head,
+            N_OUTPUTS,
             candidates,
             &self.d_displacements,
             &mut self.d_output,

@@ -56,7 +56,7 @@ impl Problem {
         let Turning { state, targets } = points;
         let n_tokens = state.n_tokens();
         let mut tokens = Tokens::default();
-        tokens.encode(&state, rollout.frame, rollout.step_secs)?;
+        tokens.encode(&state, &rollout.tokens)?;
         let random = |i: usize| uniform(draw(1, 0, i as u64, 3));
         Ok(Self {
             config,

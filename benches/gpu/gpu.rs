@@ -106,7 +106,7 @@ fn row(table: &mut Table, what: impl Into<String>, value: impl Into<String>) {
 /// Both searches against the CPU's, on points of the demo's clouds.
 fn check_neighbors(gpu: &Arc<Gpu>, demo: &Demo, n: usize, table: &mut Table) -> anyhow::Result<()> {
     let positions = demo.particles(n)?.positions;
-    let frame = ModelConfig::default().rollout().frame;
+    let frame = ModelConfig::default().rollout().tokens.frame;
     for k in [3, 8] {
         let mut graph = KnnGraph::default();
         graph.rebuild(&positions, k)?;

@@ -25,7 +25,7 @@ pub fn forward(criterion: &mut Criterion, demo: &Demo) -> anyhow::Result<()> {
         let weights = weights(&Layout::new(interlacer));
         let state = Turning::new(demo, n, &config)?.state;
         let mut tokens = Tokens::default();
-        tokens.encode(&state, rollout.frame, rollout.step_secs)?;
+        tokens.encode(&state, &rollout.tokens)?;
         let mut graph = StepGraph::default();
         let (k, n_hops) = (config.k, config.n_hops);
         graph.rebuild(&tokens.positions, k, n_hops, &config.mask, WalkSeed::default())?;

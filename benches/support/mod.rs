@@ -35,7 +35,7 @@ impl Turning {
     /// The same of these particles.
     pub fn of(particles: Particles, model: &ModelConfig) -> Self {
         let n = particles.len();
-        let center = model.rollout().frame.center_m;
+        let center = model.rollout().tokens.frame.center_m;
         let turned = |angle: f32| -> Vec<[f32; 3]> {
             let positions = particles.positions.iter();
             positions
@@ -48,6 +48,8 @@ impl Turning {
             velocity_known: vec![1.0; n],
             positions: particles.positions,
             colors: particles.colors,
+            // One step looks at the robot one back, now, and one ahead: there is none.
+            kinematic: vec![vec![]; 3],
             ..StepState::default()
         };
         Self { state, targets }

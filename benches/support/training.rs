@@ -60,7 +60,7 @@ impl Training {
             &mut self.d_positions[0],
         );
         self.gradients.clear();
-        self.rollout.backward(&self.weights, &self.d_positions, &mut self.gradients)?;
+        self.rollout.backward(&self.weights, &self.d_positions, &[], &mut self.gradients)?;
         self.gradient.fill(0.0);
         self.gradients.add_to(&mut self.gradient);
         Ok(loss)

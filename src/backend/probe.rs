@@ -139,7 +139,7 @@ fn scene(model: &Model) -> Scene {
     let config = &model.config;
     let [n, n_history, n_robot] = SIZES;
     let n_robot = if config.n_kinematic > 0 { n_robot } else { 0 };
-    let center = config.rollout().frame.center_m;
+    let center = config.rollout().tokens.frame.center_m;
     let number = |i: usize, stream: u64| uniform(draw(1, 0, i as u64, stream)) - 0.5;
     let vectors = |count: usize, scale: f32, stream: u64| -> Vec<Vec3> {
         (0..count)
@@ -154,7 +154,7 @@ fn scene(model: &Model) -> Scene {
         vectors(count, 1.0, stream).iter().map(|color| color.map(|c| c + 0.5)).collect()
     };
     let robot = places(n_robot, 6);
-    let kinematic = (0..N_STEPS + 2).map(|t| {
+    let kinematic = (0..config.whole_passes(N_STEPS) + 2).map(|t| {
         let shifted = robot.iter().map(|p| [p[0] + 0.01 * t as f32, p[1], p[2] - 0.005 * t as f32]);
         shifted.collect()
     });

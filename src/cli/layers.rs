@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use clap::builder::PossibleValuesParser;
 use forecloud::graph::walks::{Halting, Sampler, WalkConfig};
 use forecloud::graph::{EdgeWeights, MaskConfig};
-use forecloud::model::{FeatureMap, GlobalLayer, LayersConfig, LocalLayer, ModelConfig};
+use forecloud::model::{FeatureMap, GlobalLayer, Inputs, LayersConfig, LocalLayer, ModelConfig};
 use serde::de::DeserializeOwned;
 
 use super::numbers::by_option;
@@ -28,8 +28,19 @@ pub const IDS: [&str; 11] = [
 ];
 
 /// Names of the options in [`SizeArgs`]; the width first.
-pub const SIZE_IDS: [&str; 8] =
-    ["width", "blocks", "k", "n_hops", "particles", "history", "n_kinematic", "plan_lag"];
+pub const SIZE_IDS: [&str; 11] = [
+    "width",
+    "blocks",
+    "k",
+    "n_hops",
+    "particles",
+    "history",
+    "n_kinematic",
+    "plan_lag",
+    "chunk",
+    "inputs",
+    "sigma",
+];
 
 /// Sizes of the model. What is not given stays as it is.
 #[derive(clap::Args, Clone)]
@@ -64,6 +75,28 @@ pub struct SizeArgs {
         )
     )]
     plan_lag: Option<f64>,
+    #[arg(
+        long,
+        value_name = "STEPS",
+        help = or(
+            "Steps that one pass predicts; 1 is the papers' way",
+            ModelConfig::default().chunk
+        )
+    )]
+    chunk: Option<usize>,
+    #[arg(
+        long,
+        value_parser = names(Inputs::ALL, Inputs::name),
+        help = or(
+            "What the model is told: `second` adds places to the centimetre and how the nearest link \
+             moved in the step before",
+            ModelConfig::default().inputs.name()
+        )
+    )]
+    inputs: Option<String>,
+    /// Teach the model to tell how sure it is of each particle and step
+    #[arg(long)]
+    sigma: bool,
 }
 
 /// What an option takes: the names of all values.
@@ -87,10 +120,14 @@ impl SizeArgs {
             (self.particles.filter(|&n| n > 0), &mut model.n_particles),
             (self.history, &mut model.n_history),
             (self.n_kinematic, &mut model.n_kinematic),
+            (self.chunk, &mut model.chunk),
         ];
         for (given, size) in sizes {
             *size = given.unwrap_or(*size);
         }
+        let named = |name: &String| Inputs::ALL.into_iter().find(|inputs| inputs.name() == name);
+        model.inputs = self.inputs.as_ref().and_then(named).unwrap_or(model.inputs);
+        model.tells_sigma |= self.sigma;
         model.plan_lag_secs = self.plan_lag.unwrap_or(model.plan_lag_secs);
         if let Some(walks) = &mut model.mask.walks {
             walks.halting = match walks.halting {

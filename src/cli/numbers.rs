@@ -30,6 +30,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ("model.n_history", "--history"),
     ("model.n_kinematic", "--n-kinematic"),
     ("model.plan_lag_secs", "--plan-lag"),
+    ("model.chunk", "--chunk"),
     ("model.layers.mlp_ratio", "--mlp-ratio"),
     ("model.layers.anchor_stride", "--anchor-stride"),
     ("model.layers.feature_map", "--feature-map"),

@@ -1,39 +1,27 @@
-//! The tokens of one step: scene particles now, their history, and the robot's kinematic particles
-//! one step back, now, and one step ahead; their input features and the candidate motions.
+//! The tokens of one pass: scene particles now, their history, and the robot's kinematic particles at
+//! three times; their input features and the candidate motions of each step of the pass.
 //!
-//! Order: `[scene | history | kinematic back | kinematic now | kinematic ahead]`.
+//! Order: `[scene | history | kinematic, three times]`: one step back, now and one step ahead, or in
+//! passes of several steps now, in their middle and at their end.
+
+mod features;
 
 use rayon::prelude::*;
 
 use crate::Result;
-use crate::geometry::{Nearest, RigidMotion, Vec3, add, length, minus};
-use crate::motion::{MOTION_SCALE_M, N_BODY_FEATURES, NEARNESS_M};
+use crate::geometry::{Nearest, RigidMotion, Vec3, add, minus};
+use crate::motion::MOTION_SCALE_M;
 use crate::scene::StepState;
+use features::{
+    AHEAD_DIRECTION, BODY, COLOR, DIRECTION, KIND, NEAR_MOTION, NEARNESS, ROBOT_MOTION, VELOCITY,
+    VELOCITY_KNOWN, encode_motion, encode_nearness, encode_octaves, encode_position,
+    nearness_gradient, octaves_gradient, position_gradient,
+};
+
+pub use features::{N_FEATURES, TokenConfig, n_features};
 
 /// Gravity, in m/s² along world z (REP 103: z up).
 const GRAVITY_M_S2: f32 = -9.81;
-/// Kinds of tokens, told to the model one-hot.
-const N_KINDS: usize = 5;
-/// Octaves of the positions' sine features.
-const N_OCTAVES: usize = 4;
-/// Softening of the direction to the robot.
-const DIRECTION_M: f32 = 0.02;
-
-const POSITION: usize = 0;
-const OCTAVES: usize = POSITION + 3;
-const COLOR: usize = OCTAVES + 6 * N_OCTAVES;
-const KIND: usize = COLOR + 3;
-const VELOCITY: usize = KIND + N_KINDS;
-const VELOCITY_KNOWN: usize = VELOCITY + 3;
-const DIRECTION: usize = VELOCITY_KNOWN + 1;
-const NEARNESS: usize = DIRECTION + 3;
-const ROBOT_MOTION: usize = NEARNESS + 1;
-const NEAR_MOTION: usize = ROBOT_MOTION + 3;
-const AHEAD_DIRECTION: usize = NEAR_MOTION + 3;
-const AHEAD_NEARNESS: usize = AHEAD_DIRECTION + 3;
-const BODY: usize = AHEAD_NEARNESS + 1;
-/// Input features a token.
-pub const N_FEATURES: usize = BODY + N_BODY_FEATURES;
 /// Candidate motions a scene particle: rest, as before, with the nearest robot link, free fall.
 pub const N_CANDIDATES: usize = 4;
 
@@ -66,23 +54,53 @@ pub struct Frame {
     pub half_side_m: f32,
 }
 
-/// Encoded tokens of one step.
+/// What a model is told of its particles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Inputs {
+    /// As the first models.
+    #[default]
+    First,
+    /// Places to the centimetre as well, and how the nearest link of the robot moved in the step
+    /// before: who moved with it is held by it.
+    Second,
+}
+
+impl Inputs {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::First, Self::Second];
+
+    /// Its name in model files and options.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Second => "second",
+        }
+    }
+
+    pub(super) fn is_first(&self) -> bool {
+        *self == Self::First
+    }
+}
+
+/// Encoded tokens of one pass.
 #[derive(Debug, Default, Clone)]
 pub struct Tokens {
     /// Positions of all tokens, for the graph (m).
     pub positions: Vec<Vec3>,
-    /// Features `[n_tokens, N_FEATURES]`.
+    /// Features `[n_tokens, n_features]`.
     pub features: Vec<f32>,
-    /// Candidate motions of the scene particles `[n, N_CANDIDATES]` (m).
+    /// Candidate motions of the scene particles `[n, chunk, N_CANDIDATES]` (m).
     pub candidates: Vec<Vec3>,
-    /// Nearest point of the robot of each scene and history particle, now and one step ahead.
-    nearest: [Vec<u32>; 2],
+    /// Nearest point of the robot of each scene and history particle, now and after each step.
+    nearest: Vec<Vec<u32>>,
     robot: Nearest,
-    /// Motion of each link from now to one step ahead.
-    links: Vec<RigidMotion>,
+    /// Motion of each link from now to one step back, and to each step ahead.
+    links_back: Vec<RigidMotion>,
+    links_ahead: Vec<Vec<RigidMotion>>,
 }
 
-/// Gradients of one step's scene, history and velocities.
+/// Gradients of one pass's scene, history and velocities.
 #[derive(Debug, Default, Clone)]
 pub struct StateGradients {
     /// Of the scene positions.
@@ -93,72 +111,179 @@ pub struct StateGradients {
     pub history_positions: Vec<Vec3>,
 }
 
+/// The link that is nearest to a point now, and how it moves.
+#[derive(Clone, Copy)]
+struct Carrier<'a> {
+    tokens: &'a Tokens,
+    /// None without a robot.
+    link: Option<usize>,
+}
+
+impl Carrier<'_> {
+    /// Motion of the point `p` of it in step `j` of the pass.
+    fn motion(&self, p: &Vec3, j: usize) -> Vec3 {
+        let Some(link) = self.link else { return [0.0; 3] };
+        let since_now = |j: usize| self.tokens.links_ahead[j][link].motion_of(p);
+        let there = since_now(j);
+        if j == 0 { there } else { minus(&there, &since_now(j - 1)) }
+    }
+
+    /// Gradient of the point from that of its motion in step `j`.
+    fn gradient(&self, d_motion: &Vec3, j: usize) -> Vec3 {
+        let Some(link) = self.link else { return [0.0; 3] };
+        let since_now = |j: usize| self.tokens.links_ahead[j][link].gradient(d_motion);
+        let there = since_now(j);
+        if j == 0 { there } else { minus(&there, &since_now(j - 1)) }
+    }
+
+    /// Motion of the point in the step before.
+    fn past(&self, p: &Vec3) -> Vec3 {
+        let back = self.link.map(|link| self.tokens.links_back[link].motion_of(p));
+        back.map_or([0.0; 3], |back| back.map(|b| -b))
+    }
+}
+
 impl Tokens {
-    /// Encodes `state`; `step_secs` is the length of a step.
+    /// Encodes `state` for a pass of `config`.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] if the state's vectors do not belong together.
-    pub fn encode(&mut self, state: &StepState, frame: Frame, step_secs: f32) -> Result<()> {
-        state.check()?;
-        let (n, h) = (state.positions.len(), state.history_positions.len());
-        let (k, stride) = (state.n_kinematic(), state.stride());
+    /// [`crate::Error::Shape`] if the state's vectors do not belong together, or the robot's do not
+    /// reach the end of the pass.
+    pub fn encode(&mut self, state: &StepState, config: &TokenConfig) -> Result<()> {
+        state.check(config.chunk)?;
+        let stride = state.stride();
         self.positions.clear();
         self.positions.extend_from_slice(&state.positions);
         self.positions.extend_from_slice(&state.history_positions);
-        for points in &state.kinematic {
-            self.positions.extend(points.iter().step_by(stride));
+        for row in config.token_rows() {
+            self.positions.extend(state.kinematic[row].iter().step_by(stride));
         }
-        self.features.resize(state.n_tokens() * N_FEATURES, 0.0);
-        self.candidates.resize(n * N_CANDIDATES, [0.0; 3]);
-        self.find_nearest(state);
-        let [_, now, ahead] = &state.kinematic;
-        follow_links(&state.kinematic_links, now, ahead, &mut self.links);
-
-        let (positions, nearest, links) = (&self.positions, &self.nearest, &self.links);
-        let rows = self.features.par_chunks_mut(N_FEATURES).zip(positions).with_min_len(256);
-        rows.enumerate().for_each(|(token, (row, p))| {
-            row.fill(0.0);
-            encode_position(row, p, frame);
-            if token < n + h {
-                let i = token;
-                encode_robot(row, p, state, nearest.each_ref().map(|nearest| nearest[i]), links);
-                let colors = if i < n { &state.colors[i] } else { &state.history_colors[i - n] };
-                row[COLOR..COLOR + 3].copy_from_slice(&colors.map(|c| c - 0.5));
-                row[KIND + usize::from(i >= n)] = 1.0;
-                if i < n {
-                    encode_motion(row, VELOCITY, &state.velocities[i]);
-                    row[VELOCITY_KNOWN] = state.velocity_known[i];
-                    if let Some(body) = state.bodies.get(i) {
-                        row[BODY..].copy_from_slice(body);
-                    }
-                }
-            } else {
-                let (time, j) = ((token - n - h) / k, (token - n - h) % k);
-                row[KIND + 2 + time] = 1.0;
-                let at = |time: usize| &state.kinematic[time][j * stride];
-                let (from, to) = if time == 0 { (at(0), at(1)) } else { (at(1), at(2)) };
-                encode_motion(row, VELOCITY, &minus(to, from));
-                row[VELOCITY_KNOWN] = 1.0;
-                row[NEARNESS] = 1.0;
-                encode_motion(row, ROBOT_MOTION, &minus(at(2), at(1)));
-                encode_motion(row, NEAR_MOTION, &minus(at(2), at(1)));
-            }
-        });
-        let fall = [0.0, 0.0, GRAVITY_M_S2 * step_secs * step_secs];
-        for (i, candidates) in self.candidates.chunks_exact_mut(N_CANDIDATES).enumerate() {
-            let (p, onward) = (&state.positions[i], state.onward.get(i));
-            let v = *onward.unwrap_or(&state.velocities[i]);
-            candidates[0] = [0.0; 3];
-            candidates[1] = v;
-            candidates[2] = robot_motion(p, state, self.nearest[0][i], &self.links);
-            candidates[3] = [v[0], v[1], v[2] + fall[2]];
-        }
+        self.features.resize(state.n_tokens() * config.n_features(), 0.0);
+        self.candidates.resize(state.positions.len() * config.chunk * N_CANDIDATES, [0.0; 3]);
+        let rows = &state.kinematic[..config.chunk + 2];
+        self.find_nearest(state, rows);
+        self.follow_links(state, rows);
+        let mut features = std::mem::take(&mut self.features);
+        let mut candidates = std::mem::take(&mut self.candidates);
+        let rows = features.par_chunks_mut(config.n_features()).with_min_len(256).enumerate();
+        rows.for_each(|(token, row)| self.encode_token(state, config, token, row));
+        let of_particles = candidates.par_chunks_mut(config.chunk * N_CANDIDATES);
+        let of_particles = of_particles.with_min_len(256).enumerate();
+        of_particles.for_each(|(i, candidates)| self.propose(state, config, i, candidates));
+        (self.features, self.candidates) = (features, candidates);
         Ok(())
     }
 
-    fn find_nearest(&mut self, state: &StepState) {
+    /// Fills a token's row.
+    fn encode_token(&self, state: &StepState, config: &TokenConfig, token: usize, row: &mut [f32]) {
+        let (n, h) = (state.positions.len(), state.history_positions.len());
+        let p = &self.positions[token];
+        row.fill(0.0);
+        encode_position(row, p, config.frame);
+        let more = config.more_at();
+        if let Some(more) = more {
+            encode_octaves(&mut row[more..], p, config.frame);
+        }
+        if token >= n + h {
+            return self.encode_kinematic(state, config, token - n - h, row);
+        }
+        let i = token;
+        self.encode_robot(state, config, i, row);
+        let colors = if i < n { &state.colors[i] } else { &state.history_colors[i - n] };
+        row[COLOR..COLOR + 3].copy_from_slice(&colors.map(|c| c - 0.5));
+        row[KIND + usize::from(i >= n)] = 1.0;
+        if i < n {
+            encode_motion(row, VELOCITY, &state.velocities[i]);
+            row[VELOCITY_KNOWN] = state.velocity_known[i];
+            if let Some(body) = state.bodies.get(i) {
+                row[BODY..BODY + body.len()].copy_from_slice(body);
+            }
+        }
+    }
+
+    /// Fills the row of a kinematic token, the `index`-th of all times.
+    fn encode_kinematic(
+        &self,
+        state: &StepState,
+        config: &TokenConfig,
+        index: usize,
+        row: &mut [f32],
+    ) {
+        let (time, j) = (index / state.n_kinematic(), index % state.n_kinematic());
+        row[KIND + 2 + time] = 1.0;
+        let at = |row: usize| &state.kinematic[row][j * state.stride()];
+        let of_token = config.token_rows()[time];
+        // Of now and later the way ahead; in longer passes the way that led there.
+        let (from, to) = match (config.chunk, of_token) {
+            (1, 0) => (0, 1),
+            (1, _) => (1, 2),
+            (_, row) => (row - 1, row),
+        };
+        encode_motion(row, VELOCITY, &minus(at(to), at(from)));
+        row[VELOCITY_KNOWN] = 1.0;
+        row[NEARNESS] = 1.0;
+        for step in 0..config.chunk {
+            let motion = minus(at(step + 2), at(step + 1));
+            let row = &mut row[config.step_at(step)..];
+            encode_motion(row, 0, &motion);
+            encode_motion(row, NEAR_MOTION - ROBOT_MOTION, &motion);
+        }
+        if let Some(past) = config.past_at() {
+            encode_motion(row, past, &minus(at(1), at(0)));
+        }
+    }
+
+    /// Where the robot's nearest point is and how near, now and after each step; and how the link
+    /// moves that is nearest now.
+    fn encode_robot(&self, state: &StepState, config: &TokenConfig, i: usize, row: &mut [f32]) {
+        let nearest = self.nearest.iter().map(|nearest| nearest[i] as usize);
+        let (p, carrier) = (&self.positions[i], self.carrier(state, i));
+        if carrier.link.is_none() {
+            return;
+        }
+        for (time, nearest) in nearest.enumerate() {
+            let offset = minus(p, &state.kinematic[time + 1][nearest]);
+            let at = match time.checked_sub(1) {
+                None => DIRECTION,
+                Some(step) => config.step_at(step) + AHEAD_DIRECTION - ROBOT_MOTION,
+            };
+            encode_nearness(row, at, &offset);
+        }
+        let nearness = row[NEARNESS];
+        for step in 0..config.chunk {
+            let motion = carrier.motion(p, step);
+            let row = &mut row[config.step_at(step)..];
+            encode_motion(row, 0, &motion);
+            encode_motion(row, NEAR_MOTION - ROBOT_MOTION, &motion.map(|m| nearness * m));
+        }
+        if let Some(past) = config.past_at() {
+            encode_motion(row, past, &carrier.past(p));
+        }
+    }
+
+    /// The candidate motions of particle `i` in each step of the pass.
+    fn propose(&self, state: &StepState, config: &TokenConfig, i: usize, candidates: &mut [Vec3]) {
+        let (p, carrier) = (&state.positions[i], self.carrier(state, i));
+        let v = *state.onward.get(i).unwrap_or(&state.velocities[i]);
+        let fall = GRAVITY_M_S2 * config.step_secs * config.step_secs;
+        for (step, candidates) in candidates.chunks_exact_mut(N_CANDIDATES).enumerate() {
+            candidates[0] = [0.0; 3];
+            candidates[1] = v;
+            candidates[2] = carrier.motion(p, step);
+            candidates[3] = [v[0], v[1], v[2] + (step + 1) as f32 * fall];
+        }
+    }
+
+    fn carrier(&self, state: &StepState, i: usize) -> Carrier<'_> {
+        let nearest = self.nearest[0][i] as usize;
+        let link = state.kinematic_links.get(nearest).map(|&link| link as usize);
+        Carrier { tokens: self, link }
+    }
+
+    fn find_nearest(&mut self, state: &StepState, rows: &[Vec<Vec3>]) {
         let others = &self.positions[..state.positions.len() + state.history_positions.len()];
-        for (nearest, robot) in self.nearest.iter_mut().zip(&state.kinematic[1..]) {
+        self.nearest.resize_with(rows.len() - 1, Vec::new);
+        for (nearest, robot) in self.nearest.iter_mut().zip(&rows[1..]) {
             nearest.resize(others.len(), 0);
             self.robot.rebuild(robot);
             let (chunks, robot) =
@@ -167,12 +292,21 @@ impl Tokens {
         }
     }
 
+    fn follow_links(&mut self, state: &StepState, rows: &[Vec<Vec3>]) {
+        let (links, now) = (&state.kinematic_links, &rows[1]);
+        follow_links(links, now, &rows[0], &mut self.links_back);
+        self.links_ahead.resize_with(rows.len() - 2, Vec::new);
+        for (motions, ahead) in self.links_ahead.iter_mut().zip(&rows[2..]) {
+            follow_links(links, now, ahead, motions);
+        }
+    }
+
     /// From the gradients of features and candidates to those of the state; what it gives for
     /// velocities is of use where there is no motion onward.
     pub fn backward(
         &self,
         state: &StepState,
-        frame: Frame,
+        config: &TokenConfig,
         d_features: &[f32],
         d_candidates: &[Vec3],
         out: &mut StateGradients,
@@ -181,125 +315,69 @@ impl Tokens {
         out.positions.resize(n, [0.0; 3]);
         out.velocities.resize(n, [0.0; 3]);
         out.history_positions.resize(h, [0.0; 3]);
+        let of_particle = config.chunk * N_CANDIDATES;
         let scene_and_history = out.positions.iter_mut().chain(&mut out.history_positions);
         for (i, d) in scene_and_history.enumerate() {
-            let row = i * N_FEATURES..(i + 1) * N_FEATURES;
-            let (x, g) = (&self.features[row.clone()], &d_features[row]);
-            *d = position_gradient(x, g, frame);
-            let [now, ahead] = self.nearest.each_ref().map(|nearest| nearest[i] as usize);
-            if let Some(robot) = state.kinematic[1].get(now) {
-                let offset = minus(&self.positions[i], robot);
-                add(d, &nearness_gradient(x, g, DIRECTION, near_motion_gradient(x, g), &offset));
-                let robot = &state.kinematic[2][ahead];
-                let offset = minus(&self.positions[i], robot);
-                add(d, &nearness_gradient(x, g, AHEAD_DIRECTION, 0.0, &offset));
-                // The motion with the link turns with the place on it.
-                let mut d_motion: Vec3 = std::array::from_fn(|axis| {
-                    let near = x[NEARNESS] * g[NEAR_MOTION + axis];
-                    (g[ROBOT_MOTION + axis] + near) / MOTION_SCALE_M
-                });
-                if i < n {
-                    add(&mut d_motion, &d_candidates[i * N_CANDIDATES + 2]);
-                }
-                let link = &self.links[state.kinematic_links[now] as usize];
-                add(d, &link.gradient(&d_motion));
-            }
+            let d_candidates =
+                if i < n { &d_candidates[i * of_particle..][..of_particle] } else { &[] };
+            *d = self.position_gradient(state, config, i, d_features, d_candidates);
         }
         for (i, d) in out.velocities.iter_mut().enumerate() {
-            let g = &d_features[i * N_FEATURES + VELOCITY..][..3];
-            let candidates = &d_candidates[i * N_CANDIDATES..][..N_CANDIDATES];
-            for axis in 0..3 {
-                d[axis] = g[axis] / MOTION_SCALE_M + candidates[1][axis] + candidates[3][axis];
+            let g = &d_features[i * config.n_features() + VELOCITY..][..3];
+            *d = std::array::from_fn(|axis| g[axis] / MOTION_SCALE_M);
+            for candidates in d_candidates[i * of_particle..][..of_particle].chunks(N_CANDIDATES) {
+                add(d, &candidates[1]);
+                add(d, &candidates[3]);
             }
         }
     }
-}
 
-/// Motion of a point of the nearest kinematic particle's link from now to one step ahead; none
-/// without a robot.
-fn robot_motion(p: &Vec3, state: &StepState, nearest: u32, links: &[RigidMotion]) -> Vec3 {
-    let link = state.kinematic_links.get(nearest as usize);
-    link.map_or([0.0; 3], |&link| links[link as usize].motion_of(p))
-}
-
-fn encode_motion(row: &mut [f32], at: usize, motion: &Vec3) {
-    row[at..at + 3].copy_from_slice(&motion.map(|m| m / MOTION_SCALE_M));
-}
-
-/// Position relative to the workspace, and its sines and cosines over octaves.
-fn encode_position(row: &mut [f32], p: &Vec3, frame: Frame) {
-    for axis in 0..3 {
-        let x = (p[axis] - frame.center_m[axis]) / frame.half_side_m;
-        row[POSITION + axis] = x;
-        let (mut sin, mut cos) = (x * std::f32::consts::PI).sin_cos();
-        for octave in 0..N_OCTAVES {
-            let at = OCTAVES + 6 * octave + 2 * axis;
-            row[at] = sin;
-            row[at + 1] = cos;
-            // The double angle: four octaves for one sine.
-            (sin, cos) = (2.0 * sin * cos, cos * cos - sin * sin);
+    /// Gradient of the position of scene or history particle `i`.
+    fn position_gradient(
+        &self,
+        state: &StepState,
+        config: &TokenConfig,
+        i: usize,
+        d_features: &[f32],
+        d_candidates: &[Vec3],
+    ) -> Vec3 {
+        let row = i * config.n_features()..(i + 1) * config.n_features();
+        let (x, g) = (&self.features[row.clone()], &d_features[row]);
+        let mut d = position_gradient(x, g, config.frame);
+        if let Some(more) = config.more_at() {
+            add(&mut d, &octaves_gradient(&x[more..], &g[more..], config.frame));
         }
-    }
-}
-
-fn position_gradient(x: &[f32], g: &[f32], frame: Frame) -> Vec3 {
-    std::array::from_fn(|axis| {
-        let mut d = g[POSITION + axis];
-        let mut rate = std::f32::consts::PI;
-        for octave in 0..N_OCTAVES {
-            let at = OCTAVES + 6 * octave + 2 * axis;
-            d += rate * (g[at] * x[at + 1] - g[at + 1] * x[at]);
-            rate *= 2.0;
+        let carrier = self.carrier(state, i);
+        if carrier.link.is_none() {
+            return d;
         }
-        d / frame.half_side_m
-    })
-}
-
-/// Where the robot's nearest particle is and how near, now and one step ahead; and how the link
-/// moves that is nearest now.
-fn encode_robot(
-    row: &mut [f32],
-    p: &Vec3,
-    state: &StepState,
-    nearest: [u32; 2],
-    links: &[RigidMotion],
-) {
-    let [now, ahead] = nearest.map(|nearest| nearest as usize);
-    let Some(robot) = state.kinematic[1].get(now) else { return };
-    let nearness = encode_nearness(row, DIRECTION, &minus(p, robot));
-    encode_nearness(row, AHEAD_DIRECTION, &minus(p, &state.kinematic[2][ahead]));
-    let motion = robot_motion(p, state, nearest[0], links);
-    encode_motion(row, ROBOT_MOTION, &motion);
-    encode_motion(row, NEAR_MOTION, &motion.map(|m| nearness * m));
-}
-
-/// The direction of `offset` from a robot's particle, and behind it how near it is.
-fn encode_nearness(row: &mut [f32], at: usize, offset: &Vec3) -> f32 {
-    let length = length(offset);
-    for axis in 0..3 {
-        row[at + axis] = offset[axis] / (length + DIRECTION_M);
+        let offset = |time: usize| {
+            let nearest = self.nearest[time][i] as usize;
+            minus(&self.positions[i], &state.kinematic[time + 1][nearest])
+        };
+        let mut d_nearness = 0.0;
+        for step in 0..config.chunk {
+            let at = config.step_at(step);
+            let (x_step, g_step) = (&x[at..], &g[at..]);
+            let ahead = AHEAD_DIRECTION - ROBOT_MOTION;
+            add(&mut d, &nearness_gradient(x_step, g_step, ahead, 0.0, &offset(step + 1)));
+            let near = &g_step[NEAR_MOTION - ROBOT_MOTION..][..3];
+            d_nearness += (0..3).map(|axis| near[axis] * x_step[axis]).sum::<f32>();
+            // The motion with the link turns with the place on it.
+            let mut d_motion: Vec3 =
+                std::array::from_fn(|a| (g_step[a] + x[NEARNESS] * near[a]) / MOTION_SCALE_M);
+            if let Some(d_candidate) = d_candidates.get(step * N_CANDIDATES + 2) {
+                add(&mut d_motion, d_candidate);
+            }
+            add(&mut d, &carrier.gradient(&d_motion, step));
+        }
+        add(&mut d, &nearness_gradient(x, g, DIRECTION, d_nearness, &offset(0)));
+        if let (Some(past), Some(link)) = (config.past_at(), carrier.link) {
+            let d_past = std::array::from_fn(|axis| -g[past + axis] / MOTION_SCALE_M);
+            add(&mut d, &self.links_back[link].gradient(&d_past));
+        }
+        d
     }
-    row[at + 3] = (-length / NEARNESS_M).exp();
-    row[at + 3]
-}
-
-/// Gradient of the nearness by way of [`NEAR_MOTION`].
-fn near_motion_gradient(x: &[f32], g: &[f32]) -> f32 {
-    (0..3).map(|axis| g[NEAR_MOTION + axis] * x[ROBOT_MOTION + axis]).sum()
-}
-
-/// Gradient of the position from those of the features that [`encode_nearness`] put `at`, and
-/// `d_nearness` more of the nearness.
-fn nearness_gradient(x: &[f32], g: &[f32], at: usize, d_nearness: f32, offset: &Vec3) -> Vec3 {
-    let length = length(offset);
-    if length == 0.0 {
-        return [0.0; 3];
-    }
-    let soft = length + DIRECTION_M;
-    let along: f32 = (0..3).map(|axis| g[at + axis] * offset[axis]).sum();
-    let d_nearness = g[at + 3] + d_nearness;
-    let radial = -along / (length * soft * soft) - d_nearness * x[at + 3] / (NEARNESS_M * length);
-    std::array::from_fn(|axis| g[at + axis] / soft + radial * offset[axis])
 }
 
 #[cfg(test)]
@@ -308,6 +386,9 @@ pub(crate) mod tests {
     use crate::ops::check::numbers;
 
     pub const FRAME: Frame = Frame { center_m: [0.05, 0.0, 0.3], half_side_m: 0.5 };
+    pub const ONE: TokenConfig =
+        TokenConfig { frame: FRAME, step_secs: 0.1, chunk: 1, inputs: Inputs::First };
+    pub const THREE: TokenConfig = TokenConfig { chunk: 3, inputs: Inputs::Second, ..ONE };
 
     /// A seeded scene of `n` particles, `h` of history and `k` kinematic ones.
     pub fn state(n: usize, h: usize, k: usize, seed: u64) -> StepState {
@@ -316,8 +397,11 @@ pub(crate) mod tests {
             x.chunks_exact(3).map(|c| [scale * c[0], scale * c[1], scale * c[2]]).collect()
         };
         let now = cloud(k, 0.2, 5);
-        let ahead =
-            now.iter().zip(cloud(k, 0.02, 6)).map(|(p, m)| [p[0] + m[0], p[1] + m[1], p[2] + m[2]]);
+        // Ahead in steps that differ, for passes of up to three.
+        let ahead = |step: u64| -> Vec<Vec3> {
+            let motions = cloud(k, 0.02 * step as f32, 5 + step);
+            now.iter().zip(motions).map(|(p, m)| [p[0] + m[0], p[1] + m[1], p[2] + m[2]]).collect()
+        };
         StepState {
             positions: cloud(n, 0.2, 1),
             velocities: cloud(n, 0.02, 2),
@@ -327,7 +411,7 @@ pub(crate) mod tests {
             colors: cloud(n, 0.3, 3),
             history_positions: cloud(h, 0.2, 4),
             history_colors: cloud(h, 0.3, 7),
-            kinematic: [cloud(k, 0.2, 8), now.clone(), ahead.collect()],
+            kinematic: vec![cloud(k, 0.2, 18), now.clone(), ahead(1), ahead(2), ahead(3)],
             kinematic_links: (0..k as u32).map(|i| i / 4).collect(),
             kinematic_stride: 2,
         }
@@ -335,13 +419,27 @@ pub(crate) mod tests {
 
     #[test]
     fn gradients_of_the_state_are_finite_differences() {
+        for config in [ONE, THREE] {
+            check_gradients(&config);
+        }
+    }
+
+    fn check_gradients(config: &TokenConfig) {
         let mut at = state(6, 4, 5, 1);
-        let d_features = numbers(at.n_tokens() * N_FEATURES, 2);
-        let d_candidates: Vec<Vec3> =
-            numbers(6 * N_CANDIDATES * 3, 3).chunks_exact(3).map(|c| [c[0], c[1], c[2]]).collect();
+        // Less of the fine octaves, whose slopes are steeper than the difference's step is short.
+        let mut d_features = numbers(at.n_tokens() * config.n_features(), 2);
+        if let Some(more) = config.more_at() {
+            for row in d_features.chunks_exact_mut(config.n_features()) {
+                row[more..config.past_at().unwrap()].iter_mut().for_each(|g| *g *= 0.1);
+            }
+        }
+        let d_candidates: Vec<Vec3> = numbers(6 * config.chunk * N_CANDIDATES * 3, 3)
+            .chunks_exact(3)
+            .map(|c| [c[0], c[1], c[2]])
+            .collect();
         let objective = |state: &StepState| -> f64 {
             let mut tokens = Tokens::default();
-            tokens.encode(state, FRAME, 0.1).unwrap();
+            tokens.encode(state, config).unwrap();
             let dot = |a: &[f32], b: &[f32]| -> f64 {
                 a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
             };
@@ -349,8 +447,8 @@ pub(crate) mod tests {
                 + dot(tokens.candidates.as_flattened(), d_candidates.as_flattened())
         };
         let (mut tokens, mut gradients) = (Tokens::default(), StateGradients::default());
-        tokens.encode(&at, FRAME, 0.1).unwrap();
-        tokens.backward(&at, FRAME, &d_features, &d_candidates, &mut gradients);
+        tokens.encode(&at, config).unwrap();
+        tokens.backward(&at, config, &d_features, &d_candidates, &mut gradients);
         type Pick = fn(&mut StepState) -> &mut Vec<Vec3>;
         let parts: [(Pick, &Vec<Vec3>); 3] = [
             (|s| &mut s.positions, &gradients.positions),
@@ -379,11 +477,11 @@ pub(crate) mod tests {
     fn works_without_a_robot_and_refuses_shapes() {
         let mut state = state(6, 4, 0, 1);
         let mut tokens = Tokens::default();
-        tokens.encode(&state, FRAME, 0.1).unwrap();
+        tokens.encode(&state, &ONE).unwrap();
         assert_eq!(tokens.features.len(), 10 * N_FEATURES);
         assert!(tokens.features.iter().all(|f| f.is_finite()));
         state.colors.pop();
-        assert!(tokens.encode(&state, FRAME, 0.1).is_err());
+        assert!(tokens.encode(&state, &ONE).is_err());
     }
 
     #[test]
@@ -391,7 +489,7 @@ pub(crate) mod tests {
         let mut tokens = Tokens::default();
         for links in [vec![0; 4], vec![0, 0, 1, 0, 1], vec![0, 0, 0, 0, u32::MAX]] {
             let state = StepState { kinematic_links: links, ..state(6, 4, 5, 1) };
-            let message = tokens.encode(&state, FRAME, 0.1).unwrap_err().to_string();
+            let message = tokens.encode(&state, &ONE).unwrap_err().to_string();
             assert!(message.contains("links of the robot's points"), "{message}");
         }
     }

@@ -29,7 +29,7 @@ impl Augmentation {
     pub(super) fn draw(rng: &mut ChaCha8Rng, config: &DatasetConfig, model: &ModelConfig) -> Self {
         let bound = config.rotation_rad;
         let angle = if bound > 0.0 { rng.random_range(-bound..bound) } else { 0.0 };
-        let center = model.rollout().frame.center_m;
+        let center = model.rollout().tokens.frame.center_m;
         Self { center, sin_cos: angle.sin_cos(), mirror: rng.random_bool(0.5) }
     }
 

@@ -145,6 +145,7 @@ impl Dataset {
     /// [`Error::Config`] names what was fixed when the recordings were read.
     pub fn for_model(&self, model: ModelConfig) -> Result<Self> {
         let n_kept = self.model.n_motion.max(self.model.n_particles);
+        let reach = |model: &ModelConfig| model.whole_passes(self.config.max_horizon);
         let differs = [
             ("n_particles", model.n_particles > n_kept),
             ("n_motion", model.n_motion.max(model.n_particles) > n_kept),
@@ -154,6 +155,7 @@ impl Dataset {
             ("step_secs", model.step_secs != self.model.step_secs),
             ("plan_lag_secs", model.plan_lag_secs != self.model.plan_lag_secs),
             ("workspace", model.workspace != self.model.workspace),
+            ("chunk", reach(&model) > reach(&self.model)),
         ];
         if let Some((key, _)) = differs.iter().find(|(_, differs)| *differs) {
             let problem = "not that for which the recordings were read: read them again".into();
@@ -261,7 +263,8 @@ impl Dataset {
         choose(rng, cloud_now.len(), n, &mut chosen);
         let mut now = pick(&cloud_now, &chosen);
         window.set_truth(episode, [before, t], horizon, &chosen);
-        if episode.place_robot([before, t], horizon, &mut window.scene.kinematic).is_err() {
+        let n_rows = self.model.whole_passes(horizon);
+        if episode.place_robot([before, t], n_rows, &mut window.scene.kinematic).is_err() {
             return false;
         }
         window.scene.start.kinematic_links.clear();

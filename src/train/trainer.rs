@@ -17,11 +17,15 @@ use crate::geometry::Vec3;
 use crate::model::weights::initial_weights;
 use crate::model::{Gradients, Layout, Mode, Model, ModelConfig, Rollout};
 use crate::ops::charbonnier::charbonnier;
+use crate::ops::likelihood::likelihood;
 use crate::recording::BodyKind;
 use crate::{Error, Result};
 
 /// The loss is in metres; gradients in centimetres are of order 1.
 const LOSS_SCALE: f32 = 100.0;
+/// How much the likelihood of the errors counts in the loss: it is to teach what sigma is, and to
+/// change the motions little.
+const SIGMA_SCALE: f32 = 0.3;
 
 /// What one step of training gave.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -53,6 +57,7 @@ struct Lane {
     rollout: Rollout,
     gradients: Gradients,
     d_positions: Vec<Vec<Vec3>>,
+    d_log_sigmas: Vec<Vec<f32>>,
 }
 
 impl Trainer {
@@ -81,6 +86,7 @@ impl Trainer {
             rollout: Rollout::new(model.rollout(), Mode::Training),
             gradients: Gradients::new(&layout),
             d_positions: Vec::new(),
+            d_log_sigmas: Vec::new(),
         };
         Self {
             lanes: (0..config.batch).map(|_| lane()).collect(),
@@ -265,9 +271,16 @@ impl Lane {
             d.resize(positions.len(), [0.0; 3]);
             loss += charbonnier(&positions, &window.targets[t], &point_weights, scale, d)
                 / horizon as f64;
+            if let Some(sigmas) = self.rollout.sigmas(t) {
+                self.d_log_sigmas.resize_with(horizon, Vec::new);
+                let (d, scale) =
+                    (&mut self.d_log_sigmas[t], SIGMA_SCALE / (horizon * config.batch) as f32);
+                likelihood(&positions, &window.targets[t], sigmas, &point_weights, scale, d);
+            }
         }
         self.gradients.clear();
-        self.rollout.backward(weights, &self.d_positions, &mut self.gradients)?;
+        let (d_positions, d_log_sigmas) = (&self.d_positions, &self.d_log_sigmas);
+        self.rollout.backward(weights, d_positions, d_log_sigmas, &mut self.gradients)?;
         Ok(loss)
     }
 }

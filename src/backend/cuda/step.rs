@@ -11,7 +11,7 @@ use super::memory::{Buffer, Places};
 use super::stage::Stage;
 use crate::model::interlacer::{Affine, Attention, MixerKind, Mlp};
 use crate::model::rollout::{N_OUTPUTS, RolloutConfig};
-use crate::model::tokens::{N_CANDIDATES, N_FEATURES};
+use crate::model::tokens::{Inputs, N_CANDIDATES, N_FEATURES, TokenConfig};
 use crate::model::{FeatureMap, GlobalLayer, Layout, LocalLayer, Span};
 use crate::motion::N_BODY_FEATURES;
 use crate::{Error, Result};
@@ -45,6 +45,11 @@ pub fn unsupported(config: &RolloutConfig) -> Option<String> {
     }
     if layers.feature_map != FeatureMap::Relu {
         return setting("layers.feature_map", serde_json::to_string(&layers.feature_map));
+    }
+    let TokenConfig { chunk, inputs, .. } = config.tokens;
+    if chunk > 1 || inputs != Inputs::First || config.tells_sigma() {
+        let sigma = if config.tells_sigma() { " that tells sigma" } else { "" };
+        return not(&format!("a model of chunk {chunk} and {} inputs{sigma}", inputs.name()));
     }
     if config.mask.walks.is_some() {
         return setting("mask.walks (sampled walks)", serde_json::to_string(&config.mask.walks));
@@ -222,9 +227,9 @@ impl Buffers {
             n_robot: number(n_robot),
             n_links: number(n_links),
             stride: number(stride),
-            center: config.frame.center_m,
-            half_side: config.frame.half_side_m,
-            step_secs: config.step_secs,
+            center: config.tokens.frame.center_m,
+            half_side: config.tokens.frame.half_side_m,
+            step_secs: config.tokens.step_secs,
         }
     }
 
@@ -286,7 +291,7 @@ impl Step<'_> {
         if b.sizes.n_tokens() <= MAX_BRUTE_FORCE {
             return self.gpu.knn(b.token_positions, k, b.neighbors);
         }
-        let grid = Grid::new(&self.config.frame);
+        let grid = Grid::new(&self.config.tokens.frame);
         self.gpu.knn_tiled(b.token_positions, k, &grid, &b.tiles, b.neighbors)
     }
 

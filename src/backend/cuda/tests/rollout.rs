@@ -6,7 +6,7 @@ use super::super::step::{Buffers, Precision, Sizes, Step, unsupported};
 use super::*;
 use crate::graph::walks::WalkSeed;
 use crate::model::rollout::{N_OUTPUTS, RolloutConfig};
-use crate::model::tokens::tests::{FRAME, state};
+use crate::model::tokens::tests::{ONE, state};
 use crate::model::tokens::{N_FEATURES, Tokens};
 use crate::model::weights::initial_weights;
 use crate::model::{self, InterlacerConfig, LayersConfig, Layout, Mode, Model};
@@ -28,7 +28,7 @@ pub(super) fn config(width: usize, n_heads: usize, n_blocks: usize) -> RolloutCo
         layers: LayersConfig::default(),
     };
     let mask = graph::MaskConfig::default();
-    RolloutConfig { interlacer, mask, frame: FRAME, step_secs: 0.1 }
+    RolloutConfig { interlacer, mask, tokens: ONE }
 }
 
 /// A seeded scene of `n` and `h` particles and `k` points on the robot, whose links turn and shift for
@@ -78,9 +78,9 @@ fn tokens_are_the_cpus() {
             scene.kinematic.iter_mut().for_each(|row| row.copy_within(..40, 201));
         }
         let mut start = scene.start.clone();
-        start.kinematic = std::array::from_fn(|t| scene.kinematic[t].clone());
+        start.kinematic = scene.kinematic[..3].to_vec();
         let mut expected = Tokens::default();
-        expected.encode(&start, FRAME, 0.1).unwrap();
+        expected.encode(&start, &ONE).unwrap();
 
         let mut memory = Memory::new();
         let (buffers, _arena) = uploaded(&mut memory, &config, &scene, sizes_of(&scene));
@@ -146,7 +146,7 @@ fn motion_is_the_cpus_and_what_was_the_scene_becomes_the_history() {
 
     let (mut saved, mut expected) = (y, vec![[0.0; 3]; 131]);
     let (vectors, _) = candidates.as_chunks();
-    motion_head_forward(&mut saved, vectors, &mut expected);
+    motion_head_forward(&mut saved, N_OUTPUTS, vectors, &mut expected);
     let displacements = memory.get(buffers.displacements);
     assert_close(&displacements, &f64s(expected.as_flattened()), 2e-6);
     assert_eq!(memory.get(buffers.counters), [1, 0]);

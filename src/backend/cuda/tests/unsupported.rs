@@ -6,7 +6,7 @@ use crate::backend::{Backend, Device};
 use crate::graph::walks::{Halting, Sampler, WalkConfig};
 use crate::graph::{EdgeWeights, MaskConfig};
 use crate::model::weights::initial_weights;
-use crate::model::{self, FeatureMap, GlobalLayer, LayersConfig, Layout, LocalLayer, Mode};
+use crate::model::{self, FeatureMap, GlobalLayer, Inputs, LayersConfig, Layout, LocalLayer, Mode};
 use crate::model::{Model, ModelConfig};
 
 /// A model's other settings, by what tells of them.
@@ -48,6 +48,9 @@ fn other_models() -> Vec<(ModelConfig, &'static str)> {
             mask(MaskConfig { edge_weights: distance, ..Default::default() }),
             "edge_weights {\"distance\"",
         ),
+        (ModelConfig { chunk: 5, ..usual }, "a model of chunk 5 and first inputs runs"),
+        (ModelConfig { inputs: Inputs::Second, ..usual }, "chunk 1 and second inputs runs"),
+        (ModelConfig { tells_sigma: true, ..usual }, "first inputs that tells sigma runs"),
         (ModelConfig { width: 264, n_heads: 2, ..usual }, "width 264"),
         (ModelConfig { width: 34, n_heads: 17, ..usual }, "17 heads"),
     ]
@@ -66,7 +69,7 @@ fn models_that_do_not_run_here_are_named_and_auto_takes_the_cpu() {
 
         let mut auto = Backend::new(&model, Device::Auto).unwrap();
         assert_eq!((auto.name(), auto.missed()), ("cpu", Some(&*message)));
-        let scene = scene([20, 5, 4], 1);
+        let scene = scene([20, 5, 4], config.chunk);
         auto.run_while(&model.weights, &scene, 1, |_| true).unwrap();
         let mut cpu = model::Rollout::new(config.rollout(), Mode::Inference);
         cpu.run(&model.weights, &scene, 1).unwrap();
