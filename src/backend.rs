@@ -192,6 +192,15 @@ impl Backend {
         }
     }
 
+    /// As [`Rollout::sigmas`], of step `t` of the last run.
+    pub fn sigmas(&self, t: usize) -> Option<&[f32]> {
+        match &self.other {
+            // Models that tell it do not run there so far.
+            Some(_) => None,
+            None => self.cpu.sigmas(t),
+        }
+    }
+
     /// Steps of the last run.
     pub fn n_steps(&self) -> usize {
         self.other.as_ref().map_or_else(|| self.cpu.n_steps(), |other| other.rollouts.n_steps())

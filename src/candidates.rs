@@ -8,12 +8,12 @@ use crate::cloud::Workspace;
 use crate::config::PredictorConfig;
 use crate::geometry::Vec3;
 use crate::kinematics::Robot;
+use crate::known::{Known, Knows};
 use crate::message::{JointTrajectory, Stamp};
 use crate::model::{Mode, Model, ModelConfig, Rollout};
 use crate::observation::Course;
 use crate::plan::with_candidate;
 use crate::prediction::{Prediction, Timings, milliseconds_since};
-use crate::rest::Rest;
 use crate::scene::Scene;
 use crate::{Error, Result};
 
@@ -30,8 +30,8 @@ pub struct Snapshot {
     pub(crate) workspace: Workspace,
     /// Point of the world frame that positions of `scene` are told from (m).
     pub(crate) origin: [f32; 3],
-    /// Whether what rests is held at rest.
-    pub(crate) hold_at_rest: bool,
+    /// What is not left to the model.
+    pub(crate) knows: Knows,
     /// Particles and what is known of them, with the robot's.
     pub(crate) scene: Scene,
     /// The prediction without its displacements.
@@ -56,7 +56,7 @@ pub struct Candidates {
     /// With the configuration that it was made for.
     rollout: Option<(ModelConfig, Rollout)>,
     joints_ahead: Vec<f64>,
-    rest: Rest,
+    known: Known,
 }
 
 impl Candidates {
@@ -73,7 +73,7 @@ impl Candidates {
                 key: "plan_threads".into(),
                 problem: format!("{n_threads} threads can't be started: {error}"),
             })?;
-        Ok(Self { threads, rollout: None, joints_ahead: Vec::new(), rest: Rest::default() })
+        Ok(Self { threads, rollout: None, joints_ahead: Vec::new(), known: Known::default() })
     }
 
     /// `n_steps` steps from `snapshot` on, if the robot follows `candidate`; joints that it leaves
@@ -120,10 +120,9 @@ impl Candidates {
         self.threads.install(|| rollout.run(&snapshot.model.weights, &scene, n_steps))?;
         let displacements = (0..n_steps).map(|t| rollout.displacements(t).to_vec());
         let mut displacements: Vec<Vec<Vec3>> = displacements.collect();
-        if snapshot.hold_at_rest {
-            self.rest.hold(&scene, &mut displacements);
-        }
+        let sigmas = (0..n_steps).map_while(|t| rollout.sigmas(t)).map(<[f32]>::to_vec).collect();
+        self.known.apply(snapshot.knows, &scene, &mut displacements);
         let timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
-        Ok(Prediction { displacements, timings, ..snapshot.prediction.clone() })
+        Ok(Prediction { displacements, sigmas, timings, ..snapshot.prediction.clone() })
     }
 }

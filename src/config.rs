@@ -34,6 +34,9 @@ pub struct PredictorConfig {
     /// Whether what rests is held at rest until something comes near that moves, or the robot: see
     /// `src/rest.rs`.
     pub hold_at_rest: bool,
+    /// Whether what lies on the robot is carried by its links, as the plan leads them: see
+    /// `src/carried.rs`.
+    pub carry_robot: bool,
     /// Seconds by which the history frame may miss one step back.
     pub history_tolerance_secs: f64,
     /// Seconds from the arrival of a frame's last image within which its prediction is to end; 0
@@ -56,6 +59,7 @@ impl Default for PredictorConfig {
             workspace: None,
             origin: [0.0; 3],
             hold_at_rest: true,
+            carry_robot: true,
             history_tolerance_secs: 0.025,
             deadline_secs: 0.0,
             min_horizon: 1,

@@ -4,18 +4,24 @@ mod guard;
 mod mesh;
 mod mounting;
 mod order;
+mod skin;
 mod surface;
 mod tree;
 
 use crate::error::{Error, Result};
 use mesh::Meshes;
 use nalgebra::{Isometry3, Point3};
+use rayon::prelude::*;
+use skin::Skin;
 use std::ops::Range;
 use tree::Tree;
 
 pub use mesh::MeshSearch;
 pub use mounting::{Mount, Mounting, RobotMode};
 pub use order::JointOrder;
+
+/// The number of no link.
+pub const NO_LINK: u32 = u32::MAX;
 
 /// How particles are spread over the links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +62,7 @@ pub struct Robot {
     points: Vec<Point3<f64>>,
     /// Node of each link with particles, and their range in `points`; in ascending order.
     runs: Vec<(usize, Range<usize>)>,
+    skin: Skin,
     /// Poses of the tree's nodes: scratch of `place`.
     world_from_link: Vec<Isometry3<f64>>,
     /// What was read otherwise than its author may expect, for the log.
@@ -116,6 +123,7 @@ impl Robot {
             free: vec![Isometry3::identity(); tree.n_free],
             points: Vec::new(),
             runs: Vec::new(),
+            skin: Skin::default(),
             world_from_link: Vec::with_capacity(tree.nodes.len()),
             warnings: Vec::new(),
             tree,
@@ -163,6 +171,16 @@ impl Robot {
             );
         }
         Ok(())
+    }
+
+    /// The number of the link (as in [`Robot::links`]) that each of `points` (world frame, m) lies on
+    /// where the robot was placed last, into `out`; [`NO_LINK`] for none. Links whose meshes could not
+    /// be read have no surface.
+    pub fn links_at(&self, points: &[[f32; 3]], out: &mut Vec<u32>) {
+        let at: Vec<Isometry3<f32>> = self.world_from_link.iter().map(|pose| pose.cast()).collect();
+        out.resize(points.len(), NO_LINK);
+        let rows = out.par_iter_mut().zip(points).with_min_len(64);
+        rows.for_each(|(link, p)| *link = self.skin.link_at(p, &at).unwrap_or(NO_LINK));
     }
 
     /// Poses of all links, parents first: name, and the transform of its points into the world
@@ -221,6 +239,7 @@ impl Robot {
                  joints"
             ));
         }
+        let surfaces = patches.clone();
         if spread == Spread::Tips {
             let heights = self.heights(&patches);
             for (node, patch) in &mut patches {
@@ -241,6 +260,8 @@ impl Robot {
             // Rounding of the sum can leave the last point out.
             self.extend_run(*node, patch, n_points);
         }
+        let nodes: Vec<usize> = self.runs.iter().map(|(node, _)| *node).collect();
+        self.skin = Skin::new(&surfaces, &nodes)?;
         Ok(())
     }
 

@@ -34,6 +34,9 @@ pub struct Observation {
     pub cloud: Particles,
     /// Kinematic particles at the measured joints; none without a robot.
     pub kinematic: Vec<[f32; 3]>,
+    /// Number of the robot's link that each particle lies on, as [`Scene::on_links`]; none without a
+    /// robot.
+    pub on_links: Vec<u32>,
     /// Measured joints in the robot's order.
     joints: Vec<f64>,
     /// What else tells where the robot is.
@@ -230,6 +233,7 @@ impl Observer {
     /// Puts the robot's particles where it was measured; none if it is not there.
     fn place(&mut self, frame: &Frame, out: &mut Observation) -> Result<()> {
         out.kinematic.clear();
+        out.on_links.clear();
         out.joints.clear();
         self.check_robot()?;
         let (Some(state), Some(robot)) = (self.robot_of(frame), self.robot.as_mut()) else {
@@ -244,7 +248,9 @@ impl Observer {
         }
         out.mount.clone_from(&state.mount);
         robot.set_mount(&out.mount)?;
-        robot.place(&out.joints, &mut out.kinematic)
+        robot.place(&out.joints, &mut out.kinematic)?;
+        robot.links_at(&out.particles.positions, &mut out.on_links);
+        Ok(())
     }
 
     /// Kinematic particles one step back, now, and at each step ahead, where the plan of `frame`

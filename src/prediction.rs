@@ -17,6 +17,9 @@ pub struct Prediction {
     /// Displacement of each particle in each step (m): `[horizon][n]`, from where the step before
     /// left it.
     pub displacements: Vec<Vec<[f32; 3]>>,
+    /// How far off each particle's position after each step is expected to be (m): `[horizon][n]`;
+    /// empty of models that don't tell.
+    pub sigmas: Vec<Vec<f32>>,
     /// Stamp of the history frame, about one step back.
     pub history_stamp: Stamp,
     /// The history frame's cloud, as densely as it was kept (m).
@@ -35,6 +38,7 @@ impl Prediction {
             seed: self.seed,
             particles: self.particles.clone(),
             displacements: Vec::new(),
+            sigmas: Vec::new(),
             history_stamp: self.history_stamp,
             history: self.history.clone(),
             is_cut: self.is_cut,

@@ -13,11 +13,11 @@ use crate::deadline::Pace;
 use crate::frames::Frame;
 use crate::graph::walks::WalkSeed;
 use crate::kinematics::MeshSearch;
+use crate::known::{Known, Knows};
 use crate::model::Model;
 use crate::motion::MotionEstimator;
 use crate::observation::{Memory, Observer};
 use crate::prediction::milliseconds_since;
-use crate::rest::Rest;
 use crate::scene::Scene;
 use crate::{Error, Result};
 
@@ -32,7 +32,7 @@ pub struct Predictor {
     motion: MotionEstimator,
     scene: Scene,
     backend: Backend,
-    rest: Rest,
+    known: Known,
     prediction: Prediction,
     /// Whether `scene` is what `prediction` started from.
     is_predicted: bool,
@@ -53,7 +53,7 @@ impl Predictor {
             motion: MotionEstimator::default(),
             scene: Scene::default(),
             backend: Backend::new(&model, config.device)?,
-            rest: Rest::default(),
+            known: Known::default(),
             prediction: Prediction::default(),
             is_predicted: false,
             pace: Pace::new(config.deadline(&model.config)),
@@ -138,6 +138,7 @@ impl Predictor {
         // Particles of t-2, motion since then, and the robot's particles at t-2, t-1, t, …
         self.is_predicted = false;
         self.scene.set_particles(&now.particles, &history.particles, config.n_history);
+        self.scene.on_links.clone_from(&now.on_links);
         self.observer.forecast(history, &now, frame, &mut self.scene)?;
         if config.n_motion > 0 {
             let clouds = [&history.cloud, &now.cloud];
@@ -170,10 +171,12 @@ impl Predictor {
             displacements.clear();
             displacements.extend_from_slice(self.backend.displacements(t));
         }
-        // What rests stays at rest until something comes near.
-        if self.config.hold_at_rest {
-            self.rest.hold(&self.scene, &mut prediction.displacements);
-        }
+        prediction.sigmas.clear();
+        let sigmas = (0..self.backend.n_steps()).map_while(|t| self.backend.sigmas(t));
+        prediction.sigmas.extend(sigmas.map(<[f32]>::to_vec));
+        // What lies on the robot goes with it, and what rests stays at rest until something comes near.
+        let knows = Knows::from(&self.config);
+        self.known.apply(knows, &self.scene, &mut prediction.displacements);
         prediction.timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
         self.memory.remember(now);
         self.is_predicted = true;
@@ -194,7 +197,7 @@ impl Predictor {
             course: self.observer.course().clone(),
             workspace: self.config.workspace_of(&self.model.config),
             origin: self.config.origin,
-            hold_at_rest: self.config.hold_at_rest,
+            knows: Knows::from(&self.config),
             scene: self.scene.clone(),
             prediction: self.prediction.without_displacements(),
         })

@@ -16,6 +16,11 @@ pub struct Scene {
     pub start: StepState,
     /// Kinematic particles one step back, now, and 1..=`n_steps` steps ahead.
     pub kinematic: Vec<Vec<Vec3>>,
+    /// Number of the link of the robot whose surface each particle lies on, `[n]`, as far as places
+    /// tell; [`crate::kinematics::NO_LINK`] for none. Empty where that was not looked for.
+    pub on_links: Vec<u32>,
+    /// Height of the support plane (m), if there is one.
+    pub support_m: Option<f32>,
     /// What the draws of sampled walks are counted by.
     pub walk_seed: WalkSeed,
 }
@@ -24,6 +29,8 @@ impl Scene {
     /// Starts from the particles of two frames, one step apart; of `history` it takes `n_history`,
     /// spread evenly over its (Morton) order. Velocities are unknown until [`Scene::set_motion`].
     pub fn set_particles(&mut self, now: &Particles, history: &Particles, n_history: usize) {
+        self.on_links.clear();
+        self.support_m = now.support_m;
         let start = &mut self.start;
         start.positions.clone_from(&now.positions);
         start.colors.clone_from(&now.colors);
@@ -47,6 +54,7 @@ impl Scene {
         let start = &mut self.start;
         move_all(&mut start.positions, origin);
         move_all(&mut start.history_positions, origin);
+        self.support_m = self.support_m.map(|z| z - origin[2]);
         self.set_robot_origin(origin);
     }
 

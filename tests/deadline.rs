@@ -20,6 +20,7 @@ const CONFIG: PredictorConfig = PredictorConfig {
     workspace: None,
     origin: [0.0; 3],
     hold_at_rest: true,
+    carry_robot: true,
     history_tolerance_secs: 0.025,
     deadline_secs: 0.0,
     min_horizon: 1,

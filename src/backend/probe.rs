@@ -9,7 +9,6 @@ use super::{RawSampler, Rollouts};
 use crate::cloud::Workspace;
 use crate::frames::{CameraFrame, ColorView, View};
 use crate::geometry::Vec3;
-use crate::graph::walks::WalkSeed;
 use crate::message::{CameraInfo, Header, Image};
 use crate::model::{Model, Rollout};
 use crate::particles::{CpuSampler, ParticleSampler, Particles, Sampling};
@@ -171,7 +170,7 @@ fn scene(model: &Model) -> Scene {
         kinematic_stride: config.kinematic_detail,
         ..StepState::default()
     };
-    Scene { start, kinematic: kinematic.collect(), walk_seed: WalkSeed::default() }
+    Scene { start, kinematic: kinematic.collect(), ..Scene::default() }
 }
 
 #[cfg(test)]

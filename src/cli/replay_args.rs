@@ -54,6 +54,10 @@ pub struct Args {
     /// (5 cm) that moves, or the robot (the node's hold_at_rest)
     #[arg(long)]
     pub(super) no_hold_at_rest: bool,
+    /// Take the model's word for the robot, too: else what lies on its links goes with them as the plan
+    /// leads them (the node's carry_robot)
+    #[arg(long)]
+    pub(super) no_carry_robot: bool,
     /// What to predict on: auto (a GPU where one answers), cpu, cuda or cuda:INDEX
     #[arg(long, default_value_t = Device::default())]
     pub(super) device: Device,
@@ -146,6 +150,7 @@ impl Args {
             robot: self.topics.robot,
             workspace,
             hold_at_rest: !self.no_hold_at_rest,
+            carry_robot: !self.no_carry_robot,
             ..default
         }
     }

@@ -178,6 +178,25 @@ impl RigidMotion {
     }
 }
 
+/// Replaces `motions` by those of the links from `now` to `ahead`: the number of each point's link is
+/// in `links`, ascending.
+pub(crate) fn follow_links(
+    links: &[u32],
+    now: &[Vec3],
+    ahead: &[Vec3],
+    motions: &mut Vec<RigidMotion>,
+) {
+    motions.clear();
+    let mut from = 0;
+    while let Some(&link) = links.get(from) {
+        let to = from + links[from..].partition_point(|&other| other <= link);
+        // Links without points are nobody's nearest.
+        motions.resize(link as usize, RigidMotion::REST);
+        motions.push(RigidMotion::fit(&now[from..to], &ahead[from..to]));
+        from = to;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

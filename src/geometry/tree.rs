@@ -34,6 +34,12 @@ impl PointTree {
         Some(hit.distance.sqrt())
     }
 
+    /// Index of a nearest point; none without points.
+    pub fn nearest_one(&self, x: &Vec3) -> Option<usize> {
+        let query = self.0.as_ref()?.query(x);
+        Some(query.nearest_one::<SquaredEuclidean<f32>>().execute().item as usize)
+    }
+
     /// Indices of the points within `radius_m` of `x`.
     pub fn within(&self, x: &Vec3, radius_m: f32) -> impl Iterator<Item = usize> {
         self.within_squared(x, radius_m * radius_m).map(|item| item as usize)

@@ -56,6 +56,25 @@ impl Patch {
     }
 }
 
+impl Patch {
+    /// Unit normal of the surface (link frame) at the point `(u, v)`, either way round; none of a line,
+    /// which stands for a mesh that could not be read.
+    pub(super) fn normal(&self, u: f64, v: f64) -> Option<Vector3<f64>> {
+        let normal = match &self.shape {
+            Shape::Rectangle(_, a, b) => a.cross(b).try_normalize(0.0)?,
+            Shape::Disc(..) => Vector3::z(),
+            Shape::Tube(..) => around(1.0, v, 0.0),
+            &Shape::Sphere(_, _, [low, high]) => {
+                let z = low + (high - low) * u;
+                around((1.0 - z * z).max(0.0).sqrt(), v, z)
+            }
+            Shape::Segment(_) => return None,
+            Shape::Mesh(mesh) => mesh.normal(u),
+        };
+        Some(self.link_from_shape * normal)
+    }
+}
+
 /// Point at `turn` (0..1) on the circle about z.
 fn around(radius: f64, turn: f64, z: f64) -> Vector3<f64> {
     let (sin, cos) = (TAU * turn).sin_cos();

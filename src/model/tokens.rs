@@ -9,7 +9,7 @@ mod features;
 use rayon::prelude::*;
 
 use crate::Result;
-use crate::geometry::{Nearest, RigidMotion, Vec3, add, minus};
+use crate::geometry::{Nearest, RigidMotion, Vec3, add, follow_links, minus};
 use crate::motion::MOTION_SCALE_M;
 use crate::scene::StepState;
 use features::{
@@ -24,25 +24,6 @@ pub use features::{N_FEATURES, TokenConfig, n_features};
 const GRAVITY_M_S2: f32 = -9.81;
 /// Candidate motions a scene particle: rest, as before, with the nearest robot link, free fall.
 pub const N_CANDIDATES: usize = 4;
-
-/// Replaces `motions` by those of the links from `now` to `ahead`: the number of each point's link is
-/// in `links`, ascending.
-pub(crate) fn follow_links(
-    links: &[u32],
-    now: &[Vec3],
-    ahead: &[Vec3],
-    motions: &mut Vec<RigidMotion>,
-) {
-    motions.clear();
-    let mut from = 0;
-    while let Some(&link) = links.get(from) {
-        let to = from + links[from..].partition_point(|&other| other <= link);
-        // Links without points are nobody's nearest.
-        motions.resize(link as usize, RigidMotion::REST);
-        motions.push(RigidMotion::fit(&now[from..to], &ahead[from..to]));
-        from = to;
-    }
-}
 
 /// Origin and length that positions are told relative to.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]

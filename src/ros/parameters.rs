@@ -75,6 +75,9 @@ parameters! {
         /// Whether what rests is held at rest until something comes near (5 cm) that moves, or the
         /// robot, whatever the model says.
         AnyTime hold_at_rest: bool = PredictorConfig::default().hold_at_rest;
+        /// Whether what lies on a link of the robot goes with it as the plan leads it, whatever the
+        /// model says. Links whose meshes can't be read hold nothing.
+        AnyTime carry_robot: bool = PredictorConfig::default().carry_robot;
         /// What the predictor runs on: `auto` (a GPU where one answers, else the CPU), `cpu`, `cuda`
         /// or `cuda:INDEX`.
         AtStart device: String = Device::default().to_string();
@@ -188,6 +191,7 @@ impl NodeConfig {
             workspace: (!is_models).then_some(Workspace { min, max }),
             origin: [0.0; 3],
             hold_at_rest: self.hold_at_rest,
+            carry_robot: self.carry_robot,
             history_tolerance_secs: self.history_tolerance_secs,
             deadline_secs: self.deadline_secs,
             min_horizon: self.min_horizon,

@@ -95,7 +95,8 @@ impl Dataset {
     fn insert(&mut self, episode: Arc<Episode>) {
         let index = self.episodes.len() as u32;
         let mut skipped = episode.skipped.clone();
-        for (t, sample) in episode.samples.iter().enumerate() {
+        let starts = episode.samples.iter().enumerate().filter(|(_, sample)| sample.has_points());
+        for (t, sample) in starts {
             match (episode.before(t), episode.after(t, 1)) {
                 (Ok(_), Some(_)) => {
                     if sample.is_active {

@@ -20,7 +20,13 @@ use crate::{Error, Result};
 /// Share of a step by which a frame may lie beside the time that it stands for.
 const TOLERANCE: f64 = 0.25;
 
-/// One frame of a recording, reduced to what windows need: about 20 bytes a point.
+/// Share of a step from one frame whose points are kept to the next: frames between them look alike,
+/// and cost as much time and memory.
+const APART: f64 = 1.0 - TOLERANCE;
+
+/// One frame of a recording, reduced to what windows need: about 20 bytes a point. Frames that are too
+/// near to the one before have no points: they only tell where bodies went.
+#[derive(Default)]
 pub(super) struct Sample {
     pub(super) stamp: Stamp,
     /// Numbers of the cameras that saw it, ascending.
@@ -192,6 +198,11 @@ impl Episode {
 }
 
 impl Sample {
+    /// Whether its points were kept: a window can start here.
+    pub(super) fn has_points(&self) -> bool {
+        !self.positions.is_empty()
+    }
+
     /// All its points; of their sources only the cameras.
     pub(super) fn cloud(&self) -> Particles {
         let mut cloud = Particles::default();
@@ -228,7 +239,8 @@ fn one_step_back(
     let secs = samples.map(|(i, sample)| (i, now.secs_since(sample.stamp)));
     let is_alike = |i: usize| {
         let Sample { cameras, mount, .. } = &earlier[i];
-        same.is_none_or(|same| same == (&cameras[..], mount.is_some()))
+        let fits = same.is_none_or(|same| same == (&cameras[..], mount.is_some()));
+        fits && earlier[i].has_points()
     };
     nearest(secs, step_secs, step_secs, is_alike)
 }
@@ -289,7 +301,27 @@ impl Reader {
         Some(format!("frame of {stamp} s: {problem}"))
     }
 
-    fn add(&mut self, mut frame: Frame, poses: &[Isometry3<f64>], ids: &BodyIds) -> Result<()> {
+    fn add(&mut self, frame: Frame, poses: &[Isometry3<f64>], ids: &BodyIds) -> Result<()> {
+        let last = self.samples.iter().rfind(|sample| sample.has_points());
+        let since = last.map(|last| frame.stamp.secs_since(last.stamp) / self.model.step_secs);
+        // Time that was set back starts anew.
+        if since.is_some_and(|since| (0.0..APART).contains(&since)) {
+            self.samples.push(Sample {
+                stamp: frame.stamp,
+                poses: poses.to_vec(),
+                ..Sample::default()
+            });
+            return Ok(());
+        }
+        self.add_points(frame, poses, ids)
+    }
+
+    fn add_points(
+        &mut self,
+        mut frame: Frame,
+        poses: &[Isometry3<f64>],
+        ids: &BodyIds,
+    ) -> Result<()> {
         self.noise.apply(&mut frame)?;
         let workspace = self.workspace;
         self.cloud.from_cameras(&frame.cameras, &workspace)?;

@@ -44,18 +44,29 @@ impl Sampler {
         self.ends.last().copied().unwrap_or(0.0)
     }
 
+    /// Unit normal of the triangle of [`Sampler::point`] at `u`; either way round.
+    pub(in crate::kinematics) fn normal(&self, u: f64) -> Vector3<f64> {
+        let [a, b, c] = self.triangle(u).0;
+        (b - a).cross(&(c - a)).try_normalize(0.0).unwrap_or_else(Vector3::z)
+    }
+
     /// Point (m, the mesh's frame) at `(u, v)` in 0..1: `u` chooses the triangle and the way from
     /// its first corner, `v` the way across.
     pub(in crate::kinematics) fn point(&self, u: f64, v: f64) -> Vector3<f64> {
+        let ([a, b, c], part) = self.triangle(u);
+        let along = part.sqrt();
+        a + (b - a) * along + (c - b) * (along * v)
+    }
+
+    /// The triangle that `u` chooses, and the share of its area that lies before.
+    fn triangle(&self, u: f64) -> ([Vector3<f64>; 3], f64) {
         let target = u * self.area();
         // Triangles without area are never chosen: they end where they begin.
         let i = self.ends.partition_point(|&end| end <= target).min(self.ends.len() - 1);
         let before = if i == 0 { 0.0 } else { self.ends[i - 1] };
         let area = self.ends[i] - before;
         let part = if area > 0.0 { ((target - before) / area).clamp(0.0, 1.0) } else { 0.0 };
-        let [a, b, c] = self.mesh.triangles[i].map(|corner| scaled(corner, self.scale));
-        let along = part.sqrt();
-        a + (b - a) * along + (c - b) * (along * v)
+        (self.mesh.triangles[i].map(|corner| scaled(corner, self.scale)), part)
     }
 }
 

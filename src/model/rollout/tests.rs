@@ -35,7 +35,7 @@ fn scene(n_steps: usize) -> Scene {
     let kinematic = (0..n_steps + 2)
         .map(|t| start.kinematic[1].iter().map(|p| [p[0] + 0.01 * t as f32, p[1], p[2]]).collect())
         .collect();
-    Scene { start, kinematic, walk_seed: WalkSeed::default() }
+    Scene { start, kinematic, ..Scene::default() }
 }
 
 fn weights(config: RolloutConfig) -> Vec<f32> {

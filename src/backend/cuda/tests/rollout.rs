@@ -4,7 +4,6 @@ use super::super::memory::{Arena, Buffer, Pinned};
 use super::super::rollout::{Counts, Rollout, checked_sizes, stage};
 use super::super::step::{Buffers, Precision, Sizes, Step, unsupported};
 use super::*;
-use crate::graph::walks::WalkSeed;
 use crate::model::rollout::{N_OUTPUTS, RolloutConfig};
 use crate::model::tokens::tests::{ONE, state};
 use crate::model::tokens::{N_FEATURES, Tokens};
@@ -47,7 +46,7 @@ pub(super) fn scene([n, h, k]: [usize; 3], n_steps: usize) -> Scene {
         turned.collect()
     };
     let kinematic = (0..n_steps + 2).map(place).collect();
-    Scene { start, kinematic, walk_seed: WalkSeed::default() }
+    Scene { start, kinematic, ..Scene::default() }
 }
 
 /// Sizes of one step of `scene`.

@@ -1,0 +1,43 @@
+//! What is known of a scene's future is not left to the model: what lies on the robot goes with it, and
+//! what rests stays at rest.
+
+use crate::carried::Carried;
+use crate::config::PredictorConfig;
+use crate::geometry::Vec3;
+use crate::rest::Rest;
+use crate::scene::Scene;
+
+/// Which of it is made use of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Knows {
+    /// See [`PredictorConfig::hold_at_rest`].
+    pub rest: bool,
+    /// See [`PredictorConfig::carry_robot`].
+    pub robot: bool,
+}
+
+impl From<&PredictorConfig> for Knows {
+    fn from(config: &PredictorConfig) -> Self {
+        Self { rest: config.hold_at_rest, robot: config.carry_robot }
+    }
+}
+
+/// Puts what is known in the place of what is predicted; keeps its memory from one to the next.
+#[derive(Debug, Default)]
+pub struct Known {
+    carried: Carried,
+    rest: Rest,
+}
+
+impl Known {
+    /// Replaces the displacements `[n_steps][n]` of what is known of `scene`. Each step depends on
+    /// those before it alone.
+    pub fn apply(&mut self, knows: Knows, scene: &Scene, displacements: &mut [Vec<Vec3>]) {
+        if knows.robot {
+            self.carried.carry(scene, displacements);
+        }
+        if knows.rest {
+            self.rest.hold(scene, displacements);
+        }
+    }
+}
