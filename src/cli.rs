@@ -1,5 +1,6 @@
 //! The tool's commands, one file each.
 
+mod calibrate;
 mod compare;
 mod curve;
 mod info;
@@ -41,6 +42,7 @@ enum Command {
     Info(info::Args),
     Replay(Box<replay::Args>),
     Train(Box<train::Args>),
+    Calibrate(Box<calibrate::Args>),
     Compare(Box<compare::Args>),
 }
 
@@ -51,6 +53,7 @@ impl Cli {
             Command::Info(args) => info::run(&args).map(|()| Outcome::Done),
             Command::Replay(args) => replay::run(&args),
             Command::Train(args) => train::run(&args).map(|()| Outcome::Done),
+            Command::Calibrate(args) => calibrate::run(&args).map(|()| Outcome::Done),
             Command::Compare(args) => compare::run(&args).map(|()| Outcome::Done),
         }
     }

@@ -5,6 +5,7 @@
 //! truth is known, [`hindsight`] holds predictions against what the cameras saw later.
 
 pub mod baselines;
+pub mod coverage;
 pub mod csv;
 pub mod hindsight;
 mod later;

@@ -2,6 +2,7 @@
 //! what rests stays at rest.
 
 use crate::carried::Carried;
+use crate::confidence::Situation;
 use crate::config::PredictorConfig;
 use crate::geometry::Vec3;
 use crate::rest::Rest;
@@ -32,10 +33,19 @@ pub struct Known {
 impl Known {
     /// Replaces the displacements `[n_steps][n]` of what is known of `scene`. Each step depends on
     /// those before it alone.
-    pub fn apply(&mut self, knows: Knows, scene: &Scene, displacements: &mut [Vec<Vec3>]) {
+    /// Tells what each particle does at the start.
+    pub fn apply(
+        &mut self,
+        knows: Knows,
+        scene: &Scene,
+        displacements: &mut [Vec<Vec3>],
+        situations: &mut Vec<Situation>,
+    ) {
         if knows.robot {
             self.carried.carry(scene, displacements);
         }
+        let carried = self.carried.are_carried().filter(|_| knows.robot);
+        Situation::of_all(&scene.start, carried, situations);
         if knows.rest {
             self.rest.hold(scene, displacements);
         }

@@ -37,6 +37,7 @@ pub mod camera;
 pub mod candidates;
 pub mod carried;
 pub mod cloud;
+pub mod confidence;
 pub mod config;
 pub mod deadline;
 pub mod error;

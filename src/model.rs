@@ -14,6 +14,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::cloud::Workspace;
+use crate::confidence::Calibration;
 use crate::graph::MaskConfig;
 use crate::plan::Horizon;
 use crate::{Error, Result};
@@ -27,6 +28,8 @@ pub use tokens::{Inputs, TokenConfig};
 
 /// Metadata key of the configuration in model files.
 const CONFIG_KEY: &str = "forecloud.config";
+/// Metadata key of the calibration.
+const CALIBRATION_KEY: &str = "forecloud.calibration";
 
 /// Everything about a model besides its weights; stored in the model file.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -222,7 +225,9 @@ pub struct Model {
     pub config: ModelConfig,
     /// Flat weights, laid out as [`Layout`] says.
     pub weights: Vec<f32>,
-    /// 16 hexadecimal digits that name configuration and weights.
+    /// What its sigmas are multiplied by; none of models that were not calibrated, or tell none.
+    pub calibration: Option<Calibration>,
+    /// 16 hexadecimal digits that name configuration, weights and calibration.
     pub hash: String,
 }
 
@@ -238,7 +243,22 @@ impl Model {
             return Err(Error::Shape { what: "weights", expected, got: weights.len() });
         }
         let hash = weights::hash(&config_json(&config), &weights);
-        Ok(Self { config, weights, hash })
+        Ok(Self { config, weights, calibration: None, hash })
+    }
+
+    /// The same model, calibrated.
+    ///
+    /// # Errors
+    /// As [`Calibration::validate`]; [`Error::Config`] for a model that tells no sigma.
+    pub fn calibrated(self, calibration: Calibration) -> Result<Self> {
+        calibration.validate()?;
+        if !self.config.tells_sigma {
+            let problem = "the model tells no sigma to calibrate: train one with --sigma".into();
+            return Err(Error::Config { key: "calibration".into(), problem });
+        }
+        let named = config_json(&self.config) + &json(&calibration);
+        let hash = weights::hash(&named, &self.weights);
+        Ok(Self { calibration: Some(calibration), hash, ..self })
     }
 
     /// Reads a model file: safetensors, the configuration in its metadata.
@@ -248,7 +268,12 @@ impl Model {
     pub fn load(path: &Path) -> Result<Self> {
         let file = weights::File::open(path)?;
         let config = read_config(path, &file.metadata)?;
-        Self::new(config, file.vector(&Layout::new(config.interlacer()), "")?)
+        let model = Self::new(config, file.vector(&Layout::new(config.interlacer()), "")?)?;
+        let Some(text) = file.metadata.get(CALIBRATION_KEY) else { return Ok(model) };
+        let wrong =
+            |problem: String| weights::model_error(path, format!("{CALIBRATION_KEY}: {problem}"));
+        let calibration = serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?;
+        model.calibrated(calibration).map_err(|e| wrong(e.to_string()))
     }
 
     /// Writes a model file.
@@ -257,7 +282,10 @@ impl Model {
     /// [`Error::Io`] and [`Error::Model`].
     pub fn save(&self, path: &Path) -> Result<()> {
         let layout = Layout::new(self.config.interlacer());
-        weights::save(path, &layout, &[("", &self.weights)], config_metadata(&self.config))
+        let mut metadata = config_metadata(&self.config);
+        let calibration = self.calibration.as_ref().map(json);
+        metadata.extend(calibration.map(|text| (CALIBRATION_KEY.to_owned(), text)));
+        weights::save(path, &layout, &[("", &self.weights)], metadata)
     }
 }
 
@@ -281,8 +309,12 @@ pub(crate) fn read_config(path: &Path, metadata: &HashMap<String, String>) -> Re
 }
 
 fn config_json(config: &ModelConfig) -> String {
+    json(config)
+}
+
+fn json(value: &impl Serialize) -> String {
     // Numbers, strings and structs always serialise.
-    serde_json::to_string(config).unwrap_or_default()
+    serde_json::to_string(value).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -304,6 +336,29 @@ mod tests {
         let loaded = Model::load(&path).unwrap();
         assert_eq!((loaded.config, &loaded.weights), (saved.config, &saved.weights));
         assert_eq!(loaded.hash, saved.hash);
+    }
+
+    #[test]
+    fn a_calibration_is_kept_and_named_and_is_only_of_models_that_tell_sigma() {
+        let factors = std::array::from_fn(|i| [vec![1.0 + i as f32], vec![3.0]]);
+        let calibration = Calibration { n_recordings: 9, factors };
+        assert!(model().calibrated(calibration.clone()).is_err());
+        let config = ModelConfig { tells_sigma: true, chunk: 5, ..model().config };
+        let weights = weights::initial_weights(&Layout::new(config.interlacer()), 1);
+        let plain = Model::new(config, weights).unwrap();
+        let saved = plain.clone().calibrated(calibration).unwrap();
+        assert_ne!(saved.hash, plain.hash);
+        let path = tempfile::tempdir().unwrap().keep().join("m.safetensors");
+        saved.save(&path).unwrap();
+        let loaded = Model::load(&path).unwrap();
+        assert_eq!((loaded.calibration, loaded.hash), (saved.calibration, saved.hash));
+        let text = std::fs::read(&path).unwrap();
+        let at = text.windows(12).position(|w| w == b"n_recordings").unwrap();
+        let mut other = text.clone();
+        other[at] = b'm';
+        std::fs::write(&path, other).unwrap();
+        let message = Model::load(&path).unwrap_err().to_string();
+        assert!(message.contains("forecloud.calibration"), "{message}");
     }
 
     #[test]

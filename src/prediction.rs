@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use crate::confidence::{Calibration, LEVELS, Situation};
 use crate::message::Stamp;
 use crate::particles::Particles;
 
@@ -17,9 +18,12 @@ pub struct Prediction {
     /// Displacement of each particle in each step (m): `[horizon][n]`, from where the step before
     /// left it.
     pub displacements: Vec<Vec<[f32; 3]>>,
-    /// How far off each particle's position after each step is expected to be (m): `[horizon][n]`;
-    /// empty of models that don't tell.
-    pub sigmas: Vec<Vec<f32>>,
+    /// How far off each particle's position after each step may be (m), `[horizon][n]`, for each of
+    /// [`LEVELS`]: so many of all errors are no larger. Of a model that was not calibrated its own word
+    /// for the first, and nothing for the second; of models that don't tell nothing.
+    pub sigmas: [Vec<Vec<f32>>; LEVELS.len()],
+    /// What each particle does at the start, `[n]`.
+    pub situations: Vec<Situation>,
     /// Stamp of the history frame, about one step back.
     pub history_stamp: Stamp,
     /// The history frame's cloud, as densely as it was kept (m).
@@ -31,6 +35,23 @@ pub struct Prediction {
 }
 
 impl Prediction {
+    /// The radii `[horizon][n]` (m) of a level, as they are told to others: nothing of models that were
+    /// not calibrated.
+    pub fn told_sigmas(&self, level: usize) -> &[Vec<f32>] {
+        let is_calibrated = !self.sigmas[LEVELS.len() - 1].is_empty();
+        if is_calibrated { &self.sigmas[level] } else { &[] }
+    }
+
+    /// Takes a model's word `[horizon][n]` for how far off each position may be.
+    pub(crate) fn set_sigmas(&mut self, told: Vec<Vec<f32>>, calibration: Option<&Calibration>) {
+        self.sigmas = match calibration {
+            Some(calibration) => {
+                std::array::from_fn(|level| calibration.scale(&told, &self.situations, level))
+            }
+            None => [told, Vec::new()],
+        };
+    }
+
     /// A copy of what was known before the first step.
     pub(crate) fn without_displacements(&self) -> Self {
         Self {
@@ -38,7 +59,8 @@ impl Prediction {
             seed: self.seed,
             particles: self.particles.clone(),
             displacements: Vec::new(),
-            sigmas: Vec::new(),
+            sigmas: Default::default(),
+            situations: self.situations.clone(),
             history_stamp: self.history_stamp,
             history: self.history.clone(),
             is_cut: self.is_cut,

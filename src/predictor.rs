@@ -171,12 +171,12 @@ impl Predictor {
             displacements.clear();
             displacements.extend_from_slice(self.backend.displacements(t));
         }
-        prediction.sigmas.clear();
-        let sigmas = (0..self.backend.n_steps()).map_while(|t| self.backend.sigmas(t));
-        prediction.sigmas.extend(sigmas.map(<[f32]>::to_vec));
         // What lies on the robot goes with it, and what rests stays at rest until something comes near.
         let knows = Knows::from(&self.config);
-        self.known.apply(knows, &self.scene, &mut prediction.displacements);
+        let Prediction { displacements, situations, .. } = prediction;
+        self.known.apply(knows, &self.scene, displacements, situations);
+        let told = (0..self.backend.n_steps()).map_while(|t| self.backend.sigmas(t));
+        prediction.set_sigmas(told.map(<[f32]>::to_vec).collect(), self.model.calibration.as_ref());
         prediction.timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
         self.memory.remember(now);
         self.is_predicted = true;

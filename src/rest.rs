@@ -18,6 +18,11 @@ const NEAR_M: f32 = 0.05;
 /// Times between the beginning and the end of a step at which what moves is looked at, both included.
 const MOMENTS: [f32; 3] = [0.0, 0.5, 1.0];
 
+/// Whether a particle that moved by `motion` (m) in the step before, as far as that is `known`, rests.
+pub fn is_still(motion: &Vec3, known: f32) -> bool {
+    known >= 0.5 && length(motion) < STILL_M
+}
+
 /// Holds particles at rest; its vectors are kept from one prediction to the next.
 #[derive(Debug, Default)]
 pub struct Rest {
@@ -45,7 +50,7 @@ impl Rest {
         let start = &scene.start;
         let motions = start.velocities.iter().zip(&start.velocity_known);
         self.held.clear();
-        self.held.extend(motions.map(|(v, &known)| known >= 0.5 && length(v) < STILL_M));
+        self.held.extend(motions.map(|(v, &known)| is_still(v, known)));
         self.positions.clone_from(&start.positions);
         for (step, displacements) in displacements.iter_mut().enumerate() {
             // The robot after this step, and before the first one as it is now: that is what the step

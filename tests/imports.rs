@@ -28,6 +28,7 @@ const FLOORS: &[&str] = &[
     "scene",
     "rest",
     "carried",
+    "confidence",
     "model",
     "deadline",
     "backend",

@@ -66,6 +66,11 @@ impl Recordings {
         outputs.check_folder(out).with_context(|| refused(out))
     }
 
+    /// Where they are.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.found.recordings
+    }
+
     /// How many.
     pub fn len(&self) -> usize {
         self.found.recordings.len()

@@ -103,6 +103,7 @@ impl Recorder {
     fn message(&self, prediction: &Prediction) -> message::Prediction {
         let particles = &prediction.particles;
         let flat = |rows: &[[f32; 3]]| rows.as_flattened().to_vec();
+        let told = |level| prediction.told_sigmas(level).iter().flatten().copied().collect();
         let byte = |channel: &f32| (channel * 255.0).round() as u8;
         message::Prediction {
             header: Header { stamp: prediction.stamp, ..self.template.header.clone() },
@@ -113,6 +114,8 @@ impl Recorder {
             displacements: prediction.displacements.iter().flat_map(|step| flat(step)).collect(),
             colors: particles.colors.iter().flatten().map(byte).collect(),
             sources: particles.sources.clone(),
+            sigma: told(0),
+            sigma_90: told(1),
             ..self.template.clone()
         }
     }

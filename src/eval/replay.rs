@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cloud::{SensorNoise, Workspace};
 use crate::config::PredictorConfig;
+use crate::eval::coverage::Coverage;
 use crate::eval::hindsight::{Findings, Group, Hindsight};
 use crate::eval::method::Method;
 use crate::eval::observed::Eye;
@@ -104,6 +105,7 @@ pub struct Replay {
     pub(super) noise: Option<SensorNoise>,
     meshes: MeshSearch,
     pub(super) scores: [Scores; Method::ALL.len()],
+    pub(super) coverage: Coverage,
     pub(super) findings: Option<Findings>,
     pub(super) bags: Vec<BagResult>,
     pub(super) skipped: Vec<SkippedBag>,
@@ -132,6 +134,7 @@ impl Replay {
             noise: None,
             meshes: MeshSearch::default(),
             scores: Default::default(),
+            coverage: Coverage::default(),
             findings: None,
             bags: Vec::new(),
             skipped: Vec::new(),
@@ -210,6 +213,7 @@ impl Replay {
         }
         let mut surveyor = Surveyor::new(self.workspace(), recording.frames_config());
         let truth = recording.truth().filter(|_| !self.ignores_truth);
+        self.coverage.next_recording();
         let task = truth.map(|truth| truth.task.as_str());
         let mut hindsight = truth.is_none().then(|| self.hindsight(urdf.as_deref(), &meshes));
         let mut bag = BagResult::new(recording.bag().path(), task);
@@ -382,6 +386,7 @@ impl Replay {
         ] {
             self.scores[method as usize].add(&truth.task, displacements, &motion)?;
         }
+        self.coverage.add(prediction, &motion);
         Ok(Some(motion))
     }
 

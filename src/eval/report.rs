@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use crate::cloud::{SensorNoise, Workspace};
 use crate::config::PredictorConfig;
+use crate::eval::coverage::ConfidenceRow;
 use crate::eval::method::Method;
 use crate::eval::metrics::Class;
 use crate::eval::published::Comparison;
@@ -58,6 +59,9 @@ pub struct Report {
     pub horizon: usize,
     /// Errors, a row for each method, class and task.
     pub errors: Vec<ErrorRow>,
+    /// How sure predictions were, and whether they were right to be; nothing of models that don't tell,
+    /// or were not calibrated.
+    pub confidence: Vec<ConfidenceRow>,
     /// Predictions held against what was seen later; none if all recordings have truth.
     pub hindsight: Option<HindsightReport>,
     /// Whether the model is better than the baselines; of nothing if nothing could be judged.
@@ -161,6 +165,7 @@ impl Replay {
             step_secs: config.step_secs,
             horizon: self.config.horizon,
             errors: self.error_rows(),
+            confidence: self.coverage.rows(),
             hindsight: self.findings.as_ref().map(HindsightReport::new),
             verdicts: Vec::new(),
             sensor_noise: self.noise,

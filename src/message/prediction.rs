@@ -27,6 +27,11 @@ pub struct Prediction {
     pub colors: Vec<u8>,
     /// `n_particles`: camera index in the upper 8 bits, pixel index in the lower 24.
     pub sources: Vec<u32>,
+    /// `n_steps * n_particles`: radius within which half of all errors lie (m); empty where the model
+    /// does not tell.
+    pub sigma: Vec<f32>,
+    /// The same for nine of ten errors.
+    pub sigma_90: Vec<f32>,
 }
 
 impl Prediction {
@@ -47,6 +52,8 @@ impl Prediction {
             displacements: reader.f32s("displacements")?,
             colors: reader.u8s("colors")?,
             sources: reader.u32s("sources")?,
+            sigma: reader.f32s("sigma")?,
+            sigma_90: reader.f32s("sigma_90")?,
         };
         if let Some((field, problem)) = prediction.problem() {
             return Err(reader.error(field, problem));
@@ -74,16 +81,24 @@ impl Prediction {
         writer.u32(self.colors.len() as u32);
         writer.bytes.extend(&self.colors);
         writer.words(self.sources.iter().copied());
+        writer.words(self.sigma.iter().map(|value| value.to_bits()));
+        writer.words(self.sigma_90.iter().map(|value| value.to_bits()));
         writer.finish()
     }
 
     fn problem(&self) -> Option<(&'static str, String)> {
         let n_particles = u128::from(self.n_particles);
+        let told = |sigmas: &Vec<f32>| match sigmas.len() {
+            0 => 0,
+            _ => n_particles * self.n_steps as u128,
+        };
         let lengths = [
             ("positions", self.positions.len(), n_particles * 3),
             ("displacements", self.displacements.len(), n_particles * 3 * self.n_steps as u128),
             ("colors", self.colors.len(), n_particles * 3),
             ("sources", self.sources.len(), n_particles),
+            ("sigma", self.sigma.len(), told(&self.sigma)),
+            ("sigma_90", self.sigma_90.len(), told(&self.sigma_90)),
         ];
         let (field, got, expected) =
             lengths.into_iter().find(|&(_, got, expected)| got as u128 != expected)?;
@@ -147,11 +162,14 @@ mod tests {
                 displacements: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
                 colors: vec![255, 0, 7],
                 sources: vec![1 << 24 | 5],
+                sigma: vec![0.5, 0.75],
+                sigma_90: vec![1.5, 1.75],
             };
             let m = &message;
             let plain = CdrWriter::new(false).header(-7, 8, frame_id).f32(0.1).u32(2).u32(1);
             let plain = plain.u64(m.seed).string(&m.model_hash).f32s(&m.positions);
-            let plain = plain.f32s(&m.displacements).u8s(&m.colors).u32s(&m.sources).finish();
+            let plain = plain.f32s(&m.displacements).u8s(&m.colors).u32s(&m.sources);
+            let plain = plain.f32s(&m.sigma).f32s(&m.sigma_90).finish();
             let bytes = message.encode();
             let differ = bytes.iter().zip(&plain).filter(|(a, b)| a != b);
             // The plain writer fills padding with another value.

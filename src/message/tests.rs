@@ -82,6 +82,7 @@ fn values_come_back() {
         assert_eq!((prediction.seed, prediction.n_steps), (42, 2));
         assert_eq!(prediction.displacements[5], -0.125);
         assert_eq!(prediction.sources, [1 << 24 | 77]);
+        assert_eq!((prediction.sigma[1], prediction.sigma_90[1]), (0.02, 0.04));
     }
 }
 

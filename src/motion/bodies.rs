@@ -16,6 +16,13 @@ use super::settings::Settings;
 /// 5 cm); 1.
 pub const N_BODY_FEATURES: usize = 17;
 
+/// Whether the body that `features` tell of is farther than [`NEARNESS_M`] from the support plane and
+/// from the robot, as far as is seen.
+pub(crate) fn is_free(features: &[f32; N_BODY_FEATURES]) -> bool {
+    let far = (-1.0f32).exp();
+    features[16] == 1.0 && features[6] < far && features[8] < far
+}
+
 /// Scales of the features: no settings, as a model is trained with them. Motions a step are divided
 /// by the first, so that usual ones are of order 1; nearness fades over the last.
 pub(crate) const MOTION_SCALE_M: f32 = 0.05;

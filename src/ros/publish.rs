@@ -142,24 +142,28 @@ fn prediction_message(prediction: &Prediction) -> PredictionMsg {
             .collect(),
         colors: prediction.particles.colors.iter().flatten().map(|&c| to_byte(c)).collect(),
         sources: prediction.particles.sources.clone(),
+        sigma: prediction.told_sigmas(0).concat(),
+        sigma_90: prediction.told_sigmas(1).concat(),
         ..PredictionMsg::default()
     }
 }
 
-/// Bytes of a point of `~/predicted_points`: eight fields of four bytes.
-const POINT_STEP: usize = 32;
+/// Bytes of a point of `~/predicted_points`: nine fields of four bytes.
+const POINT_STEP: usize = 36;
 
 /// `~/predicted_points`: the particles where they will be, step after step.
 ///
 /// x, y, z: the position at the step, metres. rgb: the colour, packed as PCL does. dx, dy, dz: the
-/// displacement during the step, metres. step: 1 to n_steps.
+/// displacement during the step, metres. step: 1 to n_steps. sigma: half of all errors are no larger,
+/// metres; not a number of models that don't tell.
 fn points_message(prediction: &Prediction, header: Header) -> PointCloud2 {
     let n_points = prediction.displacements.len() * prediction.particles.positions.len();
     let mut data = Vec::with_capacity(n_points * POINT_STEP);
     let mut positions = prediction.particles.positions.clone();
     for (displacements, step) in prediction.displacements.iter().zip(1_u32..) {
+        let sigmas = prediction.told_sigmas(0).get(step as usize - 1);
         let points = positions.iter_mut().zip(displacements).zip(&prediction.particles.colors);
-        for ((position, displacement), color) in points {
+        for (i, ((position, displacement), color)) in points.enumerate() {
             for (x, dx) in position.iter_mut().zip(displacement) {
                 *x += dx;
                 data.extend(x.to_le_bytes());
@@ -168,6 +172,8 @@ fn points_message(prediction: &Prediction, header: Header) -> PointCloud2 {
             data.extend([b, g, r, 0]);
             displacement.iter().for_each(|dx| data.extend(dx.to_le_bytes()));
             data.extend(step.to_le_bytes());
+            let sigma = sigmas.and_then(|sigmas| sigmas.get(i)).copied().unwrap_or(f32::NAN);
+            data.extend(sigma.to_le_bytes());
         }
     }
     PointCloud2 {
@@ -184,7 +190,7 @@ fn points_message(prediction: &Prediction, header: Header) -> PointCloud2 {
 }
 
 fn fields() -> Vec<PointField> {
-    let names = ["x", "y", "z", "rgb", "dx", "dy", "dz", "step"];
+    let names = ["x", "y", "z", "rgb", "dx", "dy", "dz", "step", "sigma"];
     let field = |(name, offset): (&str, u32)| PointField {
         name: name.to_owned(),
         offset,
@@ -208,6 +214,7 @@ mod tests {
             stamp: Stamp::from_parts(7, 8),
             seed: 9,
             displacements: vec![vec![[0.5, 0.0, 0.0], [0.0; 3]], vec![[0.25, 0.0, -1.0], [0.0; 3]]],
+            sigmas: [vec![vec![0.1, 0.2], vec![0.3, 0.4]], vec![vec![1.1, 1.2], vec![1.3, 1.4]]],
             ..Prediction::default()
         };
         prediction.particles.positions = vec![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]];
@@ -229,19 +236,26 @@ mod tests {
         assert_eq!(message.displacements[6..9], [0.25, 0.0, -1.0]);
         assert_eq!(message.colors, [255, 128, 0, 0, 0, 255]);
         assert_eq!(message.sources, [3, 1 << 24 | 5]);
+        assert_eq!(message.sigma, [0.1, 0.2, 0.3, 0.4]);
+        assert_eq!(message.sigma_90, [1.1, 1.2, 1.3, 1.4]);
+        // What a model says that was not calibrated is nobody's measure.
+        let mut plain = prediction();
+        plain.sigmas[1].clear();
+        assert!(origin.message(&plain).sigma.is_empty());
     }
 
     #[test]
     fn points_are_where_the_roll_out_leads() {
         let message = points_message(&prediction(), Header::default());
-        assert_eq!((message.width, message.row_step), (4, 4 * 32));
+        assert_eq!((message.width, message.row_step), (4, 4 * 36));
         let point = &message.data[2 * POINT_STEP..3 * POINT_STEP]; // first particle, second step
         let number = |i: usize| f32::from_le_bytes(point[4 * i..4 * i + 4].try_into().unwrap());
         assert_eq!([number(0), number(1), number(2)], [1.75, 2.0, 2.0]);
         assert_eq!(point[12..16], [0, 128, 255, 0]);
         assert_eq!([number(4), number(5), number(6)], [0.25, 0.0, -1.0]);
-        assert_eq!(point[28..], 2_u32.to_le_bytes());
+        assert_eq!(point[28..32], 2_u32.to_le_bytes());
+        assert_eq!(number(8), 0.3);
         let offsets: Vec<u32> = message.fields.iter().map(|field| field.offset).collect();
-        assert_eq!(offsets, [0, 4, 8, 12, 16, 20, 24, 28]);
+        assert_eq!(offsets, [0, 4, 8, 12, 16, 20, 24, 28, 32]);
     }
 }

@@ -52,6 +52,7 @@ impl Display for Report {
         if !self.errors.is_empty() {
             writeln!(f, "* privileged: it is told how each point truly moved just before\n")?;
         }
+        self.confidence(f)?;
         if let Some(hindsight) = &self.hindsight {
             hindsight.sections(f, self.step_secs)?;
         }
@@ -87,6 +88,42 @@ impl Report {
                 write!(f, "{:>9}", mean_mm.map_or("-".into(), millimetres))?;
             }
             writeln!(f)?;
+        }
+        writeln!(f)
+    }
+
+    /// How sure the predictions were, and whether they were right to be.
+    fn confidence(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.confidence.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            f,
+            "How sure: errors within sigma (half of them should be), within sigma_90 (90 %)"
+        )?;
+        write!(f, "{:1$}", "", TASK_WIDTH + METHOD_WIDTH)?;
+        for step in 1..=self.horizon {
+            write!(f, "{:>9}", format!("{} s", (step as f64 * self.step_secs) as f32))?;
+        }
+        writeln!(f)?;
+        for row in &self.confidence {
+            let share = |share: f64| percent(share);
+            let rank = |rank: f64| format!("{rank:.2}");
+            let lines: [(&str, &[Option<f64>], &dyn Fn(f64) -> String); 5] = [
+                ("within sigma, %", &row.within_50, &share),
+                ("within sigma_90, %", &row.within_90, &share),
+                ("sigma, mm", &row.sigma_mm, &millimetres),
+                ("sigma_90, mm", &row.sigma_90_mm, &millimetres),
+                ("ranks like the error (1: all)", &row.rank_correlation, &rank),
+            ];
+            for (index, (label, values, text)) in lines.into_iter().enumerate() {
+                let shown = if index == 0 { row.situation } else { "" };
+                write!(f, "  {shown:0$}{label:1$}", TASK_WIDTH - 2, METHOD_WIDTH)?;
+                for value in values {
+                    write!(f, "{:>9}", value.map_or("-".into(), text))?;
+                }
+                writeln!(f)?;
+            }
         }
         writeln!(f)
     }

@@ -1,0 +1,310 @@
+//! How sure predictions are: what a particle's situation is as far as the start of a roll-out tells, and
+//! how a model's word is scaled so that it holds.
+//!
+//! A model's sigma orders errors, but no network's is as large as the errors are. So it is multiplied by
+//! factors under which a share of all errors lies within it: split conformal prediction (Papadopoulos
+//! et al. 2002; Romano et al. 2019, scores normalised by the model's own spread), apart for each step
+//! and situation, on recordings that no weight was trained with. Errors of one recording are alike, so
+//! recordings are its units: each counts as much as any other, however many points it has.
+
+use serde::{Deserialize, Serialize};
+
+use crate::motion::is_free;
+use crate::rest::is_still;
+use crate::scene::StepState;
+use crate::{Error, Result};
+
+/// Shares of all errors that lie within the two radii that are told.
+pub const LEVELS: [f64; 2] = [0.5, 0.9];
+
+/// What a particle does when a roll-out starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Situation {
+    /// It lies on a link of the robot, which carries it.
+    Robot,
+    /// It is known to rest.
+    Resting,
+    /// It moves, or nothing is known of its motion.
+    Moving,
+    /// As moving, and its body touches neither the support plane nor the robot, as far as is seen.
+    Flying,
+}
+
+impl Situation {
+    /// All of them, in the order of a calibration's factors.
+    pub const ALL: [Self; 4] = [Self::Robot, Self::Resting, Self::Moving, Self::Flying];
+
+    /// Its name in model files and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Robot => "robot",
+            Self::Resting => "resting",
+            Self::Moving => "moving",
+            Self::Flying => "flying",
+        }
+    }
+
+    /// Those of all particles of `start`, of which those that the robot carries are `carried`.
+    pub fn of_all(start: &StepState, carried: impl Iterator<Item = bool>, out: &mut Vec<Self>) {
+        out.clear();
+        let carried = carried.chain(std::iter::repeat(false));
+        out.extend((0..start.positions.len()).zip(carried).map(|(i, is_carried)| {
+            if is_carried {
+                Self::Robot
+            } else if is_still(&start.velocities[i], start.velocity_known[i]) {
+                Self::Resting
+            } else if start.bodies.get(i).is_some_and(is_free) {
+                Self::Flying
+            } else {
+                Self::Moving
+            }
+        }));
+    }
+}
+
+/// Factors of a model's sigma: `[situation][level][step]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    /// Recordings that they were found on.
+    pub n_recordings: usize,
+    /// In the order of [`Situation::ALL`] and [`LEVELS`]; the last step's go for all later ones.
+    pub factors: [[Vec<f32>; LEVELS.len()]; Situation::ALL.len()],
+}
+
+impl Calibration {
+    /// Most steps that it may have factors for.
+    const MAX_STEPS: usize = 100;
+
+    /// Checks all values.
+    ///
+    /// # Errors
+    /// [`Error::Config`] names what is wrong.
+    pub fn validate(&self) -> Result<()> {
+        let lists = || self.factors.iter().flatten();
+        let n_steps = lists().map(Vec::len).next().unwrap_or(0);
+        let is_good = |factor: &f32| factor.is_finite() && *factor > 0.0;
+        let problem = if !(1..=Self::MAX_STEPS).contains(&n_steps) {
+            format!("factors for {n_steps} steps, not for 1..={}", Self::MAX_STEPS)
+        } else if lists().any(|list| list.len() != n_steps) {
+            "factors for other numbers of steps in each situation".into()
+        } else if !lists().flatten().all(is_good) {
+            "a factor is not a positive number".into()
+        } else {
+            return Ok(());
+        };
+        Err(Error::Config { key: "calibration".into(), problem })
+    }
+
+    /// The factor of `step` (0-based).
+    pub fn factor(&self, situation: Situation, level: usize, step: usize) -> f32 {
+        let of_steps = &self.factors[situation as usize][level];
+        of_steps.get(step).or(of_steps.last()).copied().unwrap_or(1.0)
+    }
+
+    /// The radii `[horizon][n]` (m) of `level` from a model's `sigmas`.
+    pub fn scale(
+        &self,
+        sigmas: &[Vec<f32>],
+        situations: &[Situation],
+        level: usize,
+    ) -> Vec<Vec<f32>> {
+        let of_step = |(step, sigmas): (usize, &Vec<f32>)| {
+            let rows = sigmas.iter().zip(situations);
+            rows.map(|(sigma, &situation)| sigma * self.factor(situation, level, step)).collect()
+        };
+        sigmas.iter().enumerate().map(of_step).collect()
+    }
+}
+
+/// Errors over sigmas, by recording, from which factors are found.
+#[derive(Debug, Default)]
+pub struct Scores {
+    /// `[situation][step][recording]` → scores.
+    ratios: Vec<Vec<Vec<Vec<f32>>>>,
+    n_recordings: usize,
+}
+
+/// Recordings of a situation and step below which its factors are those of all situations.
+const LEAST_RECORDINGS: usize = 8;
+
+impl Scores {
+    /// All scores that follow are of another recording.
+    pub fn next_recording(&mut self) {
+        self.n_recordings += 1;
+    }
+
+    /// Takes the error of a particle after `step` (0-based), over its sigma.
+    pub fn add(&mut self, situation: Situation, step: usize, ratio: f32) {
+        self.ratios.resize_with(Situation::ALL.len(), Vec::new);
+        let of_steps = &mut self.ratios[situation as usize];
+        of_steps.resize_with(of_steps.len().max(step + 1), Vec::new);
+        let recordings = &mut of_steps[step];
+        recordings.resize_with(self.n_recordings.max(1), Vec::new);
+        recordings[self.n_recordings.max(1) - 1].push(ratio);
+    }
+
+    /// The factors for `n_steps` steps.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if no situation was seen in enough recordings.
+    pub fn calibrate(&self, n_steps: usize) -> Result<Calibration> {
+        let mut factors: [[Vec<f32>; LEVELS.len()]; Situation::ALL.len()] = Default::default();
+        for step in 0..n_steps {
+            for (level, &share) in LEVELS.iter().enumerate() {
+                let all = Situation::ALL.map(|situation| self.recordings(situation, step)).concat();
+                let usual = quantile(&all, share).ok_or_else(|| Error::Config {
+                    key: "calibration".into(),
+                    problem: format!(
+                        "{} recordings tell of step {}: at least {LEAST_RECORDINGS} are needed",
+                        all.len(),
+                        step + 1
+                    ),
+                })?;
+                for situation in Situation::ALL {
+                    let own = quantile(&self.recordings(situation, step), share);
+                    factors[situation as usize][level].push(own.unwrap_or(usual));
+                }
+            }
+        }
+        let calibration = Calibration { n_recordings: self.n_recordings, factors };
+        calibration.validate()?;
+        Ok(calibration)
+    }
+
+    /// Those of each recording that has any.
+    fn recordings(&self, situation: Situation, step: usize) -> Vec<&[f32]> {
+        let of_steps = self.ratios.get(situation as usize).and_then(|steps| steps.get(step));
+        let recordings = of_steps.into_iter().flatten().map(Vec::as_slice);
+        recordings.filter(|ratios| !ratios.is_empty()).collect()
+    }
+}
+
+/// The least value that a share of all values does not exceed, each list weighing as much as any other;
+/// the share is a little larger than `share`, as a list that is not here could lie anywhere among these
+/// (Lei et al. 2018, lemma 2). None of too few lists.
+fn quantile(lists: &[&[f32]], share: f64) -> Option<f32> {
+    if lists.len() < LEAST_RECORDINGS {
+        return None;
+    }
+    let n = lists.len() as f64;
+    let wanted = (share * (n + 1.0) / n).min(1.0) * n;
+    let weigh = |list: &&[f32]| {
+        let weight = 1.0 / list.len() as f64;
+        list.iter().map(move |&value| (value, weight)).collect::<Vec<_>>()
+    };
+    let mut values: Vec<(f32, f64)> = lists.iter().flat_map(weigh).collect();
+    values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let mut sum = 0.0;
+    let reached = values.iter().find(|(_, weight)| {
+        sum += weight;
+        // Weights that add up to it but for rounding do.
+        sum >= wanted - 1e-9
+    });
+    // What is never off has a sigma all the same.
+    reached.or(values.last()).map(|(value, _)| value.max(LEAST_FACTOR))
+}
+
+/// Least factor.
+const LEAST_FACTOR: f32 = 1e-3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::motion::N_BODY_FEATURES;
+    use crate::random::{draw, uniform};
+
+    /// Scores of recordings that differ in scale, each of another number of points.
+    fn scores(recordings: std::ops::Range<u64>) -> Scores {
+        let mut scores = Scores::default();
+        for recording in recordings {
+            scores.next_recording();
+            let scale = 0.5 + uniform(draw(1, 0, recording, 0));
+            let n_points = 50 + (500.0 * uniform(draw(1, 0, recording, 1))) as u64;
+            for point in 0..n_points {
+                for step in 0..2 {
+                    let ratio = -scale
+                        * (1.0 + step as f32)
+                        * uniform(draw(2, recording as i64, point, step as u64)).max(1e-6).ln();
+                    scores.add(Situation::Moving, step, ratio);
+                }
+            }
+        }
+        scores
+    }
+
+    #[test]
+    fn a_share_of_the_errors_of_other_recordings_lies_within() {
+        let calibration = scores(0..100).calibrate(2).unwrap();
+        let others = scores(1000..1200);
+        for step in 0..2 {
+            for (level, share) in LEVELS.into_iter().enumerate() {
+                let factor = calibration.factor(Situation::Moving, level, step);
+                let covered = others
+                    .recordings(Situation::Moving, step)
+                    .iter()
+                    .map(|ratios| {
+                        ratios.iter().filter(|ratio| **ratio <= factor).count() as f64
+                            / ratios.len() as f64
+                    })
+                    .sum::<f64>()
+                    / 200.0;
+                assert!((covered - share).abs() < 0.03, "{covered} of {share} at step {step}");
+            }
+        }
+        // Situations that were not seen take those of all; later steps those of the last.
+        let factor = |situation, step| calibration.factor(situation, 1, step);
+        assert_eq!(factor(Situation::Flying, 0), factor(Situation::Moving, 0));
+        assert_eq!(factor(Situation::Moving, 9), factor(Situation::Moving, 1));
+        let scaled = calibration.scale(&[vec![0.01, 0.02]], &[Situation::Moving; 2], 1);
+        assert_eq!(
+            scaled,
+            [[0.01 * factor(Situation::Moving, 0), 0.02 * factor(Situation::Moving, 0)]]
+        );
+    }
+
+    #[test]
+    fn a_long_recording_counts_as_much_as_a_short_one() {
+        let long = vec![10.0; 10_000];
+        let lists: Vec<&[f32]> = std::iter::once(&long[..]).chain([&[1.0f32][..]; 19]).collect();
+        assert_eq!(quantile(&lists, 0.9), Some(1.0));
+        assert_eq!(quantile(&lists[..LEAST_RECORDINGS - 1], 0.9), None);
+    }
+
+    #[test]
+    fn too_few_recordings_and_factors_that_are_none_are_refused() {
+        let told = scores(0..5).calibrate(2).unwrap_err().to_string();
+        assert!(told.contains("5 recordings") && told.contains("at least 8"), "{told}");
+        let good = scores(0..9).calibrate(2).unwrap();
+        for change in [
+            |c: &mut Calibration| c.factors[0][0].clear(),
+            |c: &mut Calibration| c.factors[1][1][0] = f32::NAN,
+            |c: &mut Calibration| c.factors[1][1][0] = 0.0,
+            |c: &mut Calibration| c.factors.iter_mut().flatten().for_each(Vec::clear),
+        ] {
+            let mut wrong = good.clone();
+            change(&mut wrong);
+            assert!(wrong.validate().unwrap_err().to_string().contains("calibration"));
+        }
+    }
+
+    #[test]
+    fn situations_are_told_by_the_start() {
+        let mut free = [0.0; N_BODY_FEATURES];
+        free[16] = 1.0;
+        let mut low = free;
+        low[6] = 1.0;
+        let start = StepState {
+            positions: vec![[0.0; 3]; 5],
+            velocities: vec![[0.0; 3], [0.0; 3], [0.01, 0.0, 0.0], [0.01, 0.0, 0.0], [0.0; 3]],
+            velocity_known: vec![1.0, 1.0, 1.0, 1.0, 0.0],
+            bodies: vec![free, free, free, low, low],
+            ..StepState::default()
+        };
+        let mut found = Vec::new();
+        Situation::of_all(&start, [true].into_iter(), &mut found);
+        use Situation::{Flying, Moving, Resting, Robot};
+        assert_eq!(found, [Robot, Resting, Flying, Moving, Moving]);
+    }
+}
