@@ -261,7 +261,7 @@ impl Robot {
             self.extend_run(*node, patch, n_points);
         }
         let nodes: Vec<usize> = self.runs.iter().map(|(node, _)| *node).collect();
-        self.skin = Skin::new(&surfaces, &nodes)?;
+        self.skin = Skin::new(&surfaces, &nodes, n_points)?;
         Ok(())
     }
 

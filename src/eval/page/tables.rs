@@ -53,6 +53,36 @@ pub(super) fn errors(report: &Report) -> String {
     html
 }
 
+/// How sure the predictions were: a row for each situation and figure.
+pub(super) fn confidence(report: &Report) -> String {
+    if report.confidence.is_empty() {
+        return String::new();
+    }
+    let mut html = String::new();
+    let steps = (1..=report.horizon).map(|step| format!("{} s", secs(step, report.step_secs)));
+    let columns = [Column("particles".into(), false), Column("figure".into(), false)].into_iter();
+    let columns = columns.chain(steps.map(|name| Column(name, true)));
+    begin(&mut html, "confidence", "How sure, and whether rightly", columns);
+    for row in &report.confidence {
+        let share = |share: f64| percent(share);
+        let rank = |rank: f64| format!("{rank:.2}");
+        let lines: [(&str, &[Option<f64>], &dyn Fn(f64) -> String); 5] = [
+            ("errors within sigma, % (50)", &row.within_50, &share),
+            ("errors within sigma_90, % (90)", &row.within_90, &share),
+            ("sigma, mm", &row.sigma_mm, &millimetres),
+            ("sigma_90, mm", &row.sigma_90_mm, &millimetres),
+            ("rank correlation with the error", &row.rank_correlation, &rank),
+        ];
+        for (figure, values, text) in lines {
+            let _ = write!(html, "<tr><td>{}</td><td>{figure}</td>", row.situation);
+            values.iter().for_each(|value| number_cell(&mut html, *value, text, ""));
+            html += "</tr>";
+        }
+    }
+    html + "</tbody></table></div><p class=note>Half of all errors should lie within sigma, nine of ten \
+            within sigma_90: means over recordings.</p>"
+}
+
 fn tasks<'a>(rows: &[&'a ErrorRow]) -> Vec<&'a str> {
     let mut tasks: Vec<&str> = rows.iter().filter_map(|row| row.task.as_deref()).collect();
     tasks.dedup();
@@ -137,7 +167,7 @@ fn start_row(html: &mut String, method: Method, first: &str) {
 }
 
 /// A number as the text report shows it; all its digits in `data-value`.
-fn number_cell(html: &mut String, value: Option<f64>, show: fn(f64) -> String, more: &str) {
+fn number_cell(html: &mut String, value: Option<f64>, show: impl Fn(f64) -> String, more: &str) {
     let _ = match value.filter(|value| value.is_finite()) {
         Some(value) => write!(html, "<td data-value={value}{more}>{}</td>", show(value)),
         None => write!(html, "<td>-</td>"),

@@ -1,0 +1,113 @@
+//! `forecloud calibrate` on recordings: what it writes, and what it refuses.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use forecloud::config::PredictorConfig;
+use forecloud::eval::Replay;
+use forecloud::frames::FramesConfig;
+use forecloud::model::weights::initial_weights;
+use forecloud::model::{Layout, Model, ModelConfig};
+use forecloud::recording::Recording;
+
+/// A small model that tells sigma, or does not, as `folder`/m.safetensors.
+fn model(folder: &Path, tells_sigma: bool) -> PathBuf {
+    let config = ModelConfig {
+        width: 8,
+        n_heads: 2,
+        n_blocks: 1,
+        n_particles: 64,
+        n_history: 16,
+        n_motion: 256,
+        n_kinematic: 8,
+        chunk: 2,
+        tells_sigma,
+        ..ModelConfig::default()
+    };
+    let weights = initial_weights(&Layout::new(config.interlacer()), 1);
+    let path = folder.join("m.safetensors");
+    Model::new(config, weights).unwrap().save(&path).unwrap();
+    path
+}
+
+/// `n` copies of a recording of the split train.
+fn recordings(folder: &Path, n: usize) -> PathBuf {
+    let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny_push");
+    let all = folder.join("recordings");
+    for i in 0..n {
+        let copy = all.join(format!("push_{i}"));
+        std::fs::create_dir_all(&copy).unwrap();
+        for entry in std::fs::read_dir(&tiny).unwrap().map(Result::unwrap) {
+            std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+        }
+    }
+    all
+}
+
+fn calibrate(recordings: &Path, model: &Path, out: &Path, more: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forecloud"));
+    command.arg("calibrate").arg(recordings).arg("--model").arg(model).arg("--out").arg(out);
+    command.args(["--horizon", "2"]).args(more).output().unwrap()
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn errors_lie_within_what_a_calibrated_model_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let (plain, out) = (model(folder.path(), true), folder.path().join("calibrated.safetensors"));
+    let all = recordings(folder.path(), 8);
+    let output = calibrate(&all, &plain, &out, &["--split", "train"]);
+    assert!(output.status.success(), "{}", told(&output));
+    let calibrated = Model::load(&out).unwrap();
+    let calibration = calibrated.calibration.as_ref().unwrap();
+    assert_eq!((calibration.n_recordings, calibration.factors[0][0].len()), (8, 2));
+    assert_ne!(calibrated.hash, Model::load(&plain).unwrap().hash);
+
+    // On what it was calibrated with, as many errors lie within as are meant to, and a few more.
+    let config = PredictorConfig { horizon: 2, ..PredictorConfig::default() };
+    let replayed = |model: Model| {
+        let mut replay = Replay::new(model, config, FramesConfig::default(), None);
+        let recording = Recording::open(&all.join("push_3"), FramesConfig::default()).unwrap();
+        replay.follow_cameras(&recording).unwrap();
+        let mut n_sigmas = 0;
+        let count = |replayed: &forecloud::eval::Replayed| {
+            n_sigmas += replayed.prediction.map_or(0, |prediction| prediction.told_sigmas(1).len());
+        };
+        replay.add(&recording, count).unwrap();
+        (replay.report(), n_sigmas)
+    };
+    let (report, n_sigmas) = replayed(calibrated);
+    assert!(n_sigmas > 0);
+    let row = report.confidence.iter().find(|row| row.situation == "resting").unwrap();
+    for (step, (half, most)) in row.within_50.iter().zip(&row.within_90).enumerate() {
+        let (half, most) = (half.unwrap(), most.unwrap());
+        assert!(
+            (0.5..0.75).contains(&half) && (0.9..=1.0).contains(&most),
+            "{step}: {half} {most}"
+        );
+    }
+    assert!(report.to_string().contains("within sigma_90, %"));
+    // What was not calibrated tells nothing.
+    let (report, n_sigmas) = replayed(Model::load(&plain).unwrap());
+    assert!(report.confidence.is_empty() && n_sigmas == 0);
+}
+
+#[test]
+fn too_few_recordings_other_models_and_inputs_as_outputs_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("calibrated.safetensors");
+    let (silent, all) = (model(folder.path(), false), recordings(folder.path(), 3));
+    let refuse = |model: &Path, out: &Path, more: &[&str], reason: &str| {
+        let output = calibrate(&all, model, out, more);
+        assert!(!output.status.success() && told(&output).contains(reason), "{}", told(&output));
+    };
+    refuse(&silent, &out, &[], "train one with --sigma");
+    let telling = model(folder.path(), true);
+    refuse(&telling, &telling, &[], "cannot save the model");
+    refuse(&telling, &out, &["--split", "train"], "at least 8");
+    refuse(&telling, &out, &[], "0 recordings of split 'val'");
+    assert!(!out.exists());
+}
