@@ -19,6 +19,7 @@ mod patch;
 mod seeds;
 mod settings;
 mod shadows;
+mod sums;
 
 use rayon::prelude::*;
 
