@@ -239,7 +239,7 @@ impl MotionEstimator {
         for _ in 0..context.settings.exchange_rounds {
             exchanged.clone_from(seeds);
             let known = &seeds[..];
-            exchanged.par_iter_mut().zip(&patches[..]).for_each(|(seed, patch)| {
+            exchanged.par_iter_mut().zip(&mut patches[..]).for_each(|(seed, patch)| {
                 exchange(&context, known, cells, seed, patch);
             });
             std::mem::swap(seeds, exchanged);

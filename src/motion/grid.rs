@@ -17,13 +17,19 @@ pub(super) struct Grid {
     columns: [Vec<f32>; 6],
 }
 
-/// Kernel moments about a point q.
+/// Kernel mean about a point q.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Moments {
-    /// Kernel mean m(q) less q (m).
+pub(super) struct Mean {
+    /// The mean m(q) less q (m); none where there is no mass.
     pub offset: Vec3,
     /// Sum of the weights.
     pub mass: f32,
+}
+
+/// Kernel moments about a point q.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Moments {
+    pub mean: Mean,
     /// I - ∂m/∂q, its symmetric part: how much of a shift of q the mean does not follow. On a
     /// plane of one colour it is the projection on the normal; near edges it is more.
     pub stiffness: Matrix3<f32>,
@@ -64,17 +70,17 @@ impl Grid {
         });
     }
 
-    /// Kernel mean less `center` (m), and the mass, under the biweight kernel (1 - s)².
+    /// Kernel mean about `center` under the biweight kernel (1 - s)².
     ///
     /// Never inlined, as [`Self::moments`]: the choice of instructions is made here, so that what
     /// calls it is compiled once, and not for each instruction set.
     #[inline(never)]
-    pub(super) fn mean(&self, center: &Vec3, color: &Vec3, kernel: Kernel) -> (Vec3, f32) {
+    pub(super) fn mean(&self, center: &Vec3, color: &Vec3, kernel: Kernel) -> Mean {
         let [x, y, z, mass]: [f32; N_MEAN] = dispatch(self.sums(center, color, kernel));
         if mass <= 1e-6 {
-            return ([0.0; 3], 0.0);
+            return Mean::default();
         }
-        ([x / mass, y / mass, z / mass], mass)
+        Mean { offset: [x / mass, y / mass, z / mass], mass }
     }
 
     /// Kernel moments about `center`.
@@ -93,7 +99,7 @@ impl Grid {
         let (xx, yy, zz) = (entry(sums[7], 0, 0), entry(sums[8], 1, 1), entry(sums[9], 2, 2));
         let (xy, xz, yz) = (entry(sums[10], 0, 1), entry(sums[11], 0, 2), entry(sums[12], 1, 2));
         let stiffness = Matrix3::new(xx, xy, xz, xy, yy, yz, xz, yz, zz);
-        Moments { offset, mass, stiffness }
+        Moments { mean: Mean { offset, mass }, stiffness }
     }
 
     #[inline(always)]
