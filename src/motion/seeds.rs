@@ -68,6 +68,9 @@ pub(super) fn start(
             return;
         }
     }
+    if !seed.can_gain() {
+        return;
+    }
     context.measure(patch);
     let mut pose = Rigid::shift(context.track(&position, &color).map(|x| -x));
     let is_slow = dot(&pose.translation(), &pose.translation()) < settings.slow_m * settings.slow_m;
@@ -92,6 +95,11 @@ impl Seed {
 
     pub(super) fn moves(&self) -> bool {
         self.pose.translation() != [0.0; 3]
+    }
+
+    /// Whether any motion can cost less than its own.
+    fn can_gain(&self) -> bool {
+        self.cost > 0.0
     }
 
     /// Whether it surely moves as a link of the robot does.
@@ -140,7 +148,7 @@ pub(super) fn exchange(
     patch: &mut Patch,
 ) {
     seed.is_new = false;
-    if seed.is_sure {
+    if seed.is_sure || !seed.can_gain() {
         return;
     }
     let (position, before) = (seed.position, seed.cost);
