@@ -19,6 +19,7 @@ mod patch;
 mod seeds;
 mod settings;
 mod shadows;
+mod sums;
 
 use rayon::prelude::*;
 
@@ -159,11 +160,29 @@ impl MotionEstimator {
         });
     }
 
-    /// Sorts the clouds and takes the moments of the points off the support plane.
-    fn prepare(&mut self, [before, now]: [&Particles; 2], is_raised: impl Fn(&Vec3) -> bool) {
-        let Settings { cell_m, seed_spacing_m, shadow_gap_m, .. } = self.settings;
-        self.now.rebuild(&now.positions, &now.colors, cell_m);
-        self.before.rebuild(&before.positions, &before.colors, cell_m);
+    /// Sorts the clouds, and the points off the support plane.
+    fn prepare(
+        &mut self,
+        [before, now]: [&Particles; 2],
+        is_raised: impl Fn(&Vec3) -> bool + Send,
+    ) {
+        let cell_m = self.settings.cell_m;
+        let mut grid = std::mem::take(&mut self.now);
+        let mut grid_before = std::mem::take(&mut self.before);
+        rayon::join(
+            || {
+                grid.rebuild(&now.positions, &now.colors, cell_m);
+                grid_before.rebuild(&before.positions, &before.colors, cell_m);
+            },
+            || self.raise(before, now, is_raised),
+        );
+        (self.now, self.before) = (grid, grid_before);
+        self.place_seeds();
+    }
+
+    /// Sorts the points off the support plane.
+    fn raise(&mut self, before: &Particles, now: &Particles, is_raised: impl Fn(&Vec3) -> bool) {
+        let Settings { seed_spacing_m, shadow_gap_m, .. } = self.settings;
         self.raised_positions.clear();
         self.raised_colors.clear();
         self.raised_hidden.clear();
@@ -180,6 +199,10 @@ impl MotionEstimator {
         self.hidden.clear();
         self.hidden
             .extend(self.raised.cells.order().iter().map(|&i| self.raised_hidden[i as usize]));
+    }
+
+    /// Puts a seed in each cell of these.
+    fn place_seeds(&mut self) {
         self.seeds.clear();
         self.seed_of_cell.clear();
         self.seed_of_cell.resize(self.raised.cells.n_cells(), u32::MAX);
@@ -238,7 +261,7 @@ impl MotionEstimator {
         for _ in 0..context.settings.exchange_rounds {
             exchanged.clone_from(seeds);
             let known = &seeds[..];
-            exchanged.par_iter_mut().zip(&patches[..]).for_each(|(seed, patch)| {
+            exchanged.par_iter_mut().zip(&mut patches[..]).for_each(|(seed, patch)| {
                 exchange(&context, known, cells, seed, patch);
             });
             std::mem::swap(seeds, exchanged);

@@ -1,10 +1,13 @@
 //! The nearest of a few thousand points, for many queries: by brute force, vector by vector.
 
-use super::Vec3;
-use crate::simd::vectorize;
+use pulp::Simd;
+use pulp::bytemuck::cast_slice;
 
-/// Points that are compared before the least distance is looked at.
-const BLOCK: usize = 64;
+use super::Vec3;
+use crate::simd::{WithSimd, dispatch};
+
+/// Points in a vector at most.
+const BLOCK: usize = 16;
 
 /// Points by coordinate, padded to whole blocks with what is nobody's nearest.
 #[derive(Debug, Default, Clone)]
@@ -26,37 +29,56 @@ impl Nearest {
     /// Index of the point nearest to each of `queries`, the first one of several; 0 without points
     /// or where no distance is finite.
     pub(crate) fn find<'a>(&self, queries: impl Iterator<Item = (&'a mut u32, &'a Vec3)>) {
-        vectorize(|| {
-            for (nearest, query) in queries {
-                *nearest = self.nearest(query);
-            }
-        });
+        dispatch(Find { columns: &self.columns, queries });
     }
+}
+
+/// Names its vectors: left to the compiler, this ran on the narrowest ones.
+struct Find<'a, I> {
+    columns: &'a [Vec<f32>; 3],
+    queries: I,
+}
+
+impl<'q, I: Iterator<Item = (&'q mut u32, &'q Vec3)>> WithSimd for Find<'_, I> {
+    type Output = ();
 
     #[inline(always)]
-    fn nearest(&self, p: &Vec3) -> u32 {
-        let [xs, ys, zs] = self.columns.each_ref().map(|column| column.as_chunks::<BLOCK>().0);
-        let (mut best, mut index) = (f32::INFINITY, 0);
-        for (block, ((x, y), z)) in xs.iter().zip(ys).zip(zs).enumerate() {
-            let mut squares = [0.0f32; BLOCK];
-            for i in 0..BLOCK {
-                let (dx, dy, dz) = (x[i] - p[0], y[i] - p[1], z[i] - p[2]);
-                squares[i] = dx * dx + dy * dy + dz * dz;
+    fn with_simd<S: Simd>(self, simd: S) {
+        let rows: [&[S::f32s]; 3] = [
+            S::as_simd_f32s(&self.columns[0]).0,
+            S::as_simd_f32s(&self.columns[1]).0,
+            S::as_simd_f32s(&self.columns[2]).0,
+        ];
+        let n = rows[0].len();
+        let [xs, ys, zs] = [&rows[0][..n], &rows[1][..n], &rows[2][..n]];
+        for (nearest, query) in self.queries {
+            let about = [query[0], query[1], query[2]].map(|x| simd.splat_f32s(x));
+            // Of each lane the least distance, and the vector that it is in.
+            let mut least = simd.splat_f32s(f32::INFINITY);
+            let mut at = simd.splat_u32s(0);
+            for i in 0..n {
+                let dx = simd.sub_f32s(xs[i], about[0]);
+                let dy = simd.sub_f32s(ys[i], about[1]);
+                let dz = simd.sub_f32s(zs[i], about[2]);
+                // Not fused: the same distances, to the bit, on any processor.
+                let square = simd.add_f32s(simd.mul_f32s(dx, dx), simd.mul_f32s(dy, dy));
+                let square = simd.add_f32s(square, simd.mul_f32s(dz, dz));
+                // Not the minimum: NaN is nobody's nearest.
+                let is_less = simd.less_than_f32s(square, least);
+                least = simd.select_f32s(is_less, square, least);
+                at = simd.select_u32s(is_less, simd.splat_u32s(i as u32), at);
             }
-            let mut least = [f32::INFINITY; 16];
-            for i in 0..BLOCK {
-                // Not f32::min: NaN is nobody's nearest either way, and this is one instruction.
-                let square = squares[i];
-                least[i % 16] = if square < least[i % 16] { square } else { least[i % 16] };
+            let squares: &[f32] = cast_slice(std::slice::from_ref(&least));
+            let vectors: &[u32] = cast_slice(std::slice::from_ref(&at));
+            let mut best = (f32::INFINITY, 0);
+            for (lane, (&square, &vector)) in squares.iter().zip(vectors).enumerate() {
+                let index = vector * S::F32_LANES as u32 + lane as u32;
+                if square < best.0 || (square == best.0 && square.is_finite() && index < best.1) {
+                    best = (square, index);
+                }
             }
-            let least = least.iter().fold(f32::INFINITY, |a, &b| if b < a { b } else { a });
-            if least < best {
-                best = least;
-                let within = squares.iter().position(|&square| square == least).unwrap_or(0);
-                index = (block * BLOCK + within) as u32;
-            }
+            *nearest = best.1;
         }
-        index
     }
 }
 

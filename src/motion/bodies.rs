@@ -1,6 +1,8 @@
 //! Bodies: which particles move as one, guessed from nearness, colour and motion, without a model of
 //! any object; how each body moves, and what its particles are told of it.
 
+use rayon::prelude::*;
+
 use crate::geometry::{Nearest, RigidMotion, Vec3, distance, dot, minus, plus, squared_distance};
 
 use super::PastMotion;
@@ -29,6 +31,11 @@ pub(crate) const MOTION_SCALE_M: f32 = 0.05;
 const EXTENT_SCALE_M: f32 = 0.05;
 const HEIGHT_SCALE_M: f32 = 0.25;
 pub(crate) const NEARNESS_M: f32 = 0.03;
+
+/// Particles that one task looks at.
+const CHUNK: usize = 128;
+/// No body.
+const NONE: u32 = u32::MAX;
 
 /// Groups particles into bodies, keeping its memory between calls.
 #[derive(Debug, Default, Clone)]
@@ -96,16 +103,22 @@ impl Bodies {
         self.link(settings);
         self.sort();
         self.fit(settings);
+        let mut of_free = std::mem::take(&mut self.nearest);
+        of_free.resize(self.free.len(), 0);
+        of_free.par_iter_mut().zip(&self.free).with_min_len(CHUNK).for_each(|(body, &i)| {
+            let (p, color) = (&particles.positions[i as usize], &particles.colors[i as usize]);
+            *body = self.body_of(settings, p, color).unwrap_or(NONE);
+        });
         let PastMotion { onward, bodies, .. } = found;
-        for j in 0..self.free.len() {
-            let i = self.free[j] as usize;
-            let (p, color) = (&particles.positions[i], &particles.colors[i]);
-            let Some(body) = self.body_of(settings, p, color) else { continue };
-            if let Some(motion) = &self.bodies[body].onward {
+        for (&i, &body) in self.free.iter().zip(&of_free) {
+            let Some(body) = self.bodies.get(body as usize) else { continue };
+            let (i, p) = (i as usize, &particles.positions[i as usize]);
+            if let Some(motion) = &body.onward {
                 onward[i] = motion.motion_of(p);
             }
-            bodies[i] = self.bodies[body].describe(p, &onward[i], particles.support_m);
+            bodies[i] = body.describe(p, &onward[i], particles.support_m);
         }
+        self.nearest = of_free;
     }
 
     /// Chooses the free particles, and the anchors among them.
@@ -120,8 +133,10 @@ impl Bodies {
         self.nearest.clear();
         self.nearest.resize(self.free.len(), 0);
         self.robot.rebuild(robot);
-        let queries = self.free.iter().map(|&i| &positions[i as usize]);
-        self.robot.find(self.nearest.iter_mut().zip(queries));
+        let chunks = self.nearest.par_chunks_mut(CHUNK).zip(self.free.par_chunks(CHUNK));
+        chunks.for_each(|(nearest, free)| {
+            self.robot.find(nearest.iter_mut().zip(free.iter().map(|&i| &positions[i as usize])));
+        });
         self.distances.clear();
         self.distances.extend(self.free.iter().zip(&self.nearest).map(|(&i, &nearest)| {
             let Some(point) = robot.get(nearest as usize) else { return f32::INFINITY };
@@ -245,7 +260,7 @@ impl Bodies {
 
     /// The body of a free particle: that of the anchor nearest in place and colour; none beyond
     /// their reach.
-    fn body_of(&self, settings: &Settings, p: &Vec3, color: &Vec3) -> Option<usize> {
+    fn body_of(&self, settings: &Settings, p: &Vec3, color: &Vec3) -> Option<u32> {
         let Settings { body_reach_m: reach_m, body_color: alike, .. } = *settings;
         let mut best = (f32::INFINITY, None);
         self.grid.near(p, reach_m, |place| {
@@ -253,7 +268,7 @@ impl Bodies {
             let place = squared_distance(&anchor.position, p) / (reach_m * reach_m);
             let distance = place + squared_distance(&anchor.color, color) / (alike * alike);
             if distance < best.0 {
-                best = (distance, Some(anchor.body as usize));
+                best = (distance, Some(anchor.body));
             }
         });
         best.1

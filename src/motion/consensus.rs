@@ -25,6 +25,8 @@ pub(super) struct Consensus {
     order: Vec<u32>,
     body_of: Vec<u32>,
     bodies: Vec<Body>,
+    /// Whether each seed is one of those that its body is registered by.
+    is_joint: Vec<bool>,
     /// What rest and the motions of its body cost each seed.
     costs: Vec<[f32; MAX_MOTIONS + 1]>,
 }
@@ -52,25 +54,29 @@ impl Consensus {
         self.group(context, cells, seeds);
         self.costs.clear();
         self.costs.resize(seeds.len(), [0.0; MAX_MOTIONS + 1]);
-        let Self { order, body_of, bodies, costs, .. } = self;
+        let Self { order, body_of, bodies, costs, is_joint, .. } = self;
         let known = &seeds[..];
-        patches.par_iter_mut().zip(known).zip(&body_of[..]).for_each(|((patch, seed), &body)| {
-            if seed.is_sure && bodies[body as usize].is_uneasy {
-                context.gather(&seed.position, patch);
+        patches.par_iter_mut().zip(known).zip(&*is_joint).for_each(|((patch, seed), &is_joint)| {
+            if is_joint {
+                context.gather_once(&seed.position, patch);
+                context.measure(patch);
             }
         });
-        let patches = &patches[..];
+        let measured = &patches[..];
         bodies.par_iter_mut().filter(|body| body.is_uneasy).for_each(|body| {
-            body.propose(context, &order[body.seeds.clone()], known, patches);
+            body.propose(context, &order[body.seeds.clone()], known, measured);
         });
         let bodies_now = &bodies[..];
-        costs.par_iter_mut().zip(patches).zip(&body_of[..]).for_each(|((costs, patch), &body)| {
+        let places = known.par_iter().zip(&body_of[..]).zip(patches);
+        costs.par_iter_mut().zip(places).for_each(|(costs, ((seed, &body), patch))| {
             let body = &bodies_now[body as usize];
             if body.n_motions > 0 {
+                context.gather_once(&seed.position, patch);
+                let cost = |motion: &Rigid| context.cost(patch, motion, f32::INFINITY).0;
                 let hidden = context.settings.hidden_bonus * patch.hidden();
-                costs[0] = (context.cost(patch, &Rigid::default()).0 - hidden).max(0.0);
-                for (cost, motion) in costs[1..].iter_mut().zip(body.motions()) {
-                    *cost = context.cost(patch, motion).0;
+                costs[0] = (cost(&Rigid::default()) - hidden).max(0.0);
+                for (costs, motion) in costs[1..].iter_mut().zip(body.motions()) {
+                    *costs = cost(motion);
                 }
             }
         });
@@ -114,7 +120,7 @@ impl Consensus {
         }
         self.body_of.clear();
         self.body_of.extend((0..seeds.len()).map(|i| self.joined.root(i) as u32));
-        let Self { order, body_of, bodies, .. } = self;
+        let Self { order, body_of, bodies, is_joint, .. } = self;
         order.clear();
         order.extend(0..seeds.len() as u32);
         let body = |i: u32| body_of[i as usize];
@@ -131,10 +137,23 @@ impl Consensus {
             bodies.push(Body { seeds: from..to, is_uneasy, ..Body::default() });
             from = to;
         }
+        is_joint.clear();
+        is_joint.resize(seeds.len(), false);
         for (number, body) in bodies.iter().enumerate() {
-            order[body.seeds.clone()].iter().for_each(|&i| body_of[i as usize] = number as u32);
+            let of_body = &order[body.seeds.clone()];
+            of_body.iter().for_each(|&i| body_of[i as usize] = number as u32);
+            if body.is_uneasy {
+                joint(context.settings, of_body).for_each(|&i| is_joint[i as usize] = true);
+            }
         }
     }
+}
+
+/// Those of a body's `order`ed seeds that it is registered by: none of small ones, few of large ones.
+fn joint<'a>(settings: &Settings, order: &'a [u32]) -> impl Iterator<Item = &'a u32> + use<'a> {
+    let stride = order.len().div_ceil(settings.group_max_seeds).max(1);
+    let order = if order.len() < settings.group_min_seeds { &[] } else { order };
+    order.iter().step_by(stride)
 }
 
 impl Body {
@@ -155,15 +174,14 @@ impl Body {
                 self.add(seed.pose, &seed.position, settings.group_apart_m);
             }
         }
-        if order.len() < settings.group_min_seeds {
+        if joint(settings, order).next().is_none() {
             return;
         }
-        let stride = order.len().div_ceil(settings.group_max_seeds);
         let starts = [Some(Rigid::default()), self.motions().first().copied()];
         for mut pose in starts.into_iter().flatten() {
-            let joint = || order.iter().step_by(stride).map(|&i| &patches[i as usize]);
+            let patches = || joint(settings, order).map(|&i| &patches[i as usize]);
             for scale in [0, 0, NARROW, NARROW] {
-                context.refine_all(joint, &center, &mut pose, scale);
+                context.refine_all(patches, &center, &mut pose, scale);
             }
             self.add(pose, &center, settings.group_apart_m);
         }

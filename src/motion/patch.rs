@@ -1,6 +1,6 @@
 //! Patches of the cloud, held against the cloud before under a motion, and registered with it.
 
-use super::grid::{Grid, Moments};
+use super::grid::{Grid, Mean, Moments};
 use super::normal::Normal;
 use super::settings::Settings;
 use crate::geometry::{Rigid, Vec3, dot, length, minus, plus, squared_distance};
@@ -28,6 +28,10 @@ pub(super) struct Context<'a> {
 pub(super) struct Patch {
     n: usize,
     points: [Member; PATCH_CAPACITY],
+    /// Sum of the weights.
+    total: f32,
+    /// Whether the points' moments are known: registration takes them, costs do not.
+    is_measured: bool,
 }
 
 /// A point of a patch.
@@ -37,29 +41,33 @@ struct Member {
     color: Vec3,
     weight: f32,
     is_hidden: bool,
-    /// Its moments in the cloud now under each kernel.
-    here: [Moments; N_RADII],
+    /// Its mean in the cloud now under the narrow kernel.
+    here: Mean,
+    /// Its moments there under each kernel, once measured.
+    moments: [Moments; N_RADII],
 }
 
 impl Patch {
+    /// Forgets its points.
+    pub(super) fn clear(&mut self) {
+        self.n = 0;
+    }
+
     fn points(&self) -> &[Member] {
         &self.points[..self.n]
     }
 
     /// Share that could not be seen one step back.
     pub(super) fn hidden(&self) -> f32 {
-        let (mut hidden, mut total) = (0.0, 0.0);
-        for Member { weight, is_hidden, .. } in self.points() {
-            hidden += if *is_hidden { *weight } else { 0.0 };
-            total += weight;
-        }
-        hidden / total.max(1e-6)
+        let hidden = self.points().iter().filter(|member| member.is_hidden);
+        hidden.map(|member| member.weight).sum::<f32>() / self.total.max(1e-6)
     }
 }
 
 impl Context<'_> {
     pub(super) fn gather(&self, center: &Vec3, patch: &mut Patch) {
         let Settings { patch_radius_m, patch_falloff, kernel_radii_m, .. } = *self.settings;
+        let narrow = self.settings.kernel(kernel_radii_m[NARROW]);
         let (mut near, mut n_near) = ([0; NEAR_CAPACITY], 0);
         self.raised.near(center, patch_radius_m, |place| {
             if n_near < NEAR_CAPACITY {
@@ -67,6 +75,7 @@ impl Context<'_> {
                 n_near += 1;
             }
         });
+        (patch.total, patch.is_measured) = (0.0, false);
         patch.n = n_near.min(self.settings.patch_points);
         for k in 0..patch.n {
             let place = near[k * n_near / patch.n];
@@ -74,11 +83,29 @@ impl Context<'_> {
             let is_hidden = self.hidden[place];
             let falloff = patch_falloff * squared_distance(&position, center);
             let weight = 1.0 - falloff / (patch_radius_m * patch_radius_m);
-            let mut here = [Moments::default(); N_RADII];
-            for (here, radius_m) in here.iter_mut().zip(kernel_radii_m) {
-                *here = self.now.moments(&position, &color, self.settings.kernel(radius_m));
+            let here = self.now.mean(&position, &color, narrow);
+            patch.total += weight;
+            let member = &mut patch.points[k];
+            *member = Member { position, color, weight, is_hidden, here, moments: member.moments };
+        }
+    }
+
+    /// Gathers the patch about `center`, unless that is done.
+    pub(super) fn gather_once(&self, center: &Vec3, patch: &mut Patch) {
+        if patch.n == 0 {
+            self.gather(center, patch);
+        }
+    }
+
+    /// Takes the moments of the patch's points, unless they are known.
+    pub(super) fn measure(&self, patch: &mut Patch) {
+        if std::mem::replace(&mut patch.is_measured, true) {
+            return;
+        }
+        for Member { position, color, moments, .. } in &mut patch.points[..patch.n] {
+            for (moments, radius_m) in moments.iter_mut().zip(self.settings.kernel_radii_m) {
+                *moments = self.now.moments(position, color, self.settings.kernel(radius_m));
             }
-            patch.points[k] = Member { position, color, weight, is_hidden, here };
         }
     }
 
@@ -87,12 +114,12 @@ impl Context<'_> {
         &self,
         pose: &Rigid,
         point: (&Vec3, &Vec3),
-        here: &Moments,
+        here: &Mean,
         radius: f32,
     ) -> Match {
         let there = pose.apply(point.0);
         let settings = self.settings;
-        let (offset, mass) = self.before.mean(&there, point.1, settings.kernel(radius));
+        let Mean { offset, mass } = self.before.mean(&there, point.1, settings.kernel(radius));
         let residual = minus(&offset, &pose.turn(&here.offset));
         let tolerance = settings.residual_tolerance * radius;
         let near = (1.0 - dot(&residual, &residual) / (tolerance * tolerance)).max(0.0);
@@ -100,19 +127,25 @@ impl Context<'_> {
         Match { there, residual, found: near * share }
     }
 
-    /// Cost of a motion of a patch, and the share of it found again.
-    pub(super) fn cost(&self, patch: &Patch, pose: &Rigid) -> (f32, f32) {
-        let (mut found, mut total) = (0.0, 0.0);
+    /// Cost of a motion of a patch, and the share of it found again; where the cost is more than
+    /// `bound`, some number above that.
+    pub(super) fn cost(&self, patch: &Patch, pose: &Rigid, bound: f32) -> (f32, f32) {
+        let total = patch.total.max(1e-6);
+        // What is left to be found; a little more, as sums are rounded.
+        let (mut found, mut left) = (0.0, patch.total + 1e-4);
         let radius = self.settings.kernel_radii_m[NARROW];
         for Member { position, color, weight, here, .. } in patch.points() {
-            found += weight * self.residual(pose, (position, color), &here[NARROW], radius).found;
-            total += weight;
+            found += weight * self.residual(pose, (position, color), here, radius).found;
+            left -= weight;
+            if 1.0 - (found + left) / total > bound {
+                break;
+            }
         }
-        let found = found / total.max(1e-6);
+        let found = found / total;
         (1.0 - found, found)
     }
 
-    /// Gauss-Newton steps of the patch about `center` under the kernel `scale`.
+    /// Gauss-Newton steps of the measured patch about `center` under the kernel `scale`.
     pub(super) fn refine(&self, patch: &Patch, center: &Vec3, pose: &mut Rigid, scale: usize) {
         self.refine_all(|| std::iter::once(patch), center, pose, scale);
     }
@@ -130,11 +163,12 @@ impl Context<'_> {
         for _ in 0..settings.newton_steps {
             let middle = pose.apply(center);
             let mut normal = Normal::new(settings.turn_arm_m);
-            for Member { position, color, weight, here, .. } in patches().flat_map(Patch::points) {
-                let here = &here[scale];
+            for Member { position, color, weight, moments, .. } in patches().flat_map(Patch::points)
+            {
+                let Moments { mean, stiffness } = &moments[scale];
                 let Match { there, residual, found } =
-                    self.residual(pose, (position, color), here, radius);
-                let stiffness = pose.conjugate(&here.stiffness);
+                    self.residual(pose, (position, color), mean, radius);
+                let stiffness = pose.conjugate(stiffness);
                 let lever = minus(&there, &middle);
                 normal.add(weight * found, &lever, &stiffness, &residual);
             }
@@ -151,33 +185,31 @@ impl Context<'_> {
     pub(super) fn unrest(&self, position: &Vec3, color: &Vec3) -> f32 {
         let Settings { lump_radius_m, lump_scatter_m, lump_mass_ratio: ratio, .. } = *self.settings;
         let lump = self.settings.kernel(lump_radius_m);
-        let (offset, _) = self.now.mean(position, color, lump);
-        let center = plus(position, &offset);
-        let (here, mass) = self.now.mean(&center, color, lump);
-        let (there, mass_there) = self.before.mean(&center, color, lump);
-        if !(1.0 / ratio..=ratio).contains(&(mass_there / mass.max(1e-6))) {
+        let center = plus(position, &self.now.mean(position, color, lump).offset);
+        let here = self.now.mean(&center, color, lump);
+        let there = self.before.mean(&center, color, lump);
+        if !(1.0 / ratio..=ratio).contains(&(there.mass / here.mass.max(1e-6))) {
             return f32::INFINITY;
         }
-        let variance = lump_scatter_m * lump_scatter_m * (1.0 / mass + 1.0 / mass_there);
-        squared_distance(&here, &there) / variance
+        let variance = lump_scatter_m * lump_scatter_m * (1.0 / here.mass + 1.0 / there.mass);
+        squared_distance(&here.offset, &there.offset) / variance
     }
 
     /// Translation of the lump of like colour about a point.
     pub(super) fn track(&self, position: &Vec3, color: &Vec3) -> Vec3 {
         let Settings { lump_radius_m, lump_reach_m, lump_steps, .. } = *self.settings;
         let lump = self.settings.kernel(lump_radius_m);
-        let (offset, _) = self.now.mean(position, color, lump);
-        let center = plus(position, &offset);
+        let center = plus(position, &self.now.mean(position, color, lump).offset);
         let mut shift = [0.0; 3];
         for step in 0..=lump_steps {
             let kernel = if step == 0 { self.settings.kernel(lump_reach_m) } else { lump };
-            let (here, _) = self.now.mean(&center, color, kernel);
+            let here = self.now.mean(&center, color, kernel);
             let from = minus(&center, &shift);
-            let (there, mass) = self.before.mean(&from, color, kernel);
-            if mass < self.settings.lump_min_mass {
+            let there = self.before.mean(&from, color, kernel);
+            if there.mass < self.settings.lump_min_mass {
                 break;
             }
-            shift = minus(&plus(&center, &here), &plus(&from, &there));
+            shift = minus(&plus(&center, &here.offset), &plus(&from, &there.offset));
         }
         shift
     }

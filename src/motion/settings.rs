@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::grid::Kernel;
 use super::patch::PATCH_CAPACITY;
+use super::sums::Kernel;
 use crate::particles::SUPPORT_M;
 use crate::{Error, Result};
 
