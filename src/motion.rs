@@ -65,7 +65,12 @@ pub struct PastMotion {
     /// What each is told of the body that it belongs to, `[n]`; zeros where that is none: the support
     /// plane and the robot.
     pub bodies: Vec<[f32; N_BODY_FEATURES]>,
+    /// Number of that body, `[n]`; [`NO_BODY`] for none.
+    pub body_of: Vec<u32>,
 }
+
+/// The number of no body.
+pub const NO_BODY: u32 = u32::MAX;
 
 impl PastMotion {
     /// Nothing is known of `n` particles.
@@ -78,6 +83,8 @@ impl PastMotion {
         self.confidences.resize(n, 0.0);
         self.bodies.clear();
         self.bodies.resize(n, [0.0; N_BODY_FEATURES]);
+        self.body_of.clear();
+        self.body_of.resize(n, NO_BODY);
     }
 }
 

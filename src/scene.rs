@@ -38,6 +38,7 @@ impl Scene {
         start.velocities.resize(now.len(), [0.0; 3]);
         start.onward.clear();
         start.bodies.clear();
+        start.body_of.clear();
         start.velocity_known.clear();
         start.velocity_known.resize(now.len(), 0.0);
         start.history_positions.clear();
@@ -82,12 +83,13 @@ impl Scene {
             confidences: take(&mut start.velocity_known),
             onward: take(&mut start.onward),
             bodies: take(&mut start.bodies),
+            body_of: take(&mut start.body_of),
         };
         let links = &start.kinematic_links;
         estimator.estimate(&TwoFrames { particles: now, clouds, robot, links }, &mut found);
-        let PastMotion { motions, confidences, onward, bodies } = found;
+        let PastMotion { motions, confidences, onward, bodies, body_of } = found;
         (start.velocities, start.velocity_known) = (motions, confidences);
-        (start.onward, start.bodies) = (onward, bodies);
+        (start.onward, start.bodies, start.body_of) = (onward, bodies, body_of);
     }
 }
 
@@ -112,6 +114,8 @@ pub struct StepState {
     pub onward: Vec<Vec3>,
     /// What they are told of their bodies, `[n]`; empty where that is not known.
     pub bodies: Vec<[f32; N_BODY_FEATURES]>,
+    /// Numbers of these bodies, `[n]`, [`crate::motion::NO_BODY`] for none; empty where not known.
+    pub body_of: Vec<u32>,
     /// 1 where the velocity is known, else 0, `[n]`.
     pub velocity_known: Vec<f32>,
     /// Their colours in 0..1, `[n]`.
@@ -188,6 +192,7 @@ impl StepState {
             ("colours", self.colors.len()),
             ("motions onward", if self.onward.is_empty() { n } else { self.onward.len() }),
             ("bodies", if self.bodies.is_empty() { n } else { self.bodies.len() }),
+            ("bodies' numbers", if self.body_of.is_empty() { n } else { self.body_of.len() }),
         ] {
             if got != n {
                 return shape(what, n, got);
@@ -209,6 +214,7 @@ impl StepState {
         self.velocities.clone_from(&start.velocities);
         self.onward.clone_from(&start.onward);
         self.bodies.clone_from(&start.bodies);
+        self.body_of.clone_from(&start.body_of);
         self.velocity_known.clone_from(&start.velocity_known);
         self.colors.clone_from(&start.colors);
         self.history_positions.clone_from(&start.history_positions);
@@ -239,6 +245,7 @@ impl StepState {
         self.velocities.extend_from_slice(last);
         self.onward.clear();
         self.bodies.clear();
+        self.body_of.clone_from(&before.body_of);
         self.velocity_known.clear();
         self.velocity_known.resize(n, 1.0);
         self.colors.clone_from(&before.colors);

@@ -109,10 +109,12 @@ impl Bodies {
             let (p, color) = (&particles.positions[i as usize], &particles.colors[i as usize]);
             *body = self.body_of(settings, p, color).unwrap_or(NONE);
         });
-        let PastMotion { onward, bodies, .. } = found;
+        let PastMotion { onward, bodies, body_of, .. } = found;
         for (&i, &body) in self.free.iter().zip(&of_free) {
-            let Some(body) = self.bodies.get(body as usize) else { continue };
-            let (i, p) = (i as usize, &particles.positions[i as usize]);
+            let (number, i) = (body, i as usize);
+            let Some(body) = self.bodies.get(number as usize) else { continue };
+            let p = &particles.positions[i];
+            body_of[i] = number;
             if let Some(motion) = &body.onward {
                 onward[i] = motion.motion_of(p);
             }
@@ -347,6 +349,7 @@ mod tests {
             let mut bodies = Bodies::default();
             self.found.motions.clone_from(&self.found.onward);
             self.found.bodies.resize(self.positions.len(), [0.0; N_BODY_FEATURES]);
+            self.found.body_of.resize(self.positions.len(), crate::motion::NO_BODY);
             let Self { positions, colors, found } = self;
             let place = Place { positions, colors, robot, support_m };
             bodies.find(&Settings::default(), &place, found);

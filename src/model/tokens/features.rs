@@ -30,6 +30,8 @@ pub(super) const BODY: usize = AHEAD_NEARNESS + 1;
 pub const N_FEATURES: usize = BODY + N_BODY_FEATURES;
 const N_STEP_FEATURES: usize = BODY - ROBOT_MOTION;
 const N_MORE: usize = 6 * N_MORE_OCTAVES + 3;
+/// What the second inputs tell of each step besides.
+pub(super) const N_CONTACT: usize = 4;
 
 /// How tokens are made.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -68,6 +70,11 @@ impl TokenConfig {
         self.more_at().map(|at| at + 6 * N_MORE_OCTAVES)
     }
 
+    /// Where the second inputs tell how near the robot comes to the body in step `j`.
+    pub(super) fn contact_at(&self, j: usize) -> Option<usize> {
+        self.past_at().map(|at| at + 3 + N_CONTACT * j)
+    }
+
     /// Rows of the kinematic particles (one step back, now, ahead) that are tokens.
     pub(super) fn token_rows(&self) -> [usize; 3] {
         match self.chunk {
@@ -79,7 +86,7 @@ impl TokenConfig {
 
 /// Input features a token of passes of `chunk` steps.
 pub fn n_features(chunk: usize, inputs: Inputs) -> usize {
-    let more = if inputs == Inputs::Second { N_MORE } else { 0 };
+    let more = if inputs == Inputs::Second { N_MORE + N_CONTACT * chunk } else { 0 };
     N_FEATURES + (chunk - 1) * N_STEP_FEATURES + more
 }
 
@@ -150,7 +157,12 @@ pub(super) fn encode_nearness(row: &mut [f32], at: usize, offset: &Vec3) {
     for axis in 0..3 {
         row[at + axis] = offset[axis] / (length + DIRECTION_M);
     }
-    row[at + 3] = (-length / NEARNESS_M).exp();
+    row[at + 3] = nearness(length);
+}
+
+/// 1 at the robot, fading with the distance (m) from it.
+pub(super) fn nearness(distance_m: f32) -> f32 {
+    (-distance_m / NEARNESS_M).exp()
 }
 
 /// Gradient of the position from those of the features that [`encode_nearness`] put `at`, and
