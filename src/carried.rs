@@ -81,7 +81,7 @@ impl Carried {
             let mut differs = self.back[*link as usize].motion_of(p);
             let reach_m = DIFFERS_M + DIFFERS_SHARE * length(&differs);
             add(&mut differs, motion);
-            let is_below = scene.support_m.is_some_and(|z| p[2] - z < CLEARANCE_M);
+            let is_below = scene.start.support_m.is_some_and(|z| p[2] - z < CLEARANCE_M);
             if is_below || (*known >= 0.5 && length(&differs) > reach_m) {
                 *link = NO_LINK;
             }
@@ -129,7 +129,7 @@ mod tests {
         let (mut scene, mut displacements) = scene();
         scene.start.velocity_known[3] = 0.0;
         assert_eq!(Carried::default().carry(&scene, &mut displacements), 3);
-        scene.support_m = Some(0.495);
+        scene.start.support_m = Some(0.495);
         assert_eq!(Carried::default().carry(&scene, &mut displacements), 1);
     }
 

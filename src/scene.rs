@@ -19,8 +19,6 @@ pub struct Scene {
     /// Number of the link of the robot whose surface each particle lies on, `[n]`, as far as places
     /// tell; [`crate::kinematics::NO_LINK`] for none. Empty where that was not looked for.
     pub on_links: Vec<u32>,
-    /// Height of the support plane (m), if there is one.
-    pub support_m: Option<f32>,
     /// What the draws of sampled walks are counted by.
     pub walk_seed: WalkSeed,
 }
@@ -30,8 +28,8 @@ impl Scene {
     /// spread evenly over its (Morton) order. Velocities are unknown until [`Scene::set_motion`].
     pub fn set_particles(&mut self, now: &Particles, history: &Particles, n_history: usize) {
         self.on_links.clear();
-        self.support_m = now.support_m;
         let start = &mut self.start;
+        start.support_m = now.support_m;
         start.positions.clone_from(&now.positions);
         start.colors.clone_from(&now.colors);
         start.velocities.clear();
@@ -55,7 +53,7 @@ impl Scene {
         let start = &mut self.start;
         move_all(&mut start.positions, origin);
         move_all(&mut start.history_positions, origin);
-        self.support_m = self.support_m.map(|z| z - origin[2]);
+        start.support_m = start.support_m.map(|z| z - origin[2]);
         self.set_robot_origin(origin);
     }
 
@@ -116,6 +114,8 @@ pub struct StepState {
     pub bodies: Vec<[f32; N_BODY_FEATURES]>,
     /// Numbers of these bodies, `[n]`, [`crate::motion::NO_BODY`] for none; empty where not known.
     pub body_of: Vec<u32>,
+    /// Height of the support plane (m), if there is one.
+    pub support_m: Option<f32>,
     /// 1 where the velocity is known, else 0, `[n]`.
     pub velocity_known: Vec<f32>,
     /// Their colours in 0..1, `[n]`.
@@ -215,6 +215,7 @@ impl StepState {
         self.onward.clone_from(&start.onward);
         self.bodies.clone_from(&start.bodies);
         self.body_of.clone_from(&start.body_of);
+        self.support_m = start.support_m;
         self.velocity_known.clone_from(&start.velocity_known);
         self.colors.clone_from(&start.colors);
         self.history_positions.clone_from(&start.history_positions);
@@ -246,6 +247,7 @@ impl StepState {
         self.onward.clear();
         self.bodies.clear();
         self.body_of.clone_from(&before.body_of);
+        self.support_m = before.support_m;
         self.velocity_known.clear();
         self.velocity_known.resize(n, 1.0);
         self.colors.clone_from(&before.colors);

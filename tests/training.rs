@@ -7,7 +7,9 @@ use forecloud::cloud::Workspace;
 use forecloud::frames::FramesConfig;
 use forecloud::graph::walks::{Halting, Sampler, WalkConfig};
 use forecloud::graph::{EdgeWeights, MaskConfig};
-use forecloud::model::{FeatureMap, GlobalLayer, LayersConfig, LocalLayer, Model, ModelConfig};
+use forecloud::model::{
+    FeatureMap, GlobalLayer, Inputs, LayersConfig, LocalLayer, Mode, Model, ModelConfig, Rollout,
+};
 use forecloud::train::config::{DatasetConfig, TrainConfig};
 use forecloud::train::dataset::{Dataset, Window};
 use forecloud::train::trainer::Trainer;
@@ -83,6 +85,42 @@ fn a_scene_that_lies_elsewhere_is_told_as_if_it_lay_in_the_models_box() {
             .fold(0.0, f32::max)
     };
     assert!((fastest(&here) - fastest(&there)).abs() < 0.1, "of what is seen");
+}
+
+/// Six frames, twice as often as steps: the points of every second one are kept, and all tell where
+/// bodies are.
+#[test]
+fn frames_between_steps_start_no_windows() {
+    let model = ModelConfig { step_secs: 0.2, ..model() };
+    let mut data = Dataset::new(DatasetConfig::default(), model, FramesConfig::default());
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny_push");
+    assert!(data.add(&path, "test").unwrap());
+    // The third frame alone has one a step before it and one a step after it.
+    let skipped = data.skipped();
+    assert_eq!((data.n_windows(), skipped.without_before, skipped.without_after), (1, 1, 1));
+}
+
+/// Passes of two steps learn as well, and what they say of how sure they are becomes what it is.
+#[test]
+fn a_model_of_chunks_learns_motions_and_how_sure_it_is() {
+    let model = ModelConfig { chunk: 2, inputs: Inputs::Second, tells_sigma: true, ..model() };
+    let mut data = Dataset::new(DatasetConfig::default(), model, FramesConfig::default());
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny_push");
+    assert!(data.add(&path, "test").unwrap());
+    let curriculum = vec![(0.0, 3)];
+    let mut trainer = Trainer::new(TrainConfig { curriculum, ..config(60) }, model).unwrap();
+    let losses: Vec<f64> = (0..60).map(|_| trainer.step(&data).unwrap().loss_mm).collect();
+    let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
+    assert!(mean(&losses[50..]) < 0.7 * mean(&losses[..10]), "{losses:?}");
+    let trained = trainer.model().unwrap();
+    let (mut rng, mut window) = (ChaCha8Rng::seed_from_u64(1), Window::default());
+    assert!(data.get(0, &mut rng, 3, &mut window));
+    let mut rollout = Rollout::new(trained.config.rollout(), Mode::Inference);
+    rollout.run(&trained.weights, &window.scene, 3).unwrap();
+    // Most of the scene stays where it is, and the model has learnt that it knows that.
+    let sigmas = rollout.sigmas(0).unwrap();
+    let mean = sigmas.iter().sum::<f32>() / sigmas.len() as f32;
+    assert!(mean < 0.004, "{mean}");
 }
 
 #[test]

@@ -4,17 +4,19 @@
 //! Order: `[scene | history | kinematic, three times]`: one step back, now and one step ahead, or in
 //! passes of several steps now, in their middle and at their end.
 
+mod contacts;
 mod features;
 
 use rayon::prelude::*;
 
 use crate::Result;
-use crate::geometry::{Nearest, RigidMotion, Vec3, add, follow_links, length, minus};
+use crate::geometry::{Nearest, RigidMotion, Vec3, add, follow_links, minus};
 use crate::motion::MOTION_SCALE_M;
 use crate::scene::StepState;
+use contacts::Contacts;
 use features::{
     AHEAD_DIRECTION, BODY, COLOR, DIRECTION, KIND, NEAR_MOTION, NEARNESS, ROBOT_MOTION, VELOCITY,
-    VELOCITY_KNOWN, encode_motion, encode_nearness, encode_octaves, encode_position, nearness,
+    VELOCITY_KNOWN, encode_motion, encode_nearness, encode_octaves, encode_position,
     nearness_gradient, octaves_gradient, position_gradient,
 };
 
@@ -43,8 +45,8 @@ pub enum Inputs {
     #[default]
     First,
     /// Places to the centimetre as well; how the nearest link of the robot moved in the step before (who
-    /// moved with it is held by it); and how near the robot comes to the particle's body in each step,
-    /// and how it moves there.
+    /// moved with it is held by it); and what touches the particle's body in each step, as far as straight
+    /// ways and free fall tell.
     Second,
 }
 
@@ -80,9 +82,7 @@ pub struct Tokens {
     /// Motion of each link from now to one step back, and to each step ahead.
     links_back: Vec<RigidMotion>,
     links_ahead: Vec<Vec<RigidMotion>>,
-    /// Of each step and body the least distance from the robot after the step (m), and the robot's
-    /// point there.
-    contacts: Vec<Vec<(f32, u32)>>,
+    contacts: Contacts,
 }
 
 /// Gradients of one pass's scene, history and velocities.
@@ -148,16 +148,16 @@ impl Tokens {
         let rows = &state.kinematic[..config.chunk + 2];
         self.find_nearest(state, rows);
         self.follow_links(state, rows);
-        if config.inputs == Inputs::Second {
-            self.find_contacts(state, rows);
-        }
         let mut features = std::mem::take(&mut self.features);
         let mut candidates = std::mem::take(&mut self.candidates);
-        let rows = features.par_chunks_mut(config.n_features()).with_min_len(256).enumerate();
-        rows.for_each(|(token, row)| self.encode_token(state, config, token, row));
         let of_particles = candidates.par_chunks_mut(config.chunk * N_CANDIDATES);
         let of_particles = of_particles.with_min_len(256).enumerate();
         of_particles.for_each(|(i, candidates)| self.propose(state, config, i, candidates));
+        if config.inputs == Inputs::Second {
+            self.contacts.find(state, config, &self.nearest, &candidates);
+        }
+        let rows = features.par_chunks_mut(config.n_features()).with_min_len(256).enumerate();
+        rows.for_each(|(token, row)| self.encode_token(state, config, token, row));
         (self.features, self.candidates) = (features, candidates);
         Ok(())
     }
@@ -186,7 +186,9 @@ impl Tokens {
             if let Some(body) = state.bodies.get(i) {
                 row[BODY..BODY + body.len()].copy_from_slice(body);
             }
-            self.encode_contacts(state, config, i, row);
+            if config.inputs == Inputs::Second {
+                self.contacts.encode(state, config, i, row);
+            }
         }
     }
 
@@ -250,25 +252,6 @@ impl Tokens {
         }
     }
 
-    /// How near the robot comes to the body of particle `i` in each step, and how it moves there.
-    fn encode_contacts(&self, state: &StepState, config: &TokenConfig, i: usize, row: &mut [f32]) {
-        let Some(&body) = state.body_of.get(i) else { return };
-        for step in 0..config.chunk {
-            let Some(at) = config.contact_at(step) else { return };
-            let contact = self.contacts[step].get(body as usize);
-            let Some(&(distance_m, point)) =
-                contact.filter(|(distance_m, _)| distance_m.is_finite())
-            else {
-                return;
-            };
-            let at_row = |row: usize| &state.kinematic[row][point as usize];
-            let nearness = nearness(distance_m);
-            let motion = minus(at_row(step + 2), at_row(step + 1)).map(|m| nearness * m);
-            row[at] = nearness;
-            encode_motion(row, at + 1, &motion);
-        }
-    }
-
     /// The candidate motions of particle `i` in each step of the pass.
     fn propose(&self, state: &StepState, config: &TokenConfig, i: usize, candidates: &mut [Vec3]) {
         let (p, carrier) = (&state.positions[i], self.carrier(state, i));
@@ -300,25 +283,6 @@ impl Tokens {
         }
     }
 
-    /// Where the robot comes nearest to each body after each step; the body is taken to stay.
-    fn find_contacts(&mut self, state: &StepState, rows: &[Vec<Vec3>]) {
-        self.contacts.resize_with(rows.len() - 2, Vec::new);
-        let times = self.contacts.iter_mut().zip(&self.nearest[1..]).zip(&rows[2..]);
-        for ((contacts, nearest), robot) in times {
-            contacts.clear();
-            for ((p, &body), &point) in state.positions.iter().zip(&state.body_of).zip(nearest) {
-                let there = robot.get(point as usize).filter(|_| (body as usize) < nearest.len());
-                let Some(there) = there else { continue };
-                let body = body as usize;
-                contacts.resize(contacts.len().max(body + 1), (f32::INFINITY, 0));
-                let distance_m = length(&minus(p, there));
-                if distance_m < contacts[body].0 {
-                    contacts[body] = (distance_m, point);
-                }
-            }
-        }
-    }
-
     fn follow_links(&mut self, state: &StepState, rows: &[Vec<Vec3>]) {
         let (links, now) = (&state.kinematic_links, &rows[1]);
         follow_links(links, now, &rows[0], &mut self.links_back);
@@ -328,8 +292,8 @@ impl Tokens {
         }
     }
 
-    /// From the gradients of features and candidates to those of the state; how near the robot comes to
-    /// bodies is held constant. What it gives for
+    /// From the gradients of features and candidates to those of the state; what touches bodies is held
+    /// constant. What it gives for
     /// velocities is of use where there is no motion onward.
     pub fn backward(
         &self,
@@ -436,6 +400,7 @@ pub(crate) mod tests {
             onward: Vec::new(),
             bodies: Vec::new(),
             body_of: Vec::new(),
+            support_m: None,
             velocity_known: vec![1.0; n],
             colors: cloud(n, 0.3, 3),
             history_positions: cloud(h, 0.2, 4),
@@ -511,28 +476,6 @@ pub(crate) mod tests {
         assert!(tokens.features.iter().all(|f| f.is_finite()));
         state.colors.pop();
         assert!(tokens.encode(&state, &ONE).is_err());
-    }
-
-    #[test]
-    fn a_body_is_told_how_near_the_robot_comes_to_any_part_of_it() {
-        let mut state = state(6, 4, 5, 1);
-        state.body_of = vec![0, 0, 1, 1, crate::motion::NO_BODY, 1];
-        // Far off, but for one particle of the first body, where the robot is after the second step.
-        state.positions.iter_mut().for_each(|p| p[0] += 5.0);
-        state.positions[1] = state.kinematic[3][2];
-        let mut tokens = Tokens::default();
-        tokens.encode(&state, &THREE).unwrap();
-        let at = |i: usize, step: usize| {
-            let at = i * THREE.n_features() + THREE.contact_at(step).unwrap();
-            &tokens.features[at..at + features::N_CONTACT]
-        };
-        let way = minus(&state.kinematic[3][2], &state.kinematic[2][2]);
-        for member in [0, 1] {
-            assert!((at(member, 1)[0] - 1.0).abs() < 1e-6 && at(member, 0)[0] < 1.0);
-            let told: [f32; 3] = std::array::from_fn(|axis| at(member, 1)[1 + axis]);
-            assert!(length(&minus(&told, &way.map(|m| m / MOTION_SCALE_M))) < 1e-5);
-        }
-        assert!((0..3).all(|step| at(2, step)[0] < 1e-6 && at(4, step) == [0.0; 4]));
     }
 
     #[test]

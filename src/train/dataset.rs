@@ -291,6 +291,7 @@ impl Dataset {
             augmentation.apply(&mut window.back);
             window.scene.kinematic.iter_mut().for_each(|positions| augmentation.apply(positions));
         }
+        now.support_m = cloud_now.support_m;
         window.scene.set_particles(&now, &history, self.model.n_history);
         if self.model.mask.walks.is_some() {
             window.scene.walk_seed.seed = rng.random();

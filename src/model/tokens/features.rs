@@ -1,5 +1,6 @@
 //! Places of the input features in a token's row, and how positions and the robot are told there.
 
+use super::contacts::N_CONTACT;
 use super::{Frame, Inputs};
 use crate::geometry::{Vec3, length};
 use crate::motion::{MOTION_SCALE_M, N_BODY_FEATURES, NEARNESS_M};
@@ -30,8 +31,6 @@ pub(super) const BODY: usize = AHEAD_NEARNESS + 1;
 pub const N_FEATURES: usize = BODY + N_BODY_FEATURES;
 const N_STEP_FEATURES: usize = BODY - ROBOT_MOTION;
 const N_MORE: usize = 6 * N_MORE_OCTAVES + 3;
-/// What the second inputs tell of each step besides.
-pub(super) const N_CONTACT: usize = 4;
 
 /// How tokens are made.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,7 +69,7 @@ impl TokenConfig {
         self.more_at().map(|at| at + 6 * N_MORE_OCTAVES)
     }
 
-    /// Where the second inputs tell how near the robot comes to the body in step `j`.
+    /// Where the second inputs tell what touches the body in step `j`.
     pub(super) fn contact_at(&self, j: usize) -> Option<usize> {
         self.past_at().map(|at| at + 3 + N_CONTACT * j)
     }
