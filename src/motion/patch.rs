@@ -145,6 +145,12 @@ impl Context<'_> {
         (1.0 - found, found)
     }
 
+    /// Cost of rest of a patch, less the bonus of what came into view.
+    pub(super) fn rest_cost(&self, patch: &Patch) -> f32 {
+        let cost = self.cost(patch, &Rigid::default(), f32::INFINITY).0;
+        (cost - self.settings.hidden_bonus * patch.hidden()).max(0.0)
+    }
+
     /// Gauss-Newton steps of the measured patch about `center` under the kernel `scale`.
     pub(super) fn refine(&self, patch: &Patch, center: &Vec3, pose: &mut Rigid, scale: usize) {
         self.refine_all(|| std::iter::once(patch), center, pose, scale);

@@ -109,6 +109,8 @@ pub struct Settings {
     pub group_min_seeds: usize,
     /// Seeds that are registered together, at most.
     pub group_max_seeds: usize,
+    /// Seeds that a group is asked by, at most.
+    pub group_max_votes: usize,
     /// Share of a patch found again from which on a group is asked for its motion.
     pub group_found: f32,
     /// Share of what rest costs a group that another motion may cost.
@@ -187,6 +189,7 @@ impl Default for Settings {
             group_apart_m: 0.004,
             group_min_seeds: 3,
             group_max_seeds: 12,
+            group_max_votes: 24,
             group_found: 0.3,
             group_better: 0.85,
             group_slack: 0.15,
