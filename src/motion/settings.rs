@@ -26,6 +26,8 @@ pub struct Settings {
     pub kernel_radii_m: [f32; 2],
     /// Radius of the kernels over colours.
     pub kernel_color: f32,
+    /// By how much geometry alone decides whether a point is found again, with colour the rest of it.
+    pub geometry_share: f32,
     /// Radius of a patch (m): within it, the points of an object are most.
     pub patch_radius_m: f32,
     /// Points of a patch that are looked at; at most 16.
@@ -155,7 +157,8 @@ impl Default for Settings {
             rest_band_m: 0.006,
             shadow_gap_m: 0.06,
             kernel_radii_m: [0.045, 0.025],
-            kernel_color: 0.2,
+            kernel_color: 0.25,
+            geometry_share: 0.6,
             patch_radius_m: 0.08,
             patch_points: 16,
             patch_falloff: 0.8,
@@ -172,7 +175,7 @@ impl Default for Settings {
             lump_mass_ratio: 1.6,
             lump_min_mass: 0.5,
             seed_spacing_m: 0.04,
-            seed_points: 10.0,
+            seed_points: 12.0,
             coarsest: 2.0,
             exchange_rounds: 2,
             exchange_reach_m: 0.04,

@@ -9,7 +9,9 @@ use crate::simd::WithSimd;
 pub(super) const LANES: usize = 16;
 /// Sums of a kernel mean: Σ w·d (3), Σ w, w = (1 - s)².
 pub(super) const N_MEAN: usize = 4;
-/// The same, and those of its derivative: Σ k·d (3) and Σ k·d·dᵀ (xx, yy, zz, xy, xz, yz), k = 1 - s.
+/// The same, and those under the kernel that sees no colour.
+pub(super) const N_BOTH: usize = 8;
+/// Those of a kernel mean, and those of its derivative: Σ k·d (3) and Σ k·d·dᵀ (xx, yy, zz, xy, xz, yz), k = 1 - s.
 pub(super) const N_MOMENTS: usize = 13;
 
 /// Numbers of the lanes.
@@ -94,6 +96,15 @@ impl<const N: usize> WithSimd for Sums<'_, N> {
                     sums[1] = simd.mul_add_e_f32s(w, dy, sums[1]);
                     sums[2] = simd.mul_add_e_f32s(w, dz, sums[2]);
                     sums[3] = simd.add_f32s(sums[3], w);
+                    if N == N_BOTH {
+                        let k = simd.mul_add_e_f32s(square, near, one);
+                        let k = simd.select_f32s(inside, simd.max_f32s(k, zero), zero);
+                        let w = simd.mul_f32s(k, k);
+                        sums[4] = simd.mul_add_e_f32s(w, dx, sums[4]);
+                        sums[5] = simd.mul_add_e_f32s(w, dy, sums[5]);
+                        sums[6] = simd.mul_add_e_f32s(w, dz, sums[6]);
+                        sums[7] = simd.add_f32s(sums[7], w);
+                    }
                     if N == N_MOMENTS {
                         let (kx, ky) = (simd.mul_f32s(k, dx), simd.mul_f32s(k, dy));
                         let kz = simd.mul_f32s(k, dz);
