@@ -244,8 +244,12 @@ impl Settings {
                 return wrong(key, format!("{value} is more than {most}"));
             }
         }
-        if self.patch_falloff > 1.0 {
-            return wrong("patch_falloff", format!("{} is no share", self.patch_falloff));
+        for (key, share) in
+            [("patch_falloff", self.patch_falloff), ("geometry_share", self.geometry_share)]
+        {
+            if share > 1.0 {
+                return wrong(key, format!("{share} is no share"));
+            }
         }
         for (key, value) in [("lump_mass_ratio", self.lump_mass_ratio), ("coarsest", self.coarsest)]
         {

@@ -65,23 +65,16 @@ impl<const N: usize> WithSimd for Sums<'_, N> {
                     row[c] = S::as_simd_f32s(&columns[c][start..padded]).0;
                 }
                 let n = row[0].len();
-                let row = [
-                    &row[0][..n],
-                    &row[1][..n],
-                    &row[2][..n],
-                    &row[3][..n],
-                    &row[4][..n],
-                    &row[5][..n],
-                ];
+                let [xs, ys, zs, rs, gs, bs] = row.map(|column| &column[..n]);
                 for i in 0..n {
                     let inside = splat((end - start) as f32 - (i * S::F32_LANES) as f32);
                     let inside = simd.less_than_f32s(index, inside);
-                    let dx = simd.sub_f32s(row[0][i], about[0]);
-                    let dy = simd.sub_f32s(row[1][i], about[1]);
-                    let dz = simd.sub_f32s(row[2][i], about[2]);
-                    let r = simd.sub_f32s(row[3][i], about[3]);
-                    let g = simd.sub_f32s(row[4][i], about[4]);
-                    let b = simd.sub_f32s(row[5][i], about[5]);
+                    let dx = simd.sub_f32s(xs[i], about[0]);
+                    let dy = simd.sub_f32s(ys[i], about[1]);
+                    let dz = simd.sub_f32s(zs[i], about[2]);
+                    let r = simd.sub_f32s(rs[i], about[3]);
+                    let g = simd.sub_f32s(gs[i], about[4]);
+                    let b = simd.sub_f32s(bs[i], about[5]);
                     let square = simd.mul_f32s(dx, dx);
                     let square = simd.mul_add_e_f32s(dy, dy, square);
                     let square = simd.mul_add_e_f32s(dz, dz, square);
