@@ -65,7 +65,11 @@ impl<const N: usize> WithSimd for Sums<'_, N> {
                     row[c] = S::as_simd_f32s(&columns[c][start..padded]).0;
                 }
                 let n = row[0].len();
-                let [xs, ys, zs, rs, gs, bs] = row.map(|column| &column[..n]);
+                // No closure: it may be compiled apart, without the instruction set.
+                let ([xs, ys, zs], [rs, gs, bs]) = (
+                    [&row[0][..n], &row[1][..n], &row[2][..n]],
+                    [&row[3][..n], &row[4][..n], &row[5][..n]],
+                );
                 for i in 0..n {
                     let inside = splat((end - start) as f32 - (i * S::F32_LANES) as f32);
                     let inside = simd.less_than_f32s(index, inside);
