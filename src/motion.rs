@@ -93,15 +93,18 @@ impl PastMotion {
 #[derive(Debug, Default, Clone)]
 pub struct MotionEstimator {
     settings: Settings,
+    /// The settings with lengths for the clouds at hand.
+    scaled: Settings,
     now: Grid,
     before: Grid,
     /// Points of the cloud now off the support plane.
     raised: Grid,
+    /// Which these are.
+    raised_indices: Vec<u32>,
     raised_positions: Vec<Vec3>,
     raised_colors: Vec<Vec3>,
     /// Whether each of them could not be seen one step back, in the order of the grid.
     hidden: Vec<bool>,
-    raised_hidden: Vec<bool>,
     shadows: Shadows,
     links: Vec<(Vec3, Rigid)>,
     seeds: Vec<Seed>,
@@ -148,7 +151,8 @@ impl MotionEstimator {
         is_raised: impl Fn(&Vec3) -> bool + Sync,
         found: &mut PastMotion,
     ) {
-        let Self { settings, now, before, raised, hidden, seeds, seed_of_cell: cells, .. } = self;
+        let Self { scaled: settings, now, before, raised, hidden, seeds, .. } = self;
+        let cells = &self.seed_of_cell[..];
         let context = Context { settings, now, before, raised, hidden };
         let places = particles.positions.par_iter().zip(&particles.colors).with_min_len(64);
         let PastMotion { motions, onward, confidences, .. } = found;
@@ -168,44 +172,37 @@ impl MotionEstimator {
     }
 
     /// Sorts the clouds, and the points off the support plane.
-    fn prepare(
-        &mut self,
-        [before, now]: [&Particles; 2],
-        is_raised: impl Fn(&Vec3) -> bool + Send,
-    ) {
-        let cell_m = self.settings.cell_m;
-        let mut grid = std::mem::take(&mut self.now);
-        let mut grid_before = std::mem::take(&mut self.before);
-        rayon::join(
-            || {
-                grid.rebuild(&now.positions, &now.colors, cell_m);
-                grid_before.rebuild(&before.positions, &before.colors, cell_m);
-            },
-            || self.raise(before, now, is_raised),
-        );
-        (self.now, self.before) = (grid, grid_before);
-        self.place_seeds();
-    }
-
-    /// Sorts the points off the support plane.
-    fn raise(&mut self, before: &Particles, now: &Particles, is_raised: impl Fn(&Vec3) -> bool) {
-        let Settings { seed_spacing_m, shadow_gap_m, .. } = self.settings;
+    fn prepare(&mut self, [before, now]: [&Particles; 2], is_raised: impl Fn(&Vec3) -> bool) {
+        self.raised_indices.clear();
         self.raised_positions.clear();
         self.raised_colors.clear();
-        self.raised_hidden.clear();
-        self.shadows.rebuild(before);
         for (i, p) in now.positions.iter().enumerate().filter(|(_, p)| is_raised(p)) {
+            self.raised_indices.push(i as u32);
             self.raised_positions.push(*p);
             self.raised_colors.push(now.colors[i]);
-            let source = now.sources.get(i);
-            let is_hidden =
-                source.is_some_and(|&source| self.shadows.hide(p, source, shadow_gap_m));
-            self.raised_hidden.push(is_hidden);
         }
-        self.raised.rebuild(&self.raised_positions, &self.raised_colors, seed_spacing_m);
+        let Self { settings, raised, shadows, raised_positions, raised_colors, .. } = self;
+        let sort = |raised: &mut Grid, cell_m| {
+            raised.rebuild(raised_positions, raised_colors, cell_m);
+        };
+        rayon::join(|| shadows.rebuild(before), || sort(raised, settings.seed_spacing_m));
+        let factor = settings.coarsening(raised_positions.len(), raised.cells.n_filled());
+        self.scaled = settings.scaled(factor);
+        let Settings { cell_m, seed_spacing_m, shadow_gap_m, .. } = self.scaled;
+        if factor > 1.0 {
+            sort(raised, seed_spacing_m);
+        }
+        rayon::join(
+            || self.now.rebuild(&now.positions, &now.colors, cell_m),
+            || self.before.rebuild(&before.positions, &before.colors, cell_m),
+        );
         self.hidden.clear();
-        self.hidden
-            .extend(self.raised.cells.order().iter().map(|&i| self.raised_hidden[i as usize]));
+        self.hidden.extend(self.raised.cells.order().iter().map(|&place| {
+            let (i, p) = (self.raised_indices[place as usize], &raised_positions[place as usize]);
+            let source = now.sources.get(i as usize);
+            source.is_some_and(|&source| shadows.hide(p, source, shadow_gap_m))
+        }));
+        self.place_seeds();
     }
 
     /// Puts a seed in each cell of these.
@@ -242,7 +239,7 @@ impl MotionEstimator {
     /// Finds the motion of every seed's patch.
     fn search(&mut self) {
         let Self {
-            settings,
+            scaled: settings,
             now,
             before,
             raised,

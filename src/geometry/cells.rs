@@ -71,6 +71,11 @@ impl Cells {
         self.counts.iter().product()
     }
 
+    /// Number of cells with points.
+    pub(crate) fn n_filled(&self) -> usize {
+        (0..self.n_cells()).filter(|&cell| !self.points_in(cell).is_empty()).count()
+    }
+
     /// Index of each point in what was sorted, by cell.
     #[inline(always)]
     pub(crate) fn order(&self) -> &[u32] {
@@ -181,6 +186,8 @@ mod tests {
                 }
             }
             assert!(seen.iter().all(|&seen| seen));
+            let filled: std::collections::HashSet<u32> = cells.cells.iter().copied().collect();
+            assert_eq!(cells.n_filled(), filled.len());
             assert_eq!((cells.pairs(), cells.n_cells()), (pairs as u64, 60));
         }
     }

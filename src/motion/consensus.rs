@@ -27,6 +27,8 @@ pub(super) struct Consensus {
     bodies: Vec<Body>,
     /// Whether each seed is one of those that its body is registered by.
     is_joint: Vec<bool>,
+    /// Whether each seed is one of those that its body is asked by.
+    votes: Vec<bool>,
     /// What rest and the motions of its body cost each seed.
     costs: Vec<[f32; MAX_MOTIONS + 1]>,
 }
@@ -40,6 +42,8 @@ struct Body {
     is_uneasy: bool,
     n_motions: usize,
     motions: [Rigid; MAX_MOTIONS],
+    /// Which of these it moves by, counted from 1, if not at rest.
+    choice: Option<usize>,
 }
 
 impl Consensus {
@@ -54,7 +58,7 @@ impl Consensus {
         self.group(context, cells, seeds);
         self.costs.clear();
         self.costs.resize(seeds.len(), [0.0; MAX_MOTIONS + 1]);
-        let Self { order, body_of, bodies, costs, is_joint, .. } = self;
+        let Self { order, body_of, bodies, costs, is_joint, votes, .. } = self;
         let known = &seeds[..];
         patches.par_iter_mut().zip(known).zip(&*is_joint).for_each(|((patch, seed), &is_joint)| {
             if is_joint {
@@ -66,35 +70,44 @@ impl Consensus {
         bodies.par_iter_mut().filter(|body| body.is_uneasy).for_each(|body| {
             body.propose(context, &order[body.seeds.clone()], known, measured);
         });
-        let bodies_now = &bodies[..];
-        let places = known.par_iter().zip(&body_of[..]).zip(patches);
-        costs.par_iter_mut().zip(places).for_each(|(costs, ((seed, &body), patch))| {
-            let body = &bodies_now[body as usize];
-            if body.n_motions > 0 {
+        let asked = &bodies[..];
+        let places = known.par_iter().zip(&body_of[..]).zip(&mut *patches).zip(&*votes);
+        costs.par_iter_mut().zip(places).for_each(|(costs, (((seed, &body), patch), &votes))| {
+            let body = &asked[body as usize];
+            if votes && body.n_motions > 0 {
                 context.gather_once(&seed.position, patch);
-                let cost = |motion: &Rigid| context.cost(patch, motion, f32::INFINITY).0;
-                let hidden = context.settings.hidden_bonus * patch.hidden();
-                costs[0] = (cost(&Rigid::default()) - hidden).max(0.0);
-                for (costs, motion) in costs[1..].iter_mut().zip(body.motions()) {
-                    *costs = cost(motion);
+                costs[0] = context.rest_cost(patch);
+                for (cost, motion) in costs[1..].iter_mut().zip(body.motions()) {
+                    *cost = context.cost(patch, motion, f32::INFINITY).0;
                 }
             }
         });
         for body in bodies.iter_mut().filter(|body| body.n_motions > 0) {
-            let of_body = &order[body.seeds.clone()];
-            let sum = |k: usize| of_body.iter().map(|&i| costs[i as usize][k]).sum::<f32>();
+            let voters = || voters(context.settings, &order[body.seeds.clone()]);
+            let sum = |k: usize| voters().map(|&i| costs[i as usize][k]).sum::<f32>();
             let rest = context.settings.group_better * sum(0);
             let sums = (1..=body.n_motions).map(|k| (sum(k), k));
             let best = sums.min_by(|a, b| a.0.total_cmp(&b.0)).filter(|best| best.0 < rest);
-            let Some((_, best)) = best else { continue };
-            for &i in of_body {
-                let (seed, costs) = (&mut seeds[i as usize], &costs[i as usize]);
-                let own = if seed.moves() { seed.cost } else { costs[0] };
-                if costs[best] <= own + context.settings.group_slack {
-                    seed.take(body.motions[best - 1], costs[best]);
-                }
-            }
+            body.choice = best.map(|(_, best)| best);
         }
+        let decided = &bodies[..];
+        let places = costs.par_iter().zip(&body_of[..]).zip(patches).zip(&*votes);
+        seeds.par_iter_mut().zip(places).for_each(|(seed, (((costs, &body), patch), &votes))| {
+            let body = &decided[body as usize];
+            let Some(choice) = body.choice else { return };
+            let motion = body.motions[choice - 1];
+            context.gather_once(&seed.position, patch);
+            let own = match (seed.moves(), votes) {
+                (true, _) => seed.cost,
+                (false, true) => costs[0],
+                (false, false) => context.rest_cost(patch),
+            };
+            let most = own + context.settings.group_slack;
+            let cost = if votes { costs[choice] } else { context.cost(patch, &motion, most).0 };
+            if cost <= most {
+                seed.take(motion, cost);
+            }
+        });
     }
 
     /// Joins the seeds that hang together.
@@ -120,7 +133,7 @@ impl Consensus {
         }
         self.body_of.clear();
         self.body_of.extend((0..seeds.len()).map(|i| self.joined.root(i) as u32));
-        let Self { order, body_of, bodies, is_joint, .. } = self;
+        let Self { order, body_of, bodies, is_joint, votes, .. } = self;
         order.clear();
         order.extend(0..seeds.len() as u32);
         let body = |i: u32| body_of[i as usize];
@@ -137,13 +150,16 @@ impl Consensus {
             bodies.push(Body { seeds: from..to, is_uneasy, ..Body::default() });
             from = to;
         }
-        is_joint.clear();
-        is_joint.resize(seeds.len(), false);
+        for flags in [&mut *is_joint, &mut *votes] {
+            flags.clear();
+            flags.resize(seeds.len(), false);
+        }
         for (number, body) in bodies.iter().enumerate() {
             let of_body = &order[body.seeds.clone()];
             of_body.iter().for_each(|&i| body_of[i as usize] = number as u32);
             if body.is_uneasy {
                 joint(context.settings, of_body).for_each(|&i| is_joint[i as usize] = true);
+                voters(context.settings, of_body).for_each(|&i| votes[i as usize] = true);
             }
         }
     }
@@ -154,6 +170,11 @@ fn joint<'a>(settings: &Settings, order: &'a [u32]) -> impl Iterator<Item = &'a 
     let stride = order.len().div_ceil(settings.group_max_seeds).max(1);
     let order = if order.len() < settings.group_min_seeds { &[] } else { order };
     order.iter().step_by(stride)
+}
+
+/// Those of a body's `order`ed seeds that it is asked by: few of large ones.
+fn voters<'a>(settings: &Settings, order: &'a [u32]) -> impl Iterator<Item = &'a u32> + use<'a> {
+    order.iter().step_by(order.len().div_ceil(settings.group_max_votes).max(1))
 }
 
 impl Body {

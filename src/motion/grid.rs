@@ -2,7 +2,7 @@
 
 use nalgebra::Matrix3;
 
-use super::sums::{Kernel, LANES, N_MEAN, N_MOMENTS, Sums};
+use super::sums::{Kernel, LANES, N_BOTH, N_MEAN, N_MOMENTS, Sums};
 use crate::geometry::{Cells, Vec3, bounds, squared_distance};
 use crate::simd::dispatch;
 
@@ -24,6 +24,15 @@ pub(super) struct Mean {
     pub offset: Vec3,
     /// Sum of the weights.
     pub mass: f32,
+}
+
+impl Mean {
+    fn of([x, y, z, mass]: [f32; N_MEAN]) -> Self {
+        if mass <= 1e-6 {
+            return Self::default();
+        }
+        Self { offset: [x / mass, y / mass, z / mass], mass }
+    }
 }
 
 /// Kernel moments about a point q.
@@ -76,11 +85,14 @@ impl Grid {
     /// calls it is compiled once, and not for each instruction set.
     #[inline(never)]
     pub(super) fn mean(&self, center: &Vec3, color: &Vec3, kernel: Kernel) -> Mean {
-        let [x, y, z, mass]: [f32; N_MEAN] = dispatch(self.sums(center, color, kernel));
-        if mass <= 1e-6 {
-            return Mean::default();
-        }
-        Mean { offset: [x / mass, y / mass, z / mass], mass }
+        Mean::of(dispatch(self.sums::<N_MEAN>(center, color, kernel)))
+    }
+
+    /// The same, and that under the kernel that sees no colour.
+    #[inline(never)]
+    pub(super) fn both_means(&self, center: &Vec3, color: &Vec3, kernel: Kernel) -> [Mean; 2] {
+        let [x, y, z, mass, blind @ ..]: [f32; N_BOTH] = dispatch(self.sums(center, color, kernel));
+        [Mean::of([x, y, z, mass]), Mean::of(blind)]
     }
 
     /// Kernel moments about `center`.

@@ -41,8 +41,8 @@ struct Member {
     color: Vec3,
     weight: f32,
     is_hidden: bool,
-    /// Its mean in the cloud now under the narrow kernel.
-    here: Mean,
+    /// Its means in the cloud now under the narrow kernel, with colour and without.
+    here: [Mean; 2],
     /// Its moments there under each kernel, once measured.
     moments: [Moments; N_RADII],
 }
@@ -83,7 +83,7 @@ impl Context<'_> {
             let is_hidden = self.hidden[place];
             let falloff = patch_falloff * squared_distance(&position, center);
             let weight = 1.0 - falloff / (patch_radius_m * patch_radius_m);
-            let here = self.now.mean(&position, &color, narrow);
+            let here = self.now.both_means(&position, &color, narrow);
             patch.total += weight;
             let member = &mut patch.points[k];
             *member = Member { position, color, weight, is_hidden, here, moments: member.moments };
@@ -109,22 +109,23 @@ impl Context<'_> {
         }
     }
 
-    /// Where `pose` takes a point, what is left of it there, and the weight of the match.
-    pub(super) fn residual(
-        &self,
-        pose: &Rigid,
-        point: (&Vec3, &Vec3),
-        here: &Mean,
-        radius: f32,
-    ) -> Match {
+    /// How well a point is found again where `pose` takes it, 0 to 1: by colour and by geometry alone,
+    /// whose word counts for more, so that colour never outvotes it.
+    pub(super) fn found(&self, pose: &Rigid, point: (&Vec3, &Vec3), here: &[Mean; 2]) -> f32 {
+        let radius = self.settings.kernel_radii_m[NARROW];
         let there = pose.apply(point.0);
-        let settings = self.settings;
-        let Mean { offset, mass } = self.before.mean(&there, point.1, settings.kernel(radius));
-        let residual = minus(&offset, &pose.turn(&here.offset));
-        let tolerance = settings.residual_tolerance * radius;
+        let there = self.before.both_means(&there, point.1, self.settings.kernel(radius));
+        let [colored, blind] = [0, 1].map(|i| self.hold(pose, &here[i], &there[i], radius).found);
+        colored + self.settings.geometry_share * (blind - colored)
+    }
+
+    /// Holds the mean about a point against that about where `pose` takes it.
+    fn hold(&self, pose: &Rigid, here: &Mean, there: &Mean, radius: f32) -> Match {
+        let residual = minus(&there.offset, &pose.turn(&here.offset));
+        let tolerance = self.settings.residual_tolerance * radius;
         let near = (1.0 - dot(&residual, &residual) / (tolerance * tolerance)).max(0.0);
-        let share = (settings.mass_allowance * mass / here.mass.max(1e-3)).min(1.0);
-        Match { there, residual, found: near * share }
+        let share = (self.settings.mass_allowance * there.mass / here.mass.max(1e-3)).min(1.0);
+        Match { residual, found: near * share }
     }
 
     /// Cost of a motion of a patch, and the share of it found again; where the cost is more than
@@ -133,9 +134,8 @@ impl Context<'_> {
         let total = patch.total.max(1e-6);
         // What is left to be found; a little more, as sums are rounded.
         let (mut found, mut left) = (0.0, patch.total + 1e-4);
-        let radius = self.settings.kernel_radii_m[NARROW];
         for Member { position, color, weight, here, .. } in patch.points() {
-            found += weight * self.residual(pose, (position, color), here, radius).found;
+            found += weight * self.found(pose, (position, color), here);
             left -= weight;
             if 1.0 - (found + left) / total > bound {
                 break;
@@ -143,6 +143,12 @@ impl Context<'_> {
         }
         let found = found / total;
         (1.0 - found, found)
+    }
+
+    /// Cost of rest of a patch, less the bonus of what came into view.
+    pub(super) fn rest_cost(&self, patch: &Patch) -> f32 {
+        let cost = self.cost(patch, &Rigid::default(), f32::INFINITY).0;
+        (cost - self.settings.hidden_bonus * patch.hidden()).max(0.0)
     }
 
     /// Gauss-Newton steps of the measured patch about `center` under the kernel `scale`.
@@ -166,8 +172,9 @@ impl Context<'_> {
             for Member { position, color, weight, moments, .. } in patches().flat_map(Patch::points)
             {
                 let Moments { mean, stiffness } = &moments[scale];
-                let Match { there, residual, found } =
-                    self.residual(pose, (position, color), mean, radius);
+                let there = pose.apply(position);
+                let found_there = self.before.mean(&there, color, settings.kernel(radius));
+                let Match { residual, found } = self.hold(pose, mean, &found_there, radius);
                 let stiffness = pose.conjugate(stiffness);
                 let lever = minus(&there, &middle);
                 normal.add(weight * found, &lever, &stiffness, &residual);
@@ -215,12 +222,11 @@ impl Context<'_> {
     }
 }
 
-/// A point held against the cloud before.
-pub(super) struct Match {
-    there: Vec3,
+/// A point held against the cloud before: what is left, and the weight of the match.
+struct Match {
     residual: Vec3,
     /// 0 (nothing like it) to 1.
-    pub(super) found: f32,
+    found: f32,
 }
 
 fn at_most(v: Vec3, bound: f32) -> Vec3 {

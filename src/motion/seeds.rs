@@ -198,7 +198,7 @@ pub(super) fn assign<'a>(
         return Some(seed(first));
     }
     let radius = context.settings.kernel_radii_m[NARROW];
-    let here = context.now.mean(position, color, context.settings.kernel(radius));
+    let here = context.now.both_means(position, color, context.settings.kernel(radius));
     let mut best = (f32::INFINITY, None);
     for (k, &(cost, i)) in near.iter().enumerate() {
         // From here on they cost more, even where they find it again.
@@ -209,7 +209,7 @@ pub(super) fn assign<'a>(
         if near[..k].iter().any(|&(_, j)| seed(j).pose == seed(i).pose) {
             continue;
         }
-        let found = context.residual(&seed(i).pose, (position, color), &here, radius).found;
+        let found = context.found(&seed(i).pose, (position, color), &here);
         let cost = cost + assign_lost * (1.0 - found);
         if cost < best.0 {
             best = (cost, Some(seed(i)));

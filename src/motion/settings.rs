@@ -26,6 +26,8 @@ pub struct Settings {
     pub kernel_radii_m: [f32; 2],
     /// Radius of the kernels over colours.
     pub kernel_color: f32,
+    /// By how much geometry alone decides whether a point is found again, with colour the rest of it.
+    pub geometry_share: f32,
     /// Radius of a patch (m): within it, the points of an object are most.
     pub patch_radius_m: f32,
     /// Points of a patch that are looked at; at most 16.
@@ -61,6 +63,11 @@ pub struct Settings {
 
     /// Distance of seeds (m): one a cell of this size.
     pub seed_spacing_m: f32,
+    /// Points in such a cell below which kernels, patches and these cells grow: in large scenes clouds
+    /// are sparse, and their samples differ more than what moves.
+    pub seed_points: f32,
+    /// Factor by which they grow at most; 1 at least.
+    pub coarsest: f32,
     /// Rounds in which neighbouring seeds exchange what they found, and settle.
     pub exchange_rounds: usize,
     /// How far seeds look for neighbours to exchange with (m).
@@ -109,6 +116,8 @@ pub struct Settings {
     pub group_min_seeds: usize,
     /// Seeds that are registered together, at most.
     pub group_max_seeds: usize,
+    /// Seeds that a group is asked by, at most.
+    pub group_max_votes: usize,
     /// Share of a patch found again from which on a group is asked for its motion.
     pub group_found: f32,
     /// Share of what rest costs a group that another motion may cost.
@@ -144,11 +153,12 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            cell_m: 0.03,
+            cell_m: 0.04,
             rest_band_m: 0.006,
             shadow_gap_m: 0.06,
             kernel_radii_m: [0.045, 0.025],
-            kernel_color: 0.2,
+            kernel_color: 0.25,
+            geometry_share: 0.6,
             patch_radius_m: 0.08,
             patch_points: 16,
             patch_falloff: 0.8,
@@ -165,6 +175,8 @@ impl Default for Settings {
             lump_mass_ratio: 1.6,
             lump_min_mass: 0.5,
             seed_spacing_m: 0.04,
+            seed_points: 12.0,
+            coarsest: 2.0,
             exchange_rounds: 2,
             exchange_reach_m: 0.04,
             rest_bonus: 0.12,
@@ -187,6 +199,7 @@ impl Default for Settings {
             group_apart_m: 0.004,
             group_min_seeds: 3,
             group_max_seeds: 12,
+            group_max_votes: 24,
             group_found: 0.3,
             group_better: 0.85,
             group_slack: 0.15,
@@ -231,13 +244,40 @@ impl Settings {
                 return wrong(key, format!("{value} is more than {most}"));
             }
         }
-        if self.patch_falloff > 1.0 {
-            return wrong("patch_falloff", format!("{} is no share", self.patch_falloff));
+        for (key, share) in
+            [("patch_falloff", self.patch_falloff), ("geometry_share", self.geometry_share)]
+        {
+            if share > 1.0 {
+                return wrong(key, format!("{share} is no share"));
+            }
         }
-        if self.lump_mass_ratio < 1.0 {
-            return wrong("lump_mass_ratio", format!("{} is less than 1", self.lump_mass_ratio));
+        for (key, value) in [("lump_mass_ratio", self.lump_mass_ratio), ("coarsest", self.coarsest)]
+        {
+            if value < 1.0 {
+                return wrong(key, format!("{value} is less than 1"));
+            }
         }
         Ok(())
+    }
+
+    /// By what lengths grow where the points are too few for them: `n_points` lie in `n_cells` cells of
+    /// [`Settings::seed_spacing_m`], as on surfaces.
+    pub(super) fn coarsening(&self, n_points: usize, n_cells: usize) -> f32 {
+        let factor = (self.seed_points * n_cells as f32 / (n_points as f32).max(1.0)).sqrt();
+        factor.clamp(1.0, self.coarsest)
+    }
+
+    /// These with the lengths of kernels, patches and seeds times `factor`.
+    pub(super) fn scaled(&self, factor: f32) -> Self {
+        Self {
+            cell_m: factor * self.cell_m,
+            kernel_radii_m: self.kernel_radii_m.map(|radius| factor * radius),
+            patch_radius_m: factor * self.patch_radius_m,
+            seed_spacing_m: factor * self.seed_spacing_m,
+            exchange_reach_m: factor * self.exchange_reach_m,
+            group_reach_m: factor * self.group_reach_m,
+            ..*self
+        }
     }
 
     /// The kernel over positions of this radius (m), and over colours.

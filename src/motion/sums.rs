@@ -9,7 +9,9 @@ use crate::simd::WithSimd;
 pub(super) const LANES: usize = 16;
 /// Sums of a kernel mean: Σ w·d (3), Σ w, w = (1 - s)².
 pub(super) const N_MEAN: usize = 4;
-/// The same, and those of its derivative: Σ k·d (3) and Σ k·d·dᵀ (xx, yy, zz, xy, xz, yz), k = 1 - s.
+/// The same, and those under the kernel that sees no colour.
+pub(super) const N_BOTH: usize = 8;
+/// Those of a kernel mean, and those of its derivative: Σ k·d (3) and Σ k·d·dᵀ (xx, yy, zz, xy, xz, yz), k = 1 - s.
 pub(super) const N_MOMENTS: usize = 13;
 
 /// Numbers of the lanes.
@@ -63,23 +65,20 @@ impl<const N: usize> WithSimd for Sums<'_, N> {
                     row[c] = S::as_simd_f32s(&columns[c][start..padded]).0;
                 }
                 let n = row[0].len();
-                let row = [
-                    &row[0][..n],
-                    &row[1][..n],
-                    &row[2][..n],
-                    &row[3][..n],
-                    &row[4][..n],
-                    &row[5][..n],
-                ];
+                // No closure: it may be compiled apart, without the instruction set.
+                let ([xs, ys, zs], [rs, gs, bs]) = (
+                    [&row[0][..n], &row[1][..n], &row[2][..n]],
+                    [&row[3][..n], &row[4][..n], &row[5][..n]],
+                );
                 for i in 0..n {
                     let inside = splat((end - start) as f32 - (i * S::F32_LANES) as f32);
                     let inside = simd.less_than_f32s(index, inside);
-                    let dx = simd.sub_f32s(row[0][i], about[0]);
-                    let dy = simd.sub_f32s(row[1][i], about[1]);
-                    let dz = simd.sub_f32s(row[2][i], about[2]);
-                    let r = simd.sub_f32s(row[3][i], about[3]);
-                    let g = simd.sub_f32s(row[4][i], about[4]);
-                    let b = simd.sub_f32s(row[5][i], about[5]);
+                    let dx = simd.sub_f32s(xs[i], about[0]);
+                    let dy = simd.sub_f32s(ys[i], about[1]);
+                    let dz = simd.sub_f32s(zs[i], about[2]);
+                    let r = simd.sub_f32s(rs[i], about[3]);
+                    let g = simd.sub_f32s(gs[i], about[4]);
+                    let b = simd.sub_f32s(bs[i], about[5]);
                     let square = simd.mul_f32s(dx, dx);
                     let square = simd.mul_add_e_f32s(dy, dy, square);
                     let square = simd.mul_add_e_f32s(dz, dz, square);
@@ -94,6 +93,15 @@ impl<const N: usize> WithSimd for Sums<'_, N> {
                     sums[1] = simd.mul_add_e_f32s(w, dy, sums[1]);
                     sums[2] = simd.mul_add_e_f32s(w, dz, sums[2]);
                     sums[3] = simd.add_f32s(sums[3], w);
+                    if N == N_BOTH {
+                        let k = simd.mul_add_e_f32s(square, near, one);
+                        let k = simd.select_f32s(inside, simd.max_f32s(k, zero), zero);
+                        let w = simd.mul_f32s(k, k);
+                        sums[4] = simd.mul_add_e_f32s(w, dx, sums[4]);
+                        sums[5] = simd.mul_add_e_f32s(w, dy, sums[5]);
+                        sums[6] = simd.mul_add_e_f32s(w, dz, sums[6]);
+                        sums[7] = simd.add_f32s(sums[7], w);
+                    }
                     if N == N_MOMENTS {
                         let (kx, ky) = (simd.mul_f32s(k, dx), simd.mul_f32s(k, dy));
                         let kz = simd.mul_f32s(k, dz);
