@@ -64,18 +64,9 @@ pub(super) fn confidence(report: &Report) -> String {
     let columns = columns.chain(steps.map(|name| Column(name, true)));
     begin(&mut html, "confidence", "How sure, and whether rightly", columns);
     for row in &report.confidence {
-        let share = |share: f64| percent(share);
-        let rank = |rank: f64| format!("{rank:.2}");
-        let lines: [(&str, &[Option<f64>], &dyn Fn(f64) -> String); 5] = [
-            ("errors within sigma, % (50)", &row.within_50, &share),
-            ("errors within sigma_90, % (90)", &row.within_90, &share),
-            ("sigma, mm", &row.sigma_mm, &millimetres),
-            ("sigma_90, mm", &row.sigma_90_mm, &millimetres),
-            ("rank correlation with the error", &row.rank_correlation, &rank),
-        ];
-        for (figure, values, text) in lines {
-            let _ = write!(html, "<tr><td>{}</td><td>{figure}</td>", row.situation);
-            values.iter().for_each(|value| number_cell(&mut html, *value, text, ""));
+        for line in row.lines() {
+            let _ = write!(html, "<tr><td>{}</td><td>{}</td>", row.situation, line.label);
+            line.values.iter().for_each(|value| number_cell(&mut html, *value, line.show, ""));
             html += "</tr>";
         }
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::notes::corner;
 use super::{ErrorRow, Report, percent};
 use crate::cloud::Workspace;
+use crate::eval::coverage::ConfidenceRow;
 use crate::eval::method::Method;
 use crate::eval::metrics::Class;
 use crate::eval::published::{Agreement, Comparison};
@@ -41,6 +42,31 @@ impl Method {
             Self::VelocityTrue => "constant velocity, true *",
             Self::Observed => "the observation itself",
         }
+    }
+}
+
+/// A figure of [`ConfidenceRow`] after each step.
+pub(in crate::eval) struct Line<'a> {
+    pub label: &'static str,
+    pub values: &'a [Option<f64>],
+    pub show: fn(f64) -> String,
+}
+
+impl ConfidenceRow {
+    /// Its figures, in the order of tables.
+    pub(in crate::eval) fn lines(&self) -> [Line<'_>; 5] {
+        let rank = |rank: f64| format!("{rank:.2}");
+        [
+            Line { label: "within sigma, %", values: &self.within_50, show: percent },
+            Line { label: "within sigma_90, %", values: &self.within_90, show: percent },
+            Line { label: "sigma, mm", values: &self.sigma_mm, show: millimetres },
+            Line { label: "sigma_90, mm", values: &self.sigma_90_mm, show: millimetres },
+            Line {
+                label: "ranks like the error (1: all)",
+                values: &self.rank_correlation,
+                show: rank,
+            },
+        ]
     }
 }
 
@@ -107,20 +133,11 @@ impl Report {
         }
         writeln!(f)?;
         for row in &self.confidence {
-            let share = |share: f64| percent(share);
-            let rank = |rank: f64| format!("{rank:.2}");
-            let lines: [(&str, &[Option<f64>], &dyn Fn(f64) -> String); 5] = [
-                ("within sigma, %", &row.within_50, &share),
-                ("within sigma_90, %", &row.within_90, &share),
-                ("sigma, mm", &row.sigma_mm, &millimetres),
-                ("sigma_90, mm", &row.sigma_90_mm, &millimetres),
-                ("ranks like the error (1: all)", &row.rank_correlation, &rank),
-            ];
-            for (index, (label, values, text)) in lines.into_iter().enumerate() {
+            for (index, line) in row.lines().into_iter().enumerate() {
                 let shown = if index == 0 { row.situation } else { "" };
-                write!(f, "  {shown:0$}{label:1$}", TASK_WIDTH - 2, METHOD_WIDTH)?;
-                for value in values {
-                    write!(f, "{:>9}", value.map_or("-".into(), text))?;
+                write!(f, "  {shown:0$}{1:2$}", TASK_WIDTH - 2, line.label, METHOD_WIDTH)?;
+                for value in line.values {
+                    write!(f, "{:>9}", value.map_or("-".into(), line.show))?;
                 }
                 writeln!(f)?;
             }

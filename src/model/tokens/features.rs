@@ -104,8 +104,8 @@ pub(super) fn encode_position(row: &mut [f32], p: &Vec3, frame: Frame) {
 
 /// The octaves that follow those of [`encode_position`].
 pub(super) fn encode_octaves(row: &mut [f32], p: &Vec3, frame: Frame) {
-    for axis in 0..3 {
-        let x = (p[axis] - frame.center_m[axis]) / frame.half_side_m;
+    for (axis, (x, center)) in p.iter().zip(frame.center_m).enumerate() {
+        let x = (x - center) / frame.half_side_m;
         encode_axis(row, axis, N_MORE_OCTAVES, x * first_rate());
     }
 }
