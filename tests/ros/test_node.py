@@ -69,6 +69,7 @@ def check_prediction(prediction):
     assert len(prediction.displacements) == 3 * n * steps
     assert len(prediction.colors) == 3 * n
     assert len(prediction.sources) == n
+    assert len(prediction.sigma) == len(prediction.sigma_90) == 0
     assert all(map(math.isfinite, prediction.positions))
     assert all(map(math.isfinite, prediction.displacements))
     assert {source >> 24 for source in prediction.sources} <= {0, 1}
@@ -78,15 +79,15 @@ def check_points(prediction, cloud):
     n = prediction.n_particles
     assert cloud.header == prediction.header
     assert [(f.name, f.offset) for f in cloud.fields] == [
-        (name, 4 * i) for i, name in enumerate("x y z rgb dx dy dz step".split())
+        (name, 4 * i) for i, name in enumerate("x y z rgb dx dy dz step sigma".split())
     ]
-    assert {f.datatype for f in cloud.fields[:-1]} == {7} and cloud.fields[-1].datatype == 6
+    assert [f.datatype for f in cloud.fields] == [7] * 7 + [6, 7]
     assert (cloud.width, cloud.height) == (n * prediction.n_steps, 1)
     assert len(cloud.data) == cloud.row_step == cloud.width * cloud.point_step
     for step in range(prediction.n_steps):
         i = n - 1  # the last particle
-        x, y, z, bgr, dx, dy, dz, at = struct.unpack_from(
-            "<3f4s3fI", bytes(cloud.data), (step * n + i) * cloud.point_step
+        x, y, z, bgr, dx, dy, dz, at, sigma = struct.unpack_from(
+            "<3f4s3fIf", bytes(cloud.data), (step * n + i) * cloud.point_step
         )
         moved = [
             sum(prediction.displacements[3 * (h * n + i) + axis] for h in range(step + 1))
@@ -97,6 +98,8 @@ def check_points(prediction, cloud):
         assert [dx, dy, dz] == list(prediction.displacements[3 * (step * n + i) :][:3])
         assert [bgr[2], bgr[1], bgr[0]] == list(prediction.colors[3 * i :][:3])
         assert at == step + 1
+        # The shipped model does not tell how sure it is.
+        assert math.isnan(sigma)
 
 
 def moved(messages, **topics):
