@@ -152,9 +152,10 @@ impl Scores {
     pub fn calibrate(&self, n_steps: usize) -> Result<Calibration> {
         let mut factors: [[Vec<f32>; LEVELS.len()]; Situation::ALL.len()] = Default::default();
         for step in 0..n_steps {
+            let all = self.of_all_situations(step);
             for (level, &share) in LEVELS.iter().enumerate() {
-                let all = Situation::ALL.map(|situation| self.recordings(situation, step)).concat();
-                let usual = quantile(&all, share).ok_or_else(|| Error::Config {
+                let lists: Vec<&[f32]> = all.iter().map(Vec::as_slice).collect();
+                let usual = quantile(&lists, share).ok_or_else(|| Error::Config {
                     key: "calibration".into(),
                     problem: format!(
                         "{} recordings tell of step {}: at least {LEAST_RECORDINGS} are needed",
@@ -171,6 +172,16 @@ impl Scores {
         let calibration = Calibration { n_recordings: self.n_recordings, factors };
         calibration.validate()?;
         Ok(calibration)
+    }
+
+    /// Those of each recording that has any, of whatever situation.
+    fn of_all_situations(&self, step: usize) -> Vec<Vec<f32>> {
+        let mut all = vec![Vec::new(); self.n_recordings.max(1)];
+        for recordings in self.ratios.iter().filter_map(|steps| steps.get(step)) {
+            all.iter_mut().zip(recordings).for_each(|(all, ratios)| all.extend(ratios));
+        }
+        all.retain(|ratios| !ratios.is_empty());
+        all
     }
 
     /// Those of each recording that has any.
@@ -276,6 +287,13 @@ mod tests {
     fn too_few_recordings_and_factors_that_are_none_are_refused() {
         let told = scores(0..5).calibrate(2).unwrap_err().to_string();
         assert!(told.contains("5 recordings") && told.contains("at least 8"), "{told}");
+        // A recording of many situations is one.
+        let mut many = Scores::default();
+        for _ in 0..3 {
+            many.next_recording();
+            Situation::ALL.into_iter().for_each(|situation| many.add(situation, 0, 1.0));
+        }
+        assert!(many.calibrate(1).unwrap_err().to_string().contains("3 recordings"));
         let good = scores(0..9).calibrate(2).unwrap();
         for change in [
             |c: &mut Calibration| c.factors[0][0].clear(),

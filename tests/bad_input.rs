@@ -142,7 +142,7 @@ fn a_frame_nearly_repeated_makes_up_for_no_gap() {
         true if frame_of(&message) == 3 => vec![later(&message, -99_000_000)],
         _ => vec![message],
     });
-    assert_eq!((gap.windows(), gap.replayed()), ((1, [2, 0, 3]), [6, 4, 4, 2]));
+    assert_eq!((gap.windows(), gap.replayed()), ((1, [2, 0, 2]), [6, 4, 4, 2]));
     assert!(gap.window(0, 1).is_some() && gap.window(0, 3).is_none());
 }
 
@@ -167,12 +167,10 @@ fn frames_repeated_with_nearly_the_same_stamp_are_no_step() {
         true if frame_of(&message) == 2 => vec![message.clone(), later(&message, 1_000_000)],
         _ => vec![message],
     });
-    assert_eq!((twice.windows(), twice.replayed()), ((5, [1, 0, 1]), [7, 6, 6, 1]));
+    assert_eq!((twice.windows(), twice.replayed()), ((4, [1, 0, 1]), [7, 6, 6, 1]));
     // The frames around it have the history, the velocities and the truth that they had.
     let whole = whole();
-    for (i, expected) in [0, 1, 3, 4].into_iter().zip(0..) {
-        assert_same(twice.window(i, 1), whole.window(expected, 1));
-    }
+    (0..4).for_each(|i| assert_same(twice.window(i, 1), whole.window(i, 1)));
     assert_same(twice.window(0, 4), whole.window(0, 4));
 }
 

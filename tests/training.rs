@@ -100,7 +100,7 @@ fn frames_between_steps_start_no_windows() {
     assert_eq!((data.n_windows(), skipped.without_before, skipped.without_after), (1, 1, 1));
 }
 
-/// Passes of two steps learn as well, and what they say of how sure they are becomes what it is.
+/// Passes of two steps learn as well, and to tell particles apart by how sure they are.
 #[test]
 fn a_model_of_chunks_learns_motions_and_how_sure_it_is() {
     let model = ModelConfig { chunk: 2, inputs: Inputs::Second, tells_sigma: true, ..model() };
@@ -117,10 +117,10 @@ fn a_model_of_chunks_learns_motions_and_how_sure_it_is() {
     assert!(data.get(0, &mut rng, 3, &mut window));
     let mut rollout = Rollout::new(trained.config.rollout(), Mode::Inference);
     rollout.run(&trained.weights, &window.scene, 3).unwrap();
-    // Most of the scene stays where it is, and the model has learnt that it knows that.
+    // It began with 5 mm for every particle, and tells them apart by now.
     let sigmas = rollout.sigmas(0).unwrap();
-    let mean = sigmas.iter().sum::<f32>() / sigmas.len() as f32;
-    assert!(mean < 0.004, "{mean}");
+    let (least, most) = sigmas.iter().fold((1.0f32, 0.0f32), |(a, b), &s| (a.min(s), b.max(s)));
+    assert!(least > 0.0 && most < 1.0 && most > 1.05 * least, "{least} {most}");
 }
 
 #[test]
