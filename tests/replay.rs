@@ -332,6 +332,8 @@ fn serialize(prediction: &Prediction, model_hash: &str) -> Vec<u8> {
     bytes.extend(vec![0; 3 * n]);
     put_u32(&mut bytes, n);
     prediction.particles.sources.iter().for_each(|source| bytes.extend(source.to_le_bytes()));
+    // Empty sigma and sigma_90: the model tells neither.
+    bytes.extend([0; 8]);
     [&[0, 1, 0, 0], bytes.as_slice()].concat()
 }
 
