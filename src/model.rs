@@ -1,12 +1,12 @@
 //! The model: what the Interlacer is, its weights, its tokens, and its fused engine on the CPU.
 
 pub mod cpu;
+mod grow;
 pub mod interlacer;
 pub mod layers;
 pub mod rollout;
 pub mod tokens;
 pub mod weights;
-mod widen;
 
 use std::collections::HashMap;
 use std::path::Path;

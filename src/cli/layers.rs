@@ -7,7 +7,9 @@ use anyhow::{Context, ensure};
 use clap::builder::PossibleValuesParser;
 use forecloud::graph::walks::{Halting, Sampler, WalkConfig};
 use forecloud::graph::{EdgeWeights, MaskConfig};
-use forecloud::model::{FeatureMap, GlobalLayer, Inputs, LayersConfig, LocalLayer, ModelConfig};
+use forecloud::model::{
+    FeatureMap, GlobalLayer, Inputs, LayersConfig, LocalLayer, Model, ModelConfig,
+};
 use serde::de::DeserializeOwned;
 
 use super::numbers::by_option;
@@ -27,9 +29,12 @@ pub const IDS: [&str; 11] = [
     "p_halt",
 ];
 
-/// Names of the options in [`SizeArgs`]; the width first.
+/// Names of the options in [`SizeArgs`]; first those in which a start model can grow.
 pub const SIZE_IDS: [&str; 11] = [
     "width",
+    "chunk",
+    "inputs",
+    "sigma",
     "blocks",
     "k",
     "n_hops",
@@ -37,10 +42,9 @@ pub const SIZE_IDS: [&str; 11] = [
     "history",
     "n_kinematic",
     "plan_lag",
-    "chunk",
-    "inputs",
-    "sigma",
 ];
+/// How many those are; [`SizeArgs::grow`] knows them.
+pub const N_GROWING: usize = 4;
 
 /// Sizes of the model. What is not given stays as it is.
 #[derive(clap::Args, Clone)]
@@ -88,8 +92,8 @@ pub struct SizeArgs {
         long,
         value_parser = names(Inputs::ALL, Inputs::name),
         help = or(
-            "What the model is told: `second` adds places to the centimetre and how the nearest link \
-             moved in the step before",
+            "What the model is told: `second` adds places to the centimetre, how the nearest link moved \
+             in the step before, and what touches each body in each step",
             ModelConfig::default().inputs.name()
         )
     )]
@@ -125,8 +129,7 @@ impl SizeArgs {
         for (given, size) in sizes {
             *size = given.unwrap_or(*size);
         }
-        let named = |name: &String| Inputs::ALL.into_iter().find(|inputs| inputs.name() == name);
-        model.inputs = self.inputs.as_ref().and_then(named).unwrap_or(model.inputs);
+        model.inputs = self.inputs().unwrap_or(model.inputs);
         model.tells_sigma |= self.sigma;
         model.plan_lag_secs = self.plan_lag.unwrap_or(model.plan_lag_secs);
         if let Some(walks) = &mut model.mask.walks {
@@ -137,6 +140,31 @@ impl SizeArgs {
                 }
             };
         }
+    }
+}
+
+impl SizeArgs {
+    fn inputs(&self) -> Option<Inputs> {
+        let name = self.inputs.as_ref()?;
+        Inputs::ALL.into_iter().find(|inputs| inputs.name() == name)
+    }
+
+    /// The start model, as large as the given sizes say.
+    ///
+    /// # Errors
+    /// Says which option a model can't grow by.
+    pub fn grow(&self, start: Model, seed: u64) -> anyhow::Result<Model> {
+        let config = start.config;
+        let wider = match self.width {
+            Some(width) => start.widened(width, seed).map_err(by_option)?,
+            None => start,
+        };
+        let (chunk, inputs) = (self.chunk.unwrap_or(config.chunk), self.inputs());
+        let (inputs, sigma) = (inputs.unwrap_or(config.inputs), config.tells_sigma || self.sigma);
+        if (chunk, inputs, sigma) == (config.chunk, config.inputs, config.tells_sigma) {
+            return Ok(wider);
+        }
+        Ok(wider.extended(chunk, inputs, sigma).map_err(by_option)?)
     }
 }
 

@@ -61,7 +61,8 @@ pub struct Args {
     #[arg(long, value_name = "STEP", value_parser = within(TrainConfig::STEPS))]
     stop_at: Option<u64>,
     /// Start from this model's weights and sizes instead of random weights (fine-tuning); with
-    /// --width, a multiple of its own, from a wider model that predicts the same
+    /// --width, a multiple of its own, from a wider model that predicts the same; with --chunk, --inputs
+    /// or --sigma from one that has learned as much, and has those to learn
     #[arg(long, value_name = "MODEL", conflicts_with_all = FIXED_BY_START.iter(), conflicts_with_all = layers::IDS)]
     from: Option<PathBuf>,
     /// Model and training as these named settings have them; sizes, steps, batch, rate and
@@ -110,9 +111,8 @@ pub struct Args {
     topics: TopicArgs,
 }
 
-/// Names of the sizes that a start model has and keeps: all but the width.
-const FIXED_BY_START: &[&str] = layers::SIZE_IDS.split_at(1).1;
-const _: () = assert!(matches!(layers::SIZE_IDS[0].as_bytes(), b"width"));
+/// Names of the sizes that a start model has and keeps.
+const FIXED_BY_START: &[&str] = layers::SIZE_IDS.split_at(layers::N_GROWING).1;
 
 /// Steps of the roll-outs that are validated.
 pub const VALIDATION_STEPS: usize = 5;
@@ -180,10 +180,7 @@ fn model(args: &Args) -> Result<(Option<Model>, ModelConfig)> {
         Some(path) => Some(Model::load(path).context("--from")?),
         None => None,
     };
-    let start = match (start, args.sizes.width) {
-        (Some(start), Some(width)) => Some(start.widened(width, args.seed).map_err(by_option)?),
-        (start, _) => start,
-    };
+    let start = start.map(|start| args.sizes.grow(start, args.seed)).transpose()?;
     let model = match &start {
         Some(start) => start.config,
         None => new_model(args)?,

@@ -20,6 +20,7 @@ use features::{
     nearness_gradient, octaves_gradient, position_gradient,
 };
 
+pub(super) use features::places;
 pub use features::{N_FEATURES, TokenConfig, n_features};
 
 /// Gravity, in m/s² along world z (REP 103: z up).

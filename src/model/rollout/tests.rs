@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::tokens::tests::{ONE, THREE, state};
 use crate::model::weights::initial_weights;
-use crate::model::{GlobalLayer, LayersConfig, Layout, Model, ModelConfig};
+use crate::model::{GlobalLayer, Inputs, LayersConfig, Layout, Model, ModelConfig};
 use crate::ops::check::numbers;
 
 fn config() -> RolloutConfig {
@@ -204,6 +204,48 @@ fn a_widened_model_predicts_the_same_and_its_copies_learn_apart() {
     let softmax = LayersConfig { global: GlobalLayer::Softmax, ..LayersConfig::default() };
     let softmax = ModelConfig { layers: softmax, ..config };
     refuse(&Model::new(softmax, narrow.weights.clone()).unwrap(), 16, "layers.global");
+}
+
+#[test]
+fn an_extended_model_starts_from_what_was_learned() {
+    let config = ModelConfig { width: 8, n_heads: 2, n_blocks: 2, ..ModelConfig::default() };
+    let mut weights = initial_weights(&Layout::new(config.interlacer()), 5);
+    weights.iter_mut().zip(numbers(1 << 16, 6)).for_each(|(w, r)| *w += 0.1 * r);
+    let model = Model::new(config, weights).unwrap();
+    let scene = scene(7);
+    let first_step = |model: &Model, scene: &Scene| {
+        let mut rollout = Rollout::new(model.config.rollout(), Mode::Inference);
+        rollout.run(&model.weights, scene, model.config.chunk).unwrap();
+        let steps = (0..model.config.chunk).map(|t| rollout.displacements(t).to_vec());
+        steps.collect::<Vec<_>>()
+    };
+    let differs = |a: &[Vec3], b: &[Vec3]| {
+        let pairs = a.as_flattened().iter().zip(b.as_flattened());
+        pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+    };
+    let told = model.extended(1, Inputs::Second, true).unwrap();
+    assert!(differs(&first_step(&model, &scene)[0], &first_step(&told, &scene)[0]) < 1e-6);
+    // Without a robot no token is of another time: each step is the learned one, from the same start,
+    // where free fall does not differ between steps.
+    let alone = Scene {
+        start: StepState { kinematic_links: Vec::new(), ..scene.start.clone() },
+        kinematic: vec![Vec::new(); 9],
+        ..scene.clone()
+    };
+    let long = told.extended(3, Inputs::Second, true).unwrap();
+    let steps = first_step(&long, &alone);
+    assert!(differs(&first_step(&model, &alone)[0], &steps[0]) < 1e-6);
+    assert!(differs(&steps[0], &steps[2]) > 1e-4, "in free fall longer");
+    // What lies behind the new steps' features is found again.
+    let stays = long.extended(3, Inputs::Second, true).unwrap();
+    assert_eq!(stays.weights, long.weights);
+    for (refused, key) in [
+        (long.extended(5, Inputs::Second, true), "model.chunk"),
+        (long.extended(3, Inputs::First, true), "model.inputs"),
+        (long.extended(3, Inputs::Second, false), "model.tells_sigma"),
+    ] {
+        assert!(refused.unwrap_err().to_string().contains(key));
+    }
 }
 
 #[test]

@@ -89,6 +89,26 @@ pub fn n_features(chunk: usize, inputs: Inputs) -> usize {
     N_FEATURES + (chunk - 1) * N_STEP_FEATURES + more
 }
 
+/// For each feature of `from`, its place among those of `to`, which tells all of it.
+pub(in crate::model) fn places(from: &TokenConfig, to: &TokenConfig) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..from.n_features()).collect();
+    let mut lie = |old: usize, new: usize, n: usize| {
+        (0..n).for_each(|i| places[old + i] = new + i);
+    };
+    for step in 1..from.chunk {
+        lie(from.step_at(step), to.step_at(step), N_STEP_FEATURES);
+    }
+    if let (Some(old), Some(new)) = (from.more_at(), to.more_at()) {
+        lie(old, new, N_MORE);
+    }
+    for step in 0..from.chunk {
+        if let (Some(old), Some(new)) = (from.contact_at(step), to.contact_at(step)) {
+            lie(old, new, N_CONTACT);
+        }
+    }
+    places
+}
+
 pub(super) fn encode_motion(row: &mut [f32], at: usize, motion: &Vec3) {
     row[at..at + 3].copy_from_slice(&motion.map(|m| m / MOTION_SCALE_M));
 }
