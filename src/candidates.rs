@@ -120,10 +120,10 @@ impl Candidates {
         self.threads.install(|| rollout.run(&snapshot.model.weights, &scene, n_steps))?;
         let displacements = (0..n_steps).map(|t| rollout.displacements(t).to_vec());
         let mut displacements: Vec<Vec<Vec3>> = displacements.collect();
-        let sigmas = (0..n_steps).map_while(|t| rollout.sigmas(t)).map(<[f32]>::to_vec).collect();
         let mut prediction = snapshot.prediction.clone();
         let situations = &mut prediction.situations;
         self.known.apply(snapshot.knows, &scene, &mut displacements, situations);
+        let sigmas = (0..n_steps).map_while(|t| rollout.sigmas(t));
         prediction.set_sigmas(sigmas, snapshot.model.calibration.as_ref());
         let timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
         Ok(Prediction { displacements, timings, ..prediction })

@@ -102,20 +102,6 @@ impl Calibration {
         let of_steps = &self.factors[situation as usize][level];
         of_steps.get(step).or(of_steps.last()).copied().unwrap_or(1.0)
     }
-
-    /// The radii `[horizon][n]` (m) of `level` from a model's `sigmas`.
-    pub fn scale(
-        &self,
-        sigmas: &[Vec<f32>],
-        situations: &[Situation],
-        level: usize,
-    ) -> Vec<Vec<f32>> {
-        let of_step = |(step, sigmas): (usize, &Vec<f32>)| {
-            let rows = sigmas.iter().zip(situations);
-            rows.map(|(sigma, &situation)| sigma * self.factor(situation, level, step)).collect()
-        };
-        sigmas.iter().enumerate().map(of_step).collect()
-    }
 }
 
 /// Errors over sigmas, by recording, from which factors are found.
@@ -268,11 +254,6 @@ mod tests {
         let factor = |situation, step| calibration.factor(situation, 1, step);
         assert_eq!(factor(Situation::Flying, 0), factor(Situation::Moving, 0));
         assert_eq!(factor(Situation::Moving, 9), factor(Situation::Moving, 1));
-        let scaled = calibration.scale(&[vec![0.01, 0.02]], &[Situation::Moving; 2], 1);
-        assert_eq!(
-            scaled,
-            [[0.01 * factor(Situation::Moving, 0), 0.02 * factor(Situation::Moving, 0)]]
-        );
     }
 
     #[test]

@@ -42,14 +42,29 @@ impl Prediction {
         if is_calibrated { &self.sigmas[level] } else { &[] }
     }
 
-    /// Takes a model's word `[horizon][n]` for how far off each position may be.
-    pub(crate) fn set_sigmas(&mut self, told: Vec<Vec<f32>>, calibration: Option<&Calibration>) {
-        self.sigmas = match calibration {
-            Some(calibration) => {
-                std::array::from_fn(|level| calibration.scale(&told, &self.situations, level))
+    /// Takes a model's word `[horizon][n]` for how far off each position may be, in the memory that there
+    /// is.
+    pub(crate) fn set_sigmas<'a>(
+        &mut self,
+        told: impl Iterator<Item = &'a [f32]>,
+        calibration: Option<&Calibration>,
+    ) {
+        let n_levels = if calibration.is_some() { LEVELS.len() } else { 1 };
+        let mut n_steps = 0;
+        for (step, told) in told.enumerate() {
+            for (level, radii) in self.sigmas[..n_levels].iter_mut().enumerate() {
+                radii.resize_with(radii.len().max(step + 1), Vec::new);
+                radii[step].clear();
+                let scaled = told.iter().zip(&self.situations).map(|(sigma, &situation)| {
+                    sigma * calibration.map_or(1.0, |c| c.factor(situation, level, step))
+                });
+                radii[step].extend(scaled);
             }
-            None => [told, Vec::new()],
-        };
+            n_steps = step + 1;
+        }
+        for (level, radii) in self.sigmas.iter_mut().enumerate() {
+            radii.truncate(if level < n_levels { n_steps } else { 0 });
+        }
     }
 
     /// A copy of what was known before the first step.
@@ -81,4 +96,35 @@ pub struct Timings {
 /// Wall time since `start`.
 pub(crate) fn milliseconds_since(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_models_word_is_scaled_by_situation_and_step_and_told_once_calibrated() {
+        let mut prediction = Prediction {
+            situations: vec![Situation::ALL[0], Situation::ALL[1]],
+            ..Prediction::default()
+        };
+        let word = [[0.1f32, 0.2], [0.3, 0.4]];
+        let factors = std::array::from_fn(|i| {
+            let first = (i + 2) as f32;
+            [vec![first, 10.0 * first], vec![3.0 * first, 30.0 * first]]
+        });
+        let calibration = Calibration { n_recordings: 9, factors };
+        let told = || word.iter().map(|sigmas| &sigmas[..]);
+        prediction.set_sigmas(told(), Some(&calibration));
+        let scaled = |[a, b]: [f32; 2]| [[0.1 * a, 0.2 * b], [0.3 * 10.0 * a, 0.4 * 10.0 * b]];
+        for (level, factors) in [[2.0, 3.0], [6.0, 9.0]].into_iter().enumerate() {
+            let pairs =
+                prediction.told_sigmas(level).concat().into_iter().zip(scaled(factors).concat());
+            assert!(pairs.clone().count() == 4 && pairs.clone().all(|(a, b)| (a - b).abs() < 1e-6));
+        }
+        // Shorter, and of a model that was not calibrated: its own word, told to nobody.
+        prediction.set_sigmas(told().take(1), None);
+        assert_eq!(prediction.sigmas, [vec![vec![0.1, 0.2]], vec![]]);
+        assert!(prediction.told_sigmas(0).is_empty());
+    }
 }

@@ -176,7 +176,7 @@ impl Predictor {
         let Prediction { displacements, situations, .. } = prediction;
         self.known.apply(knows, &self.scene, displacements, situations);
         let told = (0..self.backend.n_steps()).map_while(|t| self.backend.sigmas(t));
-        prediction.set_sigmas(told.map(<[f32]>::to_vec).collect(), self.model.calibration.as_ref());
+        prediction.set_sigmas(told, self.model.calibration.as_ref());
         prediction.timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
         self.memory.remember(now);
         self.is_predicted = true;

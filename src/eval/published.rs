@@ -253,6 +253,11 @@ fn settings(
     note(n_particles[0] != n_particles[1], "particles", pair(n_particles));
     let world = [published.header.frame_id.as_str(), setup.world_frame];
     note(world[0] != world[1], "world frame", world.map(str::to_owned));
+    let n_sigmas: usize = replayed.told_sigmas(0).iter().take(n_steps[0]).map(Vec::len).sum();
+    if causes.is_empty() && published.sigma.len() != n_sigmas {
+        let told = format!("sigmas: {} published, {n_sigmas} replayed", published.sigma.len());
+        causes.push(Difference { what: "sigmas", told, n_frames: 1 });
+    }
     if causes.is_empty() && published.sources != replayed.particles.sources {
         let told = "particles of other pixels were published: of another recording, or with another \
                     workspace or other cameras";
@@ -268,6 +273,10 @@ fn numbers(published: &message::Prediction, replayed: &Prediction) -> Option<(Di
     let positions = replayed.particles.positions.iter().flatten();
     let pairs = published.positions.iter().zip(positions);
     let pairs = pairs.chain(published.displacements.iter().zip(ours));
+    let told = [&published.sigma, &published.sigma_90].into_iter().enumerate();
+    let pairs = pairs.chain(told.flat_map(|(level, published)| {
+        published.iter().zip(replayed.told_sigmas(level).iter().take(n_steps).flatten())
+    }));
     let differing = pairs.filter(|(a, b)| a.to_bits() != b.to_bits());
     let (n, max_m) = differing.fold((0, 0f64), |(n, max), (&a, &b)| {
         (n + 1, max.max((f64::from(a) - f64::from(b)).abs()))

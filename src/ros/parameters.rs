@@ -92,10 +92,11 @@ parameters! {
         /// Seconds by which the history frame may miss one step back.
         AnyTime history_tolerance_secs: f64 = PredictorConfig::default().history_tolerance_secs,
             in PredictorConfig::HISTORY_TOLERANCE_SECS;
-        /// Seconds from the arrival of a frame's last image within which its prediction is to end,
-        /// such as 0.1; 0 for no deadline. Roll-outs are cut short for it, and where the shortest
-        /// ones are late too, particles are given up until there is time again.
-        AnyTime deadline_secs: f64 = PredictorConfig::default().deadline_secs,
+        /// Seconds from the arrival of a frame's last image within which its prediction is to end;
+        /// 0 for no deadline. After a step of the model (0.1 s) what it says of the first step has
+        /// happened already. Roll-outs are cut short for it, and where the shortest ones are late
+        /// too, particles are given up until there is time again.
+        AnyTime deadline_secs: f64 = 0.1,
             in PredictorConfig::DEADLINE_SECS;
         /// Steps that a roll-out keeps however late it is.
         AnyTime min_horizon: usize = PredictorConfig::default().min_horizon,

@@ -25,7 +25,7 @@ def client(ros):
 
 @pytest.fixture
 def node(start_node, client):
-    node = start_node()
+    node = start_node("-p", "deadline_secs:=0.1")  # as in the file
     wait_for(client.services_are_ready, "the parameter services")
     return node
 
