@@ -7,7 +7,8 @@ use forecloud::backend::Device;
 use forecloud::config::PredictorConfig;
 use forecloud::frames::{Frame, FramesConfig};
 use forecloud::kinematics::RobotMode;
-use forecloud::model::Model;
+use forecloud::model::weights::initial_weights;
+use forecloud::model::{Layout, Model, ModelConfig};
 use forecloud::predictor::{Prediction, Predictor};
 use forecloud::recording::Recording;
 
@@ -31,9 +32,25 @@ fn recording() -> Recording {
     Recording::open(Path::new("tests/data/tiny_push"), FramesConfig::default()).unwrap()
 }
 
+/// A small untrained model whose passes have `chunk` steps.
+fn model(chunk: usize) -> Model {
+    let config =
+        ModelConfig { width: 16, n_heads: 2, n_blocks: 1, chunk, ..ModelConfig::default() };
+    let weights = initial_weights(&Layout::new(config.interlacer()), 1);
+    Model::new(config, weights).unwrap()
+}
+
 /// Predictions of the recording played `times` over, each frame as if it had arrived `age` ago.
 fn predictions(config: PredictorConfig, age: Duration, times: usize) -> Vec<Prediction> {
-    let model = Model::load(Path::new("models/small.safetensors")).unwrap();
+    predictions_of(model(1), config, age, times)
+}
+
+fn predictions_of(
+    model: Model,
+    config: PredictorConfig,
+    age: Duration,
+    times: usize,
+) -> Vec<Prediction> {
     let mut predictor = Predictor::new(model, config).unwrap();
     let recording = recording();
     let urdf = recording.robot_description().unwrap().unwrap();
@@ -65,13 +82,31 @@ fn a_late_prediction_is_the_beginning_of_the_whole_one() {
 }
 
 #[test]
+fn of_longer_passes_whole_ones_are_kept() {
+    let late = PredictorConfig { deadline_secs: 0.1, min_horizon: 1, min_particles: 400, ..CONFIG };
+    for (chunk, n_steps) in [(2, 2), (3, 3), (5, 3)] {
+        let whole = predictions_of(model(chunk), CONFIG, Duration::ZERO, 1);
+        let cut = predictions_of(model(chunk), late, Duration::from_secs(1), 1);
+        for (whole, cut) in whole.iter().zip(&cut) {
+            assert_eq!((cut.displacements.len(), cut.is_cut), (n_steps, n_steps < 3), "{chunk}");
+            assert_eq!(whole.displacements[..n_steps], cut.displacements);
+        }
+    }
+}
+
+#[test]
 fn where_the_shortest_is_late_particles_are_given_up_and_no_more_than_stated() {
     let late = PredictorConfig { deadline_secs: 0.1, ..CONFIG };
-    let cut = predictions(late, Duration::from_secs(1), 5);
-    let n: Vec<usize> = cut.iter().map(|prediction| prediction.particles.len()).collect();
-    assert_eq!((n[0], n[24]), (400, 100), "{n:?}");
-    assert!(n.is_sorted_by(|a, b| a >= b), "{n:?}");
-    assert!(cut.iter().all(|prediction| prediction.is_cut && prediction.displacements.len() == 1));
+    // Where a pass has more steps than are asked for, it is the shortest roll-out.
+    for (chunk, n_steps) in [(1, 1), (5, 3)] {
+        let cut = predictions_of(model(chunk), late, Duration::from_secs(1), 5);
+        let n: Vec<usize> = cut.iter().map(|prediction| prediction.particles.len()).collect();
+        assert_eq!((n[0], n[24]), (400, 100), "{n:?}");
+        assert!(n.is_sorted_by(|a, b| a >= b), "{n:?}");
+        assert!(cut.iter().all(|prediction| prediction.displacements.len() == n_steps));
+        let is_whole = |cut: &Prediction| n_steps == 3 && cut.particles.len() == 400;
+        assert!(cut.iter().all(|cut| cut.is_cut != is_whole(cut)));
+    }
     // In time, nothing is given up.
     let easy = predictions(PredictorConfig { deadline_secs: 10.0, ..CONFIG }, Duration::ZERO, 1);
     assert!(easy.iter().all(|prediction| !prediction.is_cut));

@@ -25,6 +25,16 @@ pub struct StepArgs {
         )
     )]
     curriculum: Option<Curriculum>,
+    #[arg(
+        long,
+        value_name = "POWER",
+        value_parser = within(TrainConfig::STEP_DISCOUNT),
+        help = or(
+            "How much less later steps of a roll-out count in the loss: step t as t to minus this power",
+            TrainConfig::default().step_discount
+        )
+    )]
+    step_discount: Option<f32>,
     /// Noise added to the depth images, in units of a typical camera's (RealSense D435): each
     /// training recording draws a strength up to twice this, the others have this; 0 for none.
     #[arg(
@@ -43,6 +53,7 @@ impl StepArgs {
         if let Some(Curriculum(stages)) = &self.curriculum {
             config.curriculum.clone_from(stages);
         }
+        config.step_discount = self.step_discount.unwrap_or(config.step_discount);
         config.sensor_noise = self.sensor_noise;
     }
 }

@@ -25,6 +25,11 @@ pub struct TrainConfig {
     pub schedule: Schedule,
     /// Lengths of the roll-out, each from a share of the steps on: `[(share, length)]`.
     pub curriculum: Vec<(f64, usize)>,
+    /// How much less later steps of a roll-out count in the loss: step t (from 1) counts as t to minus
+    /// this power, and all together as without it. Errors grow with the steps, so that at 0, the papers'
+    /// way, the last ones decide.
+    #[serde(default)]
+    pub step_discount: f32,
     /// Weight in the loss of points of moving objects, resting objects, the robot, and the rest.
     pub loss_weights: [f32; 4],
     /// Decay per step of the average of the weights that is the model (Polyak and Juditsky 1992);
@@ -64,6 +69,7 @@ impl Default for TrainConfig {
             warm_up: 200,
             schedule: Schedule::default(),
             curriculum: vec![(0.0, 1), (0.4, 2), (0.75, 4)],
+            step_discount: 0.0,
             loss_weights: [4.0, 0.5, 0.15, 0.1],
             average_decay: 0.999,
             sensor_noise: 0.5,
@@ -82,6 +88,8 @@ impl TrainConfig {
     pub const LEARNING_RATE: RangeInclusive<f32> = 1e-12..=1.0;
     /// What the lengths in `curriculum` may be.
     pub const LENGTH: RangeInclusive<usize> = 1..=20;
+    /// What `step_discount` may be.
+    pub const STEP_DISCOUNT: RangeInclusive<f32> = 0.0..=4.0;
     /// What `sensor_noise` may be.
     pub const SENSOR_NOISE: RangeInclusive<f32> = SensorNoise::STRENGTH;
 
@@ -101,6 +109,7 @@ impl TrainConfig {
             Err(Error::Config { key: format!("train.{key}"), problem })
         };
         check_curriculum(&self.curriculum).or_else(|problem| wrong("curriculum", problem))?;
+        check("train.step_discount", self.step_discount, Self::STEP_DISCOUNT, "")?;
         for weight in self.loss_weights {
             check("train.loss_weights", weight, 0.0..=1e6, "")?;
         }
@@ -112,6 +121,12 @@ impl TrainConfig {
         }
         check("train.sensor_noise", self.sensor_noise, Self::SENSOR_NOISE, "")?;
         self.adamw.validate()
+    }
+
+    /// What step `t` (from 0) of a roll-out of `horizon` steps counts in the loss; 1 on average.
+    pub fn step_weight(&self, t: usize, horizon: usize) -> f32 {
+        let weight = |t: usize| ((t + 1) as f32).powf(-self.step_discount);
+        weight(t) * horizon as f32 / (0..horizon).map(weight).sum::<f32>()
     }
 
     /// The longest roll-out of the curriculum, in steps.
@@ -245,6 +260,19 @@ mod tests {
         ] {
             assert!(told(|c| c.adamw = adamw).contains("adamw."), "{adamw:?}");
         }
+    }
+
+    #[test]
+    fn later_steps_count_less_and_all_together_as_much() {
+        let weights = |step_discount: f32| -> Vec<f32> {
+            let config = TrainConfig { step_discount, ..TrainConfig::default() };
+            (0..5).map(|t| config.step_weight(t, 5)).collect()
+        };
+        assert_eq!(weights(0.0), [1.0; 5]);
+        let half = weights(0.5);
+        assert!((half[0] / half[3] - 2.0).abs() < 1e-5, "{half:?}");
+        assert!((half.iter().sum::<f32>() - 5.0).abs() < 1e-5, "{half:?}");
+        assert!(told(|c| c.step_discount = -1.0).contains("train.step_discount"));
     }
 
     #[test]

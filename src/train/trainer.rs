@@ -250,7 +250,7 @@ impl Lane {
     fn accumulate(&mut self, config: &TrainConfig, weights: &[f32], horizon: usize) -> Result<f64> {
         let window = &self.window;
         self.rollout.run(weights, &window.scene, horizon)?;
-        let scale = LOSS_SCALE / (horizon * config.batch) as f32;
+        let n_steps = (horizon * config.batch) as f32;
         self.d_positions.resize_with(horizon, Vec::new);
         let mut positions = window.scene.start.positions.clone();
         let mut point_weights = vec![0.0; positions.len()];
@@ -266,15 +266,16 @@ impl Lane {
                     (BodyKind::Static, _) => fixed,
                 };
             }
+            let of_step = config.step_weight(t, horizon) / n_steps;
             let d = &mut self.d_positions[t];
             d.clear();
             d.resize(positions.len(), [0.0; 3]);
+            let scale = LOSS_SCALE * of_step;
             loss += charbonnier(&positions, &window.targets[t], &point_weights, scale, d)
                 / horizon as f64;
             if let Some(sigmas) = self.rollout.sigmas(t) {
                 self.d_log_sigmas.resize_with(horizon, Vec::new);
-                let (d, scale) =
-                    (&mut self.d_log_sigmas[t], SIGMA_SCALE / (horizon * config.batch) as f32);
+                let (d, scale) = (&mut self.d_log_sigmas[t], SIGMA_SCALE * of_step);
                 likelihood(&positions, &window.targets[t], sigmas, &point_weights, scale, d);
             }
         }
