@@ -1,6 +1,6 @@
 //! The roll-out of models that predict several steps a pass, are told more, or tell how sure they are:
-//! the host makes the tokens of a pass and reads its outputs, as on the CPU; what is between them, which
-//! costs, runs on the device as one replayed graph.
+//! the host makes the tokens of a pass and reads its outputs, as on the CPU; what lies between them runs
+//! on the device as one replayed graph.
 
 use std::sync::Arc;
 
