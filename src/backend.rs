@@ -86,6 +86,9 @@ pub trait Rollouts: Send {
     /// As [`Rollout::displacements`].
     fn displacements(&self, t: usize) -> &[[f32; 3]];
 
+    /// As [`Rollout::sigmas`].
+    fn sigmas(&self, t: usize) -> Option<&[f32]>;
+
     /// As [`Rollout::n_steps`].
     fn n_steps(&self) -> usize;
 
@@ -195,8 +198,7 @@ impl Backend {
     /// As [`Rollout::sigmas`], of step `t` of the last run.
     pub fn sigmas(&self, t: usize) -> Option<&[f32]> {
         match &self.other {
-            // Models that tell it do not run there so far.
-            Some(_) => None,
+            Some(other) => other.rollouts.sigmas(t),
             None => self.cpu.sigmas(t),
         }
     }
@@ -270,8 +272,8 @@ fn open_trusted(model: &Model, index: u16, cpu: &mut Rollout) -> Result<Other> {
 fn open_cuda(model: &Model, index: u16) -> Result<Other> {
     let gpu = std::sync::Arc::new(cuda::Gpu::open(index.into())?);
     let (config, precision) = (model.config.rollout(), cuda::Precision::Half);
-    let rollouts = cuda::Rollout::new(gpu.clone(), config, &model.weights, precision)?;
-    Ok(Other { rollouts: Box::new(rollouts), sampler: Box::new(cuda::Sampler::new(gpu)) })
+    let rollouts = cuda::rollouts(gpu.clone(), config, &model.weights, precision)?;
+    Ok(Other { rollouts, sampler: Box::new(cuda::Sampler::new(gpu)) })
 }
 
 #[cfg(feature = "cuda")]

@@ -20,10 +20,8 @@ use crate::{Error, Result};
 const SIZES: [usize; 3] = [149, 67, 37];
 /// Particles of the draws that are tried: some of the image's, and all.
 const N_DRAWN: [usize; 2] = [131, 4096];
-/// Steps: the second one starts from what the device left of the first.
-const N_STEPS: usize = 2;
-/// Largest difference, as a share of the longest displacement; and the same in metres where nothing
-/// moves. The devices' arithmetic differs by less than a tenth of it.
+/// Largest difference, as a share of the longest displacement or sigma; and the same in metres where
+/// nothing moves. The devices' arithmetic differs by less than a tenth of it.
 const TOLERANCE: f32 = 1e-3;
 const LEAST_M: f32 = 1e-6;
 
@@ -32,35 +30,61 @@ const LEAST_M: f32 = 1e-6;
 /// # Errors
 /// [`Error::Device`] if they differ, or the device fails.
 pub(super) fn probe(model: &Model, cpu: &mut Rollout, device: &mut dyn Rollouts) -> Result<()> {
-    let scene = scene(model);
-    if cpu.run(&model.weights, &scene, N_STEPS).is_err() {
+    // Two passes: the second one starts from what the device left of the first.
+    let n_steps = model.config.chunk + 1;
+    let scene = scene(model, n_steps);
+    if cpu.run(&model.weights, &scene, n_steps).is_err() {
         // Nothing to compare with: what is wrong with the model is told when it predicts.
         return Ok(());
     }
-    device.run_while(&scene, N_STEPS, &mut |_| true)?;
-    let (mut off_m, mut longest_m) = (0.0f32, 0.0f32);
-    for t in 0..N_STEPS {
-        for (wanted, got) in cpu.displacements(t).iter().zip(device.displacements(t)) {
-            for (wanted, got) in wanted.iter().zip(got) {
-                let difference = (wanted - got).abs();
-                // Not f32::max, which takes NaN for nothing: here it stays.
-                let is_least = difference <= off_m || off_m.is_nan();
-                off_m = if is_least { off_m } else { difference };
-                longest_m = longest_m.max(wanted.abs());
-            }
+    device.run_while(&scene, n_steps, &mut |_| true)?;
+    let (mut displacements, mut sigmas) = (Difference::default(), Difference::default());
+    for t in 0..n_steps {
+        let [wanted, got] = [cpu.displacements(t), device.displacements(t)];
+        displacements.add(wanted.as_flattened(), got.as_flattened());
+        let [wanted, got] = [cpu.sigmas(t), device.sigmas(t)];
+        sigmas.add(wanted.unwrap_or_default(), got.unwrap_or_default());
+    }
+    for (what, found) in [("displacements", displacements), ("sigmas", sigmas)] {
+        if !found.is_small() {
+            let problem = format!(
+                "computes other {what} than the CPU on a scene to try it with (off by {:.3} mm, the \
+                 longest is {:.3} mm): it is not used; take device: cpu, and look with benches/gpu/run \
+                 for what is wrong",
+                1e3 * found.off_m,
+                1e3 * found.longest_m
+            );
+            return Err(Error::Device { device: device.name().to_owned(), problem });
         }
     }
-    if off_m <= TOLERANCE * longest_m + LEAST_M {
-        return Ok(());
+    Ok(())
+}
+
+/// How far numbers (m) differ, and how long the longest is.
+#[derive(Default)]
+struct Difference {
+    off_m: f32,
+    longest_m: f32,
+}
+
+impl Difference {
+    /// Numbers that one lacks are off by infinity.
+    fn add(&mut self, wanted: &[f32], got: &[f32]) {
+        if wanted.len() != got.len() {
+            self.off_m = f32::INFINITY;
+        }
+        for (wanted, got) in wanted.iter().zip(got) {
+            let difference = (wanted - got).abs();
+            // Not f32::max, which takes NaN for nothing: here it stays.
+            let is_least = difference <= self.off_m || self.off_m.is_nan();
+            self.off_m = if is_least { self.off_m } else { difference };
+            self.longest_m = self.longest_m.max(wanted.abs());
+        }
     }
-    let problem = format!(
-        "computes other displacements than the CPU on a scene to try it with (off by {:.3} mm, the \
-         longest is {:.3} mm): it is not used; take device: cpu, and look with benches/gpu/run for \
-         what is wrong",
-        1e3 * off_m,
-        1e3 * longest_m
-    );
-    Err(Error::Device { device: device.name().to_owned(), problem })
+
+    fn is_small(&self) -> bool {
+        self.off_m <= TOLERANCE * self.longest_m + LEAST_M
+    }
 }
 
 /// Holds the particles that `device`, of this `name`, draws to the CPU's: they are the same to the bit.
@@ -133,8 +157,8 @@ fn cameras() -> Vec<CameraFrame> {
     vec![CameraFrame { camera: 3, view, world_from_camera }]
 }
 
-/// A seeded scene in the middle of the model's workspace.
-fn scene(model: &Model) -> Scene {
+/// A seeded scene in the middle of the model's workspace, for `n_steps` steps.
+fn scene(model: &Model, n_steps: usize) -> Scene {
     let config = &model.config;
     let [n, n_history, n_robot] = SIZES;
     let n_robot = if config.n_kinematic > 0 { n_robot } else { 0 };
@@ -153,7 +177,7 @@ fn scene(model: &Model) -> Scene {
         vectors(count, 1.0, stream).iter().map(|color| color.map(|c| c + 0.5)).collect()
     };
     let robot = places(n_robot, 6);
-    let kinematic = (0..config.whole_passes(N_STEPS) + 2).map(|t| {
+    let kinematic = (0..config.whole_passes(n_steps) + 2).map(|t| {
         let shifted = robot.iter().map(|p| [p[0] + 0.01 * t as f32, p[1], p[2] - 0.005 * t as f32]);
         shifted.collect()
     });
@@ -178,14 +202,16 @@ mod tests {
     use super::*;
     use crate::cloud::raw::RawCamera;
     use crate::model::weights::initial_weights;
-    use crate::model::{Layout, Mode, ModelConfig};
+    use crate::model::{Inputs, Layout, Mode, ModelConfig};
 
-    /// The CPU, with `fault` added to a coordinate of a particle in the last step.
+    /// The CPU, with `fault` added to a coordinate of a particle in the last step, or to its sigma.
     struct Faulty {
         model: Model,
         cpu: Rollout,
         fault: f32,
+        is_of_sigma: bool,
         last: Vec<Vec3>,
+        last_sigmas: Option<Vec<f32>>,
     }
 
     impl Rollouts for Faulty {
@@ -197,12 +223,21 @@ mod tests {
         ) -> Result<()> {
             self.cpu.run_while(&self.model.weights, scene, n_steps, goes_on)?;
             self.last = self.cpu.displacements(n_steps - 1).to_vec();
-            self.last[77][1] += self.fault;
+            self.last_sigmas = self.cpu.sigmas(n_steps - 1).map(<[f32]>::to_vec);
+            match &mut self.last_sigmas {
+                Some(sigmas) if self.is_of_sigma => sigmas[77] += self.fault,
+                _ => self.last[77][1] += self.fault,
+            }
             Ok(())
         }
 
         fn displacements(&self, t: usize) -> &[Vec3] {
             if t + 1 == self.cpu.n_steps() { &self.last } else { self.cpu.displacements(t) }
+        }
+
+        fn sigmas(&self, t: usize) -> Option<&[f32]> {
+            let is_last = t + 1 == self.cpu.n_steps();
+            if is_last { self.last_sigmas.as_deref() } else { self.cpu.sigmas(t) }
         }
 
         fn n_steps(&self) -> usize {
@@ -249,23 +284,33 @@ mod tests {
         }
     }
 
-    fn probe_with(config: ModelConfig, fault: f32) -> Result<()> {
+    fn probe_with(config: ModelConfig, fault: f32, is_of_sigma: bool) -> Result<()> {
         let weights = initial_weights(&Layout::new(config.interlacer()), 1);
         let model = Model::new(config, weights).unwrap();
         let rollout = || Rollout::new(config.rollout(), Mode::Inference);
-        let mut device = Faulty { model: model.clone(), cpu: rollout(), fault, last: Vec::new() };
+        let (last, last_sigmas) = (Vec::new(), None);
+        let (cpu, model_there) = (rollout(), model.clone());
+        let mut device = Faulty { model: model_there, cpu, fault, is_of_sigma, last, last_sigmas };
         probe(&model, &mut rollout(), &mut device)
     }
 
     #[test]
     fn a_device_that_computes_something_else_is_not_trusted() {
         let usual = ModelConfig { width: 8, n_heads: 2, n_blocks: 1, ..ModelConfig::default() };
-        for config in [usual, ModelConfig { n_kinematic: 0, ..usual }] {
-            probe_with(config, 0.0).unwrap();
-            probe_with(config, 1e-7).unwrap();
+        let long = ModelConfig { chunk: 3, inputs: Inputs::Second, tells_sigma: true, ..usual };
+        let no_robot = ModelConfig { n_kinematic: 0, ..usual };
+        for (config, is_of_sigma) in
+            [(usual, false), (no_robot, false), (long, false), (long, true)]
+        {
+            probe_with(config, 0.0, is_of_sigma).unwrap();
+            probe_with(config, 1e-7, is_of_sigma).unwrap();
+            let told = if is_of_sigma { "sigmas" } else { "displacements" };
             for fault in [1e-3, -1e-3, f32::NAN, f32::INFINITY] {
-                let message = probe_with(config, fault).unwrap_err().to_string();
-                assert!(message.starts_with("faulty: computes other"), "{message}");
+                let message = probe_with(config, fault, is_of_sigma).unwrap_err().to_string();
+                assert!(
+                    message.starts_with(&format!("faulty: computes other {told}")),
+                    "{message}"
+                );
                 assert!(message.contains("device: cpu"), "{message}");
             }
         }

@@ -1,16 +1,20 @@
 //! The roll-out: step after step on its own predictions, the graph rebuilt each time, and
 //! back-propagation through all of it.
 
+mod passes;
+
 use super::cpu::{Engine, Gradients, Mode};
 use super::interlacer::InterlacerConfig;
 use super::layers::LocalLayer;
-use super::tokens::{N_CANDIDATES, StateGradients, TokenConfig, Tokens};
+use super::tokens::{N_CANDIDATES, StateGradients, TokenConfig};
 use crate::geometry::{self, Vec3};
 use crate::graph::walks::WalkSeed;
 use crate::graph::{MaskConfig, StepGraph};
-use crate::ops::motion_head::{motion_head_backward, motion_head_forward};
-use crate::scene::{Scene, StepState, history_index};
+use crate::ops::motion_head::motion_head_backward;
+use crate::scene::{Scene, history_index};
 use crate::{Error, Result};
+pub(crate) use passes::Passes;
+use passes::{MAX_LOG_SIGMA, Pass};
 
 /// What the roll-out needs to know of the model besides its weights.
 #[derive(Debug, Clone, Copy)]
@@ -40,31 +44,15 @@ impl RolloutConfig {
     }
 }
 
-/// One pass's state and results.
-#[derive(Debug, Default)]
-struct Pass {
-    state: StepState,
-    tokens: Tokens,
-    graph: StepGraph,
-    /// Shares of the candidates, tanh of the residual and the log of sigma, kept by the head:
-    /// `[n, chunk, n_step_outputs]`.
-    head: Vec<f32>,
-    /// `[n, chunk]`.
-    mixed: Vec<Vec3>,
-    /// `[chunk][n]`.
-    displacements: Vec<Vec<Vec3>>,
-    /// `[chunk][n]`; empty of models that don't tell.
-    sigmas: Vec<Vec<f32>>,
-}
-
 /// Runs and differentiates roll-outs; keeps all buffers between calls.
 #[derive(Debug)]
 pub struct Rollout {
     config: RolloutConfig,
     mode: Mode,
     engine: Engine,
-    passes: Vec<Pass>,
-    n_steps: usize,
+    passes: Passes,
+    /// Of each pass.
+    graphs: Vec<StepGraph>,
     backward: Buffers,
 }
 
@@ -84,7 +72,8 @@ impl Rollout {
     /// A roll-out of models of `config`.
     pub fn new(config: RolloutConfig, mode: Mode) -> Self {
         let engine = Engine::new(config.interlacer, mode);
-        Self { config, mode, engine, passes: Vec::new(), n_steps: 0, backward: Buffers::default() }
+        let (passes, graphs) = (Passes::new(config), Vec::new());
+        Self { config, mode, engine, passes, graphs, backward: Buffers::default() }
     }
 
     /// Predicts `n_steps` steps of `scene`.
@@ -107,61 +96,41 @@ impl Rollout {
         weights: &[f32],
         scene: &Scene,
         n_steps: usize,
-        mut goes_on: impl FnMut(usize) -> bool,
+        goes_on: impl FnMut(usize) -> bool,
     ) -> Result<()> {
-        let (chunk, n_passes) = (self.config.tokens.chunk, self.config.n_passes(n_steps));
-        if scene.kinematic.len() < n_passes * chunk + 2 {
-            let what = "rows of kinematic particles";
-            let (expected, got) = (n_passes * chunk + 2, scene.kinematic.len());
-            return Err(Error::Shape { what, expected, got });
-        }
-        self.n_steps = n_steps;
-        self.passes.resize_with(self.passes.len().max(n_passes), Pass::default);
-        for index in 0..n_passes {
-            let (before, rest) = self.passes.split_at_mut(index);
-            let pass = &mut rest[0];
-            match before.last() {
-                None => pass.state.start_from(&scene.start),
-                Some(before) => pass.state.advance(&before.state, &before.displacements),
-            }
-            let rows = &scene.kinematic[index * chunk..][..chunk + 2];
-            pass.state.kinematic.resize_with(rows.len(), Vec::new);
-            for (particles, given) in pass.state.kinematic.iter_mut().zip(rows) {
-                particles.clone_from(given);
-            }
-            self.engine.select(index);
-            let seed = scene.walk_seed.step(index);
-            pass.predict(self.config, weights, &mut self.engine, self.mode, seed)?;
-            let n_done = ((index + 1) * chunk).min(n_steps);
-            if !goes_on(n_done) {
-                self.n_steps = n_done;
-                break;
-            }
-        }
-        Ok(())
+        let (config, mode) = (self.config, self.mode);
+        let (engine, graphs) = (&mut self.engine, &mut self.graphs);
+        self.passes.run_while(scene, n_steps, goes_on, |index, tokens, outputs| {
+            graphs.resize_with(graphs.len().max(index + 1), StepGraph::default);
+            let (graph, seed) = (&mut graphs[index], scene.walk_seed.step(index));
+            rebuild_graph(graph, &tokens.positions, config, mode, seed)?;
+            engine.select(index);
+            engine.forward(weights, &tokens.features, graph, tokens.n_scene)?;
+            outputs.clear();
+            outputs.extend_from_slice(engine.output());
+            Ok(())
+        })
     }
 
     /// Displacements of step `t` relative to the positions before it (m), `[n]`.
     pub fn displacements(&self, t: usize) -> &[Vec3] {
-        let chunk = self.config.tokens.chunk;
-        &self.passes[t / chunk].displacements[t % chunk]
+        self.passes.displacements(t)
     }
 
     /// How far off the positions after step `t` are expected to be (m), `[n]`, as the model has it;
     /// none of models that don't tell.
     pub fn sigmas(&self, t: usize) -> Option<&[f32]> {
-        let chunk = self.config.tokens.chunk;
-        self.passes[t / chunk].sigmas.get(t % chunk).map(Vec::as_slice)
+        self.passes.sigmas(t)
     }
 
     /// Steps of the last run.
     pub fn n_steps(&self) -> usize {
-        self.n_steps
+        self.passes.n_steps()
     }
 
     /// Merged loads of pass `index`'s graph, over all tokens; 0 of models without GRF attention.
     pub fn n_entries(&self, index: usize) -> usize {
-        self.passes[index].graph.loads.n_entries()
+        self.graphs[index].loads.n_entries()
     }
 
     /// Back-propagates through the last run, made for training.
@@ -181,22 +150,24 @@ impl Rollout {
         d_log_sigmas: &[Vec<f32>],
         gradients: &mut Gradients,
     ) -> Result<()> {
-        let shape = |got| Error::Shape { what: "steps' gradients", expected: self.n_steps, got };
-        if d_positions.len() != self.n_steps {
+        let n_steps = self.n_steps();
+        let shape = |got| Error::Shape { what: "steps' gradients", expected: n_steps, got };
+        if d_positions.len() != n_steps {
             return Err(shape(d_positions.len()));
         }
-        if !d_log_sigmas.is_empty() && d_log_sigmas.len() != self.n_steps {
+        if !d_log_sigmas.is_empty() && d_log_sigmas.len() != n_steps {
             return Err(shape(d_log_sigmas.len()));
         }
         let chunk = self.config.tokens.chunk;
         let buffers = &mut self.backward;
-        let n = self.passes.first().map_or(0, |pass| pass.state.positions.len());
+        let n = self.passes.all.first().map_or(0, |pass| pass.state.positions.len());
         // Gradients that later passes send back to the positions and displacements of this one.
         buffers.d_positions.clear();
         buffers.d_positions.resize(n, [0.0; 3]);
         buffers.d_displacements.resize_with(chunk, Vec::new);
-        for index in (0..self.config.n_passes(self.n_steps)).rev() {
-            let has_later = (index + 1) * chunk < self.n_steps;
+        for index in (0..self.config.n_passes(n_steps)).rev() {
+            let buffers = &mut self.backward;
+            let has_later = (index + 1) * chunk < n_steps;
             for j in (0..chunk).rev() {
                 let t = index * chunk + j;
                 if let Some(d_positions) = d_positions.get(t) {
@@ -213,14 +184,38 @@ impl Rollout {
                     }
                 }
             }
-            self.engine.select(index);
-            let pass = &self.passes[index];
             let steps = index * chunk..(index + 1) * chunk;
             let d_log_sigmas = steps.map(|t| d_log_sigmas.get(t).map(Vec::as_slice));
-            let (config, engine) = (self.config, &mut self.engine);
-            pass.backward(config, weights, engine, d_log_sigmas, buffers, gradients)?;
-            add(&mut buffers.d_positions, &buffers.state.positions);
+            self.backward_pass(index, weights, d_log_sigmas, gradients)?;
+            add(&mut self.backward.d_positions, &self.backward.state.positions);
         }
+        Ok(())
+    }
+
+    /// Back through a pass, from the gradients of its displacements and sigmas to those of its state.
+    fn backward_pass<'a>(
+        &mut self,
+        index: usize,
+        weights: &[f32],
+        d_log_sigmas: impl Iterator<Item = Option<&'a [f32]>>,
+        gradients: &mut Gradients,
+    ) -> Result<()> {
+        let (config, buffers) = (self.config, &mut self.backward);
+        let (pass, graph) = (&self.passes.all[index], &self.graphs[index]);
+        let tokens = &pass.tokens;
+        pass.backward_head(config, d_log_sigmas, buffers);
+        buffers.d_features.resize(tokens.features.len(), 0.0);
+        self.engine.select(index);
+        self.engine.backward(
+            weights,
+            &tokens.features,
+            graph,
+            &buffers.d_output,
+            gradients,
+            &mut buffers.d_features,
+        )?;
+        let (d_features, d_candidates) = (&buffers.d_features, &buffers.d_candidates);
+        tokens.backward(&pass.state, &config.tokens, d_features, d_candidates, &mut buffers.state);
         Ok(())
     }
 }
@@ -230,76 +225,42 @@ fn add(a: &mut [Vec3], b: &[Vec3]) {
     a.iter_mut().zip(b).for_each(|(a, b)| geometry::add(a, b));
 }
 
+/// What the model's layers need of the graph of tokens at `positions`, and nothing else.
+fn rebuild_graph(
+    graph: &mut StepGraph,
+    positions: &[Vec3],
+    config: RolloutConfig,
+    mode: Mode,
+    seed: WalkSeed,
+) -> Result<()> {
+    let InterlacerConfig { k, n_hops, layers, .. } = config.interlacer;
+    match layers.local {
+        LocalLayer::Grf => {
+            graph.rebuild(positions, k, n_hops, &config.mask, seed)?;
+            if mode != Mode::Inference {
+                graph.transposed.rebuild(&graph.loads);
+            }
+        }
+        LocalLayer::MessagePassing => {
+            graph.rebuild_anchors(positions, k, layers.anchor_stride)?;
+            if mode != Mode::Inference {
+                graph.anchors.transpose(&graph.knn);
+            }
+        }
+        LocalLayer::Linear | LocalLayer::None => {}
+    }
+    Ok(())
+}
+
 impl Pass {
-    fn predict(
-        &mut self,
-        config: RolloutConfig,
-        weights: &[f32],
-        engine: &mut Engine,
-        mode: Mode,
-        seed: WalkSeed,
-    ) -> Result<()> {
-        let (n, chunk) = (self.state.positions.len(), config.tokens.chunk);
-        self.tokens.encode(&self.state, &config.tokens)?;
-        self.rebuild_graph(config, mode, seed)?;
-        engine.forward(weights, &self.tokens.features, &self.graph, n)?;
-        self.head.clear();
-        self.head.extend_from_slice(engine.output());
-        self.mixed.resize(n * chunk, [0.0; 3]);
-        let width = config.n_step_outputs();
-        motion_head_forward(&mut self.head, width, &self.tokens.candidates, &mut self.mixed);
-        if !self.mixed.as_flattened().iter().all(|d| d.is_finite()) {
-            let what = "predicted motion (check the model file and the joint states)";
-            return Err(Error::NonFinite { what });
-        }
-        self.displacements.resize_with(chunk, Vec::new);
-        for (j, displacements) in self.displacements.iter_mut().enumerate() {
-            displacements.clear();
-            displacements.extend(self.mixed.iter().skip(j).step_by(chunk));
-        }
-        if config.tells_sigma() {
-            self.sigmas.resize_with(chunk, Vec::new);
-            for (j, sigmas) in self.sigmas.iter_mut().enumerate() {
-                sigmas.clear();
-                let told = self.head.chunks_exact(width).skip(j).step_by(chunk);
-                sigmas.extend(told.map(|row| sigma_of(row[N_OUTPUTS])));
-            }
-        }
-        Ok(())
-    }
-
-    /// What the model's layers need of the graph, and nothing else.
-    fn rebuild_graph(&mut self, config: RolloutConfig, mode: Mode, seed: WalkSeed) -> Result<()> {
-        let InterlacerConfig { k, n_hops, layers, .. } = config.interlacer;
-        let (graph, positions) = (&mut self.graph, &self.tokens.positions);
-        match layers.local {
-            LocalLayer::Grf => {
-                graph.rebuild(positions, k, n_hops, &config.mask, seed)?;
-                if mode != Mode::Inference {
-                    graph.transposed.rebuild(&graph.loads);
-                }
-            }
-            LocalLayer::MessagePassing => {
-                graph.rebuild_anchors(positions, k, layers.anchor_stride)?;
-                if mode != Mode::Inference {
-                    graph.anchors.transpose(&graph.knn);
-                }
-            }
-            LocalLayer::Linear | LocalLayer::None => {}
-        }
-        Ok(())
-    }
-
-    fn backward<'a>(
+    /// From the gradients of displacements and sigmas to those of the outputs and candidates.
+    fn backward_head<'a>(
         &self,
         config: RolloutConfig,
-        weights: &[f32],
-        engine: &mut Engine,
         d_log_sigmas: impl Iterator<Item = Option<&'a [f32]>>,
         buffers: &mut Buffers,
-        gradients: &mut Gradients,
-    ) -> Result<()> {
-        let (tokens, candidates) = (&self.tokens, &self.tokens.candidates);
+    ) {
+        let candidates = &self.tokens.candidates;
         let (chunk, width) = (config.tokens.chunk, config.n_step_outputs());
         buffers.d_mixed.resize(self.mixed.len(), [0.0; 3]);
         for (j, given) in buffers.d_displacements.iter().enumerate() {
@@ -308,7 +269,6 @@ impl Pass {
         }
         buffers.d_output.clear();
         buffers.d_output.resize(self.head.len(), 0.0);
-        buffers.d_features.resize(tokens.features.len(), 0.0);
         buffers.d_candidates.resize(candidates.len(), [0.0; 3]);
         motion_head_backward(
             &self.head,
@@ -326,31 +286,11 @@ impl Pass {
                 d[N_OUTPUTS] = if goes_on(row[N_OUTPUTS], *given) { *given } else { 0.0 };
             }
         }
-        engine.backward(
-            weights,
-            &tokens.features,
-            &self.graph,
-            &buffers.d_output,
-            gradients,
-            &mut buffers.d_features,
-        )?;
-        let (d_features, d_candidates) = (&buffers.d_features, &buffers.d_candidates);
-        tokens.backward(&self.state, &config.tokens, d_features, d_candidates, &mut buffers.state);
-        Ok(())
     }
 }
 
 /// Outputs a scene token and step that the motion head needs; one more tells how sure it is.
 pub const N_OUTPUTS: usize = N_CANDIDATES + 3;
-
-/// Sigma of an output of 0 (m), and how far the logarithm goes from there.
-const USUAL_SIGMA_M: f32 = 5e-3;
-const MAX_LOG_SIGMA: f32 = 5.0;
-
-/// Sigma (m) of an output; 34 micrometres to 0.74 m.
-fn sigma_of(output: f32) -> f32 {
-    USUAL_SIGMA_M * output.clamp(-MAX_LOG_SIGMA, MAX_LOG_SIGMA).exp()
-}
 
 /// Whether a step of the optimiser against the gradient `d` keeps `output` within its bounds, or
 /// brings it back.

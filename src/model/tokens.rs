@@ -71,6 +71,8 @@ impl Inputs {
 /// Encoded tokens of one pass.
 #[derive(Debug, Default, Clone)]
 pub struct Tokens {
+    /// Scene particles, which are the first tokens.
+    pub n_scene: usize,
     /// Positions of all tokens, for the graph (m).
     pub positions: Vec<Vec3>,
     /// Features `[n_tokens, n_features]`.
@@ -138,6 +140,7 @@ impl Tokens {
     pub fn encode(&mut self, state: &StepState, config: &TokenConfig) -> Result<()> {
         state.check(config.chunk)?;
         let stride = state.stride();
+        self.n_scene = state.positions.len();
         self.positions.clear();
         self.positions.extend_from_slice(&state.positions);
         self.positions.extend_from_slice(&state.history_positions);

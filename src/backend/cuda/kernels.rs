@@ -266,7 +266,7 @@ impl TileBuffers {
     }
 }
 
-/// A size as kernels take it: below 2³², which `Sizes::check` holds all of them to.
+/// A size as kernels take it: below 2³², which `check_tokens` and the model's own limits hold all of them to.
 pub(super) fn number(size: usize) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX)
 }

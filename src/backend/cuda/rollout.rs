@@ -6,14 +6,15 @@ use std::sync::Arc;
 pub mod measure;
 
 use super::Gpu;
+use super::forward::{Forward, MAX_TOKENS, check_tokens};
 use super::graph::Graph;
-use super::memory::{Arena, Buffer, Pinned};
+use super::memory::{Arena, Pinned};
+use super::model::{DeviceModel, Precision};
 use super::stage::Stage;
-use super::step::{Buffers, Precision, Sizes, Step, unsupported};
+use super::step::{Buffers, Sizes, Step, is_known};
 use crate::backend::Rollouts;
 use crate::geometry::RigidMotion;
 use crate::geometry::follow_links;
-use crate::model::Layout;
 use crate::model::rollout::RolloutConfig;
 use crate::motion::N_BODY_FEATURES;
 use crate::scene::Scene;
@@ -23,17 +24,13 @@ use crate::{Error, Result};
 const FLAG_POSITION: u32 = 1;
 const FLAG_DISPLACEMENT: u32 = 2;
 
-/// Runs roll-outs of one model on one GPU; keeps all memory between calls.
+/// Runs roll-outs of one model, whole steps of it, on one GPU; keeps all memory between calls.
 #[derive(Debug)]
 pub struct Rollout {
-    config: RolloutConfig,
-    precision: Precision,
-    layout: Layout,
     n_steps: usize,
     displacements: Vec<Vec<[f32; 3]>>,
     sizes: Sizes,
     buffers: Buffers,
-    weights: Buffer<f32>,
     graph: Option<Graph>,
     counts: Counts,
     links: Vec<RigidMotion>,
@@ -42,7 +39,7 @@ pub struct Rollout {
     results: Pinned<f32>,
     counters: Pinned<u32>,
     arena: Arena,
-    _weights_arena: Arena,
+    model: DeviceModel,
     gpu: Arc<Gpu>,
 }
 
@@ -59,46 +56,32 @@ impl Rollout {
     /// Roll-outs of models of `config` with `weights`, on `gpu`.
     ///
     /// # Errors
-    /// [`Error::Device`] if they do not run there, or do not fit; [`Error::Shape`] for weights of
-    /// another model.
+    /// [`Error::Device`] if they do not run there, or do not fit, or are for [`super::PassRollout`];
+    /// [`Error::Shape`] for weights of another model.
     pub fn new(
         gpu: Arc<Gpu>,
         config: RolloutConfig,
         weights: &[f32],
         precision: Precision,
     ) -> Result<Self> {
-        if let Some(problem) = unsupported(&config) {
+        let model = DeviceModel::new(&gpu, config, weights, precision)?;
+        if !is_known(&config) {
+            let problem = "whole steps are of models of chunk 1, first inputs and no sigma".into();
             return Err(Error::Device { device: gpu.name().into(), problem });
         }
-        let layout = Layout::new(config.interlacer);
-        let (expected, got) = (layout.n_params(), weights.len());
-        if got != expected {
-            return Err(Error::Shape { what: "weights", expected, got });
-        }
-        let mut weights_arena = Arena::new(gpu.clone());
-        let (on_device, _) = weights_arena.lay_out(|places| places.take(got))?;
-        let mut staged = Pinned::new(gpu.clone());
-        staged.reserve(got)?;
-        staged.get_mut(got).copy_from_slice(weights);
-        gpu.upload(&staged, on_device)?;
-        gpu.synchronize()?;
         Ok(Self {
-            config,
-            precision,
-            layout,
             n_steps: 0,
             displacements: Vec::new(),
             sizes: Sizes::default(),
             buffers: Buffers::default(),
-            weights: on_device,
             graph: None,
             counts: Counts::default(),
             links: Vec::new(),
-            staged,
+            staged: Pinned::new(gpu.clone()),
             results: Pinned::new(gpu.clone()),
             counters: Pinned::new(gpu.clone()),
             arena: Arena::new(gpu.clone()),
-            _weights_arena: weights_arena,
+            model,
             gpu,
         })
     }
@@ -125,14 +108,15 @@ impl Rollout {
 
     /// Buffers of the scene's sizes with the scene in them, and the graph of a step.
     fn prepare(&mut self, scene: &Scene, n_steps: usize) -> Result<()> {
-        let sizes = checked_sizes(scene, n_steps, self.config.interlacer.k, self.sizes.n_times)?;
+        let sizes =
+            checked_sizes(scene, n_steps, self.model.config.interlacer.k, self.sizes.n_times)?;
         self.gpu.bind()?;
         // A run that ended early may still be reading what is staged.
         self.gpu.synchronize()?;
         if sizes != self.sizes {
             // The old graph would write into memory that means something else.
             self.graph = None;
-            let config = &self.config;
+            let config = &self.model.config;
             let (buffers, is_new) =
                 self.arena.lay_out(|places| Buffers::take(config, sizes, places))?;
             self.counts.allocations += usize::from(is_new)
@@ -162,9 +146,8 @@ impl Rollout {
 
     /// All of a step, or one stage.
     fn step(&self, only: Option<Stage>) -> Step<'_> {
-        let (gpu, buffers, config, layout) = (&self.gpu, &self.buffers, &self.config, &self.layout);
-        let (weights, precision) = (self.weights, self.precision);
-        Step { gpu, config, layout, weights, precision, buffers, only }
+        let (gpu, model, buffers) = (&self.gpu, &self.model, &self.buffers);
+        Step { forward: Forward { gpu, model, buffers: &buffers.forward, only }, buffers }
     }
 
     fn steps(&mut self, n_steps: usize, goes_on: &mut dyn FnMut(usize) -> bool) -> Result<()> {
@@ -217,6 +200,11 @@ impl Rollouts for Rollout {
         self.displacements(t)
     }
 
+    /// None: models that tell them are not run here.
+    fn sigmas(&self, _t: usize) -> Option<&[f32]> {
+        None
+    }
+
     fn n_steps(&self) -> usize {
         self.n_steps()
     }
@@ -266,16 +254,10 @@ pub(super) fn checked_sizes(
         n_links: start.kinematic_links.last().map_or(0, |&link| link as usize + 1),
         n_times: n_times.max(n_steps + 2),
     };
-    let (n_tokens, most) = (sizes.n_tokens(), 1 << 24);
-    if n_tokens > most {
-        return shape("tokens", most, n_tokens);
+    if n_robot > MAX_TOKENS {
+        return shape("points on the robot", MAX_TOKENS, n_robot);
     }
-    if n_robot > most {
-        return shape("points on the robot", most, n_robot);
-    }
-    if n_tokens <= k {
-        return Err(Error::TooFewPoints { needed: k + 1, got: n_tokens });
-    }
+    check_tokens(sizes.n_tokens(), k)?;
     Ok(sizes)
 }
 

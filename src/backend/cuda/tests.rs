@@ -4,6 +4,7 @@ mod errors;
 mod graph;
 mod layers;
 mod measure;
+mod pass_rollout;
 mod rollout;
 mod sampler;
 mod unsupported;

@@ -5,6 +5,7 @@ use crate::model::tokens::tests::{ONE, THREE, state};
 use crate::model::weights::initial_weights;
 use crate::model::{GlobalLayer, Inputs, LayersConfig, Layout, Model, ModelConfig};
 use crate::ops::check::numbers;
+use crate::scene::StepState;
 
 fn config() -> RolloutConfig {
     of_tokens(ONE, N_OUTPUTS)
@@ -93,11 +94,11 @@ fn check_gradient(config: RolloutConfig, d_log_sigmas: &[Vec<f32>], step: f32) {
 
     // Along random directions, those left out on which a neighbour changes: a jump, not a slope.
     let topology = |rollout: &Rollout| -> Vec<Vec<u32>> {
-        let n = rollout.passes[0].tokens.positions.len();
-        let neighbors = |pass: &Pass| {
-            (0..n).flat_map(|i| pass.graph.knn.neighbors(i).to_vec()).collect::<Vec<_>>()
+        let n = rollout.passes.all[0].tokens.positions.len();
+        let neighbors = |graph: &StepGraph| {
+            (0..n).flat_map(|i| graph.knn.neighbors(i).to_vec()).collect::<Vec<_>>()
         };
-        rollout.passes.iter().map(neighbors).collect()
+        rollout.graphs.iter().map(neighbors).collect()
     };
     let start = weights.clone();
     let (mut errors, mut total) = (Vec::new(), 0.0);
@@ -139,7 +140,7 @@ fn a_pass_of_two_steps_goes_on_where_one_of_two_ended() {
     rollout.run(&weights, &scene, 4).unwrap();
     let all: Vec<_> = (0..4).map(|t| rollout.displacements(t).to_vec()).collect();
     assert!(all[0] != all[1] && all[1] != all[2]);
-    let [first, second] = [&rollout.passes[0], &rollout.passes[1]];
+    let [first, second] = [&rollout.passes.all[0], &rollout.passes.all[1]];
     let starts = first.state.positions.iter().zip(&second.state.positions);
     for (i, (start, end)) in starts.enumerate() {
         for axis in 0..3 {

@@ -53,7 +53,7 @@ impl Rollout {
             for _ in 0..=n_replays {
                 least = least.min(self.replay_ms(&graph, 1)? / n_repeats as f64);
             }
-            let [flops, bytes] = work(stage, &self.config, &self.sizes, n_entries as f64);
+            let [flops, bytes] = work(stage, &self.model.config, &self.sizes, n_entries as f64);
             times.push(StageTime { stage, ms: least, flops, bytes });
         }
         Ok(times)
@@ -82,12 +82,12 @@ impl Rollout {
 
     /// Bytes of device memory that the model and the steps of the last run hold.
     pub fn device_bytes(&self) -> usize {
-        self.arena.bytes() + self._weights_arena.bytes()
+        self.arena.bytes() + self.model.bytes()
     }
 
     /// Merged loads of the last run's last step.
     pub fn n_entries(&mut self) -> Result<usize> {
-        let lens = read(&self.gpu, self.buffers.row_lens)?;
+        let lens = read(&self.gpu, self.buffers.forward.row_lens)?;
         Ok(lens.iter().map(|&len| len as usize).sum())
     }
 

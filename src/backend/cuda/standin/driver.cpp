@@ -37,6 +37,7 @@ const Device devices[] = {
     {"Stand-in that gets lost", 8, 7, 1u << 30, 60},
     {"Stand-in that gets lost", 8, 7, 1u << 30, 60},
     {"Stand-in that gets lost", 8, 7, 1u << 30, 60},
+    {"Stand-in that gets lost", 8, 7, 1u << 30, 60},
 };
 const int N_DEVICES = sizeof(devices) / sizeof(devices[0]);
 

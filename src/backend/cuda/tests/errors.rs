@@ -1,13 +1,16 @@
 //! Cards and drivers in which something is wrong.
 
+use super::pass_rollout::of;
 use super::rollout::{config, scene, weights};
 use super::sampler::{PLAIN, sampling};
 use super::*;
 use crate::backend::cuda::kernels::{Kernel, SHARED_BYTES};
 use crate::backend::cuda::launch::Argument;
-use crate::backend::cuda::{Precision, Rollout, Sampler};
+use crate::backend::cuda::{Precision, Rollout, Sampler, rollouts};
 use crate::backend::{Backend, Device, Other, Rollouts};
 use crate::model::rollout::RolloutConfig;
+use crate::model::tokens::TokenConfig;
+use crate::model::tokens::tests::THREE;
 use crate::model::{self, Mode};
 use crate::particles::{CpuSampler, ParticleSampler, Particles};
 use crate::scene::Scene;
@@ -23,7 +26,7 @@ fn cards_that_are_not_there_or_too_old_are_named_with_a_remedy() {
         other => panic!("{other:?}"),
     };
     let message = told(99);
-    assert!(message.starts_with("cuda:99: ") && message.contains("knows 10 cards"), "{message}");
+    assert!(message.starts_with("cuda:99: ") && message.contains("knows 11 cards"), "{message}");
     let message = told(3);
     assert!(message.contains("compute capability 7.5, 8.0 is needed"), "{message}");
     assert!(message.contains("device: cpu"), "{message}");
@@ -62,10 +65,10 @@ fn a_card_that_gets_lost_is_an_error_from_then_on() {
 
 /// Roll-outs and particles on card `ordinal`.
 fn backend(device: Device, ordinal: usize, config: RolloutConfig, weights: &[f32]) -> Backend {
-    let rollout = Rollout::new(open(ordinal), config, weights, Precision::Full).unwrap();
+    let rollouts = rollouts(open(ordinal), config, weights, Precision::Full).unwrap();
     let cpu = model::Rollout::new(config, Mode::Inference);
     let sampler = Box::new(Sampler::new(open(ordinal)));
-    let other = Some(Other { rollouts: Box::new(rollout), sampler });
+    let other = Some(Other { rollouts, sampler });
     let cpu_sampler = CpuSampler::default();
     Backend { device, cpu, cpu_sampler, other, fallback: None, is_missed: false }
 }
@@ -119,6 +122,36 @@ fn where_auto_loses_its_card_the_cpu_takes_over_within_the_run() {
         assert!(auto.fallback().unwrap().contains("lost"), "{:?}", auto.fallback());
         assert_eq!(auto.missed(), auto.fallback());
     }
+}
+
+/// As above, of a model whose tokens the host makes.
+#[test]
+fn where_auto_loses_its_card_between_passes_the_cpu_takes_over_too() {
+    if !has_faulty_cards() {
+        return;
+    }
+    let config = of(8, TokenConfig { chunk: 2, ..THREE }, 1);
+    let (weights, scene) = (weights(&config), scene([20, 5, 2], 10));
+    let mut auto = backend(Device::Auto, 10, config, &weights);
+    assert_eq!(auto.name(), "cuda:10 (Stand-in that gets lost)");
+    let mut cpu = model::Rollout::new(config, Mode::Inference);
+    cpu.run(&weights, &scene, 10).unwrap();
+    let mut n_passes = 0;
+    for _ in 0..2 {
+        let goes_on = |_| {
+            n_passes += 1;
+            true
+        };
+        auto.run_while(&weights, &scene, 10, goes_on).unwrap();
+        assert_eq!((auto.n_steps(), auto.name()), (10, "cpu"));
+        for t in 0..10 {
+            assert_eq!(auto.displacements(t), cpu.displacements(t));
+            assert_eq!(auto.sigmas(t), cpu.sigmas(t));
+        }
+        assert!(auto.missed().unwrap().contains("lost"), "{:?}", auto.missed());
+    }
+    // Some on the card, and five on the CPU in either run.
+    assert!((11..15).contains(&n_passes), "{n_passes}");
 }
 
 /// Whatever the card is: nothing is launched.

@@ -2,7 +2,7 @@
 
 use super::super::kernels::{Grid, LoadsBuffers, TileBuffers, number};
 use super::super::memory::{Buffer, Places};
-use super::super::step::row_cap;
+use super::super::model::row_cap;
 use super::*;
 use crate::graph::{KnnGraph, Loads};
 use crate::random::{draw, uniform};

@@ -1,7 +1,7 @@
 //! Dense layers and attentions, against f64 and against the CPU's operations.
 
 use super::super::kernels::{Dense, Kernel, LoadsBuffers, number, state_rows};
-use super::super::step::row_cap;
+use super::super::model::row_cap;
 use super::*;
 use crate::graph::{KnnGraph, Loads};
 use crate::ops::check::{assert_close, f64s, numbers};

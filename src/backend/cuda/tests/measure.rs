@@ -1,9 +1,9 @@
 //! What `benches/gpu` measures by.
 
+use super::super::model::Precision;
 use super::super::rollout::Rollout;
 use super::super::rollout::measure::{Search, neighbors, write_bytes_per_sec};
 use super::super::stage::Stage;
-use super::super::step::Precision;
 use super::rollout::{config, scene, weights};
 use super::*;
 use crate::graph::KnnGraph;

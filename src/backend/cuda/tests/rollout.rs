@@ -1,8 +1,10 @@
 //! Tokens, motion, and whole roll-outs against the CPU's.
 
-use super::super::memory::{Arena, Buffer, Pinned};
+use super::super::forward::Forward;
+use super::super::memory::{Arena, Pinned};
+use super::super::model::{DeviceModel, Precision, unsupported};
 use super::super::rollout::{Counts, Rollout, checked_sizes, stage};
-use super::super::step::{Buffers, Precision, Sizes, Step, unsupported};
+use super::super::step::{Buffers, Sizes};
 use super::*;
 use crate::model::rollout::{N_OUTPUTS, RolloutConfig};
 use crate::model::tokens::tests::{ONE, state};
@@ -84,8 +86,8 @@ fn tokens_are_the_cpus() {
         let mut memory = Memory::new();
         let (buffers, _arena) = uploaded(&mut memory, &config, &scene, sizes_of(&scene));
         memory.gpu.encode(&buffers.step(&config)).unwrap();
-        assert_eq!(memory.get(buffers.token_positions), expected.positions.as_flattened());
-        assert_close(&memory.get(buffers.features), &f64s(&expected.features), 2e-6);
+        assert_eq!(memory.get(buffers.forward.token_positions), expected.positions.as_flattened());
+        assert_close(&memory.get(buffers.forward.features), &f64s(&expected.features), 2e-6);
         let candidates = expected.candidates.as_flattened();
         assert_close(&memory.get(buffers.candidates), &f64s(candidates), 1e-6);
         assert_eq!(memory.get(buffers.counters), [0, 0]);
@@ -97,14 +99,13 @@ fn many_tokens_have_the_same_neighbors() {
     let (config, scene) = (config(8, 2, 1), scene([8195, 0, 0], 1));
     let sizes = sizes_of(&scene);
     let mut memory = Memory::new();
-    let (mut buffers, _arena) = uploaded(&mut memory, &config, &scene, sizes);
-    let on_device = memory.put(scene.start.positions.as_flattened());
-    buffers.token_positions = on_device;
-    let layout = Layout::new(config.interlacer);
-    let (gpu, weights, precision) = (&memory.gpu, Buffer::default(), Precision::Full);
-    let (config, layout, buffers) = (&config, &layout, &buffers);
-    let step = Step { gpu, config, layout, weights, precision, buffers, only: None };
-    step.neighbors().unwrap();
+    let (buffers, _arena) = uploaded(&mut memory, &config, &scene, sizes);
+    let mut buffers = buffers.forward;
+    buffers.token_positions = memory.put(scene.start.positions.as_flattened());
+    let (gpu, weights) = (&memory.gpu, weights(&config));
+    let model = DeviceModel::new(gpu, config, &weights, Precision::Full).unwrap();
+    let (model, buffers) = (&model, &buffers);
+    Forward { gpu, model, buffers, only: None }.neighbors().unwrap();
     let mut graph = graph::KnnGraph::default();
     graph.rebuild(&scene.start.positions, 3).unwrap();
     let expected = (0..graph.len()).flat_map(|i| graph.neighbors(i)).copied();

@@ -48,9 +48,17 @@ fn other_models() -> Vec<(ModelConfig, &'static str)> {
             mask(MaskConfig { edge_weights: distance, ..Default::default() }),
             "edge_weights {\"distance\"",
         ),
-        (ModelConfig { chunk: 5, ..usual }, "a model of chunk 5 and first inputs runs"),
-        (ModelConfig { inputs: Inputs::Second, ..usual }, "chunk 1 and second inputs runs"),
-        (ModelConfig { tells_sigma: true, ..usual }, "first inputs that tells sigma runs"),
+        // A chunk, other inputs and sigma change nothing of that.
+        (
+            ModelConfig {
+                chunk: 3,
+                inputs: Inputs::Second,
+                tells_sigma: true,
+                width: 266,
+                ..usual
+            },
+            "width 266",
+        ),
         (ModelConfig { width: 264, n_heads: 2, ..usual }, "width 264"),
         (ModelConfig { width: 34, n_heads: 17, ..usual }, "17 heads"),
     ]

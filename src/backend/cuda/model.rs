@@ -1,0 +1,134 @@
+//! A model on the device: whether it runs there, and its weights.
+
+use std::sync::Arc;
+
+use super::Gpu;
+use super::kernels::{Kernel, SHARED_BYTES, merge_bytes};
+use super::memory::{Arena, Buffer, Pinned};
+use crate::model::rollout::RolloutConfig;
+use crate::model::{FeatureMap, GlobalLayer, Layout, LocalLayer, Span};
+use crate::{Error, Result};
+
+/// Widest model, most heads and most hops that the kernels take.
+const MAX_WIDTH: usize = 256;
+const MAX_HEADS: usize = 16;
+const MAX_HOPS: usize = 8;
+
+/// Why models of `config` do not run on a GPU; none if they do.
+pub fn unsupported(config: &RolloutConfig) -> Option<String> {
+    let (model, layers) = (&config.interlacer, &config.interlacer.layers);
+    let not = |what: &str| Some(format!("{what} runs on the CPU only so far: take device: cpu"));
+    let setting = |key: &str, value: serde_json::Result<String>| {
+        let value = value.unwrap_or_default();
+        not(&format!("a model of {key} {}", value.trim_matches('"')))
+    };
+    if layers.global != GlobalLayer::Linear {
+        return setting("layers.global", serde_json::to_string(&layers.global));
+    }
+    if layers.local != LocalLayer::Grf {
+        return setting("layers.local", serde_json::to_string(&layers.local));
+    }
+    if layers.feature_map != FeatureMap::Relu {
+        return setting("layers.feature_map", serde_json::to_string(&layers.feature_map));
+    }
+    if config.mask.walks.is_some() {
+        return setting("mask.walks (sampled walks)", serde_json::to_string(&config.mask.walks));
+    }
+    if !config.mask.is_default() {
+        return setting("mask.edge_weights", serde_json::to_string(&config.mask.edge_weights));
+    }
+    let cap = row_cap(usize::MAX, model.k, model.n_hops);
+    let is_too_big = model.width > MAX_WIDTH
+        || model.n_heads > MAX_HEADS
+        || model.n_hops > MAX_HOPS
+        || merge_bytes(cap, model.n_hops) > SHARED_BYTES;
+    if is_too_big {
+        let sizes = format!(
+            "a model of width {}, {} heads, {} neighbours and {} hops (at most {MAX_WIDTH}, \
+             {MAX_HEADS}, and 1024 walks of {MAX_HOPS} hops)",
+            model.width, model.n_heads, model.k, model.n_hops
+        );
+        return not(&sizes);
+    }
+    None
+}
+
+/// What matrix products are made of; all else is in f32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Precision {
+    /// f32: what the other one is checked against.
+    Full,
+    /// Inputs and weights as sums of two of half precision, on tensor cores; sums in f32. Products with
+    /// the state of linear attention, which has no bound, and those of the head stay in f32.
+    Half,
+}
+
+impl Precision {
+    /// The kernel for a layer that `kernel` has in f32.
+    pub(super) fn kernel(self, kernel: Kernel) -> Kernel {
+        match (self, kernel) {
+            (Self::Half, Kernel::DensePlain) => Kernel::HalfPlain,
+            (Self::Half, Kernel::DenseAdd) => Kernel::HalfAdd,
+            (Self::Half, Kernel::DenseNorm) => Kernel::HalfNorm,
+            _ => kernel,
+        }
+    }
+}
+
+/// A model on the device.
+#[derive(Debug)]
+pub(super) struct DeviceModel {
+    pub config: RolloutConfig,
+    pub layout: Layout,
+    pub precision: Precision,
+    weights: Buffer<f32>,
+    arena: Arena,
+}
+
+impl DeviceModel {
+    /// A model of `config` with `weights`, on `gpu`.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if it does not run there, or does not fit; [`Error::Shape`] for weights of
+    /// another model.
+    pub fn new(
+        gpu: &Arc<Gpu>,
+        config: RolloutConfig,
+        weights: &[f32],
+        precision: Precision,
+    ) -> Result<Self> {
+        if let Some(problem) = unsupported(&config) {
+            return Err(Error::Device { device: gpu.name().into(), problem });
+        }
+        let layout = Layout::new(config.interlacer);
+        let (expected, got) = (layout.n_params(), weights.len());
+        if got != expected {
+            return Err(Error::Shape { what: "weights", expected, got });
+        }
+        let mut arena = Arena::new(gpu.clone());
+        let (on_device, _) = arena.lay_out(|places| places.take(got))?;
+        let mut staged = Pinned::new(gpu.clone());
+        staged.reserve(got)?;
+        staged.get_mut(got).copy_from_slice(weights);
+        gpu.upload(&staged, on_device)?;
+        gpu.synchronize()?;
+        Ok(Self { config, layout, precision, weights: on_device, arena })
+    }
+
+    /// A tensor of it.
+    pub fn tensor(&self, span: Span) -> Buffer<f32> {
+        let range = span.range();
+        self.weights.part(range.start, range.len())
+    }
+
+    /// Bytes of device memory that it holds.
+    pub fn bytes(&self) -> usize {
+        self.arena.bytes()
+    }
+}
+
+/// Most entries of a row of merged loads over `n` tokens.
+pub(super) fn row_cap(n: usize, k: usize, n_hops: usize) -> usize {
+    let prefixes = (0..=n_hops as u32).map(|t| k.saturating_pow(t));
+    prefixes.fold(0, usize::saturating_add).min(n).max(1)
+}

@@ -1,0 +1,140 @@
+//! The passes of a roll-out, whatever computes the model: tokens before it, motions behind it, and on
+//! to the next pass.
+
+use super::{N_OUTPUTS, RolloutConfig};
+use crate::geometry::Vec3;
+use crate::model::tokens::Tokens;
+use crate::ops::motion_head::motion_head_forward;
+use crate::scene::{Scene, StepState};
+use crate::{Error, Result};
+
+/// Sigma of an output of 0 (m), and how far the logarithm goes from there.
+const USUAL_SIGMA_M: f32 = 5e-3;
+pub(super) const MAX_LOG_SIGMA: f32 = 5.0;
+
+/// One pass's state and results.
+#[derive(Debug, Default)]
+pub(super) struct Pass {
+    pub state: StepState,
+    pub tokens: Tokens,
+    /// The model's outputs; behind the head shares of the candidates, tanh of the residual and the log
+    /// of sigma: `[n, chunk, n_step_outputs]`.
+    pub head: Vec<f32>,
+    /// `[n, chunk]`.
+    pub mixed: Vec<Vec3>,
+    /// `[chunk][n]`.
+    pub displacements: Vec<Vec<Vec3>>,
+    /// `[chunk][n]`; empty of models that don't tell.
+    pub sigmas: Vec<Vec<f32>>,
+}
+
+/// What a roll-out is on every device, but for the model between tokens and outputs; keeps all
+/// buffers between calls.
+#[derive(Debug)]
+pub(crate) struct Passes {
+    config: RolloutConfig,
+    pub(super) all: Vec<Pass>,
+    n_steps: usize,
+}
+
+impl Passes {
+    /// Passes of models of `config`.
+    pub fn new(config: RolloutConfig) -> Self {
+        Self { config, all: Vec::new(), n_steps: 0 }
+    }
+
+    /// Predicts `n_steps` steps of `scene`, but ends after the first pass behind which `goes_on` (told
+    /// the number of steps done) is false. `forward` (told the pass's number) makes of its tokens the
+    /// model's outputs `[n_scene, n_outputs]`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if `scene.kinematic` does not reach to the end of the last pass,
+    /// [`Error::NonFinite`] if a displacement is not finite, or as [`Tokens::encode`] and `forward`.
+    pub fn run_while(
+        &mut self,
+        scene: &Scene,
+        n_steps: usize,
+        mut goes_on: impl FnMut(usize) -> bool,
+        mut forward: impl FnMut(usize, &Tokens, &mut Vec<f32>) -> Result<()>,
+    ) -> Result<()> {
+        let (chunk, n_passes) = (self.config.tokens.chunk, self.config.n_passes(n_steps));
+        if scene.kinematic.len() < n_passes * chunk + 2 {
+            let what = "rows of kinematic particles";
+            let (expected, got) = (n_passes * chunk + 2, scene.kinematic.len());
+            return Err(Error::Shape { what, expected, got });
+        }
+        self.n_steps = n_steps;
+        self.all.resize_with(self.all.len().max(n_passes), Pass::default);
+        for index in 0..n_passes {
+            let (before, rest) = self.all.split_at_mut(index);
+            let pass = &mut rest[0];
+            match before.last() {
+                None => pass.state.start_from(&scene.start),
+                Some(before) => pass.state.advance(&before.state, &before.displacements),
+            }
+            let rows = &scene.kinematic[index * chunk..][..chunk + 2];
+            pass.state.kinematic.resize_with(rows.len(), Vec::new);
+            for (particles, given) in pass.state.kinematic.iter_mut().zip(rows) {
+                particles.clone_from(given);
+            }
+            pass.tokens.encode(&pass.state, &self.config.tokens)?;
+            forward(index, &pass.tokens, &mut pass.head)?;
+            pass.read_outputs(&self.config)?;
+            let n_done = ((index + 1) * chunk).min(n_steps);
+            if !goes_on(n_done) {
+                self.n_steps = n_done;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`super::Rollout::displacements`].
+    pub fn displacements(&self, t: usize) -> &[Vec3] {
+        let chunk = self.config.tokens.chunk;
+        &self.all[t / chunk].displacements[t % chunk]
+    }
+
+    /// As [`super::Rollout::sigmas`].
+    pub fn sigmas(&self, t: usize) -> Option<&[f32]> {
+        let chunk = self.config.tokens.chunk;
+        self.all[t / chunk].sigmas.get(t % chunk).map(Vec::as_slice)
+    }
+
+    /// Steps of the last run.
+    pub fn n_steps(&self) -> usize {
+        self.n_steps
+    }
+}
+
+impl Pass {
+    /// From the model's outputs to the displacements and sigmas of each step.
+    fn read_outputs(&mut self, config: &RolloutConfig) -> Result<()> {
+        let (chunk, width) = (config.tokens.chunk, config.n_step_outputs());
+        self.mixed.resize(self.tokens.n_scene * chunk, [0.0; 3]);
+        motion_head_forward(&mut self.head, width, &self.tokens.candidates, &mut self.mixed);
+        if !self.mixed.as_flattened().iter().all(|d| d.is_finite()) {
+            let what = "predicted motion (check the model file and the joint states)";
+            return Err(Error::NonFinite { what });
+        }
+        self.displacements.resize_with(chunk, Vec::new);
+        for (j, displacements) in self.displacements.iter_mut().enumerate() {
+            displacements.clear();
+            displacements.extend(self.mixed.iter().skip(j).step_by(chunk));
+        }
+        if config.tells_sigma() {
+            self.sigmas.resize_with(chunk, Vec::new);
+            for (j, sigmas) in self.sigmas.iter_mut().enumerate() {
+                sigmas.clear();
+                let told = self.head.chunks_exact(width).skip(j).step_by(chunk);
+                sigmas.extend(told.map(|row| sigma_of(row[N_OUTPUTS])));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sigma (m) of an output; 34 micrometres to 0.74 m.
+fn sigma_of(output: f32) -> f32 {
+    USUAL_SIGMA_M * output.clamp(-MAX_LOG_SIGMA, MAX_LOG_SIGMA).exp()
+}
