@@ -52,6 +52,28 @@ pub const N_GROWING: usize = 4;
 pub struct SizeArgs {
     #[arg(long, help = or("Width of the model", ModelConfig::default().width))]
     pub width: Option<usize>,
+    #[arg(
+        long,
+        value_name = "STEPS",
+        help = or(
+            "Steps that one pass predicts; 1 is the papers' way",
+            ModelConfig::default().chunk
+        )
+    )]
+    chunk: Option<usize>,
+    #[arg(
+        long,
+        value_parser = names(Inputs::ALL, Inputs::name),
+        help = or(
+            "What the model is told: `second` adds places to the centimetre, how the nearest link moved \
+             in the step before, and what touches each body in each step",
+            ModelConfig::default().inputs.name()
+        )
+    )]
+    inputs: Option<String>,
+    /// Teach the model to tell how sure it is of each particle and step
+    #[arg(long)]
+    sigma: bool,
     #[arg(long, help = or("Blocks of the model", ModelConfig::default().n_blocks))]
     blocks: Option<usize>,
     #[arg(long, help = or("Neighbours of each token in the graph", ModelConfig::default().k))]
@@ -79,28 +101,6 @@ pub struct SizeArgs {
         )
     )]
     plan_lag: Option<f64>,
-    #[arg(
-        long,
-        value_name = "STEPS",
-        help = or(
-            "Steps that one pass predicts; 1 is the papers' way",
-            ModelConfig::default().chunk
-        )
-    )]
-    chunk: Option<usize>,
-    #[arg(
-        long,
-        value_parser = names(Inputs::ALL, Inputs::name),
-        help = or(
-            "What the model is told: `second` adds places to the centimetre, how the nearest link moved \
-             in the step before, and what touches each body in each step",
-            ModelConfig::default().inputs.name()
-        )
-    )]
-    inputs: Option<String>,
-    /// Teach the model to tell how sure it is of each particle and step
-    #[arg(long)]
-    sigma: bool,
 }
 
 /// What an option takes: the names of all values.

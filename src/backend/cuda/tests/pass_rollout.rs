@@ -63,6 +63,26 @@ fn passes_of_three_steps_with_second_inputs_and_sigma_are_the_cpus() {
     }
 }
 
+/// The model that is shipped, over two passes of a scene with a robot in full detail.
+#[test]
+fn rollouts_of_the_shipped_model_are_the_cpus() {
+    let model = Model::load("models/small.safetensors".as_ref()).unwrap();
+    let (config, detail) = (model.config.rollout(), model.config.kinematic_detail);
+    let n_steps = config.tokens.chunk + 1;
+    let mut scene = with_bodies([90, 41, 31 * detail + 3], model.config.whole_passes(n_steps));
+    scene.start.kinematic_stride = detail;
+    let mut cpu = model::Rollout::new(config, Mode::Inference);
+    cpu.run(&model.weights, &scene, n_steps).unwrap();
+    for precision in [Precision::Full, Precision::Half] {
+        let mut gpu = PassRollout::new(gpu(), config, &model.weights, precision).unwrap();
+        gpu.run_while(&scene, n_steps, &mut |_| true).unwrap();
+        for t in 0..n_steps {
+            let (got, expected) = (gpu.displacements(t), cpu.displacements(t));
+            assert_close(got.as_flattened(), &f64s(expected.as_flattened()), 1e-4);
+        }
+    }
+}
+
 #[test]
 fn each_setting_alone_is_the_cpus_and_so_are_the_longest_passes() {
     let sigma = of(16, ONE, 1);

@@ -10,7 +10,7 @@ use crate::model::rollout::{N_OUTPUTS, RolloutConfig};
 use crate::model::tokens::tests::{ONE, state};
 use crate::model::tokens::{N_FEATURES, Tokens};
 use crate::model::weights::initial_weights;
-use crate::model::{self, InterlacerConfig, LayersConfig, Layout, Mode, Model};
+use crate::model::{self, InterlacerConfig, LayersConfig, Layout, Mode, ModelConfig};
 use crate::motion::N_BODY_FEATURES;
 use crate::ops::check::{assert_close, f64s, numbers};
 use crate::ops::motion_head::motion_head_forward;
@@ -275,17 +275,18 @@ fn other_widths_of_the_mlp_are_the_cpus() {
     check(&mut rollout, config, &scene([40, 20, 9], 2), 2);
 }
 
-/// The model that is shipped, over several steps of a scene with a robot in full detail.
+/// A model of the usual sizes, over several steps of a scene with a robot in full detail.
 #[test]
-fn rollouts_of_the_shipped_model_are_the_cpus() {
-    let model = Model::load("models/small.safetensors".as_ref()).unwrap();
-    let (config, detail) = (model.config.rollout(), model.config.kinematic_detail);
+fn rollouts_of_the_usual_sizes_are_the_cpus() {
+    let model = ModelConfig::default();
+    let (config, detail) = (model.rollout(), model.kinematic_detail);
+    let weights = weights(&config);
     let mut scene = scene([90, 41, 31 * detail + 3], 4);
     scene.start.kinematic_stride = detail;
     let mut cpu = model::Rollout::new(config, Mode::Inference);
-    cpu.run(&model.weights, &scene, 4).unwrap();
+    cpu.run(&weights, &scene, 4).unwrap();
     for precision in [Precision::Full, Precision::Half] {
-        let mut gpu = Rollout::new(gpu(), config, &model.weights, precision).unwrap();
+        let mut gpu = Rollout::new(gpu(), config, &weights, precision).unwrap();
         gpu.run_while(&scene, 4, &mut |_| true).unwrap();
         for t in 0..4 {
             let (got, expected) = (gpu.displacements(t), cpu.displacements(t));
