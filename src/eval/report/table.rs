@@ -302,9 +302,9 @@ impl Report {
 
     pub(in crate::eval) fn agreement(&self) -> Option<String> {
         let found = self.published.as_ref()?;
-        let (both, replayed) = (found.n_both, found.n_replayed);
+        let (published, replayed) = (found.n_both + found.n_reduced, found.n_replayed);
         Some(format!(
-            "{both} of {replayed} frames predicted by the node; bit for bit equal: {}",
+            "{published} of {replayed} frames predicted by the node; bit for bit equal: {}",
             found.verdict()
         ))
     }
