@@ -102,8 +102,10 @@ fn every_parameter_is_described_and_its_default_is_allowed() {
         assert_eq!(config, defaults, "{}", declared.name);
     }
     defaults.frames("/").unwrap();
-    let predictor = defaults.predictor(&ModelConfig::default()).unwrap();
-    assert_eq!(predictor, PredictorConfig::default());
+    let model = ModelConfig::default();
+    // What the tool does, in real time.
+    let in_time = PredictorConfig { deadline_secs: model.step_secs, ..PredictorConfig::default() };
+    assert_eq!(defaults.predictor(&model).unwrap(), in_time);
 }
 
 #[test]
