@@ -112,7 +112,7 @@ def test_tables_hold_the_figures_of_the_report(request, opened, written):
     assert json.loads((written.folder / "report.json").read_text()) == written.report
     tab = opened(written.url)
     rows = tab.evaluate(
-        "[...document.querySelectorAll('table[data-table]:not([data-table=recordings]) tbody tr')]"
+        "[...document.querySelectorAll('table[data-table] tbody tr[data-method]')]"
         ".map(row => [row.closest('table').dataset.table, row.cells[0].textContent,"
         "row.dataset.method, [...row.cells].slice(2).map(c => [c.dataset.value, c.textContent])])"
     )
@@ -129,6 +129,28 @@ def test_tables_hold_the_figures_of_the_report(request, opened, written):
     for key, means in expected.items():
         assert [float(value) for value, _ in found[key]] == means, key
         assert [label for _, label in found[key]] == [shown(mean) for mean in means], key
+
+
+def test_the_table_of_how_sure_predictions_were_holds_the_figures_of_the_report(opened, page):
+    tab = opened(page.url)
+    rows = tab.evaluate(
+        "[...document.querySelectorAll('[data-table=confidence] tbody tr')]"
+        ".map(row => [...row.cells].map(c => c.dataset.value ?? c.textContent))"
+    )
+    labels = {
+        "within sigma, %": "within_50",
+        "within sigma_90, %": "within_90",
+        "sigma, mm": "sigma_mm",
+        "sigma_90, mm": "sigma_90_mm",
+        "ranks like the error (1: all)": "rank_correlation",
+    }
+    found = {(cells[0], labels[cells[1]]): cells[2:] for cells in rows}
+    assert len(found) == len(rows) == len(labels) * len(page.report["confidence"]) > 0
+    for row in page.report["confidence"]:
+        for key in labels.values():
+            cells = found[row["situation"], key]
+            values = [None if value == "-" else float(value) for value in cells]
+            assert values == row[key], (row["situation"], key)
 
 
 def test_hindsight_tables_hold_the_figures_of_the_report(opened, hindsight):

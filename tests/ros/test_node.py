@@ -69,7 +69,9 @@ def check_prediction(prediction):
     assert len(prediction.displacements) == 3 * n * steps
     assert len(prediction.colors) == 3 * n
     assert len(prediction.sources) == n
-    assert len(prediction.sigma) == len(prediction.sigma_90) == 0
+    assert len(prediction.sigma) == len(prediction.sigma_90) == n * steps
+    radii = zip(prediction.sigma, prediction.sigma_90, strict=True)
+    assert all(0 < half <= most < math.inf for half, most in radii)
     assert all(map(math.isfinite, prediction.positions))
     assert all(map(math.isfinite, prediction.displacements))
     assert {source >> 24 for source in prediction.sources} <= {0, 1}
@@ -98,8 +100,7 @@ def check_points(prediction, cloud):
         assert [dx, dy, dz] == list(prediction.displacements[3 * (step * n + i) :][:3])
         assert [bgr[2], bgr[1], bgr[0]] == list(prediction.colors[3 * i :][:3])
         assert at == step + 1
-        # The shipped model does not tell how sure it is.
-        assert math.isnan(sigma)
+        assert sigma == prediction.sigma[step * n + i]
 
 
 def moved(messages, **topics):

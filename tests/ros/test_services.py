@@ -142,8 +142,10 @@ def test_the_live_plan_as_candidate_is_answered_with_the_live_prediction(
     assert same == live, "bit for bit"
     assert again == live, "whatever was rolled out before"
     assert list(moved.displacements) != list(live.displacements)
+    assert list(moved.sigma) != list(live.sigma)
     moved.displacements = live.displacements
-    assert moved == live, "but for the displacements"
+    moved.sigma, moved.sigma_90 = live.sigma, live.sigma_90
+    assert moved == live, "but for the motion and how sure it is"
 
     longer = call.predict([newest], n_steps=5)
     assert longer.predictions[0].n_steps == 5
