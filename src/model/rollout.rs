@@ -81,7 +81,7 @@ impl Rollout {
     /// # Errors
     /// [`Error::Shape`] if `scene.kinematic` does not reach to the end of the last pass,
     /// [`Error::NonFinite`] if a displacement is not finite, or as
-    /// [`Tokens::encode`], [`crate::graph::KnnGraph::rebuild`] and [`Engine::forward`].
+    /// [`super::tokens::Tokens::encode`], [`crate::graph::KnnGraph::rebuild`] and [`Engine::forward`].
     pub fn run(&mut self, weights: &[f32], scene: &Scene, n_steps: usize) -> Result<()> {
         self.run_while(weights, scene, n_steps, |_| true)
     }
