@@ -208,7 +208,7 @@ fn settings(args: &Args) -> Result<Settings> {
     let place = |name: &str| args.variants.iter().position(|wanted| wanted == name);
     variants.sort_by_key(|variant| place(&variant.name));
     let mut train = TrainConfig::default();
-    args.steps_of.apply(&mut train);
+    args.steps_of.apply(&mut train, &base);
     let noise = SensorNoise { strength: train.sensor_noise, ..SensorNoise::default() };
     Ok(Settings {
         suite: args.suite.clone(),

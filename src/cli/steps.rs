@@ -1,5 +1,6 @@
 //! Options of `forecloud train` and `forecloud compare` that say what a step of the optimiser is.
 
+use forecloud::model::ModelConfig;
 use forecloud::train::config::{TrainConfig, check_curriculum};
 
 use super::layers::or;
@@ -20,7 +21,8 @@ pub struct StepArgs {
         value_parser = parse_curriculum,
         value_name = "SHARE:LENGTH,…",
         help = or(
-            "Lengths of the roll-out in steps, each from that share of the training onwards",
+            "Lengths of the roll-out in steps, each from that share of the training onwards; for models of \
+             longer passes whole ones, or the last steps of a pass learn nothing",
             Curriculum(TrainConfig::default().curriculum)
         )
     )]
@@ -47,11 +49,14 @@ pub struct StepArgs {
 }
 
 impl StepArgs {
-    /// Writes what is given into `config`.
-    pub fn apply(&self, config: &mut TrainConfig) {
+    /// Writes what is given into `config` of a run of `model`; a curriculum that is not given reaches the
+    /// end of its passes.
+    pub fn apply(&self, config: &mut TrainConfig, model: &ModelConfig) {
         config.batch = self.batch.unwrap_or(config.batch);
         if let Some(Curriculum(stages)) = &self.curriculum {
             config.curriculum.clone_from(stages);
+        } else {
+            config.reach_whole_passes(model);
         }
         config.step_discount = self.step_discount.unwrap_or(config.step_discount);
         config.sensor_noise = self.sensor_noise;

@@ -125,7 +125,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn train(args: &Args) -> Result<()> {
     let (start, model) = model(args)?;
-    let config = train_config(args)?;
+    let config = train_config(args, &model)?;
     memory::must_suffice(&config, &model, args.recompute, 1)?;
     let folder = OutFolder::open(&args.out)?;
     let files = RunFiles::new(&args.out);
@@ -205,9 +205,9 @@ fn new_model(args: &Args) -> Result<ModelConfig> {
     Ok(model)
 }
 
-fn train_config(args: &Args) -> Result<TrainConfig> {
+fn train_config(args: &Args, model: &ModelConfig) -> Result<TrainConfig> {
     let mut config = preset(args)?.train();
-    args.steps_of.apply(&mut config);
+    args.steps_of.apply(&mut config, model);
     config.steps = args.steps.unwrap_or(config.steps);
     config.learning_rate = args.learning_rate.unwrap_or(config.learning_rate);
     config.seed = args.seed;

@@ -56,6 +56,10 @@ pub fn tell(
         (false, Some(recording)) => text += &format!("next: {}\n", replay(&files.model, recording)),
         (false, None) => {}
     }
+    if model.config.tells_sigma {
+        text += "how sure: predictions tell no sigma until `forecloud calibrate` has scaled the \
+                 model's (forecloud calibrate --help)\n";
+    }
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")
 }

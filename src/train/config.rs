@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::adamw::AdamWConfig;
 use crate::cloud::SensorNoise;
 use crate::config::check;
+use crate::model::ModelConfig;
 use crate::{Error, Result};
 
 /// Settings of a training run.
@@ -127,6 +128,14 @@ impl TrainConfig {
     pub fn step_weight(&self, t: usize, horizon: usize) -> f32 {
         let weight = |t: usize| ((t + 1) as f32).powf(-self.step_discount);
         weight(t) * horizon as f32 / (0..horizon).map(weight).sum::<f32>()
+    }
+
+    /// Lengthens the curriculum's roll-outs to whole passes of `model`, as far as they may be: of a pass
+    /// that reaches beyond its roll-out, the last steps would learn nothing.
+    pub fn reach_whole_passes(&mut self, model: &ModelConfig) {
+        for (_, length) in &mut self.curriculum {
+            *length = model.whole_passes(*length).min(*Self::LENGTH.end());
+        }
     }
 
     /// The longest roll-out of the curriculum, in steps.
@@ -260,6 +269,20 @@ mod tests {
         ] {
             assert!(told(|c| c.adamw = adamw).contains("adamw."), "{adamw:?}");
         }
+    }
+
+    #[test]
+    fn roll_outs_reach_the_end_of_a_pass_as_far_as_they_may_be() {
+        let lengths = |chunk: usize| -> Vec<usize> {
+            let curriculum = vec![(0.0, 1), (0.2, 4), (0.5, 7), (0.8, 17)];
+            let mut config = TrainConfig { curriculum, ..TrainConfig::default() };
+            config.reach_whole_passes(&ModelConfig { chunk, ..ModelConfig::default() });
+            assert!(config.validate().is_ok());
+            config.curriculum.iter().map(|&(_, length)| length).collect()
+        };
+        assert_eq!(lengths(1), [1, 4, 7, 17]);
+        assert_eq!(lengths(5), [5, 5, 10, 20]);
+        assert_eq!(lengths(7), [7, 7, 7, 20]);
     }
 
     #[test]
