@@ -24,7 +24,7 @@ mod sums;
 use rayon::prelude::*;
 
 use crate::Result;
-use crate::geometry::{Rigid, Vec3, minus};
+use crate::geometry::{Rigid, RigidMotion, Vec3, minus};
 use crate::particles::Particles;
 use bodies::{Bodies, Place};
 use consensus::Consensus;
@@ -59,14 +59,16 @@ pub struct PastMotion {
     pub motions: Vec<Vec3>,
     /// How sure that is, `[n]`: 0 where nothing like it was there before, up to 1.
     pub confidences: Vec<f32>,
-    /// How far each will move in the next step (m), `[n]`, if the rigid motion of its body goes on, or
-    /// of its patch where that is of none: other than its last motion where that is a rotation.
+    /// How far each will move in the next step (m), `[n]`, if its body goes on, or its patch where that
+    /// is of none: straight on with its centre, and turning about that.
     pub onward: Vec<Vec3>,
     /// What each is told of the body that it belongs to, `[n]`; zeros where that is none: the support
     /// plane and the robot.
     pub bodies: Vec<[f32; N_BODY_FEATURES]>,
     /// Number of that body, `[n]`; [`NO_BODY`] for none.
     pub body_of: Vec<u32>,
+    /// Motions of the bodies in the next step, by their numbers; none of those too small to tell.
+    pub body_motions: Vec<Option<RigidMotion>>,
 }
 
 /// The number of no body.
@@ -85,6 +87,7 @@ impl PastMotion {
         self.bodies.resize(n, [0.0; N_BODY_FEATURES]);
         self.body_of.clear();
         self.body_of.resize(n, NO_BODY);
+        self.body_motions.clear();
     }
 }
 
@@ -165,7 +168,7 @@ impl MotionEstimator {
             let best = assign(&context, seeds, cells, position, color);
             if let Some(seed) = best.filter(|seed| seed.found >= settings.min_found) {
                 *motion = minus(position, &seed.pose.apply(position));
-                *onward = minus(&seed.pose.undo(position), position);
+                *onward = seed.onward(position);
                 *confidence = seed.found.min(1.0);
             }
         });

@@ -3,9 +3,9 @@
 
 use std::mem::take;
 
-use crate::geometry::{Vec3, add};
+use crate::geometry::{RigidMotion, Vec3, add};
 use crate::graph::walks::WalkSeed;
-use crate::motion::{MotionEstimator, N_BODY_FEATURES, PastMotion, TwoFrames};
+use crate::motion::{MotionEstimator, N_BODY_FEATURES, NO_BODY, PastMotion, TwoFrames};
 use crate::particles::Particles;
 use crate::{Error, Result};
 
@@ -37,6 +37,7 @@ impl Scene {
         start.onward.clear();
         start.bodies.clear();
         start.body_of.clear();
+        start.body_motions.clear();
         start.velocity_known.clear();
         start.velocity_known.resize(now.len(), 0.0);
         start.history_positions.clear();
@@ -82,12 +83,14 @@ impl Scene {
             onward: take(&mut start.onward),
             bodies: take(&mut start.bodies),
             body_of: take(&mut start.body_of),
+            body_motions: take(&mut start.body_motions),
         };
         let links = &start.kinematic_links;
         estimator.estimate(&TwoFrames { particles: now, clouds, robot, links }, &mut found);
-        let PastMotion { motions, confidences, onward, bodies, body_of } = found;
+        let PastMotion { motions, confidences, onward, bodies, body_of, body_motions } = found;
         (start.velocities, start.velocity_known) = (motions, confidences);
-        (start.onward, start.bodies, start.body_of) = (onward, bodies, body_of);
+        (start.onward, start.bodies) = (onward, bodies);
+        (start.body_of, start.body_motions) = (body_of, body_motions);
     }
 }
 
@@ -114,6 +117,8 @@ pub struct StepState {
     pub bodies: Vec<[f32; N_BODY_FEATURES]>,
     /// Numbers of these bodies, `[n]`, [`crate::motion::NO_BODY`] for none; empty where not known.
     pub body_of: Vec<u32>,
+    /// Motions of these bodies in this step if they go on, by their numbers: none where not known.
+    pub body_motions: Vec<Option<RigidMotion>>,
     /// Height of the support plane (m), if there is one.
     pub support_m: Option<f32>,
     /// 1 where the velocity is known, else 0, `[n]`.
@@ -198,6 +203,10 @@ impl StepState {
                 return shape(what, n, got);
             }
         }
+        let numbers = self.body_of.iter().filter(|&&body| body != NO_BODY);
+        if let Some(&last) = numbers.max().filter(|&&last| last as usize >= n) {
+            return shape("bodies, of which there are fewer than particles", n, last as usize);
+        }
         if self.history_colors.len() != self.history_positions.len() {
             return shape(
                 "history colours",
@@ -215,6 +224,7 @@ impl StepState {
         self.onward.clone_from(&start.onward);
         self.bodies.clone_from(&start.bodies);
         self.body_of.clone_from(&start.body_of);
+        self.body_motions.clone_from(&start.body_motions);
         self.support_m = start.support_m;
         self.velocity_known.clone_from(&start.velocity_known);
         self.colors.clone_from(&start.colors);
@@ -247,6 +257,7 @@ impl StepState {
         self.onward.clear();
         self.bodies.clear();
         self.body_of.clone_from(&before.body_of);
+        self.body_motions.clear();
         self.support_m = before.support_m;
         self.velocity_known.clear();
         self.velocity_known.resize(n, 1.0);

@@ -155,6 +155,33 @@ impl RigidMotion {
         Self { about, center }
     }
 
+    /// The rotation vector (rad); that of half a turn, whose axis may point either way, is none.
+    pub fn turn(&self) -> Vec3 {
+        let r = &self.about.rotation;
+        // The axis times the angle's sine.
+        let axis =
+            [r[(2, 1)] - r[(1, 2)], r[(0, 2)] - r[(2, 0)], r[(1, 0)] - r[(0, 1)]].map(|x| 0.5 * x);
+        let sine = dot(&axis, &axis).sqrt();
+        let angle = sine.atan2(0.5 * (r.trace() - 1.0));
+        axis.map(|x| if sine > 1e-6 { x * (angle / sine) } else { 0.0 })
+    }
+
+    /// The centre before the motion (m).
+    pub fn center(&self) -> Vec3 {
+        self.center.into()
+    }
+
+    /// The way of the centre (m).
+    pub fn way(&self) -> Vec3 {
+        self.about.translation.into()
+    }
+
+    /// The same once more, of a body that nothing holds: its centre goes on straight, and it turns about
+    /// that. (The motion done twice would turn the way of the centre, too.)
+    pub fn again(&self) -> Self {
+        Self { about: self.about, center: self.center + self.about.translation }
+    }
+
     /// Rows of the rotation, centre, way of the centre (m): what [`Self::motion_of`] takes.
     #[cfg(feature = "cuda")]
     pub(crate) fn numbers(&self) -> [f32; 15] {

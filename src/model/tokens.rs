@@ -6,6 +6,7 @@
 
 mod contacts;
 mod features;
+mod flight;
 
 use rayon::prelude::*;
 
@@ -22,6 +23,7 @@ use features::{
 
 pub(super) use features::places;
 pub use features::{N_FEATURES, TokenConfig, n_features};
+use flight::Flight;
 
 /// Gravity, in m/s² along world z (REP 103: z up).
 const GRAVITY_M_S2: f32 = -9.81;
@@ -47,7 +49,7 @@ pub enum Inputs {
     First,
     /// Places to the centimetre as well; how the nearest link of the robot moved in the step before (who
     /// moved with it is held by it); and what touches the particle's body in each step, as far as straight
-    /// ways and free fall tell.
+    /// ways and free fall tell. Free fall ends where the body lands.
     Second,
 }
 
@@ -86,6 +88,7 @@ pub struct Tokens {
     links_back: Vec<RigidMotion>,
     links_ahead: Vec<Vec<RigidMotion>>,
     contacts: Contacts,
+    flight: Flight,
 }
 
 /// Gradients of one pass's scene, history and velocities.
@@ -154,6 +157,10 @@ impl Tokens {
         self.follow_links(state, rows);
         let mut features = std::mem::take(&mut self.features);
         let mut candidates = std::mem::take(&mut self.candidates);
+        match config.inputs {
+            Inputs::First => self.flight.forget(),
+            Inputs::Second => self.flight.find(state, config),
+        }
         let of_particles = candidates.par_chunks_mut(config.chunk * N_CANDIDATES);
         let of_particles = of_particles.with_min_len(256).enumerate();
         of_particles.for_each(|(i, candidates)| self.propose(state, config, i, candidates));
@@ -261,11 +268,20 @@ impl Tokens {
         let (p, carrier) = (&state.positions[i], self.carrier(state, i));
         let v = *state.onward.get(i).unwrap_or(&state.velocities[i]);
         let fall = GRAVITY_M_S2 * config.step_secs * config.step_secs;
+        let body = state.body_of.get(i).and_then(|&body| state.body_motions.get(body as usize));
+        let (mut body, mut at, mut v) = (body.copied().flatten(), *p, v);
         for (step, candidates) in candidates.chunks_exact_mut(N_CANDIDATES).enumerate() {
+            // Its body goes on to turn; where none is known, all goes on straight.
+            if let Some(motion) = body.as_mut().filter(|_| step > 0) {
+                *motion = motion.again();
+                v = motion.motion_of(&at);
+            }
+            add(&mut at, &v);
             candidates[0] = [0.0; 3];
             candidates[1] = v;
             candidates[2] = carrier.motion(p, step);
-            candidates[3] = [v[0], v[1], v[2] + (step + 1) as f32 * fall];
+            let fallen = [v[0], v[1], v[2] + (step + 1) as f32 * fall];
+            candidates[3] = self.flight.motion(state, i, step).unwrap_or(fallen);
         }
     }
 
@@ -323,7 +339,10 @@ impl Tokens {
             *d = std::array::from_fn(|axis| g[axis] / MOTION_SCALE_M);
             for candidates in d_candidates[i * of_particle..][..of_particle].chunks(N_CANDIDATES) {
                 add(d, &candidates[1]);
-                add(d, &candidates[3]);
+                // Where a body lands is held constant.
+                if !self.flight.knows(state, i) {
+                    add(d, &candidates[3]);
+                }
             }
         }
     }
@@ -404,6 +423,7 @@ pub(crate) mod tests {
             onward: Vec::new(),
             bodies: Vec::new(),
             body_of: Vec::new(),
+            body_motions: Vec::new(),
             support_m: None,
             velocity_known: vec![1.0; n],
             colors: cloud(n, 0.3, 3),

@@ -3,7 +3,7 @@
 
 use super::patch::{Context, N_RADII, NARROW, Patch};
 use super::settings::Settings;
-use crate::geometry::{Rigid, Vec3, dot, squared_distance};
+use crate::geometry::{Rigid, Vec3, dot, minus, squared_distance};
 
 /// Cells that the cube about a particle meets at most, a seed each.
 const MAX_NEAR: usize = 27;
@@ -87,6 +87,15 @@ impl Seed {
     /// One at a point of the raised cloud, given as its place in cell order.
     pub(super) fn new(place: usize, position: Vec3) -> Self {
         Self { place: place as u32, position, is_new: true, ..Self::default() }
+    }
+
+    /// How far the point `p` moves in the next step if the patch goes on straight and turns about its
+    /// middle (m).
+    pub(super) fn onward(&self, p: &Vec3) -> Vec3 {
+        let center = &self.position;
+        let (arm, way) = (minus(p, center), minus(center, &self.pose.apply(center)));
+        let turned = minus(&self.pose.undo(p), &self.pose.undo(center));
+        std::array::from_fn(|axis| way[axis] + turned[axis] - arm[axis])
     }
 
     fn rests(&self) -> bool {

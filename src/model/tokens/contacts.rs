@@ -7,7 +7,7 @@
 
 use super::features::{TokenConfig, encode_motion, nearness};
 use super::{GRAVITY_M_S2, N_CANDIDATES};
-use crate::geometry::{Nearest, Vec3, distance, minus};
+use crate::geometry::{Nearest, Vec3, add, distance, minus};
 use crate::motion::NO_BODY;
 use crate::rest::is_still;
 use crate::scene::StepState;
@@ -139,18 +139,17 @@ impl Contacts {
         self.search.rebuild(&self.places);
     }
 
-    /// Where each particle will be after `step`, if it goes on and falls: the last candidate.
+    /// Where each particle will be after `step`, if it goes on and falls, whatever is below.
     fn fall(&mut self, state: &StepState, config: &TokenConfig, candidates: &[Vec3], step: usize) {
         let times = (step + 1) as f32;
         let fall = GRAVITY_M_S2 * config.step_secs * config.step_secs;
         self.ahead.clear();
         self.ahead.extend(state.positions.iter().enumerate().map(|(i, p)| {
-            let v = candidates[i * config.chunk * N_CANDIDATES + 1];
-            [
-                p[0] + times * v[0],
-                p[1] + times * v[1],
-                p[2] + times * v[2] + 0.5 * times * (times + 1.0) * fall,
-            ]
+            let mut there = *p;
+            let steps = candidates[i * config.chunk * N_CANDIDATES..].chunks_exact(N_CANDIDATES);
+            steps.take(step + 1).for_each(|candidates| add(&mut there, &candidates[1]));
+            there[2] += 0.5 * times * (times + 1.0) * fall;
+            there
         }));
     }
 
@@ -187,6 +186,7 @@ impl Contacts {
         if self.obstacles.is_empty() {
             return;
         }
+        let fall = GRAVITY_M_S2 * config.step_secs * config.step_secs;
         self.nearest.clear();
         self.nearest.resize(self.movers.len(), 0);
         let ahead = self.movers.iter().map(|&i| &self.ahead[i as usize]);
@@ -202,7 +202,8 @@ impl Contacts {
             if let Some(body) = bodies.get_mut(mover) {
                 body.obstacle_m = body.obstacle_m.min(distance_m);
             }
-            let motion = candidates[(i * config.chunk + step) * N_CANDIDATES + 3];
+            let mut motion = candidates[(i * config.chunk + step) * N_CANDIDATES + 1];
+            motion[2] += (step + 1) as f32 * fall;
             if let Some(body) = bodies.get_mut(struck).filter(|body| distance_m < body.struck_m) {
                 (body.struck_m, body.struck_motion) = (distance_m, motion);
             }
