@@ -55,6 +55,8 @@ impl Scene {
         move_all(&mut start.positions, origin);
         move_all(&mut start.history_positions, origin);
         start.support_m = start.support_m.map(|z| z - origin[2]);
+        let motions = start.body_motions.iter_mut().flatten();
+        motions.for_each(|motion| motion.set_origin(origin));
         self.set_robot_origin(origin);
     }
 

@@ -166,6 +166,11 @@ impl RigidMotion {
         axis.map(|x| if sine > 1e-6 { x * (angle / sine) } else { 0.0 })
     }
 
+    /// Tells of places from `origin`.
+    pub fn set_origin(&mut self, origin: &Vec3) {
+        self.center -= Vector3::from(*origin);
+    }
+
     /// The centre before the motion (m).
     pub fn center(&self) -> Vec3 {
         self.center.into()

@@ -250,8 +250,10 @@ impl Heights {
 #[cfg(test)]
 mod tests {
     use super::super::tests::THREE;
+    use super::super::{N_CANDIDATES, Tokens};
     use super::*;
     use crate::geometry::add;
+    use crate::scene::Scene;
 
     const FIVE: TokenConfig = TokenConfig { chunk: 5, ..THREE };
     const FALL_M: f32 = -GRAVITY_M_S2 * FIVE.step_secs * FIVE.step_secs;
@@ -337,6 +339,35 @@ mod tests {
         add(&mut there, &[0.05, 0.02, -FALL_M]);
         let got = minus(&way(&state, 0)[0], &state.positions[0]);
         assert!((0..3).all(|axis| (got[axis] - there[axis]).abs() < 1e-4), "{got:?} {there:?}");
+    }
+
+    #[test]
+    fn a_scene_told_from_another_origin_goes_the_same_ways() {
+        let candidates = |away: Vec3| {
+            let mut start = thrown([0.1, 0.0, 0.3], [0.03, 0.01, 0.0], &floor(0.1));
+            let n = start.positions.len();
+            (start.colors, start.kinematic) = (vec![[0.5; 3]; n], vec![Vec::new(); 5]);
+            let turned = Rigid::default().then(&[0.1, 0.3, 0.0], &[0.0; 3], &[0.1, 0.0, 0.3]);
+            let before: Vec<Vec3> = start.positions[..27].iter().map(|p| turned.undo(p)).collect();
+            let moved = |p: &Vec3| -> Vec3 { std::array::from_fn(|axis| p[axis] + away[axis]) };
+            let before: Vec<Vec3> = before.iter().map(moved).collect();
+            start.positions.iter_mut().for_each(|p| *p = moved(p));
+            start.support_m = start.support_m.map(|z| z + away[2]);
+            let motion = RigidMotion::fit(&before, &start.positions[..27]).again();
+            start.body_motions = vec![Some(motion), None];
+            let mut scene = Scene { start, ..Scene::default() };
+            scene.set_origin(&away);
+            let mut tokens = Tokens::default();
+            tokens.encode(&scene.start, &THREE).unwrap();
+            tokens.candidates
+        };
+        let (here, there) = (candidates([0.0; 3]), candidates([3.0, -2.0, 1.0]));
+        for (here, there) in here.iter().zip(&there).take(27 * THREE.chunk * N_CANDIDATES) {
+            assert!(
+                (0..3).all(|axis| (here[axis] - there[axis]).abs() < 1e-4),
+                "{here:?} {there:?}"
+            );
+        }
     }
 
     #[test]
