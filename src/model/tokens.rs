@@ -498,6 +498,11 @@ pub(crate) mod tests {
         tokens.encode(&state, &ONE).unwrap();
         assert_eq!(tokens.features.len(), 10 * N_FEATURES);
         assert!(tokens.features.iter().all(|f| f.is_finite()));
+        // Numbers of bodies are held to those of particles before anything is allocated for them.
+        state.body_of = vec![0, 1, 2, 3, 4, u32::MAX - 1];
+        let message = tokens.encode(&state, &ONE).unwrap_err().to_string();
+        assert!(message.contains("bodies"), "{message}");
+        state.body_of.clear();
         state.colors.pop();
         assert!(tokens.encode(&state, &ONE).is_err());
     }
