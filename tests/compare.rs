@@ -27,6 +27,7 @@ fn settings(suite: Suite) -> Settings {
         suite: "of a test".into(),
         variants: suite.variants(model()),
         budget_secs: 0.2,
+        steps: None,
         seeds: vec![0, 1],
         learning_rates: vec![1e-3, 3e-3],
         tuning_share: 0.5,
@@ -189,6 +190,33 @@ fn a_plan_gives_each_variant_the_steps_of_its_budget_and_as_many_weights() {
     assert!(!folder.path().join("b").exists());
 }
 
+/// With as many steps for all, those who are slower take longer; each rolls out whole passes.
+#[test]
+fn steps_that_are_asked_for_are_those_of_all() {
+    let data = data();
+    let mut settings = Settings { steps: Some(6), ..settings(Suite::Chunks) };
+    settings.variants.truncate(2);
+    settings.train.curriculum = vec![(0.0, 1), (0.5, 2)];
+    let folder = tempfile::tempdir().unwrap();
+    let comparison =
+        Comparison::open(folder.path().to_owned(), settings.clone(), &data, &patient());
+    let comparison = comparison.unwrap().unwrap();
+    for (variant, planned) in settings.variants.iter().zip(&comparison.plan().variants) {
+        assert_eq!((planned.steps, planned.tuning_steps), (6, 3));
+        let secs = 6.0 * planned.speed.step_secs(&settings.train_of(variant).curriculum);
+        assert!(secs > 0.0 && (planned.secs - secs).abs() < 1e-9);
+    }
+    let lengths = |i: usize| settings.train_of(&settings.variants[i]).curriculum;
+    assert_eq!((lengths(0), lengths(1)), (vec![(0.0, 1), (0.5, 2)], vec![(0.0, 2), (0.5, 2)]));
+    let table = comparison.run(&data, 2, &patient()).unwrap().unwrap();
+    assert!(table.runs.iter().all(|run| run.outcome.steps == 6));
+    assert!(table.to_string().contains("6 steps per run"));
+    let none = Settings { steps: Some(0), ..settings };
+    let folder = folder.path().join("none");
+    let error = Comparison::open(folder, none, &data, &patient()).err().unwrap();
+    assert!(error.to_string().contains("compare.steps"), "{error}");
+}
+
 #[test]
 fn what_fails_is_named_and_the_others_go_on() {
     let data = data();
@@ -241,6 +269,8 @@ fn every_suite_runs() {
     for (name, suite) in Suite::ALL {
         let mut settings = settings(suite);
         (settings.seeds, settings.learning_rates) = (vec![3], vec![1e-3]);
+        // The recording has no windows of longer passes.
+        settings.variants.retain(|variant| variant.model.chunk <= 2);
         let folder = tempfile::tempdir().unwrap();
         let comparison = open_short(folder.path(), &settings, &data);
         let table = comparison.run(&data, 2, &patient()).unwrap().unwrap();

@@ -30,8 +30,8 @@ use super::topics::TopicArgs;
 use super::train::VALIDATION_STEPS;
 use super::train_loop::bar;
 
-/// Compare models: train rivals for the same time with the same care, and print what they cost and
-/// how well they predict.
+/// Compare models: train rivals for the same time (or steps) with the same care, and print what they cost
+/// and how well they predict.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Suites:
@@ -39,11 +39,13 @@ Suites:
   walks    the mask: all walks or sampled ones, samplers, with and without importance weights
   sizes    neighbours, hops, walks and particles, one at a time
   softmax  softmax beside linear and GRF attention, at 512 particles unless --particles says otherwise
+  chunks   passes of 1, 2, 5 and 10 steps
 
 Each run trains on one thread, for a budget of CPU seconds. A pilot measures how fast each variant is;
 from that the steps of all runs are fixed in OUT/plan.json, and from then on no clock matters: a busy
-machine, or an interruption (Ctrl-C; the same command goes on), changes nothing in the table. All
-variants have the same number of weights, try the same learning rates, and train with the same seeds.
+machine, or an interruption (Ctrl-C; the same command goes on), changes nothing in the table. With
+--steps all runs take as many steps instead, whatever time they need. All variants have the same number
+of weights, try the same learning rates, train with the same seeds, and roll out whole passes.
 OUT also gets comparison.csv (a line for each run) and comparison.png (validation errors on the way).
 
 Recordings are taken from the folder and all folders below it, as `forecloud replay` takes them one by
@@ -52,7 +54,8 @@ one; whatever is left out is named, with the reason.
 Examples:
   forecloud compare recordings --out runs/layers
   forecloud compare recordings --out runs/quick --budget-secs 40 --seeds 2 --max-recordings 100
-  forecloud compare recordings --out runs/softmax --suite softmax --particles 256 --json")]
+  forecloud compare recordings --out runs/softmax --suite softmax --particles 256 --json
+  forecloud compare recordings --out runs/claim --inputs paper --steps 8000 --batch 4 --seeds 2")]
 pub struct Args {
     /// Folder of recordings with truth (rosbag2 folders, .mcap and .db3 files)
     recordings: PathBuf,
@@ -68,6 +71,9 @@ pub struct Args {
     /// CPU seconds of training in each run
     #[arg(long, value_name = "SECS", default_value_t = 300.0, value_parser = within(Settings::BUDGET_SECS))]
     budget_secs: f64,
+    /// Steps of each run, instead of a time
+    #[arg(long, value_name = "N", conflicts_with = "budget_secs", value_parser = within(TrainConfig::STEPS))]
+    steps: Option<u64>,
     /// Runs of each variant, with the seeds 0, 1, …
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
@@ -80,7 +86,7 @@ pub struct Args {
         default_value = "0.0005,0.001,0.002"
     )]
     learning_rates: Vec<f32>,
-    /// Share of the budget that the try of a learning rate takes
+    /// Share of the budget, or of the steps, that the try of a learning rate takes
     #[arg(long, value_name = "SHARE", default_value_t = 0.25, value_parser = within(Settings::TUNING_SHARE))]
     tuning_share: f64,
     #[command(flatten)]
@@ -123,7 +129,7 @@ pub fn run(args: &Args) -> Result<()> {
     settings.validate().map_err(by_option)?;
     let jobs = jobs(args);
     for variant in &settings.variants {
-        memory::must_suffice(&settings.train, &variant.model, false, jobs)?;
+        memory::must_suffice(&settings.train_of(variant), &variant.model, false, jobs)?;
     }
     let watch = Progress::new().context("signal handlers")?;
     let Some(table) = compare(args, settings, jobs, &watch)? else { return watch.end(args) };
@@ -208,12 +214,14 @@ fn settings(args: &Args) -> Result<Settings> {
     let place = |name: &str| args.variants.iter().position(|wanted| wanted == name);
     variants.sort_by_key(|variant| place(&variant.name));
     let mut train = TrainConfig::default();
-    args.steps_of.apply(&mut train, &base);
+    // Each variant's roll-outs are whole passes of its own.
+    args.steps_of.apply(&mut train, &ModelConfig { chunk: 1, ..base });
     let noise = SensorNoise { strength: train.sensor_noise, ..SensorNoise::default() };
     Ok(Settings {
         suite: args.suite.clone(),
         variants,
         budget_secs: args.budget_secs,
+        steps: args.steps,
         seeds: (0..args.seeds).collect(),
         learning_rates: args.learning_rates.clone(),
         tuning_share: args.tuning_share,

@@ -66,7 +66,8 @@ pub struct SizeArgs {
         value_parser = names(Inputs::ALL, Inputs::name),
         help = or(
             "What the model is told: `second` adds places to the centimetre, how the nearest link moved \
-             in the step before, and what touches each body in each step",
+             in the step before, and what touches each body in each step; `paper` is the papers': places, \
+             colours, times and the robot's particles alone, no motion, no bodies, no candidates",
             ModelConfig::default().inputs.name()
         )
     )]

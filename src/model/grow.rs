@@ -57,7 +57,7 @@ impl Model {
     ///
     /// # Errors
     /// [`Error::Config`] where what was learned would be lost: a chunk other than its own unless that is
-    /// 1, fewer inputs, or no sigma.
+    /// 1, inputs other than its own but for the second after the first, or no sigma.
     pub fn extended(&self, chunk: usize, inputs: Inputs, tells_sigma: bool) -> Result<Self> {
         let from = self.config;
         let wrong = |key: &str, problem: String| {
@@ -67,8 +67,10 @@ impl Model {
             let problem = format!("the model has passes of {} steps, which stay", from.chunk);
             return wrong("chunk", problem);
         }
-        if from.inputs == Inputs::Second && inputs == Inputs::First {
-            return wrong("inputs", "the model is told more, and can't forget it".into());
+        if from.inputs != inputs && (from.inputs, inputs) != (Inputs::First, Inputs::Second) {
+            let (own, asked) = (from.inputs.name(), inputs.name());
+            let problem = format!("the model learned with its inputs ({own}), not with {asked}");
+            return wrong("inputs", problem);
         }
         if from.tells_sigma && !tells_sigma {
             return wrong("tells_sigma", "the model tells it, and can't forget it".into());

@@ -47,6 +47,10 @@ pub enum Inputs {
     /// As the first models.
     #[default]
     First,
+    /// As the papers have it, and no more: places, colours, times, and the robot's particles. No motion
+    /// that was estimated, no bodies, no nearness to the robot, and of the candidate motions rest alone,
+    /// so that the model's own motion is all it moves by.
+    Paper,
     /// Places to the centimetre as well; how the nearest link of the robot moved in the step before (who
     /// moved with it is held by it); and what touches the particle's body in each step, as far as straight
     /// ways and free fall tell. Free fall ends where the body lands.
@@ -55,13 +59,14 @@ pub enum Inputs {
 
 impl Inputs {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::First, Self::Second];
+    pub const ALL: [Self; 3] = [Self::First, Self::Second, Self::Paper];
 
     /// Its name in model files and options.
     pub fn name(self) -> &'static str {
         match self {
             Self::First => "first",
             Self::Second => "second",
+            Self::Paper => "paper",
         }
     }
 
@@ -153,12 +158,16 @@ impl Tokens {
         self.features.resize(state.n_tokens() * config.n_features(), 0.0);
         self.candidates.resize(state.positions.len() * config.chunk * N_CANDIDATES, [0.0; 3]);
         let rows = &state.kinematic[..config.chunk + 2];
+        if config.inputs == Inputs::Paper {
+            self.encode_alone(state, config);
+            return Ok(());
+        }
         self.find_nearest(state, rows);
         self.follow_links(state, rows);
         let mut features = std::mem::take(&mut self.features);
         let mut candidates = std::mem::take(&mut self.candidates);
         match config.inputs {
-            Inputs::First => self.flight.forget(),
+            Inputs::First | Inputs::Paper => self.flight.forget(),
             Inputs::Second => self.flight.find(state, config),
         }
         let of_particles = candidates.par_chunks_mut(config.chunk * N_CANDIDATES);
@@ -171,6 +180,26 @@ impl Tokens {
         rows.for_each(|(token, row)| self.encode_token(state, config, token, row));
         (self.features, self.candidates) = (features, candidates);
         Ok(())
+    }
+
+    /// Encodes what [`Inputs::Paper`] tells; all else is 0.
+    fn encode_alone(&mut self, state: &StepState, config: &TokenConfig) {
+        let (n, h, k) = (state.positions.len(), state.history_positions.len(), state.n_kinematic());
+        self.candidates.fill([0.0; 3]);
+        self.features.fill(0.0);
+        let rows = self.features.chunks_exact_mut(config.n_features());
+        for (token, (row, p)) in rows.zip(&self.positions).enumerate() {
+            encode_position(row, p, config.frame);
+            let (kind, color) = match token {
+                _ if token < n => (0, Some(&state.colors[token])),
+                _ if token < n + h => (1, Some(&state.history_colors[token - n])),
+                _ => (2 + (token - n - h) / k, None),
+            };
+            row[KIND + kind] = 1.0;
+            if let Some(color) = color {
+                row[COLOR..COLOR + 3].copy_from_slice(&color.map(|c| c - 0.5));
+            }
+        }
     }
 
     /// Fills a token's row.
@@ -327,6 +356,9 @@ impl Tokens {
         out.positions.resize(n, [0.0; 3]);
         out.velocities.resize(n, [0.0; 3]);
         out.history_positions.resize(h, [0.0; 3]);
+        if config.inputs == Inputs::Paper {
+            return self.backward_alone(config, d_features, out);
+        }
         let of_particle = config.chunk * N_CANDIDATES;
         let scene_and_history = out.positions.iter_mut().chain(&mut out.history_positions);
         for (i, d) in scene_and_history.enumerate() {
@@ -345,6 +377,15 @@ impl Tokens {
                 }
             }
         }
+    }
+
+    /// [`Tokens::backward`] of what [`Inputs::Paper`] tells.
+    fn backward_alone(&self, config: &TokenConfig, d_features: &[f32], out: &mut StateGradients) {
+        out.velocities.fill([0.0; 3]);
+        let width = config.n_features();
+        let rows = self.features.chunks_exact(width).zip(d_features.chunks_exact(width));
+        let positions = out.positions.iter_mut().chain(&mut out.history_positions);
+        positions.zip(rows).for_each(|(d, (x, g))| *d = position_gradient(x, g, config.frame));
     }
 
     /// Gradient of the position of scene or history particle `i`.
@@ -437,7 +478,7 @@ pub(crate) mod tests {
 
     #[test]
     fn gradients_of_the_state_are_finite_differences() {
-        for config in [ONE, THREE] {
+        for config in [ONE, THREE, TokenConfig { inputs: Inputs::Paper, ..THREE }] {
             check_gradients(&config);
         }
     }
@@ -489,6 +530,32 @@ pub(crate) mod tests {
                 }
             }
         }
+    }
+
+    /// Motion, bodies and the robot's plan change nothing of what the papers' model is told of the scene.
+    #[test]
+    fn the_papers_inputs_are_places_colours_and_times_alone() {
+        let config = TokenConfig { inputs: Inputs::Paper, ..THREE };
+        let encoded = |state: &StepState| {
+            let mut tokens = Tokens::default();
+            tokens.encode(state, &config).unwrap();
+            tokens
+        };
+        let at = state(6, 4, 6, 1);
+        let told = encoded(&at);
+        assert!(told.candidates.as_flattened().iter().all(|&c| c == 0.0));
+        let mut other = at.clone();
+        other.velocities.fill([0.01; 3]);
+        other.velocity_known.fill(0.0);
+        other.bodies = vec![[0.5; crate::motion::N_BODY_FEATURES]; 6];
+        assert_eq!(encoded(&other).features, told.features);
+        other.kinematic[3][0] = [0.3; 3];
+        let (a, b) = (encoded(&other), &told);
+        let width = config.n_features();
+        assert_eq!(a.features[..10 * width], b.features[..10 * width]);
+        assert_ne!(a.features, b.features, "the robot's particles are told");
+        other.colors[0] = [0.9; 3];
+        assert_ne!(encoded(&other).features[..width], told.features[..width]);
     }
 
     #[test]

@@ -58,7 +58,8 @@ pub(super) fn measure(
                 samples[variant].push(one.map_err(|error| variants[variant].error(&error))?);
             }
         }
-        Ok(Some(samples.iter().map(|rounds| speed(settings, rounds)).collect()))
+        let measured = variants.iter().zip(&samples);
+        Ok(Some(measured.map(|(variant, rounds)| speed(settings, variant, rounds)).collect()))
     })
 }
 
@@ -72,7 +73,8 @@ fn lengths(curriculum: &[(f64, usize)]) -> Vec<usize> {
 
 /// CPU seconds of a training step of each length, and of a prediction's step.
 fn sample(settings: &Settings, variant: &Variant, data: &Data, round: usize) -> Result<Vec<f64>> {
-    let lengths = lengths(&settings.train.curriculum);
+    let train = settings.train_of(variant);
+    let lengths = lengths(&train.curriculum);
     // The longest first, unmeasured: all memory is touched then.
     let order: Vec<usize> = lengths.last().into_iter().chain(&lengths).copied().collect();
     let share = |i: usize| i as f64 / order.len() as f64;
@@ -80,7 +82,7 @@ fn sample(settings: &Settings, variant: &Variant, data: &Data, round: usize) -> 
         steps: order.len() as u64,
         curriculum: order.iter().enumerate().map(|(i, &length)| (share(i), length)).collect(),
         seed: round as u64,
-        ..settings.train.clone()
+        ..train
     };
     let train = data.train.for_model(variant.model)?;
     let mut trainer = Trainer::new(config, variant.model)?;
@@ -122,7 +124,7 @@ fn predict_secs(
     Ok(clock.secs() / n_steps as f64)
 }
 
-fn speed(settings: &Settings, rounds: &[Vec<f64>]) -> Speed {
+fn speed(settings: &Settings, variant: &Variant, rounds: &[Vec<f64>]) -> Speed {
     let median = |place: usize| {
         let mut values: Vec<f64> =
             rounds.iter().filter_map(|round| round.get(place)).copied().collect();
@@ -130,7 +132,7 @@ fn speed(settings: &Settings, rounds: &[Vec<f64>]) -> Speed {
         // A clock of coarse ticks may see nothing of a tiny model.
         values.get(values.len() / 2).map_or(1e-6, |secs| secs.max(1e-6))
     };
-    let lengths = lengths(&settings.train.curriculum);
+    let lengths = lengths(&settings.train_of(variant).curriculum);
     Speed {
         predict_secs: median(lengths.len()),
         train_secs: lengths.into_iter().enumerate().map(|(i, l)| (l, median(i))).collect(),

@@ -29,6 +29,8 @@ pub struct PlannedVariant {
     pub steps: u64,
     /// Steps of a try of a learning rate.
     pub tuning_steps: u64,
+    /// CPU seconds that a run should take.
+    pub secs: f64,
 }
 
 /// The plan: all that the runs depend on.
@@ -51,13 +53,21 @@ impl Plan {
     /// The plan of variants of these `speeds`.
     pub(super) fn new(settings: Settings, data: DataSummary, speeds: Vec<Speed>) -> Self {
         let planned = |(variant, speed): (&Variant, Speed)| {
-            let secs = speed.step_secs(&settings.train.curriculum);
-            let steps = |budget_secs: f64| (budget_secs / secs).max(1.0) as u64;
+            let secs = speed.step_secs(&settings.train_of(variant).curriculum);
+            let steps = match settings.steps {
+                Some(steps) => steps as f64,
+                None => settings.budget_secs / secs,
+            };
+            let at_least_one = |steps: f64| steps.max(1.0) as u64;
             PlannedVariant {
                 name: variant.name.clone(),
                 parameters: n_parameters(&variant.model),
-                steps: steps(settings.budget_secs),
-                tuning_steps: steps(settings.tuning_share * settings.budget_secs),
+                steps: at_least_one(steps),
+                tuning_steps: at_least_one(settings.tuning_share * steps),
+                secs: match settings.steps {
+                    Some(steps) => steps as f64 * secs,
+                    None => settings.budget_secs,
+                },
                 speed,
             }
         };
@@ -103,8 +113,8 @@ impl Plan {
             1 => 0.0,
             n => n as f64 * settings.tuning_share,
         };
-        let runs = self.variants.len() as f64 * (tries + settings.seeds.len() as f64);
-        runs * settings.budget_secs
+        let runs = tries + settings.seeds.len() as f64;
+        self.variants.iter().map(|variant| runs * variant.secs).sum()
     }
 
     /// Runs that try a variant's learning rates; none if there is nothing to choose.
@@ -119,8 +129,8 @@ impl Plan {
             variant,
             name: format!("{}, learning rate {rate}", planned.name),
             folder: format!("{}/rate_{rate}", planned.name),
-            config: self.config(planned.tuning_steps, rate, seed),
-            budget_secs: settings.tuning_share * settings.budget_secs,
+            config: self.config(variant, planned.tuning_steps, rate, seed),
+            budget_secs: settings.tuning_share * planned.secs,
             is_tested: false,
         };
         rates.iter().map(run).collect()
@@ -134,15 +144,15 @@ impl Plan {
             variant,
             name: format!("{}, seed {seed}", planned.name),
             folder: format!("{}/seed_{seed}", planned.name),
-            config: self.config(planned.steps, rate, seed),
-            budget_secs: settings.budget_secs,
+            config: self.config(variant, planned.steps, rate, seed),
+            budget_secs: planned.secs,
             is_tested: true,
         };
         settings.seeds.iter().map(run).collect()
     }
 
-    fn config(&self, steps: u64, learning_rate: f32, seed: u64) -> TrainConfig {
-        let train = self.settings.train.clone();
+    fn config(&self, variant: usize, steps: u64, learning_rate: f32, seed: u64) -> TrainConfig {
+        let train = self.settings.train_of(&self.settings.variants[variant]);
         TrainConfig { steps, learning_rate, seed, warm_up: train.warm_up.min(steps / 10), ..train }
     }
 

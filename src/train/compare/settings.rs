@@ -18,16 +18,19 @@ pub struct Settings {
     pub suite: String,
     /// What is compared; the others are held against the first.
     pub variants: Vec<Variant>,
-    /// CPU seconds of one thread that a run trains.
+    /// CPU seconds of one thread that a run trains, where not as many steps are asked for.
     pub budget_secs: f64,
+    /// Steps of each run: as many for all variants, whatever time they take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u64>,
     /// A run of each variant for each seed.
     pub seeds: Vec<u64>,
     /// Learning rates that each variant tries; one alone is not tried but taken.
     pub learning_rates: Vec<f32>,
-    /// Share of the budget that each try takes.
+    /// Share of the budget, or of the steps, that each try takes.
     pub tuning_share: f64,
-    /// How all are trained; steps, learning rate and seed are each run's, and the warm-up takes a
-    /// tenth of its steps at most.
+    /// How all are trained; steps, learning rate and seed are each run's, the warm-up takes a tenth of
+    /// its steps at most, and the curriculum's roll-outs are whole passes of its model.
     pub train: TrainConfig,
     /// What is done to windows on loading.
     pub data: DatasetConfig,
@@ -79,6 +82,9 @@ impl Settings {
             }
         }
         check("compare.budget_secs", self.budget_secs, Self::BUDGET_SECS, " s")?;
+        if let Some(steps) = self.steps {
+            check("compare.steps", steps, TrainConfig::STEPS, "")?;
+        }
         check("compare.tuning_share", self.tuning_share, Self::TUNING_SHARE, "")?;
         if self.learning_rates.is_empty() {
             return wrong("learning_rates", "there are none");
@@ -108,7 +114,16 @@ impl Settings {
 
     /// Steps ahead that windows of training, validation and test data must reach.
     pub fn horizons(&self) -> [usize; 3] {
-        [self.train.longest(), self.validation_steps, STEPS[STEPS.len() - 1]]
+        let longest = self.variants.iter().map(|variant| self.train_of(variant).longest()).max();
+        let longest = longest.unwrap_or_else(|| self.train.longest());
+        [longest, self.validation_steps, STEPS[STEPS.len() - 1]]
+    }
+
+    /// How a variant is trained.
+    pub fn train_of(&self, variant: &Variant) -> TrainConfig {
+        let mut train = self.train.clone();
+        train.reach_whole_passes(&variant.model);
+        train
     }
 
     /// Seed of the tries: none of the runs'.

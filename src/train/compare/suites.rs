@@ -35,15 +35,18 @@ pub enum Suite {
     Sizes,
     /// Softmax attention beside linear and GRF attention, at few particles.
     Softmax,
+    /// Steps that one pass predicts.
+    Chunks,
 }
 
 impl Suite {
     /// All suites and their names.
-    pub const ALL: [(&str, Self); 4] = [
+    pub const ALL: [(&str, Self); 5] = [
         ("layers", Self::Layers),
         ("walks", Self::Walks),
         ("sizes", Self::Sizes),
         ("softmax", Self::Softmax),
+        ("chunks", Self::Chunks),
     ];
 
     /// Sizes that the suite has without settings.
@@ -65,6 +68,7 @@ impl Suite {
             Self::Walks => walks(base),
             Self::Sizes => sizes(base),
             Self::Softmax => softmax(base),
+            Self::Chunks => chunks(base),
         };
         let variant = |(name, model): (String, ModelConfig)| {
             let model = with_as_many_parameters(model, &base);
@@ -115,6 +119,13 @@ fn walks(base: ModelConfig) -> Named {
         sampled("iid_unweighted", Sampler::Iid, false),
         sampled("repelling_unweighted", Sampler::Repelling, false),
     ]
+}
+
+/// Passes of the base's steps, and of others.
+fn chunks(base: ModelConfig) -> Named {
+    let others = [1, 2, 5, 10].into_iter().filter(|&chunk| chunk != base.chunk);
+    let model = |chunk| (format!("chunk_{chunk}"), ModelConfig { chunk, ..base });
+    std::iter::once(base.chunk).chain(others).map(model).collect()
 }
 
 /// One size at a time; those that are the base's own are left out.

@@ -125,7 +125,8 @@ impl Table {
     }
 
     fn row(&self, variant: usize, learning_rate: Option<&f32>) -> Row {
-        let planned = &self.plan.variants[variant];
+        let settings = &self.plan.settings;
+        let (planned, variant) = (&self.plan.variants[variant], &settings.variants[variant]);
         let outcomes: Vec<&Outcome> = self
             .runs
             .iter()
@@ -144,7 +145,7 @@ impl Table {
             learning_rate: learning_rate.copied(),
             steps: planned.steps,
             train_steps_per_sec: 1.0
-                / planned.speed.step_secs(&self.plan.settings.train.curriculum),
+                / planned.speed.step_secs(&settings.train_of(variant).curriculum),
             predict_ms: 1e3 * planned.speed.predict_secs,
             n_seeds: outcomes.len(),
             cpu_secs: Spread::of(outcomes.iter().map(|outcome| Some(outcome.cpu_secs))),
@@ -246,16 +247,15 @@ impl Table {
 impl Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { settings, data, cpu, version, .. } = &self.plan;
+        let per_run = match settings.steps {
+            Some(steps) => format!("{steps} steps per run,"),
+            None => format!("{} CPU s per run", settings.budget_secs),
+        };
         writeln!(
             f,
-            "Suite {}, {} CPU s per run on one thread of {cpu}, Forecloud {version}; {} recordings to \
+            "Suite {}, {per_run} on one thread of {cpu}, Forecloud {version}; {} recordings to \
              train on, {} to validate, {} to test ({}).\n",
-            settings.suite,
-            settings.budget_secs,
-            data.train[0],
-            data.validation[0],
-            data.test[0],
-            settings.test_split
+            settings.suite, data.train[0], data.validation[0], data.test[0], settings.test_split
         )?;
         markdown(f, &self.costs())?;
         writeln!(
