@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use crate::cloud::Workspace;
 use crate::config::PredictorConfig;
-use crate::geometry::Vec3;
 use crate::kinematics::Robot;
 use crate::known::{Known, Knows};
 use crate::message::{JointTrajectory, Stamp};
@@ -119,13 +118,12 @@ impl Candidates {
         };
         self.threads.install(|| rollout.run(&snapshot.model.weights, &scene, n_steps))?;
         let displacements = (0..n_steps).map(|t| rollout.displacements(t).to_vec());
-        let mut displacements: Vec<Vec<Vec3>> = displacements.collect();
-        let mut prediction = snapshot.prediction.clone();
-        let situations = &mut prediction.situations;
-        self.known.apply(snapshot.knows, &scene, &mut displacements, situations);
+        let mut prediction =
+            Prediction { displacements: displacements.collect(), ..snapshot.prediction.clone() };
+        self.known.apply(snapshot.knows, &snapshot.model, &scene, &mut prediction);
         let sigmas = (0..n_steps).map_while(|t| rollout.sigmas(t));
-        prediction.set_sigmas(sigmas, snapshot.model.calibration.as_ref());
+        self.known.tell_sigmas(sigmas, &snapshot.model, &mut prediction);
         let timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
-        Ok(Prediction { displacements, timings, ..prediction })
+        Ok(Prediction { timings, ..prediction })
     }
 }

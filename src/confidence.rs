@@ -10,6 +10,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::motion::is_free;
+use crate::novelty::Familiar;
 use crate::rest::is_still;
 use crate::scene::StepState;
 use crate::{Error, Result};
@@ -71,6 +72,9 @@ pub struct Calibration {
     pub n_recordings: usize,
     /// In the order of [`Situation::ALL`] and [`LEVELS`]; the last step's go for all later ones.
     pub factors: [[Vec<f32>; LEVELS.len()]; Situation::ALL.len()],
+    /// What the model knows the like of, so that it can tell what it does not; none in older files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub familiar: Option<Familiar>,
 }
 
 impl Calibration {
@@ -92,7 +96,7 @@ impl Calibration {
         } else if !lists().flatten().all(is_good) {
             "a factor is not a positive number".into()
         } else {
-            return Ok(());
+            return self.familiar.as_ref().map_or(Ok(()), Familiar::validate);
         };
         Err(Error::Config { key: "calibration".into(), problem })
     }
@@ -155,7 +159,8 @@ impl Scores {
                 }
             }
         }
-        let calibration = Calibration { n_recordings: self.n_recordings, factors };
+        let n_recordings = self.n_recordings;
+        let calibration = Calibration { n_recordings, factors, familiar: None };
         calibration.validate()?;
         Ok(calibration)
     }
@@ -181,7 +186,7 @@ impl Scores {
 /// The least value that a share of all values does not exceed, each list weighing as much as any other;
 /// the share is a little larger than `share`, as a list that is not here could lie anywhere among these
 /// (Lei et al. 2018, lemma 2). None of too few lists.
-fn quantile(lists: &[&[f32]], share: f64) -> Option<f32> {
+pub(crate) fn quantile(lists: &[&[f32]], share: f64) -> Option<f32> {
     if lists.len() < LEAST_RECORDINGS {
         return None;
     }

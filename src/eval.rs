@@ -23,6 +23,7 @@ pub mod report;
 mod scene;
 pub mod surface;
 pub mod survey;
+pub mod unlike;
 
 pub use hindsight::Hindsight;
 pub use method::Method;

@@ -52,6 +52,7 @@ pub mod known;
 pub mod message;
 pub mod model;
 pub mod motion;
+pub mod novelty;
 pub mod observation;
 pub mod ops;
 #[cfg(feature = "bag")]

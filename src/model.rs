@@ -136,14 +136,18 @@ impl ModelConfig {
         self.n_kinematic * self.kinematic_detail
     }
 
-    /// What the roll-out needs to know.
-    pub fn rollout(&self) -> RolloutConfig {
+    /// What positions are told relative to.
+    pub fn frame(&self) -> tokens::Frame {
         let (min, max) = (self.workspace.min, self.workspace.max);
-        let frame = tokens::Frame {
+        tokens::Frame {
             center_m: std::array::from_fn(|axis| 0.5 * (min[axis] + max[axis])),
             half_side_m: (0..3).map(|axis| 0.5 * (max[axis] - min[axis])).fold(0.0, f32::max),
-        };
-        let (interlacer, mask) = (self.interlacer(), self.mask);
+        }
+    }
+
+    /// What the roll-out needs to know.
+    pub fn rollout(&self) -> RolloutConfig {
+        let (frame, interlacer, mask) = (self.frame(), self.interlacer(), self.mask);
         let (chunk, inputs) = (self.chunk, self.inputs);
         let tokens = TokenConfig { frame, step_secs: self.step_secs as f32, chunk, inputs };
         RolloutConfig { interlacer, mask, tokens }
@@ -341,7 +345,7 @@ mod tests {
     #[test]
     fn a_calibration_is_kept_and_named_and_is_only_of_models_that_tell_sigma() {
         let factors = std::array::from_fn(|i| [vec![1.0 + i as f32], vec![3.0]]);
-        let calibration = Calibration { n_recordings: 9, factors };
+        let calibration = Calibration { n_recordings: 9, factors, familiar: None };
         assert!(model().calibrated(calibration.clone()).is_err());
         let config = ModelConfig { tells_sigma: true, chunk: 5, ..model().config };
         let weights = weights::initial_weights(&Layout::new(config.interlacer()), 1);

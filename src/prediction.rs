@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use crate::confidence::{Calibration, LEVELS, Situation};
 use crate::message::Stamp;
+use crate::novelty::{Seen, Unlike};
 use crate::particles::Particles;
 
 /// Predicted motion of the particles of one frame, in the world frame.
@@ -24,6 +25,10 @@ pub struct Prediction {
     pub sigmas: [Vec<Vec<f32>>; LEVELS.len()],
     /// What each particle does at the start, `[n]`.
     pub situations: Vec<Situation>,
+    /// What moves at the start, as it is held against what the model knows.
+    pub seen: Seen,
+    /// How unlike that it is. What is unlike leans on the trivial prediction (see [`crate::novelty`]).
+    pub unlike: Unlike,
     /// Stamp of the history frame, about one step back.
     pub history_stamp: Stamp,
     /// The history frame's cloud, as densely as it was kept (m).
@@ -76,6 +81,8 @@ impl Prediction {
             displacements: Vec::new(),
             sigmas: Default::default(),
             situations: self.situations.clone(),
+            seen: self.seen.clone(),
+            unlike: self.unlike.clone(),
             history_stamp: self.history_stamp,
             history: self.history.clone(),
             is_cut: self.is_cut,
@@ -113,7 +120,7 @@ mod tests {
             let first = (i + 2) as f32;
             [vec![first, 10.0 * first], vec![3.0 * first, 30.0 * first]]
         });
-        let calibration = Calibration { n_recordings: 9, factors };
+        let calibration = Calibration { n_recordings: 9, factors, familiar: None };
         let told = || word.iter().map(|sigmas| &sigmas[..]);
         prediction.set_sigmas(told(), Some(&calibration));
         let scaled = |[a, b]: [f32; 2]| [[0.1 * a, 0.2 * b], [0.3 * 10.0 * a, 0.4 * 10.0 * b]];

@@ -171,12 +171,11 @@ impl Predictor {
             displacements.clear();
             displacements.extend_from_slice(self.backend.displacements(t));
         }
-        // What lies on the robot goes with it, and what rests stays at rest until something comes near.
-        let knows = Knows::from(&self.config);
-        let Prediction { displacements, situations, .. } = prediction;
-        self.known.apply(knows, &self.scene, displacements, situations);
+        // What lies on the robot goes with it, what rests stays at rest until something comes near, and
+        // what the model knows nothing like leans on the trivial prediction.
+        self.known.apply(Knows::from(&self.config), &self.model, &self.scene, prediction);
         let told = (0..self.backend.n_steps()).map_while(|t| self.backend.sigmas(t));
-        prediction.set_sigmas(told, self.model.calibration.as_ref());
+        self.known.tell_sigmas(told, &self.model, prediction);
         prediction.timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
         self.memory.remember(now);
         self.is_predicted = true;

@@ -7,6 +7,7 @@ use forecloud::confidence::{Scores, Situation};
 use forecloud::config::PredictorConfig;
 use forecloud::eval::{Replay, Replayed};
 use forecloud::model::Model;
+use forecloud::novelty::Finding;
 use forecloud::outputs::{Kind, Outputs};
 use forecloud::recording::Recording;
 
@@ -68,7 +69,7 @@ fn calibrate(args: &Args) -> Result<()> {
     // Its own word, not what an earlier calibration made of it.
     let plain = Model::new(model.config, model.weights)?;
     let recordings = Recordings::find(&args.recordings, false)?;
-    let mut scores = Scores::default();
+    let (mut scores, mut finding) = (Scores::default(), Finding::default());
     let mut n_recordings = 0;
     let progress = bar(recordings.len() as u64, "{wide_bar} {pos} of {len} recordings");
     for path in recordings.paths() {
@@ -79,6 +80,7 @@ fn calibrate(args: &Args) -> Result<()> {
         }
         let recording = glimpse.open(args.topics.config()?)?;
         scores.next_recording();
+        finding.next_recording();
         n_recordings += 1;
         let config = PredictorConfig {
             horizon: args.horizon,
@@ -88,12 +90,17 @@ fn calibrate(args: &Args) -> Result<()> {
         let mut replay = Replay::new(plain.clone(), config, args.topics.config()?, None)
             .with_meshes(args.topics.meshes()?);
         replay.follow_cameras(&recording)?;
-        replay.add(&recording, |replayed| take(replayed, &mut scores))?;
+        replay.add(&recording, |replayed| {
+            take(replayed, &mut scores);
+            if let Some((prediction, truth)) = replayed.prediction.zip(replayed.truth) {
+                finding.add(prediction, &truth.positions);
+            }
+        })?;
     }
     progress.finish_and_clear();
-    let calibration = scores
-        .calibrate(args.horizon)
-        .with_context(|| format!("{n_recordings} recordings of split '{}'", args.split))?;
+    let of_split = || format!("{n_recordings} recordings of split '{}'", args.split);
+    let mut calibration = scores.calibrate(args.horizon).with_context(of_split)?;
+    calibration.familiar = Some(finding.familiar(args.horizon).with_context(of_split)?);
     for situation in Situation::ALL {
         let [half, most] = [0, 1].map(|level| calibration.factor(situation, level, 0));
         let last = args.horizon - 1;

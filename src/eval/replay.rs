@@ -12,6 +12,7 @@ use crate::eval::method::Method;
 use crate::eval::observed::Eye;
 use crate::eval::published::{self, Published, Setup};
 use crate::eval::survey::{Survey, Surveyor};
+use crate::eval::unlike::UnlikeCounts;
 use crate::eval::{Scores, TrueMotion, baselines};
 use crate::frames::{Frame, FrameCounts, FramesConfig};
 use crate::kinematics::{MeshSearch, Mounting, RobotMode};
@@ -106,6 +107,8 @@ pub struct Replay {
     meshes: MeshSearch,
     pub(super) scores: [Scores; Method::ALL.len()],
     pub(super) coverage: Coverage,
+    /// Of models that know what they know.
+    pub(super) unlike: Option<UnlikeCounts>,
     pub(super) findings: Option<Findings>,
     pub(super) bags: Vec<BagResult>,
     pub(super) skipped: Vec<SkippedBag>,
@@ -135,6 +138,7 @@ impl Replay {
             meshes: MeshSearch::default(),
             scores: Default::default(),
             coverage: Coverage::default(),
+            unlike: None,
             findings: None,
             bags: Vec::new(),
             skipped: Vec::new(),
@@ -337,6 +341,9 @@ impl Replay {
             Ok(Some(prediction)) => {
                 bag.n_predicted += 1;
                 self.timings.push(prediction.timings);
+                if !prediction.unlike.distances.is_empty() {
+                    self.unlike.get_or_insert_default().add(&prediction.unlike);
+                }
                 let n = prediction.particles.len();
                 let [least, most] = self.n_particles.unwrap_or([n, n]);
                 self.n_particles = Some([least.min(n), most.max(n)]);

@@ -16,6 +16,7 @@ use crate::eval::method::Method;
 use crate::eval::metrics::Class;
 use crate::eval::published::Comparison;
 use crate::eval::replay::{BagResult, Replay, SkippedBag};
+use crate::eval::unlike::UnlikeCounts;
 use crate::frames::FrameCounts;
 use crate::predictor::Timings;
 
@@ -62,6 +63,8 @@ pub struct Report {
     /// How sure predictions were, and whether they were right to be; nothing of models that don't tell,
     /// or were not calibrated.
     pub confidence: Vec<ConfidenceRow>,
+    /// How much of what moved was unlike all that the model knows; none of models that don't tell.
+    pub unlike: Option<UnlikeCounts>,
     /// Predictions held against what was seen later; none if all recordings have truth.
     pub hindsight: Option<HindsightReport>,
     /// Whether the model is better than the baselines; of nothing if nothing could be judged.
@@ -166,6 +169,7 @@ impl Replay {
             horizon: self.config.horizon,
             errors: self.error_rows(),
             confidence: self.coverage.rows(),
+            unlike: self.unlike.clone(),
             hindsight: self.findings.as_ref().map(HindsightReport::new),
             verdicts: Vec::new(),
             sensor_noise: self.noise,

@@ -296,6 +296,7 @@ impl Worker {
 
     /// Predicts from a frame and publishes that; says why not.
     fn step(&mut self, parcel: Parcel<Frame>) -> Result<(), String> {
+        let leans = self.predictor.config().lean_when_unlike;
         let prediction = match self.predictor.step_in_time(&parcel.frame, parcel.arrived) {
             Ok(Some(prediction)) => prediction,
             Ok(None) => {
@@ -352,6 +353,7 @@ impl Worker {
                 self.health.note(|facts, now| {
                     facts.predicted(now, latency_ms, n_particles, planned);
                     facts.cut(now, is_cut.then_some(n_steps));
+                    facts.unlike(now, &prediction.unlike, leans);
                 });
             }
             Err(error) => {

@@ -1,0 +1,36 @@
+//! How much of what moved in the recordings was unlike all that the model knows.
+
+use serde::Serialize;
+
+use crate::novelty::Unlike;
+
+/// Particles of all predictions, each counted in each.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct UnlikeCounts {
+    /// That moved, or of whose motion nothing was known.
+    pub n_moving: u64,
+    /// Of those, the unlike ones.
+    pub n_unlike: u64,
+    /// In what the unlike ones of a prediction differed most: name, and in how many predictions;
+    /// the most usual first.
+    pub most: Vec<(&'static str, u64)>,
+}
+
+impl UnlikeCounts {
+    /// Counts those of one more prediction.
+    pub(super) fn add(&mut self, unlike: &Unlike) {
+        self.n_moving += unlike.n_moving as u64;
+        self.n_unlike += unlike.n_unlike as u64;
+        let Some(difference) = unlike.most else { return };
+        match self.most.iter_mut().find(|(name, _)| *name == difference.name()) {
+            Some((_, count)) => *count += 1,
+            None => self.most.push((difference.name(), 1)),
+        }
+        self.most.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+    }
+
+    /// Their share of what moves.
+    pub fn share(&self) -> f64 {
+        self.n_unlike as f64 / self.n_moving.max(1) as f64
+    }
+}
