@@ -18,6 +18,7 @@ use nalgebra::Isometry3;
 pub use noise::SensorNoise;
 pub(crate) use optics::Optics;
 pub use proposal::Place;
+use rayon::prelude::*;
 
 /// Cameras of one cloud at most: a source keeps the camera in 8 bits.
 pub const MAX_CAMERAS: usize = 1 << 8;
@@ -92,7 +93,21 @@ pub struct Cloud {
     pub eyes: Vec<[f32; 3]>,
     /// No part of the value.
     pub(crate) optics: Optics,
+    /// What the parts of a view give, side by side: memory.
+    pub(crate) parts: Vec<Part>,
 }
+
+/// Points of a part of a view.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Part {
+    positions: Vec<[f32; 3]>,
+    colors: Vec<[u8; 3]>,
+    sources: Vec<u32>,
+    n_measured: usize,
+}
+
+/// Parts of a view.
+const N_PARTS: usize = 16;
 
 impl PartialEq for Cloud {
     fn eq(&self, other: &Self) -> bool {
@@ -169,6 +184,37 @@ impl Cloud {
         }
         counts.n_kept = self.len();
         added.map(|()| counts)
+    }
+
+    /// Adds the points of a view, in the order of its `n` points or rows: `see` gives those of a range of
+    /// them.
+    fn add(
+        &mut self,
+        n: usize,
+        counts: &mut CloudCounts,
+        see: impl Fn(std::ops::Range<usize>, &mut Part) + Sync,
+    ) {
+        self.parts.resize_with(N_PARTS, Part::default);
+        let of = n.div_ceil(N_PARTS).max(1);
+        self.parts.par_iter_mut().enumerate().for_each(|(i, part)| {
+            part.clear();
+            see((i * of).min(n)..((i + 1) * of).min(n), part);
+        });
+        for part in &self.parts {
+            self.positions.extend_from_slice(&part.positions);
+            self.colors.extend_from_slice(&part.colors);
+            self.sources.extend_from_slice(&part.sources);
+            counts.n_measured += part.n_measured;
+        }
+    }
+}
+
+impl Part {
+    fn clear(&mut self) {
+        self.positions.clear();
+        self.colors.clear();
+        self.sources.clear();
+        self.n_measured = 0;
     }
 
     fn push(&mut self, position: [f32; 3], color: [u8; 3], source: u32) {

@@ -1,15 +1,14 @@
 //! The particles of a step: a sample of the cloud, in Morton order; thinner on the support plane.
 
+mod draw;
 mod sampler;
 pub(crate) mod support;
 
 use crate::cloud::{Cloud, Workspace};
-use crate::random::draw;
 
+use draw::{Candidate, Draw};
 pub use sampler::{CpuSampler, ParticleSampler, Sampling};
 
-/// Stream of [`draw`] that gives each point its sampling key.
-const KEY_STREAM: u64 = 0;
 /// Points this near to the support plane lie on it (m).
 pub(crate) const SUPPORT_M: f32 = 0.008;
 /// Bits of a Morton code per axis.
@@ -30,15 +29,7 @@ pub struct Particles {
     /// no such plane.
     pub support_m: Option<f32>,
     scratch: Vec<Candidate>,
-    histogram: Vec<u32>,
-}
-
-/// A point of the cloud with the key that it is chosen or ordered by; ties go by source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate {
-    key: u64,
-    source: u32,
-    index: u32,
+    draw: Draw,
 }
 
 impl Clone for Particles {
@@ -90,21 +81,21 @@ impl Particles {
     /// fewer than `n`: most of what a camera sees is table, and what moves is not.
     ///
     /// The draw hashes (seed, stamp, source), so the order of the points does not matter. Time:
-    /// linear in the points, plus the sort of the sample; no allocation once the vectors have
-    /// grown.
+    /// linear in the points, side by side on all threads, plus the sort of the sample; no allocation
+    /// once the vectors have grown.
     pub fn sample_thinned(&mut self, cloud: &Cloud, n: usize, sampling: &Sampling) {
-        let Sampling { seed, stamp_ns, workspace, support_stride } = *sampling;
-        let support = support::height(&cloud.positions, SUPPORT_M, &mut self.histogram);
-        self.support_m = support;
-        let is_thinned = |index: u32, bits: u64| {
-            // Other bits than those that order the keys decide who takes part.
-            let z = cloud.positions[index as usize][2];
-            support.is_some_and(|height| (z - height).abs() < SUPPORT_M)
-                && !u64::from(bits as u32).is_multiple_of(support_stride.max(1) as u64)
-        };
-        self.choose(&cloud.sources, n, seed, stamp_ns, is_thinned);
+        let mut draw = std::mem::take(&mut self.draw);
+        draw.draw(cloud, n, sampling);
+        self.take(cloud, n, &draw, &sampling.workspace);
+        self.draw = draw;
+    }
+
+    /// Takes the first `n` points that were drawn from `cloud`.
+    fn take(&mut self, cloud: &Cloud, n: usize, draw: &Draw, workspace: &Workspace) {
+        draw.copy(n, &mut self.scratch);
+        self.support_m = draw.support_m();
         self.eyes.clone_from(&cloud.eyes);
-        let box_to_grid = MortonGrid::new(&workspace);
+        let box_to_grid = MortonGrid::new(workspace);
         for candidate in &mut self.scratch {
             let position = cloud.positions[candidate.index as usize];
             candidate.key = u64::from(box_to_grid.code(position));
@@ -117,31 +108,6 @@ impl Particles {
         self.positions.extend(indices().map(|i| cloud.positions[i]));
         self.colors.extend(indices().map(|i| cloud.colors[i].map(|c| f32::from(c) / 255.0)));
         self.sources.extend(indices().map(|i| cloud.sources[i]));
-    }
-
-    /// Leaves the `n` points with the smallest keys in `scratch`, in no order.
-    fn choose(
-        &mut self,
-        sources: &[u32],
-        n: usize,
-        seed: u64,
-        stamp_ns: i64,
-        is_thinned: impl Fn(u32, u64) -> bool,
-    ) {
-        let candidate = |(index, &source): (u32, &u32)| {
-            let bits = draw(seed, stamp_ns, u64::from(source), KEY_STREAM);
-            // Those that are thinned out come behind all others.
-            let key = bits >> 1 | u64::from(is_thinned(index, bits)) << 63;
-            Candidate { key, source, index }
-        };
-        self.scratch.clear();
-        self.scratch.extend((0u32..).zip(sources).map(candidate));
-        if n < self.scratch.len() {
-            if n > 0 {
-                self.scratch.select_nth_unstable(n - 1);
-            }
-            self.scratch.truncate(n);
-        }
     }
 }
 

@@ -61,7 +61,7 @@ impl Cloud {
         }
     }
 
-    fn add_pictures<R: Rays>(
+    fn add_pictures<R: Rays + Sync>(
         &mut self,
         pictures: &Pictures,
         rays: impl Fn(&Isometry3<f64>) -> R,
@@ -93,28 +93,30 @@ impl Cloud {
         Ok(())
     }
 
-    fn add_rows<R: Rays, C: Iterator<Item = [u8; 3]>>(
+    fn add_rows<R: Rays + Sync, C: Iterator<Item = [u8; 3]>>(
         &mut self,
         pictures: &Pictures,
         rays: &R,
-        colors: impl Fn(u32) -> C,
+        colors: impl Fn(u32) -> C + Sync,
         scan: &Scan,
         counts: &mut CloudCounts,
     ) {
         let Pictures { depth, first_source, .. } = pictures;
         let [width, height] = depth.size();
-        for v in 0..height {
-            let row = rays.row(v);
-            for (u, (depth_m, color)) in (0u32..).zip(depth.row(v).zip(colors(v))) {
-                if depth_m.is_nan() {
-                    continue;
-                }
-                counts.n_measured += 1;
-                let position = rays.point(&row, u, depth_m);
-                if scan.workspace.contains(position) {
-                    self.push(position, color, first_source + v * width + u);
+        self.add(height as usize, counts, |rows, part| {
+            for v in rows.start as u32..rows.end as u32 {
+                let row = rays.row(v);
+                for (u, (depth_m, color)) in (0u32..).zip(depth.row(v).zip(colors(v))) {
+                    if depth_m.is_nan() {
+                        continue;
+                    }
+                    part.n_measured += 1;
+                    let position = rays.point(&row, u, depth_m);
+                    if scan.workspace.contains(position) {
+                        part.push(position, color, first_source + v * width + u);
+                    }
                 }
             }
-        }
+        });
     }
 }

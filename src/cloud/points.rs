@@ -17,12 +17,14 @@ impl Cloud {
         let first_source = first_source(scan.camera, n_points, &cloud.header.frame_id)?;
         counts.n_pixels += n_points as usize;
         let (start, world_from_cloud) = (self.len(), Rigid::from_isometry(scan.world_from_camera));
-        cloud.for_each(|index, point, color| {
-            counts.n_measured += 1;
-            let position = world_from_cloud.apply(&point);
-            if scan.workspace.contains(position) {
-                self.push(position, color, first_source + index);
-            }
+        self.add(n_points as usize, counts, |points, part| {
+            cloud.for_each_of(points, |index, point, color| {
+                part.n_measured += 1;
+                let position = world_from_cloud.apply(&point);
+                if scan.workspace.contains(position) {
+                    part.push(position, color, first_source + index);
+                }
+            });
         });
         if !cloud.has_color() {
             counts.n_uncolored += self.len() - start;

@@ -4,6 +4,8 @@ mod layout;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+
 use super::cdr::CdrReader;
 use super::header::Header;
 use crate::error::Result;
@@ -81,8 +83,15 @@ impl PointCloud2 {
     /// green, blue of each measured point, row by row.
     ///
     /// A point is measured if x, y, z are finite and not all zero.
-    pub fn for_each(&self, mut f: impl FnMut(u32, [f32; 3], [u8; 3])) {
-        for (i, point) in (0u32..).zip(&self.points) {
+    pub fn for_each(&self, f: impl FnMut(u32, [f32; 3], [u8; 3])) {
+        self.for_each_of(0..self.points.len(), f);
+    }
+
+    /// As [`PointCloud2::for_each`], of the points of these numbers that there are.
+    pub fn for_each_of(&self, range: Range<usize>, mut f: impl FnMut(u32, [f32; 3], [u8; 3])) {
+        let n = self.points.len();
+        let range = range.start.min(n)..range.end.min(n);
+        for (i, point) in (range.start as u32..).zip(&self.points[range]) {
             if point.is_measured() {
                 let [_, r, g, b] = point.color.to_be_bytes();
                 f(i, point.position, [r, g, b]);

@@ -1,6 +1,6 @@
 //! From what the cameras saw to particles, on the CPU or on a device beside it.
 
-use super::Particles;
+use super::{Draw, Particles};
 use crate::Result;
 use crate::cloud::{Cloud, Optics, Workspace};
 use crate::frames::CameraFrame;
@@ -38,6 +38,7 @@ pub trait ParticleSampler {
 #[derive(Debug, Default)]
 pub struct CpuSampler {
     cloud: Cloud,
+    draw: Draw,
 }
 
 impl CpuSampler {
@@ -55,8 +56,11 @@ impl ParticleSampler for CpuSampler {
         samples: [(&mut Particles, usize); 2],
     ) -> Result<()> {
         self.cloud.from_cameras(cameras, &sampling.workspace)?;
+        // The points with the smallest keys are those of each larger sample, too.
+        let n_most = samples.iter().map(|(_, n)| *n).max().unwrap_or(0);
+        self.draw.draw(&self.cloud, n_most, sampling);
         for (particles, n) in samples {
-            particles.sample_thinned(&self.cloud, n, sampling);
+            particles.take(&self.cloud, n, &self.draw, &sampling.workspace);
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::random::draw;
 use proptest::prelude::*;
 
 /// Cloud of `n` points, `seed` telling clouds apart; colours and positions follow the source.
@@ -171,6 +172,45 @@ fn one_in_a_stride_of_the_support_plane_takes_part() {
     // It is told where the plane is, though a sparse sample would hide it.
     let support_m = particles.support_m.expect("a table");
     assert!((support_m - 0.17).abs() < 0.001, "{support_m}");
+}
+
+/// Only the likely keys are looked at, part by part: what is drawn is what sorting all keys gives, also
+/// where nearly all is table and hardly anything takes part.
+#[test]
+fn the_draw_is_that_of_the_smallest_of_all_keys() {
+    let mut cloud = cloud(50_000, 4);
+    cloud.positions[..49_000].iter_mut().for_each(|p| p[2] = 0.1 + 0.01 * p[0].abs());
+    for (n, stride) in [(0, 8), (1, 8), (1024, 8), (8192, 8), (9000, 1), (3000, 100), (45_000, 8)] {
+        let sampling = thinned(2, 77, stride);
+        let mut particles = Particles::default();
+        particles.sample_thinned(&cloud, n, &sampling);
+        let height = particles.support_m.expect("a table");
+        let key = |i: usize| {
+            let bits = draw(2, 77, u64::from(cloud.sources[i]), 0);
+            let is_on_it = (cloud.positions[i][2] - height).abs() < SUPPORT_M;
+            (is_on_it && bits % (1 << 32) % stride as u64 != 0, bits >> 1)
+        };
+        let mut all: Vec<usize> = (0..50_000).collect();
+        all.sort_by_key(|&i| key(i));
+        let mut wanted: Vec<u32> = all[..n].iter().map(|&i| cloud.sources[i]).collect();
+        wanted.sort_unstable();
+        particles.sources.sort_unstable();
+        assert!(particles.sources == wanted, "{n} of stride {stride}");
+    }
+}
+
+/// The sampler draws once: both samples are as if each had been drawn alone.
+#[test]
+fn a_small_sample_is_part_of_a_large_one() {
+    let (cloud, sampling) = (cloud(30_000, 9), thinned(3, 5, 8));
+    let mut draw = Draw::default();
+    draw.draw(&cloud, 5000, &sampling);
+    for n in [0, 700, 5000] {
+        let (mut of_draw, mut alone) = (Particles::default(), Particles::default());
+        of_draw.take(&cloud, n, &draw, &sampling.workspace);
+        alone.sample_thinned(&cloud, n, &sampling);
+        assert_eq!((of_draw.positions, of_draw.sources), (alone.positions, alone.sources));
+    }
 }
 
 #[test]
