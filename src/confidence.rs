@@ -9,60 +9,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::motion::is_free;
+use crate::conformal::{LEAST_RECORDINGS, quantile};
 use crate::novelty::Familiar;
-use crate::rest::is_still;
-use crate::scene::StepState;
+use crate::situation::Situation;
 use crate::{Error, Result};
 
 /// Shares of all errors that lie within the two radii that are told.
 pub const LEVELS: [f64; 2] = [0.5, 0.9];
-
-/// What a particle does when a roll-out starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Situation {
-    /// It lies on a link of the robot, which carries it.
-    Robot,
-    /// It is known to rest.
-    Resting,
-    /// It moves, or nothing is known of its motion.
-    Moving,
-    /// As moving, and its body touches neither the support plane nor the robot, as far as is seen.
-    Flying,
-}
-
-impl Situation {
-    /// All of them, in the order of a calibration's factors.
-    pub const ALL: [Self; 4] = [Self::Robot, Self::Resting, Self::Moving, Self::Flying];
-
-    /// Its name in model files and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Robot => "robot",
-            Self::Resting => "resting",
-            Self::Moving => "moving",
-            Self::Flying => "flying",
-        }
-    }
-
-    /// Those of all particles of `start`, of which those that the robot carries are `carried`.
-    pub fn of_all(start: &StepState, carried: impl Iterator<Item = bool>, out: &mut Vec<Self>) {
-        out.clear();
-        let carried = carried.chain(std::iter::repeat(false));
-        out.extend((0..start.positions.len()).zip(carried).map(|(i, is_carried)| {
-            if is_carried {
-                Self::Robot
-            } else if is_still(&start.velocities[i], start.velocity_known[i]) {
-                Self::Resting
-            } else if start.bodies.get(i).is_some_and(is_free) {
-                Self::Flying
-            } else {
-                Self::Moving
-            }
-        }));
-    }
-}
 
 /// Factors of a model's sigma: `[situation][level][step]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -116,9 +69,6 @@ pub struct Scores {
     n_recordings: usize,
 }
 
-/// Recordings of a situation and step below which its factors are those of all situations.
-const LEAST_RECORDINGS: usize = 8;
-
 impl Scores {
     /// All scores that follow are of another recording.
     pub fn next_recording(&mut self) {
@@ -145,7 +95,7 @@ impl Scores {
             let all = self.of_all_situations(step);
             for (level, &share) in LEVELS.iter().enumerate() {
                 let lists: Vec<&[f32]> = all.iter().map(Vec::as_slice).collect();
-                let usual = quantile(&lists, share).ok_or_else(|| Error::Config {
+                let usual = factor_of(&lists, share).ok_or_else(|| Error::Config {
                     key: "calibration".into(),
                     problem: format!(
                         "{} recordings tell of step {}: at least {LEAST_RECORDINGS} are needed",
@@ -154,7 +104,7 @@ impl Scores {
                     ),
                 })?;
                 for situation in Situation::ALL {
-                    let own = quantile(&self.recordings(situation, step), share);
+                    let own = factor_of(&self.recordings(situation, step), share);
                     factors[situation as usize][level].push(own.unwrap_or(usual));
                 }
             }
@@ -183,29 +133,10 @@ impl Scores {
     }
 }
 
-/// The least value that a share of all values does not exceed, each list weighing as much as any other;
-/// the share is a little larger than `share`, as a list that is not here could lie anywhere among these
-/// (Lei et al. 2018, lemma 2). None of too few lists.
-pub(crate) fn quantile(lists: &[&[f32]], share: f64) -> Option<f32> {
-    if lists.len() < LEAST_RECORDINGS {
-        return None;
-    }
-    let n = lists.len() as f64;
-    let wanted = (share * (n + 1.0) / n).min(1.0) * n;
-    let weigh = |list: &&[f32]| {
-        let weight = 1.0 / list.len() as f64;
-        list.iter().map(move |&value| (value, weight)).collect::<Vec<_>>()
-    };
-    let mut values: Vec<(f32, f64)> = lists.iter().flat_map(weigh).collect();
-    values.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-    let mut sum = 0.0;
-    let reached = values.iter().find(|(_, weight)| {
-        sum += weight;
-        // Weights that add up to it but for rounding do.
-        sum >= wanted - 1e-9
-    });
-    // What is never off has a sigma all the same.
-    reached.or(values.last()).map(|(value, _)| value.max(LEAST_FACTOR))
+/// The factor under which a share of all errors lies; none of too few recordings: then that of all
+/// situations is taken. What is never off has a sigma all the same.
+fn factor_of(recordings: &[&[f32]], share: f64) -> Option<f32> {
+    quantile(recordings, share).map(|factor| factor.max(LEAST_FACTOR))
 }
 
 /// Least factor.
@@ -214,7 +145,6 @@ const LEAST_FACTOR: f32 = 1e-3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::motion::N_BODY_FEATURES;
     use crate::random::{draw, uniform};
 
     /// Scores of recordings that differ in scale, each of another number of points.
@@ -262,14 +192,6 @@ mod tests {
     }
 
     #[test]
-    fn a_long_recording_counts_as_much_as_a_short_one() {
-        let long = vec![10.0; 10_000];
-        let lists: Vec<&[f32]> = std::iter::once(&long[..]).chain([&[1.0f32][..]; 19]).collect();
-        assert_eq!(quantile(&lists, 0.9), Some(1.0));
-        assert_eq!(quantile(&lists[..LEAST_RECORDINGS - 1], 0.9), None);
-    }
-
-    #[test]
     fn too_few_recordings_and_factors_that_are_none_are_refused() {
         let told = scores(0..5).calibrate(2).unwrap_err().to_string();
         assert!(told.contains("5 recordings") && told.contains("at least 8"), "{told}");
@@ -291,24 +213,5 @@ mod tests {
             change(&mut wrong);
             assert!(wrong.validate().unwrap_err().to_string().contains("calibration"));
         }
-    }
-
-    #[test]
-    fn situations_are_told_by_the_start() {
-        let mut free = [0.0; N_BODY_FEATURES];
-        free[16] = 1.0;
-        let mut low = free;
-        low[6] = 1.0;
-        let start = StepState {
-            positions: vec![[0.0; 3]; 5],
-            velocities: vec![[0.0; 3], [0.0; 3], [0.01, 0.0, 0.0], [0.01, 0.0, 0.0], [0.0; 3]],
-            velocity_known: vec![1.0, 1.0, 1.0, 1.0, 0.0],
-            bodies: vec![free, free, free, low, low],
-            ..StepState::default()
-        };
-        let mut found = Vec::new();
-        Situation::of_all(&start, [true].into_iter(), &mut found);
-        use Situation::{Flying, Moving, Resting, Robot};
-        assert_eq!(found, [Robot, Resting, Flying, Moving, Moving]);
     }
 }

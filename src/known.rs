@@ -2,13 +2,13 @@
 //! what rests stays at rest; and what is unlike all that the model knows is left to it in part alone.
 
 use crate::carried::Carried;
-use crate::confidence::Situation;
 use crate::config::PredictorConfig;
 use crate::model::Model;
 use crate::novelty::{Novelty, Unlike};
 use crate::prediction::Prediction;
 use crate::rest::Rest;
 use crate::scene::Scene;
+use crate::situation::Situation;
 
 /// Which of it is made use of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,9 @@ impl Known {
         }
         let carried = self.carried.are_carried().filter(|_| knows.robot);
         Situation::of_all(&scene.start, carried, situations);
-        self.novelty.look(&scene.start, situations, &model.config.frame(), seen);
+        let frame = model.config.frame();
+        let place = (frame.center_m, frame.half_side_m);
+        self.novelty.look(&scene.start, situations, place, seen);
         let familiar = model.calibration.as_ref().and_then(|known| known.familiar.as_ref());
         match familiar {
             Some(familiar) => self.novelty.judge(familiar, &scene.start, seen, unlike),

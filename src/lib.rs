@@ -39,6 +39,7 @@ pub mod carried;
 pub mod cloud;
 pub mod confidence;
 pub mod config;
+mod conformal;
 pub mod deadline;
 pub mod error;
 #[cfg(feature = "bag")]
@@ -70,6 +71,7 @@ mod rest;
 pub mod ros;
 pub mod scene;
 pub mod simd;
+pub mod situation;
 pub mod tf;
 #[cfg(feature = "bag")]
 pub mod train;

@@ -14,11 +14,10 @@ mod traits;
 
 use serde::{Deserialize, Serialize};
 
-use crate::confidence::Situation;
 use crate::geometry::{Vec3, add, distance};
-use crate::model::tokens::Frame;
 use crate::motion::NO_BODY;
 use crate::scene::StepState;
+use crate::situation::Situation;
 use crate::{Error, Result};
 
 pub use find::Finding;
@@ -149,15 +148,17 @@ pub struct Novelty {
 }
 
 impl Novelty {
-    /// Takes what is to be judged of `start`, whose positions the model is told in `frame`.
+    /// Takes what is to be judged of `start`, whose positions the model is told from the centre of its
+    /// workspace, in units of half its side (m).
     pub fn look(
         &mut self,
         start: &StepState,
         situations: &[Situation],
-        frame: &Frame,
+        (center_m, half_side_m): (Vec3, f32),
         seen: &mut Seen,
     ) {
-        traits::of_all(start, situations, frame, &mut self.gaps, &mut seen.traits);
+        let place = (center_m, half_side_m);
+        traits::of_all(start, situations, place, &mut self.gaps, &mut seen.traits);
         let n = start.positions.len();
         seen.onward.clone_from(if start.onward.len() == n {
             &start.onward

@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
-use crate::confidence::{Calibration, LEVELS, Situation};
+use crate::confidence::{Calibration, LEVELS};
 use crate::message::Stamp;
 use crate::novelty::{Seen, Unlike};
 use crate::particles::Particles;
+use crate::situation::Situation;
 
 /// Predicted motion of the particles of one frame, in the world frame.
 #[derive(Debug, Clone, Default)]

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use forecloud::confidence::{Scores, Situation};
+use forecloud::confidence::Scores;
 use forecloud::config::PredictorConfig;
 use forecloud::eval::{Replay, Replayed};
 use forecloud::model::Model;
 use forecloud::novelty::Finding;
 use forecloud::outputs::{Kind, Outputs};
 use forecloud::recording::Recording;
+use forecloud::situation::Situation;
 
 use super::intake::Recordings;
 use super::numbers::within;
@@ -93,7 +94,7 @@ fn calibrate(args: &Args) -> Result<()> {
         replay.add(&recording, |replayed| {
             take(replayed, &mut scores);
             if let Some((prediction, truth)) = replayed.prediction.zip(replayed.truth) {
-                finding.add(prediction, &truth.positions);
+                finding.add(&prediction.seen, &prediction.situations, &truth.positions);
             }
         })?;
     }

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::confidence::{LEVELS, Situation};
+use crate::confidence::LEVELS;
 use crate::eval::metrics::{Mean, TrueMotion, distance_m};
 use crate::geometry::add;
 use crate::predictor::Prediction;
+use crate::situation::Situation;
 
 /// Particles of a frame from which on ranks are compared.
 const LEAST_RANKED: usize = 20;

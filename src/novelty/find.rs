@@ -2,13 +2,13 @@
 
 use nalgebra::{SMatrix, SVector};
 
-use crate::confidence::{Situation, quantile};
+use crate::conformal::quantile;
 use crate::geometry::{Vec3, distance};
-use crate::prediction::Prediction;
+use crate::situation::Situation;
 use crate::{Error, Result};
 
 use super::traits::{N_TRAITS, Traits};
-use super::{Familiar, Kind, N_KINDS};
+use super::{Familiar, Kind, N_KINDS, Seen};
 
 /// Share of what moves in known recordings that is no more unlike than the limit.
 const KNOWN_SHARE: f64 = 0.98;
@@ -42,18 +42,18 @@ impl Finding {
         self.recordings.push(OfRecording::default());
     }
 
-    /// Takes what moves in `prediction`, which is truly at `positions` `[1 + n_steps][n]`.
-    pub fn add(&mut self, prediction: &Prediction, positions: &[Vec<Vec3>]) {
+    /// Takes what was `seen` to move, and where it truly is now and after each step, `[1 + n_steps][n]`.
+    pub fn add(&mut self, seen: &Seen, situations: &[Situation], positions: &[Vec<Vec3>]) {
         let Some(recording) = self.recordings.last_mut() else { return };
-        let seen = &prediction.seen;
+        let Some((now, later)) = positions.split_first() else { return };
         for (i, traits) in seen.traits.iter().enumerate() {
             let Some(traits) = traits else { continue };
             let kind = usize::from(!seen.is_in_body[i]);
             recording.traits[kind].push(*traits);
-            let is_flying = prediction.situations[i] == Situation::Flying;
+            let is_flying = situations[i] == Situation::Flying;
             let of_steps = &mut recording.errors[usize::from(is_flying)];
-            let (start, onward) = (&prediction.particles.positions[i], &seen.onward[i]);
-            for (step, there) in positions.iter().skip(1).enumerate() {
+            let (start, onward) = (&now[i], &seen.onward[i]);
+            for (step, there) in later.iter().enumerate() {
                 of_steps.resize(of_steps.len().max(step + 1), ([0.0; N_PARTS + 1], 0));
                 let (sums, n) = &mut of_steps[step];
                 for (part, sum) in sums.iter_mut().enumerate() {

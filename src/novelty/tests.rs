@@ -1,11 +1,8 @@
 use super::*;
-use crate::model::tokens::Frame;
 use crate::motion::N_BODY_FEATURES;
-use crate::particles::Particles;
-use crate::prediction::Prediction;
 use crate::random::{draw, uniform};
 
-const FRAME: Frame = Frame { center_m: [0.0; 3], half_side_m: 0.5 };
+const PLACE: (Vec3, f32) = ([0.0; 3], 0.5);
 /// Particles that move, and behind them as many that rest.
 const N: usize = 40;
 
@@ -36,7 +33,7 @@ fn situations() -> Vec<Situation> {
 
 fn seen(start: &StepState) -> Seen {
     let mut seen = Seen::default();
-    Novelty::default().look(start, &situations(), &FRAME, &mut seen);
+    Novelty::default().look(start, &situations(), PLACE, &mut seen);
     seen
 }
 
@@ -52,15 +49,7 @@ fn familiar(n_recordings: u64) -> Result<Familiar> {
                 start.positions.iter().zip(&start.onward).map(moves).collect()
             };
             let positions = [at(0.0), at(1.0), at(2.0)];
-            let mut particles = Particles::default();
-            particles.positions.clone_from(&start.positions);
-            let prediction = Prediction {
-                particles,
-                situations: situations(),
-                seen: seen(&start),
-                ..Prediction::default()
-            };
-            finding.add(&prediction, &positions);
+            finding.add(&seen(&start), &situations(), &positions);
         }
     }
     finding.familiar(2)

@@ -1,10 +1,9 @@
 //! The traits by which what moves is told from what is known.
 
-use crate::confidence::Situation;
 use crate::geometry::{Vec3, distance, length, minus};
-use crate::model::tokens::Frame;
 use crate::motion::MOTION_SCALE_M;
 use crate::scene::StepState;
+use crate::situation::Situation;
 
 use super::Kind;
 
@@ -72,7 +71,7 @@ impl std::fmt::Display for Difference {
 pub(super) fn of_all(
     start: &StepState,
     situations: &[Situation],
-    frame: &Frame,
+    place: (Vec3, f32),
     gaps: &mut Vec<f32>,
     out: &mut Vec<Option<Traits>>,
 ) {
@@ -81,10 +80,10 @@ pub(super) fn of_all(
     let share = (0..n).filter(|&i| moves(i)).count() as f32 / n.max(1) as f32;
     let of_scene = [(share + LEAST_SHARE).ln(), (usual_gap(start, gaps) + LEAST_GAP_M).ln()];
     out.clear();
-    out.extend((0..n).map(|i| moves(i).then(|| of_particle(start, i, frame, of_scene))));
+    out.extend((0..n).map(|i| moves(i).then(|| of_particle(start, i, place, of_scene))));
 }
 
-fn of_particle(start: &StepState, i: usize, frame: &Frame, of_scene: [f32; 2]) -> Traits {
+fn of_particle(start: &StepState, i: usize, place: (Vec3, f32), of_scene: [f32; 2]) -> Traits {
     let (p, v) = (&start.positions[i], &start.velocities[i]);
     let onward = start.onward.get(i).unwrap_or(v);
     let body = start.bodies.get(i).filter(|body| body[16] == 1.0);
@@ -93,7 +92,8 @@ fn of_particle(start: &StepState, i: usize, frame: &Frame, of_scene: [f32; 2]) -
     };
     let center = vector(3).unwrap_or(*onward);
     let size = vector(10).map_or(0.0, |extent| length(&extent));
-    let place = minus(p, &frame.center_m).map(|x| x.abs() / frame.half_side_m);
+    let (center_m, half_side_m) = place;
+    let place = minus(p, &center_m).map(|x| x.abs() / half_side_m);
     let of_motion = |motion_m: f32| (motion_m + LEAST_MOTION_M).ln();
     [
         of_motion(length(&center)),

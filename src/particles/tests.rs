@@ -188,7 +188,7 @@ fn the_draw_is_that_of_the_smallest_of_all_keys() {
         let key = |i: usize| {
             let bits = draw(2, 77, u64::from(cloud.sources[i]), 0);
             let is_on_it = (cloud.positions[i][2] - height).abs() < SUPPORT_M;
-            (is_on_it && bits % (1 << 32) % stride as u64 != 0, bits >> 1)
+            (is_on_it && !u64::from(bits as u32).is_multiple_of(stride as u64), bits >> 1)
         };
         let mut all: Vec<usize> = (0..50_000).collect();
         all.sort_by_key(|&i| key(i));
