@@ -9,7 +9,10 @@ use super::Kind;
 
 /// Number of traits.
 pub const N_TRAITS: usize = 9;
-/// Traits of a particle, in the order of [`TRAITS`]: all but its height and places are its body's.
+/// Traits of a particle: speed, turning and change of motion (m a step), and size (m), as logarithms;
+/// height above the support plane (m); nearness to the robot (0 to 1); distance from the workspace's
+/// centre (half-sides); of the scene the share that moves and the distance between particles (m), as
+/// logarithms.
 pub type Traits = [f32; N_TRAITS];
 
 /// Logarithms start from these: a motion of a step, a size, a share and a distance between particles.
