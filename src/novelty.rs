@@ -48,7 +48,8 @@ pub struct Familiar {
     /// Of particles of a body, and of those of none.
     pub kinds: [Kind; N_KINDS],
     /// The best trivial prediction: where a particle is after each step, in estimated motions of a step
-    /// from where it was; of what moves, and of what flies. Later steps are as the last.
+    /// from where it was; of what moves, and of what flies. Later steps are as the last, and none is
+    /// taken for less than one before it.
     pub lasting: [Vec<f32>; 2],
 }
 
@@ -125,10 +126,11 @@ impl Familiar {
         Err(Error::Config { key: "familiar".into(), problem: problem.into() })
     }
 
-    /// Where a particle is after `step` (0-based), in estimated motions of a step.
+    /// Where a particle is after `step` (0-based), in estimated motions of a step: never less far than
+    /// after an earlier one, as nothing turns back by itself, though the mean error were less.
     fn lasting(&self, situation: Situation, step: usize) -> f32 {
-        let steps = &self.lasting[usize::from(situation == Situation::Flying)];
-        steps.get(step).or(steps.last()).copied().unwrap_or(0.0)
+        let steps = self.lasting[usize::from(situation == Situation::Flying)].iter();
+        steps.take(step + 1).copied().fold(0.0, f32::max)
     }
 }
 
@@ -157,6 +159,8 @@ impl Novelty {
         (center_m, half_side_m): (Vec3, f32),
         seen: &mut Seen,
     ) {
+        // What the last prediction was moved by says nothing of this one, whether or not it will lean.
+        self.n_moved = 0;
         let place = (center_m, half_side_m);
         traits::of_all(start, situations, place, &mut self.gaps, &mut seen.traits);
         let n = start.positions.len();

@@ -110,6 +110,16 @@ fn what_is_unlike_leans_on_what_lasts_of_its_motion_and_is_less_sure() {
     novelty.widen(&mut radii);
     let apart = far[0][0][0].hypot(0.1);
     assert!((radii[0][0][0] - apart.hypot(0.01)).abs() < 1e-6 && radii[0][0][N] == 0.01);
+    // The next prediction, which may not lean, is not less sure for this one.
+    novelty.look(&start, &situations, PLACE, &mut Seen::default());
+    let mut radii = [vec![vec![0.01; 2 * N]; 2]];
+    novelty.widen(&mut radii);
+    assert!(radii[0].iter().flatten().all(|&radius| radius == 0.01));
+    // Nothing turns back.
+    let mut turning = familiar.clone();
+    turning.lasting[0] = vec![0.5, 2.0, 1.0];
+    let lasting = [0, 1, 2, 9].map(|step| turning.lasting(Situation::Moving, step));
+    assert_eq!(lasting, [0.5, 2.0, 2.0, 2.0]);
     // In between it is in between, and below the limit the model's to the bit, also of its radii.
     let half = leaning_at(1.25, &mut novelty);
     assert!((half[0][0][1] - 0.05).abs() < 1e-6 && half[0][0][0] > 0.0);
