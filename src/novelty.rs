@@ -81,13 +81,6 @@ pub struct Unlike {
     pub most: Option<Difference>,
 }
 
-impl Unlike {
-    /// The unlike share of what moves.
-    pub fn share(&self) -> f64 {
-        self.n_unlike as f64 / self.n_moving.max(1) as f64
-    }
-}
-
 impl Kind {
     /// The squared Mahalanobis distance of `traits`, and each trait's part in it.
     fn distance(&self, traits: &Traits) -> (f32, Traits) {
@@ -131,6 +124,30 @@ impl Familiar {
     fn lasting(&self, situation: Situation, step: usize) -> f32 {
         let steps = self.lasting[usize::from(situation == Situation::Flying)].iter();
         steps.take(step + 1).copied().fold(0.0, f32::max)
+    }
+}
+
+/// Sums over the unlike particles of a kind.
+#[derive(Debug, Default, Clone, Copy)]
+struct Sums {
+    n: usize,
+    traits: Traits,
+    /// What each trait has in the distances.
+    parts: Traits,
+}
+
+impl Sums {
+    fn add(&mut self, traits: &Traits, parts: &Traits) {
+        self.n += 1;
+        self.traits.iter_mut().zip(traits).for_each(|(sum, x)| *sum += x);
+        self.parts.iter_mut().zip(parts).for_each(|(sum, x)| *sum += x);
+    }
+
+    /// In what they differ most; none of none.
+    fn most(&self, kind: &Kind) -> Option<Difference> {
+        let largest = |&a: &usize, &b: &usize| f32::total_cmp(&self.parts[a], &self.parts[b]);
+        let index = (0..N_TRAITS).filter(|_| self.n > 0).max_by(largest)?;
+        Some(Difference::new(index, self.traits[index] / self.n as f32, kind))
     }
 }
 
@@ -194,7 +211,7 @@ impl Novelty {
                 *body = (body.0 + squared / kind.limit, body.1 + 1);
             }
         }
-        let (mut parts, mut values) = ([0.0; N_TRAITS], [0.0; N_TRAITS]);
+        let mut sums = [Sums::default(); N_KINDS];
         for (i, traits) in traits.iter().enumerate() {
             let Some(traits) = traits else { continue };
             // A body is unlike, or is not, as a whole.
@@ -204,19 +221,13 @@ impl Novelty {
             unlike.n_moving += 1;
             if squared > 1.0 {
                 unlike.n_unlike += 1;
-                let (_, own) = familiar.kinds[kind_of(start, i)].distance(traits);
-                for trait_ in 0..N_TRAITS {
-                    parts[trait_] += own[trait_];
-                    values[trait_] += traits[trait_];
-                }
+                let kind = kind_of(start, i);
+                sums[kind].add(traits, &familiar.kinds[kind].distance(traits).1);
             }
         }
-        if unlike.n_unlike > 0 {
-            let most = (0..N_TRAITS).max_by(|&a, &b| f32::total_cmp(&parts[a], &parts[b]));
-            let mean = |index: usize| values[index] / unlike.n_unlike as f32;
-            let kind = &familiar.kinds[0];
-            unlike.most = most.map(|index| Difference::new(index, mean(index), kind));
-        }
+        // Of the kind that is unlike the most often: what is usual is another for each.
+        let kind = usize::from(sums[1].n > sums[0].n);
+        unlike.most = sums[kind].most(&familiar.kinds[kind]);
     }
 
     /// Makes the displacements `[n_steps][n]` of what is unlike lean on the trivial prediction. Each step

@@ -88,9 +88,12 @@ fn errors_lie_within_what_a_calibrated_model_says() {
         assert!(half >= 0.5 && most >= 0.9, "{step}: {half} {most}");
     }
     assert!(report.to_string().contains("within sigma_90, %"));
+    // It knows what moved there: that is not unlike.
+    let unlike = report.unlike.unwrap();
+    assert!(unlike.n_moving > 0 && unlike.share() < 0.05, "{unlike:?}");
     // What was not calibrated tells nothing.
     let (report, n_sigmas) = replayed(Model::load(&plain).unwrap());
-    assert!(report.confidence.is_empty() && n_sigmas == 0);
+    assert!(report.confidence.is_empty() && n_sigmas == 0 && report.unlike.is_none());
 }
 
 #[test]

@@ -25,7 +25,8 @@ use super::{model_file, threads};
 Plays the recordings, holds each prediction against the truth, and finds factors under which half of all
 errors, and nine of ten, are no larger than the model says: apart for each step and for particles that
 lie on the robot, rest, move or fly. They go into the model file, and from there into predictions (sigma
-and sigma_90). Take recordings that no weight was trained with, of the kind that the model will see:
+and sigma_90). So does what the bodies that move in them are like: predictions of bodies that are unlike
+all of it lean on their estimated motion (the node's lean_when_unlike). Take recordings that no weight was trained with, of the kind that the model will see:
 at least 8, better 50. Each recording counts as much as any other.
 
 Example:
@@ -101,7 +102,13 @@ fn calibrate(args: &Args) -> Result<()> {
     progress.finish_and_clear();
     let of_split = || format!("{n_recordings} recordings of split '{}'", args.split);
     let mut calibration = scores.calibrate(args.horizon).with_context(of_split)?;
-    calibration.familiar = Some(finding.familiar(args.horizon).with_context(of_split)?);
+    match finding.familiar(args.horizon) {
+        Ok(familiar) => calibration.familiar = Some(familiar),
+        Err(error) => say(format_args!(
+            "warning: {}: {error}; the model does not tell what is unlike all that it knows",
+            of_split()
+        )),
+    }
     for situation in Situation::ALL {
         let [half, most] = [0, 1].map(|level| calibration.factor(situation, level, 0));
         let last = args.horizon - 1;

@@ -68,7 +68,7 @@ fn hardly_anything_like_the_recordings_is_unlike_and_what_differs_is_with_the_ca
         (0..200).map(|seed| judged(&familiar, &start(0.02, 10_000 + seed)).n_unlike).sum();
     assert!(n_unlike <= 200 * N / 20, "{n_unlike}");
     let unlike = judged(&familiar, &start(0.5, 1));
-    assert_eq!((unlike.n_moving, unlike.n_unlike, unlike.share()), (N, N, 1.0));
+    assert_eq!((unlike.n_moving, unlike.n_unlike), (N, N));
     // A body is unlike as a whole; what rests is nothing.
     assert!(unlike.distances[..N].iter().all(|&d| d > 1.0 && d == unlike.distances[0]));
     assert!(unlike.distances[N..].iter().all(|&d| d == 0.0));
@@ -127,6 +127,19 @@ fn what_is_unlike_leans_on_what_lasts_of_its_motion_and_is_less_sure() {
     let mut radii = [vec![vec![0.01; 2 * N]; 2]];
     novelty.widen(&mut radii);
     assert!(radii[0].iter().flatten().all(|&radius| radius == 0.01));
+}
+
+/// What is usual is told of the kind that differs: particles of no body are held against such.
+#[test]
+fn what_is_no_body_is_told_beside_what_is_none() {
+    let mut familiar = familiar(20).unwrap();
+    familiar.kinds[1].mean[0] = 1e-4f32.ln();
+    let mut start = start(0.5, 1);
+    (start.bodies, start.body_of) = (Vec::new(), vec![NO_BODY; 2 * N]);
+    let unlike = judged(&familiar, &start);
+    let most = unlike.most.unwrap();
+    assert_eq!((unlike.n_unlike, most.name()), (N, "speed"));
+    assert!(most.usual[1] < 0.01, "{most}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The traits by which what moves is told from what is known.
 
 use crate::geometry::{Vec3, distance, length, minus};
-use crate::motion::MOTION_SCALE_M;
+use crate::motion::ToldBody;
 use crate::scene::StepState;
 use crate::situation::Situation;
 
@@ -89,12 +89,9 @@ pub(super) fn of_all(
 fn of_particle(start: &StepState, i: usize, place: (Vec3, f32), of_scene: [f32; 2]) -> Traits {
     let (p, v) = (&start.positions[i], &start.velocities[i]);
     let onward = start.onward.get(i).unwrap_or(v);
-    let body = start.bodies.get(i).filter(|body| body[16] == 1.0);
-    let vector = |at: usize| -> Option<Vec3> {
-        body.map(|body| std::array::from_fn(|axis| MOTION_SCALE_M * body[at + axis]))
-    };
-    let center = vector(3).unwrap_or(*onward);
-    let size = vector(10).map_or(0.0, |extent| length(&extent));
+    let body = start.bodies.get(i).and_then(ToldBody::of);
+    let center = body.as_ref().map_or(*onward, |body| body.center_motion);
+    let size = body.as_ref().map_or(0.0, |body| length(&body.extent));
     let (center_m, half_side_m) = place;
     let place = minus(p, &center_m).map(|x| x.abs() / half_side_m);
     let of_motion = |motion_m: f32| (motion_m + LEAST_MOTION_M).ln();
@@ -104,7 +101,7 @@ fn of_particle(start: &StepState, i: usize, place: (Vec3, f32), of_scene: [f32; 
         of_motion(distance(onward, v)),
         (size + LEAST_SIZE_M).ln(),
         start.support_m.map_or(0.0, |support_m| (p[2] - support_m).min(MAX_HEIGHT_M)),
-        body.map_or(0.0, |body| body[8]),
+        body.map_or(0.0, |body| body.robot_nearness),
         place.into_iter().fold(0.0, f32::max),
         of_scene[0],
         of_scene[1],

@@ -29,8 +29,6 @@ pub struct PlannedVariant {
     pub steps: u64,
     /// Steps of a try of a learning rate.
     pub tuning_steps: u64,
-    /// CPU seconds that a run should take.
-    pub secs: f64,
 }
 
 /// The plan: all that the runs depend on.
@@ -64,10 +62,6 @@ impl Plan {
                 parameters: n_parameters(&variant.model),
                 steps: at_least_one(steps),
                 tuning_steps: at_least_one(settings.tuning_share * steps),
-                secs: match settings.steps {
-                    Some(steps) => steps as f64 * secs,
-                    None => settings.budget_secs,
-                },
                 speed,
             }
         };
@@ -114,7 +108,19 @@ impl Plan {
             n => n as f64 * settings.tuning_share,
         };
         let runs = tries + settings.seeds.len() as f64;
-        self.variants.iter().map(|variant| runs * variant.secs).sum()
+        (0..self.variants.len()).map(|variant| runs * self.run_secs(variant)).sum()
+    }
+
+    /// CPU seconds that a run of the variant should take.
+    pub fn run_secs(&self, variant: usize) -> f64 {
+        let (settings, planned) = (&self.settings, &self.variants[variant]);
+        match settings.steps {
+            None => settings.budget_secs,
+            Some(steps) => {
+                let train = settings.train_of(&settings.variants[variant]);
+                steps as f64 * planned.speed.step_secs(&train.curriculum)
+            }
+        }
     }
 
     /// Runs that try a variant's learning rates; none if there is nothing to choose.
@@ -130,7 +136,7 @@ impl Plan {
             name: format!("{}, learning rate {rate}", planned.name),
             folder: format!("{}/rate_{rate}", planned.name),
             config: self.config(variant, planned.tuning_steps, rate, seed),
-            budget_secs: settings.tuning_share * planned.secs,
+            budget_secs: settings.tuning_share * self.run_secs(variant),
             is_tested: false,
         };
         rates.iter().map(run).collect()
@@ -145,7 +151,7 @@ impl Plan {
             name: format!("{}, seed {seed}", planned.name),
             folder: format!("{}/seed_{seed}", planned.name),
             config: self.config(variant, planned.steps, rate, seed),
-            budget_secs: planned.secs,
+            budget_secs: self.run_secs(variant),
             is_tested: true,
         };
         settings.seeds.iter().map(run).collect()
