@@ -59,7 +59,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="folder for the recordings")
     parser.add_argument("--split", choices=SPLITS, required=True)
-    parser.add_argument("--tasks", help="comma-separated; default: all of the split")
+    parser.add_argument("--tasks", help="comma-separated; default: those of the split. train, val and test "
+                        "of --variety split have rope and cloth if asked for")
     parser.add_argument(
         "--variety", choices=tasks.VARIETIES, default="split",
         help="split: two arms at a table, 10 Hz (default; what `forecloud train` reads today); real: any "
@@ -73,14 +74,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--first-seed", type=int, default=0, help="first episode in the split")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="default: all cores")
     args = parser.parse_args()
-    known = sorted(tasks.of(args.split, args.variety))
-    if not known:
+    usual = sorted(tasks.of(args.split, args.variety))
+    known = sorted(tasks.possible(args.split, args.variety))
+    if not usual:
         parser.error(f"--variety {args.variety}: it has no split {args.split}; take --variety real")
     if args.imaging and args.variety != "real":
         parser.error("--imaging: goes with --variety real")
     if args.split == "robots" and (problem := real_arms.problem()):
         parser.error(problem)
-    args.tasks = args.tasks.split(",") if args.tasks else known
+    args.tasks = args.tasks.split(",") if args.tasks else usual
     if unknown := sorted(set(args.tasks) - set(known)):
         parser.error(f"no task {', '.join(unknown)} in {args.split}: expected {', '.join(known)}")
     try:

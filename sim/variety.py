@@ -144,7 +144,7 @@ REAL_SEEN, REAL_UNSEEN = real(SEEN, "real"), real(UNSEEN, "real_unseen")
 
 
 def of_split(split: str, variety: str = "split") -> Variety:
-    """The distribution of a split; `materials` has SEEN's scenes but for the cloth or the rope."""
+    """The distribution of a split; `materials` has SEEN's scenes but for what they are of."""
     if variety == "real":
         return REAL_UNSEEN if split == "unseen" else REAL_SEEN
     return UNSEEN if split == "unseen" else SEEN

@@ -7,6 +7,7 @@ from sim.tasks.base import Grip, Seen
 from sim.tasks.bump import Bump
 from sim.tasks.can import Can
 from sim.tasks.carry import Carry
+from sim.tasks.grains import Grains
 from sim.tasks.lift import Lift
 from sim.tasks.push import Push
 from sim.tasks.soft import Cloth, Rope
@@ -16,8 +17,9 @@ from sim.variety import PLAIN, of_split
 PLAIN_TASKS = {task.name: task for task in (plain.Push, plain.Tumble)}
 RIGID = {task.name: task for task in (Can, Lift, Push, Tumble)}
 SOFT = {task.name: task for task in (Cloth, Rope)}
+MATERIALS = SOFT | {Grains.name: Grains}
 REAL = {task.name: task for task in (Bump, Can, Carry, Lift, Push, Tumble)}
-TASKS = REAL | SOFT
+TASKS = REAL | MATERIALS
 VARIETIES = ("real", "split", "plain")
 
 
@@ -30,7 +32,16 @@ def of(split: str, variety: str = "split") -> dict:
         return robots if split == "robots" else REAL
     if split == "robots":
         return {}
-    return SOFT if split == "materials" else RIGID
+    return MATERIALS if split == "materials" else RIGID
+
+
+def possible(split: str, variety: str = "split") -> dict:
+    """The tasks that can be asked for by name: those of the split, and rope and cloth to train on them.
+
+    No split has grains but `materials`: they are what no model has been trained on.
+    """
+    soft = SOFT if variety == "split" and split in ("train", "val", "test") else {}
+    return of(split, variety) | soft
 
 
 def make(name: str, seed: int, variety: str, rng):
@@ -39,7 +50,7 @@ def make(name: str, seed: int, variety: str, rng):
     Raises ValueError where the split has no such task.
     """
     split = split_of(seed)
-    kinds = of(split, variety)
+    kinds = possible(split, variety)
     if name not in kinds:
         raise ValueError(f"no task {name!r} in split {split}: expected {', '.join(sorted(kinds))}")
     if variety == "plain":
@@ -58,4 +69,4 @@ def number(name: str) -> int:
     return TASKS[name].number
 
 
-__all__ = ["Grip", "PLAIN_TASKS", "REAL", "RIGID", "SOFT", "Seen", "TASKS", "VARIETIES", "make", "number", "of"]
+__all__ = ["Grip", "PLAIN_TASKS", "MATERIALS", "REAL", "RIGID", "SOFT", "Seen", "TASKS", "VARIETIES", "make", "number", "of", "possible"]

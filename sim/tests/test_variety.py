@@ -148,8 +148,10 @@ def test_grips_hold_what_they_touch(monkeypatch, task):
 
 def test_splits_have_their_own_tasks():
     assert set(tasks.of("train")) == set(tasks.of("unseen")) == {"can", "lift", "push", "tumble"}
-    assert set(tasks.of("materials")) == {"cloth", "rope"}
-    for task, seed, variety in (("rope", 0, "split"), ("push", 400_000, "split"), ("can", 0, "plain")):
+    assert set(tasks.of("materials")) == {"cloth", "grains", "rope"}
+    assert set(tasks.possible("train")) - set(tasks.of("train")) == {"cloth", "rope"}
+    assert tasks.possible("unseen") == tasks.of("unseen")
+    for task, seed, variety in (("grains", 0, "split"), ("rope", 300_000, "split"), ("rope", 0, "real"), ("push", 400_000, "split"), ("can", 0, "plain")):
         with pytest.raises(ValueError, match="no task"):
             episode.simulate(task, seed, variety=variety)
 
