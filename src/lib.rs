@@ -50,6 +50,8 @@ pub mod graph;
 pub mod instruction_set;
 pub mod kinematics;
 pub mod known;
+#[cfg(feature = "bag")]
+pub mod labels;
 pub mod message;
 pub mod model;
 pub mod motion;

@@ -23,6 +23,7 @@ const FLOORS: &[&str] = &[
     "plan",
     "relay",
     "motion",
+    "labels",
     "graph",
     "ops",
     "scene",

@@ -175,7 +175,12 @@ pub fn hold_out(
 pub fn summary(purpose: &str, data: &Dataset) -> Vec<String> {
     let (windows, active) = (data.n_windows(), data.n_active());
     let n = recordings(data.n_recordings());
-    let first = format!("{purpose}: {n}, {windows} windows, objects move in {active}");
+    let teacher = match data.n_in_hindsight() {
+        0 => String::new(),
+        n if n == data.n_recordings() => ", taught by hindsight".into(),
+        n => format!(", {} taught by hindsight", recordings(n)),
+    };
+    let first = format!("{purpose}: {n}{teacher}, {windows} windows, objects move in {active}");
     let skipped = skipped_lines(data.skipped()).map(|line| format!("{purpose}: {line}"));
     std::iter::once(first).chain(skipped).collect()
 }

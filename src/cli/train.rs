@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 use forecloud::cloud::SensorNoise;
 use forecloud::model::{Model, ModelConfig};
 use forecloud::outputs::{Kind, Outputs};
-use forecloud::train::config::{DatasetConfig, TrainConfig};
+use forecloud::train::config::{DatasetConfig, Teacher, TrainConfig};
 use forecloud::train::dataset::Dataset;
 use forecloud::train::files::RunFiles;
 use forecloud::train::preset::Preset;
@@ -70,6 +70,11 @@ pub struct Args {
     /// C.3), with 32,768 particles per time step
     #[arg(long, default_value = "default", value_parser = PossibleValuesParser::new(Preset::ALL.map(|(name, _)| name)), conflicts_with_all = layers::IDS, conflicts_with = "from")]
     preset: String,
+    /// What tells where points go. `truth`: the truth of simulated recordings; others are left out.
+    /// `hindsight`: what later frames of a recording show, of any recording; truth is not looked at.
+    /// `auto`: truth where there is one, hindsight elsewhere
+    #[arg(long, default_value = "auto", value_parser = PossibleValuesParser::new(Teacher::ALL.map(|(name, _)| name)))]
+    teacher: String,
     #[arg(
         long,
         value_name = "RATE",
@@ -125,6 +130,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn train(args: &Args) -> Result<()> {
     let (start, model) = model(args)?;
+    let before = start.clone();
     let config = train_config(args, &model)?;
     memory::must_suffice(&config, &model, args.recompute, 1)?;
     let folder = OutFolder::open(&args.out)?;
@@ -171,7 +177,7 @@ fn train(args: &Args) -> Result<()> {
         signal_hook::low_level::emulate_default_handler(signal)?;
     }
     let n_windows = args.validation_windows;
-    train_end::tell(&trainer, &validation, (n_windows, n_steps), &files, curve)
+    train_end::tell(&trainer, before.as_ref(), &validation, (n_windows, n_steps), &files, curve)
 }
 
 /// The start model, if there is one, and what is trained.
@@ -268,8 +274,15 @@ fn load(
     let noise = SensorNoise { strength: config.sensor_noise, ..SensorNoise::default() };
     let max_horizon = config.longest().max(VALIDATION_STEPS);
     // Validation is the same for all seeds.
-    let fixed =
-        DatasetConfig { max_horizon, noise, varies_noise: false, ..DatasetConfig::default() };
+    let teacher = Teacher::ALL.into_iter().find(|(name, _)| *name == args.teacher);
+    let teacher = teacher.context("unknown --teacher")?.1;
+    let fixed = DatasetConfig {
+        max_horizon,
+        noise,
+        varies_noise: false,
+        teacher,
+        ..DatasetConfig::default()
+    };
     let noise = SensorNoise { seed: args.seed, ..noise };
     let varied = DatasetConfig { noise, varies_noise: true, ..fixed };
     let (frames, meshes) = (args.topics.config()?, args.topics.meshes()?);

@@ -9,7 +9,9 @@ use forecloud::eval::metrics::{Class, Scores};
 use forecloud::recording::shell_word;
 use forecloud::train::dataset::Dataset;
 use forecloud::train::evaluate::Evaluation;
+use forecloud::model::Model;
 use forecloud::train::files::RunFiles;
+use forecloud::train::progress::{Measure, Progress, Verdict};
 use forecloud::train::trainer::Trainer;
 
 use super::intake::recordings;
@@ -34,6 +36,7 @@ pub fn draw(files: &RunFiles, panels: &[Panel]) -> Result<bool> {
 /// What the evaluation returns; if standard output can't be written.
 pub fn tell(
     trainer: &Trainer,
+    start: Option<&Model>,
     validation: &Dataset,
     (n_windows, n_steps): (usize, usize),
     files: &RunFiles,
@@ -43,7 +46,12 @@ pub fn tell(
     let evaluation = Evaluation::new(&model, validation, n_windows, n_steps, || false)?;
     let evaluation = evaluation.context("the evaluation was stopped")?;
     let (step, n_recordings) = (trainer.step_index(), validation.n_recordings());
-    let mut text = Table { evaluation, step, n_recordings, n_steps }.to_string();
+    let in_hindsight = validation.n_in_hindsight() > 0;
+    let mut text = Table { evaluation, step, n_recordings, n_steps, in_hindsight }.to_string();
+    if let Some(start) = start {
+        let progress = Progress::new([start, &model], validation, n_windows, n_steps)?;
+        text += &Brought { progress, in_hindsight }.to_string();
+    }
     text += &format!("\nmodel: {} ({})\n", files.model.display(), model.hash);
     if has_curve {
         text += &format!("curve: {}\n", files.curve.display());
@@ -76,6 +84,65 @@ struct Table {
     step: u64,
     n_recordings: usize,
     n_steps: usize,
+    in_hindsight: bool,
+}
+
+/// What training has brought to the start model.
+struct Brought {
+    progress: Progress,
+    in_hindsight: bool,
+}
+
+impl Display for Brought {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { progress, in_hindsight } = self;
+        let n_steps = progress.n_steps;
+        writeln!(f, "\nBefore and after, the same {} windows: mean errors in mm\n", progress.n_windows)?;
+        writeln!(f, "{:31}{:>9}{:>9}{:>14}", "", "before", "after", "after/before")?;
+        for (name, measure) in [
+            ("moving objects, 1 step".to_owned(), Measure::First),
+            (format!("moving objects, {n_steps} steps"), Measure::Last),
+            ("static points, false motion".into(), Measure::Static),
+        ] {
+            let Some(([before, after], ratio)) =
+                progress.means(measure).zip(progress.ratio(measure))
+            else {
+                writeln!(f, "{name:31}{:>9}{:>9}", "-", "-")?;
+                continue;
+            };
+            let digits = if measure == Measure::Static { 3 } else { 2 };
+            write!(f, "{name:31}{before:>9.digits$}{after:>9.digits$}{:>14.2}", ratio.of_all)?;
+            match ratio.interval.filter(|_| measure != Measure::Static) {
+                Some(within) => writeln!(f, "   {:.2} to {:.2}", within.start(), within.end())?,
+                None => writeln!(f)?,
+            }
+        }
+        let percent = |ratio: f64| (100.0 * (ratio - 1.0).abs()).round();
+        let interval = progress.ratio(Measure::Last).and_then(|ratio| ratio.interval);
+        match (progress.verdict(), interval) {
+            (Verdict::Better, Some(within)) if *within.end() < 1.0 => writeln!(
+                f,
+                "The new model is better than before on what moves: by {} to {} % after {n_steps} steps \
+                 (90 % interval over recordings).",
+                percent(*within.end()),
+                percent(*within.start())
+            ),
+            (Verdict::Better, _) => writeln!(f, "The new model is better than before on what moves."),
+            (Verdict::Worse, _) => writeln!(f, "The new model is worse than before on what moves."),
+            (Verdict::Unsure, _) => writeln!(
+                f,
+                "These recordings don't tell whether the new model is better than before: more of them \
+                 for validation would."
+            ),
+        }?;
+        if *in_hindsight {
+            writeln!(
+                f,
+                "Errors are against where later frames show the points (hindsight), where that is sure."
+            )?;
+        }
+        Ok(())
+    }
 }
 
 impl Table {
@@ -114,7 +181,7 @@ const WIDTHS: [(usize, usize); 5] = [(9, 2), (9, 2), (9, 2), (9, 2), (15, 3)];
 
 impl Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { evaluation, step, n_recordings, n_steps } = self;
+        let Self { evaluation, step, n_recordings, n_steps, in_hindsight } = self;
         let Evaluation { n_windows, model, nothing, velocity } = evaluation;
         writeln!(
             f,
@@ -134,8 +201,12 @@ impl Display for Table {
         )?;
         self.row(f, "model", model)?;
         self.row(f, "nothing moves", nothing)?;
-        self.row(f, "constant velocity, true *", velocity)?;
-        writeln!(f, "* privileged: it is told how each point truly moved just before")?;
+        if *in_hindsight {
+            self.row(f, "constant velocity", velocity)?;
+        } else {
+            self.row(f, "constant velocity, true *", velocity)?;
+            writeln!(f, "* privileged: it is told how each point truly moved just before")?;
+        }
         if let (Some(first), Some(last)) = (self.ratio(1), self.ratio(*n_steps)) {
             let verdict = match (first < 1.0, last < 1.0) {
                 (true, true) => "better than both baselines",

@@ -208,6 +208,32 @@ pub struct DatasetConfig {
     pub rotation_rad: f32,
     /// Share of windows in which objects move.
     pub active_share: f64,
+    /// What tells where points go.
+    pub teacher: Teacher,
+}
+
+/// What tells where a recording's points go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Teacher {
+    /// The truth of simulation; recordings without it are left out.
+    #[default]
+    Truth,
+    /// What later frames show ([`crate::labels`]), of all recordings; truth is not looked at.
+    Hindsight,
+    /// The truth where there is one, hindsight elsewhere.
+    Auto,
+}
+
+impl Teacher {
+    /// All of them, by their names.
+    pub const ALL: [(&str, Self); 3] =
+        [("auto", Self::Auto), ("truth", Self::Truth), ("hindsight", Self::Hindsight)];
+
+    /// Whether it looks at the truth of recordings that have one.
+    pub fn takes_truth(self) -> bool {
+        self != Self::Hindsight
+    }
 }
 
 impl Default for DatasetConfig {
@@ -218,6 +244,7 @@ impl Default for DatasetConfig {
             varies_noise: true,
             rotation_rad: 0.6,
             active_share: 0.8,
+            teacher: Teacher::default(),
         }
     }
 }

@@ -8,11 +8,11 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
 use super::augment::{Augmentation, choose};
-use super::config::{DatasetConfig, MOVING_M};
+use super::config::{DatasetConfig, MOVING_M, Teacher};
 use super::episode::Episode;
 use super::skipped::Skipped;
 use crate::frames::FramesConfig;
-use crate::geometry::{Vec3, distance};
+use crate::geometry::{Vec3, distance, minus};
 use crate::kinematics::MeshSearch;
 use crate::model::ModelConfig;
 use crate::motion::MotionEstimator;
@@ -39,13 +39,15 @@ pub struct Dataset {
 pub struct Window {
     /// Start of the roll-out, and the robot's motion.
     pub scene: Scene,
-    /// True positions after each step, `[horizon][n]`.
+    /// True positions after each step, `[horizon][n]`, or what hindsight takes them to be.
     pub targets: Vec<Vec<Vec3>>,
+    /// How sure these are, 0 to 1, `[horizon][n]`: 1 with truth.
+    pub weights: Vec<Vec<f32>>,
     /// Whether each particle is one of an object that moves in each step, `[horizon][n]`.
     pub moving: Vec<Vec<bool>>,
     /// What each particle belongs to.
     pub kinds: Vec<BodyKind>,
-    /// True positions one step back, `[n]`.
+    /// True positions one step back, `[n]`; as estimated, where hindsight teaches.
     pub back: Vec<Vec3>,
     motion: MotionEstimator,
 }
@@ -63,13 +65,18 @@ impl Dataset {
         Self { meshes, ..self }
     }
 
-    /// Adds a recording if it has truth and its split is `split`; tells whether it was added.
+    /// Adds a recording if its split is `split`, or it tells of none and the teacher needs no truth; tells
+    /// whether it was added.
     ///
     /// # Errors
     /// What makes the recording unusable; as [`DatasetConfig::validate`].
     pub fn add(&mut self, path: &Path, split: &str) -> Result<bool> {
         let glimpse = Recording::glimpse(path)?;
-        if glimpse.truth().is_none_or(|truth| truth.split != split) {
+        let is_usable = match glimpse.truth() {
+            Some(truth) => truth.split == split,
+            None => self.config.teacher != Teacher::Truth,
+        };
+        if !is_usable {
             return Ok(false);
         }
         let episode = self.read(&glimpse.open(self.frames.clone())?)?;
@@ -97,7 +104,8 @@ impl Dataset {
         let mut skipped = episode.skipped.clone();
         let starts = episode.samples.iter().enumerate().filter(|(_, sample)| sample.has_points());
         for (t, sample) in starts {
-            match (episode.before(t), episode.after(t, 1)) {
+            let after = episode.after(t, 1).filter(|_| !episode.in_hindsight || sample.flow.is_some());
+            match (episode.before(t), after) {
                 (Ok(_), Some(_)) => {
                     if sample.is_active {
                         self.active.push(self.windows.len() as u32);
@@ -189,6 +197,24 @@ impl Dataset {
         self.active.len()
     }
 
+    /// Place in [`Dataset::recordings`] of that of window `index`.
+    ///
+    /// # Panics
+    /// If there is no such window.
+    pub(super) fn recording_of(&self, index: usize) -> usize {
+        self.windows[index].0 as usize
+    }
+
+    /// Number of recordings that hindsight teaches.
+    pub fn n_in_hindsight(&self) -> usize {
+        self.episodes.iter().filter(|episode| episode.in_hindsight).count()
+    }
+
+    /// What tells where points go.
+    pub(super) fn teacher(&self) -> Teacher {
+        self.config.teacher
+    }
+
     /// Frames that are in no window, or that no window starts at.
     pub fn skipped(&self) -> &Skipped {
         &self.skipped
@@ -205,7 +231,10 @@ impl Dataset {
     fn reaches(&self, index: u32, horizon: usize) -> bool {
         let (episode, t) = self.windows[index as usize];
         let episode = &self.episodes[episode as usize];
-        (1..=horizon).all(|steps| episode.after(t as usize, steps).is_some())
+        match episode.in_hindsight {
+            true => episode.is_followed(t as usize, horizon),
+            false => (1..=horizon).all(|steps| episode.after(t as usize, steps).is_some()),
+        }
     }
 
     /// Draws a window of `horizon` steps, with noise and augmentation, active ones preferred;
@@ -263,7 +292,11 @@ impl Dataset {
         let mut history = pick(&cloud_before, &chosen);
         choose(rng, cloud_now.len(), n, &mut chosen);
         let mut now = pick(&cloud_now, &chosen);
-        window.set_truth(episode, [before, t], horizon, &chosen);
+        match episode.in_hindsight {
+            true if window.set_labels(episode, t, horizon, &chosen).is_err() => return false,
+            true => {}
+            false => window.set_truth(episode, [before, t], horizon, &chosen),
+        }
         let n_rows = self.model.whole_passes(horizon);
         if episode.place_robot([before, t], n_rows, &mut window.scene.kinematic).is_err() {
             return false;
@@ -300,6 +333,12 @@ impl Dataset {
             let clouds = [&cloud_before, &cloud_now];
             window.scene.set_motion(&mut window.motion, &now, clouds);
         }
+        if episode.in_hindsight {
+            let start = &window.scene.start;
+            let back = start.positions.iter().zip(&start.velocities).map(|(p, v)| minus(p, v));
+            window.back.clear();
+            window.back.extend(back);
+        }
         true
     }
 }
@@ -328,6 +367,11 @@ impl Window {
             let (from, id) = (start.positions[i as usize], start.bodies[i as usize]);
             carry(from, id, &start.poses, poses)
         }));
+        self.weights.resize_with(horizon, Vec::new);
+        for weights in &mut self.weights {
+            weights.clear();
+            weights.resize(chosen.len(), 1.0);
+        }
         for h in 0..horizon {
             // As `Dataset::reaches` has checked, there is a frame for each step.
             let poses = &episode.samples[episode.after(t, h + 1).unwrap_or(t)].poses;

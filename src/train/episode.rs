@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use nalgebra::Isometry3;
 
-use super::config::{DatasetConfig, MOVING_M};
+use super::config::{DatasetConfig, MOVING_M, Teacher};
 use super::skipped::Skipped;
 use crate::cloud::{Cloud, Place, SensorNoise, Workspace};
 use crate::frames::{Frame, FramesConfig, RobotState};
 use crate::geometry::{Vec3, distance};
 use crate::kinematics::{MeshSearch, Mount, Robot, RobotMode, RobotOptions, Spread};
 use crate::message::Stamp;
+use crate::labels::Flow;
 use crate::model::ModelConfig;
 use crate::particles::{Particles, Sampling};
 use crate::plan::{self, Horizon};
@@ -34,12 +35,17 @@ pub(super) struct Sample {
     /// Points as the camera measured them, noise and all.
     pub(super) positions: Vec<Vec3>,
     pub(super) colors: Vec<[u8; 3]>,
+    /// Numbers of their bodies; none of a recording that hindsight teaches.
     pub(super) bodies: Vec<u16>,
     /// Number of the camera that saw each point.
     seen_by: Vec<u8>,
     /// Where the cameras stand, as [`Cloud::eyes`].
     eyes: Vec<Vec3>,
-    support_m: Option<f32>,
+    pub(super) support_m: Option<f32>,
+    /// Where the points go until the next frame, and the links that they lie on, of a recording that
+    /// hindsight teaches.
+    pub(super) flow: Option<Flow>,
+    pub(super) on_links: Vec<u32>,
     pub(super) poses: Vec<Isometry3<f64>>,
     /// Measured joints, in the robot's order.
     joints: Vec<f64>,
@@ -56,6 +62,8 @@ pub(super) struct Episode {
     pub(super) kinds: Vec<BodyKind>,
     /// In the order of the recording: ascending in time, unless time was set back.
     pub(super) samples: Vec<Sample>,
+    /// Whether hindsight tells where points go, not truth.
+    pub(super) in_hindsight: bool,
     /// None if the recording has none.
     pub(super) robot: Option<Robot>,
     /// Box that its points were taken from, and what the model is to take for the world's origin, as
@@ -92,6 +100,15 @@ impl Episode {
         let robot = urdf.map(|urdf| Robot::with_options(&urdf, &options));
         let usual = Place { workspace: model.workspace, origin: [0.0; 3] };
         let place = recording.place(&model.workspace)?.unwrap_or(usual);
+        let truth = recording.truth().filter(|_| config.teacher.takes_truth());
+        if truth.is_none() && config.teacher == Teacher::Truth {
+            return Err(wrong("no truth"));
+        }
+        let in_hindsight = truth.is_none();
+        // Real cameras bring their own noise.
+        let strength = if in_hindsight { 0.0 } else { config.noise.strength };
+        let noise = SensorNoise { strength, ..config.noise };
+        let config = DatasetConfig { noise, ..config };
         let mut reader = Reader {
             config,
             model,
@@ -102,12 +119,16 @@ impl Episode {
             particles: Particles::default(),
             samples: Vec::new(),
         };
-        let truth = recording.truth().ok_or_else(|| wrong("no truth"))?;
-        let kinds: Vec<BodyKind> = truth.bodies.iter().map(|body| body.kind).collect();
+        let bodies = truth.iter().flat_map(|truth| &truth.bodies);
+        let kinds: Vec<BodyKind> = bodies.map(|body| body.kind).collect();
         let mut skipped = Skipped::default();
         let (messages, problem) = recording.play(|frame, ids| -> Result<()> {
-            let poses = truth.poses(frame.stamp);
-            if let Some(problem) = reader.take(frame, poses, ids, &mut skipped) {
+            let stamp = frame.stamp;
+            let taken = match truth {
+                Some(truth) => reader.take(frame, truth.poses(stamp), ids, &mut skipped),
+                None => reader.take_untold(frame, &mut skipped),
+            };
+            if let Some(problem) = taken {
                 skipped.note(path, problem);
             }
             Ok(())
@@ -122,8 +143,12 @@ impl Episode {
         }
         let step_secs = model.step_secs;
         let path = path.to_owned();
-        let mut episode = Self { path, kinds, samples, robot, place, skipped, step_secs };
-        episode.mark_active();
+        let mut episode =
+            Self { path, kinds, samples, in_hindsight, robot, place, skipped, step_secs };
+        match in_hindsight {
+            true => episode.label()?,
+            false => episode.mark_active(),
+        }
         Ok(episode)
     }
 
@@ -177,6 +202,32 @@ impl Episode {
             robot.place(&now.joints_ahead[step * n_joints..][..n_joints], row)?;
         }
         Ok(())
+    }
+
+    /// The robot's points (world frame, m) where it was at frame `t`, as measured, into `row`: none
+    /// without it.
+    ///
+    /// # Errors
+    /// As [`Robot::place`].
+    pub(super) fn place_measured(
+        &self,
+        t: usize,
+        robot: &mut Option<Robot>,
+        row: &mut Vec<Vec3>,
+    ) -> Result<()> {
+        row.clear();
+        let sample = &self.samples[t];
+        let Some((robot, mount)) = robot.as_mut().zip(sample.mount.as_ref()) else {
+            return Ok(());
+        };
+        robot.set_mount(mount)?;
+        robot.place(&sample.joints, row)
+    }
+
+    /// Whether frames `a` and `b` were seen by the same cameras, and both with the robot or without.
+    pub(super) fn are_alike(&self, a: usize, b: usize) -> bool {
+        let [a, b] = [a, b].map(|t| &self.samples[t]);
+        a.cameras == b.cameras && a.mount.is_some() == b.mount.is_some()
     }
 
     /// Marks the samples of which at least 2 % of the object points move in the next step.
@@ -301,11 +352,27 @@ impl Reader {
         Some(format!("frame of {stamp} s: {problem}"))
     }
 
-    fn add(&mut self, frame: Frame, poses: &[Isometry3<f64>], ids: &BodyIds) -> Result<()> {
+    /// The same of a recording without truth. Frames between those whose points are kept tell nothing.
+    fn take_untold(&mut self, frame: Frame, skipped: &mut Skipped) -> Option<String> {
+        let stamp = frame.stamp;
+        if self.is_between(stamp) {
+            return None;
+        }
+        let error = self.add_points(frame, &[], None).err()?;
+        skipped.unusable += 1;
+        Some(format!("frame of {stamp} s: {error}"))
+    }
+
+    /// Whether a frame is too near to the one whose points were kept last.
+    fn is_between(&self, stamp: Stamp) -> bool {
         let last = self.samples.iter().rfind(|sample| sample.has_points());
-        let since = last.map(|last| frame.stamp.secs_since(last.stamp) / self.model.step_secs);
+        let since = last.map(|last| stamp.secs_since(last.stamp) / self.model.step_secs);
         // Time that was set back starts anew.
-        if since.is_some_and(|since| (0.0..APART).contains(&since)) {
+        since.is_some_and(|since| (0.0..APART).contains(&since))
+    }
+
+    fn add(&mut self, frame: Frame, poses: &[Isometry3<f64>], ids: &BodyIds) -> Result<()> {
+        if self.is_between(frame.stamp) {
             self.samples.push(Sample {
                 stamp: frame.stamp,
                 poses: poses.to_vec(),
@@ -313,14 +380,14 @@ impl Reader {
             });
             return Ok(());
         }
-        self.add_points(frame, poses, ids)
+        self.add_points(frame, poses, Some(ids))
     }
 
     fn add_points(
         &mut self,
         mut frame: Frame,
         poses: &[Isometry3<f64>],
-        ids: &BodyIds,
+        ids: Option<&BodyIds>,
     ) -> Result<()> {
         self.noise.apply(&mut frame)?;
         let workspace = self.workspace;
@@ -348,7 +415,9 @@ impl Reader {
             cameras,
             positions: particles.positions.clone(),
             colors: particles.colors.iter().map(|c| c.map(|c| (c * 255.0) as u8)).collect(),
-            bodies: particles.sources.iter().map(|&source| ids.id(source)).collect(),
+            bodies: ids.map_or_else(Vec::new, |ids| {
+                particles.sources.iter().map(|&source| ids.id(source)).collect()
+            }),
             seen_by: particles.sources.iter().map(|source| (source >> 24) as u8).collect(),
             eyes: particles.eyes.clone(),
             support_m: particles.support_m,
@@ -356,7 +425,7 @@ impl Reader {
             joints,
             joints_ahead,
             mount,
-            is_active: false,
+            ..Sample::default()
         });
         Ok(())
     }

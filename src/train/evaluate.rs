@@ -7,7 +7,10 @@ use super::dataset::{Dataset, Window};
 use crate::Result;
 use crate::eval::baselines::{constant_velocity, nothing_moves};
 use crate::eval::metrics::{Scores, TrueMotion};
+use crate::geometry::Vec3;
+use crate::labels::SURE;
 use crate::model::{Mode, Model, Rollout};
+use crate::recording::BodyKind;
 
 /// Seed of particles: the same for all models.
 const SEED: u64 = 0;
@@ -21,7 +24,8 @@ pub struct Evaluation {
     pub model: Scores,
     /// Nothing moves.
     pub nothing: Scores,
-    /// All points go on as they truly went in the step before (privileged).
+    /// All points go on as they truly went in the step before (privileged), or as that is estimated
+    /// where hindsight teaches.
     pub velocity: Scores,
 }
 
@@ -52,16 +56,22 @@ impl Evaluation {
                 data.get(index, &mut rng, horizon, &mut window)
             });
             let Some(horizon) = horizon else { continue };
-            let start = &window.scene.start.positions;
-            let positions =
-                std::iter::once(start).chain(&window.targets).take(horizon + 1).cloned();
-            let truth = TrueMotion::new(window.back.clone(), positions, &window.kinds);
+            // What hindsight is not sure of to the end is no measure.
+            let sure: Vec<usize> = (0..window.kinds.len())
+                .filter(|&i| window.weights[horizon - 1][i] >= SURE)
+                .collect();
+            let of_sure = |points: &[Vec3]| sure.iter().map(|&i| points[i]).collect::<Vec<Vec3>>();
+            let start = of_sure(&window.scene.start.positions);
+            let targets = window.targets[..horizon].iter().map(|positions| of_sure(positions));
+            let positions = std::iter::once(start.clone()).chain(targets);
+            let kinds: Vec<BodyKind> = sure.iter().map(|&i| window.kinds[i]).collect();
+            let truth = TrueMotion::new(of_sure(&window.back), positions, &kinds);
             rollout.run(&model.weights, &window.scene, horizon)?;
             let predicted: Vec<_> =
-                (0..horizon).map(|t| rollout.displacements(t).to_vec()).collect();
+                (0..horizon).map(|t| of_sure(rollout.displacements(t))).collect();
             all.model.add("", &predicted, &truth)?;
             all.nothing.add("", &nothing_moves(start.len(), horizon), &truth)?;
-            all.velocity.add("", &constant_velocity(&truth.back, start, horizon), &truth)?;
+            all.velocity.add("", &constant_velocity(&truth.back, &start, horizon), &truth)?;
             all.n_windows += 1;
         }
         Ok(Some(all))

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
+use super::config::Teacher;
 use super::dataset::Dataset;
 use super::episode::Episode;
 use crate::recording::{Glimpse, Recording};
@@ -122,10 +123,12 @@ fn read_one(path: &Path, intakes: &[Intake]) -> (Outcome, Vec<String>) {
         Err(error) => return (unusable(error), Vec::new()),
     };
     let mut damage = glimpse.bag().warnings().to_vec();
-    let Some(truth) = glimpse.truth() else {
+    let truth = glimpse.truth();
+    let needs_truth = |intake: &Intake| intake.data.teacher() == Teacher::Truth;
+    if truth.is_none() && intakes.iter().all(needs_truth) {
         return (Outcome::LeftOut(Cause::NoTruth), damage);
-    };
-    let split = truth.split.as_str();
+    }
+    let split = truth.map_or("", |truth| truth.split.as_str());
     let is_for =
         |intake: &Intake| intake.split == split || (split.is_empty() && intake.takes_unsaid);
     let outcome = match intakes.iter().position(is_for) {

@@ -259,12 +259,13 @@ impl Lane {
             advance(&mut positions, self.rollout.displacements(t));
             let [moving, resting, robot, fixed] = config.loss_weights;
             for (i, weight) in point_weights.iter_mut().enumerate() {
-                *weight = match (window.kinds[i], window.moving[t][i]) {
+                let of_kind = match (window.kinds[i], window.moving[t][i]) {
                     (BodyKind::Object, true) => moving,
                     (BodyKind::Object, false) => resting,
                     (BodyKind::Robot, _) => robot,
                     (BodyKind::Static, _) => fixed,
                 };
+                *weight = of_kind * window.weights[t][i];
             }
             let of_step = config.step_weight(t, horizon) / n_steps;
             let d = &mut self.d_positions[t];

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::dataset::Window;
 use crate::geometry::Vec3;
+use crate::labels::SURE;
 use crate::model::Rollout;
 use crate::recording::BodyKind;
 
@@ -85,7 +86,8 @@ impl Sums {
         for t in 0..horizon {
             advance(&mut positions, rollout.displacements(t));
             let (first, last) = (t == 0, t + 1 == horizon);
-            for i in 0..positions.len() {
+            // What hindsight is not sure of is no measure.
+            for i in (0..positions.len()).filter(|&i| window.weights[t][i] >= SURE) {
                 let error = distance_mm(&positions[i], &window.targets[t][i]);
                 let moved = distance_mm(&start[i], &window.targets[t][i]);
                 let mut put = |slot: usize, value: f64| {

@@ -1,0 +1,178 @@
+//! What hindsight teaches of a recording without truth: where points go until the next frame, found
+//! once, and the targets of windows, followed from frame to frame.
+
+use super::config::MOVING_M;
+use super::dataset::Window;
+use super::episode::{Episode, Sample};
+use crate::Result;
+use crate::geometry::{RigidMotion, Vec3, distance, follow_links, length, minus, plus};
+use crate::kinematics::{NO_LINK, Robot};
+use crate::labels::{Flow, Labeler, SURE, Sight, Tracks, View};
+use crate::particles::Particles;
+use crate::recording::BodyKind;
+
+/// How far the motion of a point on a link may differ from the link's (m), and by which share of it.
+const DIFFERS_M: f32 = 0.004;
+const DIFFERS_SHARE: f32 = 0.3;
+/// What lies less high above the support plane, or below it, is the plane's (m).
+const CLEARANCE_M: f32 = 0.008;
+
+impl Episode {
+    /// Finds where the points of each frame go until the next one, and which of them are the robot's.
+    ///
+    /// # Errors
+    /// As [`Labeler::find`] and [`Robot::place`].
+    pub(super) fn label(&mut self) -> Result<()> {
+        let (mut labeler, mut robot) = (Labeler::default(), self.robot.clone());
+        let links: Vec<u32> = robot.iter().flat_map(Robot::links).collect();
+        let (mut rows, mut motions) = ([Vec::new(), Vec::new()], Vec::new());
+        for t in 0..self.samples.len() {
+            let Some(next) = self.after(t, 1).filter(|&next| self.are_alike(t, next)) else {
+                continue;
+            };
+            self.place_measured(next, &mut robot, &mut rows[1])?;
+            self.place_measured(t, &mut robot, &mut rows[0])?;
+            let clouds = [t, next].map(|t| self.samples[t].cloud());
+            let [now, then] = [0, 1].map(|k| View { cloud: &clouds[k], robot: &rows[k] });
+            let mut flow = Flow::default();
+            labeler.find([now, then], &links, &mut flow)?;
+            let mut on_links = vec![NO_LINK; clouds[0].len()];
+            if let Some(robot) = robot.as_ref().filter(|_| !rows[0].is_empty()) {
+                robot.links_at(&clouds[0].positions, &mut on_links);
+                follow_links(&links, &rows[0], &rows[1], &mut motions);
+            }
+            keep_on_links(&clouds[0], &motions, &mut flow, &mut on_links);
+            let sample = &mut self.samples[t];
+            sample.is_active = is_active(sample, &flow, &on_links);
+            (sample.flow, sample.on_links) = (Some(flow), on_links);
+        }
+        Ok(())
+    }
+
+    /// The frame after frame `t` that its points are followed to; none where that is not known.
+    fn followed(&self, t: usize) -> Option<usize> {
+        self.samples[t].flow.as_ref().and_then(|_| self.after(t, 1))
+    }
+
+    /// Whether its points can be followed from frame `t` over `horizon` steps.
+    pub(super) fn is_followed(&self, t: usize, horizon: usize) -> bool {
+        (0..horizon).try_fold(t, |t, _| self.followed(t)).is_some()
+    }
+}
+
+/// Of the points that lie on links, keeps those that move as the link does, and gives them its motion.
+fn keep_on_links(
+    cloud: &Particles,
+    motions: &[RigidMotion],
+    flow: &mut Flow,
+    on_links: &mut [u32],
+) {
+    for (i, link) in on_links.iter_mut().enumerate().filter(|(_, link)| **link != NO_LINK) {
+        let p = &cloud.positions[i];
+        let is_below = cloud.support_m.is_some_and(|z| p[2] - z < CLEARANCE_M);
+        let with_link = motions.get(*link as usize).map(|motion| motion.motion_of(p));
+        let fits = with_link.filter(|motion| {
+            let differs = length(&minus(motion, &flow.motions[i]));
+            let allowed = DIFFERS_M + DIFFERS_SHARE * length(motion);
+            !is_below && (flow.confidences[i] < SURE || differs <= allowed)
+        });
+        match fits {
+            Some(motion) => (flow.motions[i], flow.confidences[i]) = (motion, 1.0),
+            None => *link = NO_LINK,
+        }
+    }
+}
+
+/// Whether at least 2 % of what is neither the robot's nor the support plane's surely moves.
+fn is_active(sample: &Sample, flow: &Flow, on_links: &[u32]) -> bool {
+    let (mut n_object, mut n_moving) = (0, 0);
+    for (i, p) in sample.positions.iter().enumerate() {
+        let is_plane = sample.support_m.is_some_and(|z| (p[2] - z).abs() < CLEARANCE_M);
+        if on_links[i] == NO_LINK && !is_plane {
+            n_object += 1;
+            let moves = length(&flow.motions[i]) > MOVING_M && flow.confidences[i] > SURE;
+            n_moving += usize::from(moves);
+        }
+    }
+    n_moving > 0 && 50 * n_moving >= n_object
+}
+
+impl Window {
+    /// Targets of the particles that are the points `chosen` of frame `t`, as hindsight tells them; what
+    /// moves is an object, what is on the robot's links the robot, what is off the support plane an object
+    /// at rest, the plane static.
+    ///
+    /// # Errors
+    /// As [`Sight::new`] and [`Robot::place`].
+    pub(super) fn set_labels(
+        &mut self,
+        episode: &Episode,
+        t: usize,
+        horizon: usize,
+        chosen: &[u32],
+    ) -> Result<()> {
+        let start = &episode.samples[t];
+        let at: Vec<Vec3> = chosen.iter().map(|&i| start.positions[i as usize]).collect();
+        let ahead: Vec<usize> =
+            std::iter::successors(Some(t), |&t| episode.followed(t)).take(horizon + 1).collect();
+        let clouds: Vec<Particles> =
+            ahead[..horizon].iter().map(|&t| episode.samples[t].cloud()).collect();
+        let flows = ahead.iter().filter_map(|&t| episode.samples[t].flow.as_ref());
+        let sights: Result<Vec<Sight>> =
+            clouds.iter().zip(flows).map(|(cloud, flow)| Sight::new(cloud, flow)).collect();
+        let mut tracks = Tracks::default();
+        tracks.follow(chosen, &sights?);
+        let Tracks { positions, confidences, .. } = tracks;
+        (self.targets, self.weights) = (positions, confidences);
+        self.back.clear();
+        self.carry_robot(episode, &ahead, chosen, &at)?;
+        let plane = |p: &Vec3| start.support_m.is_some_and(|z| (p[2] - z).abs() < CLEARANCE_M);
+        self.kinds.clear();
+        self.kinds.extend(chosen.iter().zip(&at).map(|(&i, p)| {
+            match (start.on_links[i as usize], plane(p)) {
+                (NO_LINK, true) => BodyKind::Static,
+                (NO_LINK, false) => BodyKind::Object,
+                _ => BodyKind::Robot,
+            }
+        }));
+        self.moving.resize_with(horizon, Vec::new);
+        for h in 0..horizon {
+            let last = if h == 0 { &at } else { &self.targets[h - 1] };
+            let moved = self.targets[h].iter().zip(last).map(|(to, from)| distance(to, from));
+            let kinds = self.kinds.iter();
+            let moving = moved.zip(kinds).map(|(m, kind)| m > MOVING_M && *kind == BodyKind::Object);
+            self.moving[h] = moving.collect();
+        }
+        Ok(())
+    }
+
+    /// Carries the points `chosen`, which are `at` their places, that are the robot's, as it went in the
+    /// frames `ahead`: that is known.
+    fn carry_robot(
+        &mut self,
+        episode: &Episode,
+        ahead: &[usize],
+        chosen: &[u32],
+        at: &[Vec3],
+    ) -> Result<()> {
+        let on_links = &episode.samples[ahead[0]].on_links;
+        if chosen.iter().all(|&i| on_links[i as usize] == NO_LINK) {
+            return Ok(());
+        }
+        let mut robot = episode.robot.clone();
+        let links: Vec<u32> = robot.iter().flat_map(Robot::links).collect();
+        let (mut now, mut then, mut motions) = (Vec::new(), Vec::new(), Vec::new());
+        episode.place_measured(ahead[0], &mut robot, &mut now)?;
+        for (h, &t) in ahead[1..].iter().enumerate() {
+            episode.place_measured(t, &mut robot, &mut then)?;
+            follow_links(&links, &now, &then, &mut motions);
+            for (k, &i) in chosen.iter().enumerate() {
+                if let Some(motion) = motions.get(on_links[i as usize] as usize) {
+                    self.targets[h][k] = plus(&at[k], &motion.motion_of(&at[k]));
+                    self.weights[h][k] = 1.0;
+                }
+            }
+        }
+        Ok(())
+    }
+}
