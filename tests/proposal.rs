@@ -104,7 +104,8 @@ fn training_says_that_a_foreign_recording_has_no_truth() {
     // The folder of recordings is known by their metadata.
     std::fs::write(bag.join("metadata.yaml"), "rosbag2_bagfile_information: {}").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_forecloud"));
-    let output = command.arg("train").arg(folder.path()).args(["--out", "none"]).output().unwrap();
+    let arguments = ["--out", "none", "--teacher", "truth"];
+    let output = command.arg("train").arg(folder.path()).args(arguments).output().unwrap();
     assert!(!output.status.success());
     let text = String::from_utf8(output.stderr).unwrap();
     // Before anything else about it: without truth no topic would help.

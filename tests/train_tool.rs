@@ -128,8 +128,15 @@ fn every_recording_is_found_and_what_is_left_out_is_named_and_counted() {
     for line in [
         &format!("warning: {}", file.display()),
         &format!("left out: {}", at("garbage").display()),
-        "left out, without truth (topic /truth/bodies): no_truth",
+        "training: 6 recordings, 1 recording taught by hindsight, ",
         "left out, of split 'test': of_test",
+        "recordings: 9 found, 7 used (6 train, 1 val), 2 left out: 1 can't be used, 1 of split 'test'",
+    ] {
+        assert!(told.contains(line), "expected '{line}':\n{told}");
+    }
+    let told = stderr(&place.run("by_truth", 1, &["--teacher", "truth"]));
+    for line in [
+        "left out, without truth (topic /truth/bodies): no_truth",
         "recordings: 9 found, 6 used (5 train, 1 val), 3 left out: 1 can't be used, 1 without truth \
          (topic /truth/bodies), 1 of split 'test'",
     ] {
@@ -343,4 +350,39 @@ fn warnings_of_the_robots_description_are_shown_once_with_their_number() {
     let line = "warning: robot description of 2 recordings: the robot description has no link 'world', \
          and where no transform";
     assert_eq!(told.matches(line).count(), 1, "{told}");
+}
+
+/// Recordings that a user can make have no truth: they are trained on by hindsight, and the end tells
+/// what that has brought.
+#[test]
+fn recordings_without_truth_are_trained_on_by_hindsight() {
+    let place = Workplace::new();
+    let recordings = place.path("recordings");
+    std::fs::remove_dir_all(&recordings).unwrap();
+    for name in ["a", "b", "c"] {
+        write_recording(&recordings.join(name), "", |message| !message.topic.starts_with("/truth"));
+    }
+    let output = place.run("start", 1, &[]);
+    let told = stderr(&output);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("no recording is of split 'val': 1 of 3 held out"), "{told}");
+    assert!(told.contains("training: 2 recordings, taught by hindsight, 8 windows"), "{told}");
+    let told = stdout(&output);
+    assert!(!told.contains("true *") && !told.contains("Before and after"), "{told}");
+    let model = place.path("start/model.safetensors");
+    let line = format!(
+        "train {} --out {} --from {} --steps 1 --batch 1 --curriculum 0:1 --validation-windows 3",
+        recordings.display(),
+        place.path("tuned").display(),
+        model.display()
+    );
+    let output = tool_with(&line);
+    let told = stdout(&output);
+    assert!(output.status.success(), "{}", stderr(&output));
+    for line in ["Before and after", "These recordings don't tell", "(hindsight)"] {
+        assert!(told.contains(line), "expected '{line}':\n{told}");
+    }
+    // A teacher that there is not.
+    refused(&place.run("other", 1, &["--teacher", "truth"]), 1, &["without truth", "a, b, c"]);
+    refused(&place.run("other", 1, &["--teacher", "video"]), 2, &["--teacher", "hindsight"]);
 }

@@ -50,6 +50,8 @@ pub struct Window {
     /// True positions one step back, `[n]`; as estimated, where hindsight teaches.
     pub back: Vec<Vec3>,
     motion: MotionEstimator,
+    /// Which points of the frame its particles are.
+    chosen: Vec<u32>,
 }
 
 impl Dataset {
@@ -274,6 +276,33 @@ impl Dataset {
         self.fill(index, horizon, rng, None, window)
     }
 
+    /// The window that [`Dataset::get`] gives with the same `rng`, with the truth's targets though
+    /// hindsight teaches: to measure the one by the other. False where there is no truth.
+    pub fn get_true(
+        &self,
+        index: usize,
+        rng: &mut ChaCha8Rng,
+        horizon: usize,
+        window: &mut Window,
+    ) -> bool {
+        if !self.get(index, rng, horizon, window) {
+            return false;
+        }
+        let (episode, t) = self.windows[index];
+        let (episode, t) = (&self.episodes[episode as usize], t as usize);
+        let Ok(before) = episode.before(t) else { return false };
+        let chosen = std::mem::take(&mut window.chosen);
+        let has_truth = episode.knows_truth([before, t], horizon);
+        if has_truth {
+            window.set_truth(episode, [before, t], horizon, &chosen);
+            let origin = &episode.place.origin;
+            window.targets.iter_mut().for_each(|positions| move_all(positions, origin));
+            move_all(&mut window.back, origin);
+        }
+        window.chosen = chosen;
+        has_truth
+    }
+
     fn fill(
         &self,
         index: usize,
@@ -287,7 +316,7 @@ impl Dataset {
         let (samples, t) = (&episode.samples, t as usize);
         let Ok(before) = episode.before(t) else { return false };
         let (mut cloud_before, mut cloud_now) = (samples[before].cloud(), samples[t].cloud());
-        let (mut chosen, n) = (Vec::new(), self.model.n_particles);
+        let (mut chosen, n) = (std::mem::take(&mut window.chosen), self.model.n_particles);
         choose(rng, cloud_before.len(), n, &mut chosen);
         let mut history = pick(&cloud_before, &chosen);
         choose(rng, cloud_now.len(), n, &mut chosen);
@@ -339,6 +368,7 @@ impl Dataset {
             window.back.clear();
             window.back.extend(back);
         }
+        window.chosen = chosen;
         true
     }
 }

@@ -35,7 +35,7 @@ pub(super) struct Sample {
     /// Points as the camera measured them, noise and all.
     pub(super) positions: Vec<Vec3>,
     pub(super) colors: Vec<[u8; 3]>,
-    /// Numbers of their bodies; none of a recording that hindsight teaches.
+    /// Numbers of their bodies; none of a recording without truth.
     pub(super) bodies: Vec<u16>,
     /// Number of the camera that saw each point.
     seen_by: Vec<u8>,
@@ -100,11 +100,11 @@ impl Episode {
         let robot = urdf.map(|urdf| Robot::with_options(&urdf, &options));
         let usual = Place { workspace: model.workspace, origin: [0.0; 3] };
         let place = recording.place(&model.workspace)?.unwrap_or(usual);
-        let truth = recording.truth().filter(|_| config.teacher.takes_truth());
+        let truth = recording.truth();
         if truth.is_none() && config.teacher == Teacher::Truth {
             return Err(wrong("no truth"));
         }
-        let in_hindsight = truth.is_none();
+        let in_hindsight = truth.is_none() || !config.teacher.takes_truth();
         // Real cameras bring their own noise.
         let strength = if in_hindsight { 0.0 } else { config.noise.strength };
         let noise = SensorNoise { strength, ..config.noise };
@@ -124,9 +124,10 @@ impl Episode {
         let mut skipped = Skipped::default();
         let (messages, problem) = recording.play(|frame, ids| -> Result<()> {
             let stamp = frame.stamp;
-            let taken = match truth {
-                Some(truth) => reader.take(frame, truth.poses(stamp), ids, &mut skipped),
-                None => reader.take_untold(frame, &mut skipped),
+            let poses = truth.and_then(|truth| truth.poses(stamp));
+            let taken = match in_hindsight {
+                false => reader.take(frame, poses, ids, &mut skipped),
+                true => reader.take_untold(frame, poses, ids, &mut skipped),
             };
             if let Some(problem) = taken {
                 skipped.note(path, problem);
@@ -352,13 +353,20 @@ impl Reader {
         Some(format!("frame of {stamp} s: {problem}"))
     }
 
-    /// The same of a recording without truth. Frames between those whose points are kept tell nothing.
-    fn take_untold(&mut self, frame: Frame, skipped: &mut Skipped) -> Option<String> {
+    /// The same where hindsight teaches; what truth there is, is kept to measure with. Frames between
+    /// those whose points are kept tell nothing.
+    fn take_untold(
+        &mut self,
+        frame: Frame,
+        poses: Option<&[Isometry3<f64>]>,
+        ids: Option<BodyIds>,
+        skipped: &mut Skipped,
+    ) -> Option<String> {
         let stamp = frame.stamp;
         if self.is_between(stamp) {
             return None;
         }
-        let error = self.add_points(frame, &[], None).err()?;
+        let error = self.add_points(frame, poses.unwrap_or_default(), ids.as_ref()).err()?;
         skipped.unusable += 1;
         Some(format!("frame of {stamp} s: {error}"))
     }

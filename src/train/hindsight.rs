@@ -54,6 +54,14 @@ impl Episode {
         self.samples[t].flow.as_ref().and_then(|_| self.after(t, 1))
     }
 
+    /// Whether truth tells where the points of frame `t` went since frame `before` and will go.
+    pub(super) fn knows_truth(&self, [before, t]: [usize; 2], horizon: usize) -> bool {
+        let ahead = (1..=horizon).map(|steps| self.after(t, steps));
+        let mut all = ahead.chain([Some(before), Some(t)]);
+        let has_ids = !self.samples[t].bodies.is_empty() && !self.kinds.is_empty();
+        has_ids && all.all(|t| t.is_some_and(|t| !self.samples[t].poses.is_empty()))
+    }
+
     /// Whether its points can be followed from frame `t` over `horizon` steps.
     pub(super) fn is_followed(&self, t: usize, horizon: usize) -> bool {
         (0..horizon).try_fold(t, |t, _| self.followed(t)).is_some()

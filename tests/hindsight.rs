@@ -1,0 +1,111 @@
+//! Training on recordings without truth: what hindsight tells of them, and what `train` does with it.
+
+use std::path::Path;
+
+use forecloud::frames::FramesConfig;
+use forecloud::model::ModelConfig;
+use forecloud::recording::BodyKind;
+use forecloud::train::config::{DatasetConfig, Teacher, TrainConfig};
+use forecloud::train::dataset::{Dataset, Window};
+use forecloud::train::trainer::Trainer;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+fn model() -> ModelConfig {
+    ModelConfig {
+        width: 16,
+        n_heads: 2,
+        n_blocks: 1,
+        n_particles: 512,
+        n_history: 128,
+        n_motion: 2048,
+        n_kinematic: 64,
+        ..ModelConfig::default()
+    }
+}
+
+fn data() -> Dataset {
+    let teacher = Teacher::Hindsight;
+    let config = DatasetConfig { teacher, ..DatasetConfig::default() };
+    let mut data = Dataset::new(config, model(), FramesConfig::default());
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny_push");
+    assert!(data.add(&path, "test").unwrap());
+    data
+}
+
+fn distance_mm(a: &[f32; 3], b: &[f32; 3]) -> f64 {
+    1e3 * (0..3).map(|i| f64::from(a[i] - b[i]).powi(2)).sum::<f64>().sqrt()
+}
+
+/// Labels of a pushed block against the truth, which they were not told.
+#[test]
+fn labels_are_near_the_truth_where_they_are_sure() {
+    let data = data();
+    assert_eq!((data.n_in_hindsight(), data.n_windows()), (1, 4));
+    let (mut told, mut truth) = (Window::default(), Window::default());
+    let (mut error, mut moved, mut n, mut n_sure, mut robot) = (0.0, 0.0, 0, 0, 0);
+    for index in 0..data.n_windows() {
+        let rng = || ChaCha8Rng::seed_from_u64(7);
+        assert!(data.get(index, &mut rng(), 1, &mut told));
+        assert!(data.get_true(index, &mut rng(), 1, &mut truth));
+        assert_eq!(told.scene.start.positions, truth.scene.start.positions);
+        for i in 0..told.kinds.len() {
+            let (from, to) = (&truth.scene.start.positions[i], &truth.targets[0][i]);
+            if truth.kinds[i] == BodyKind::Robot && told.kinds[i] == BodyKind::Robot {
+                robot += 1;
+                assert!(distance_mm(&told.targets[0][i], to) < 3.0, "its joints tell where it is");
+            }
+            if truth.moving[0][i] {
+                n += 1;
+                if told.weights[0][i] >= forecloud::labels::SURE {
+                    n_sure += 1;
+                    error += distance_mm(&told.targets[0][i], to);
+                    moved += distance_mm(from, to);
+                }
+            }
+        }
+    }
+    assert!(n > 20 && n_sure * 2 > n && robot > 20, "{n} {n_sure} {robot}");
+    assert!(error < 0.5 * moved, "off by {error} of {moved}");
+}
+
+#[test]
+fn labels_are_the_same_on_any_number_of_threads() {
+    let window = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let (data, mut window) = (data(), Window::default());
+            assert!(data.get(1, &mut ChaCha8Rng::seed_from_u64(7), 2, &mut window));
+            (window.targets, window.weights)
+        })
+    };
+    assert_eq!(window(1), window(3));
+}
+
+#[test]
+fn hindsight_teaches_what_moves() {
+    let data = data();
+    let config = TrainConfig {
+        steps: 40,
+        warm_up: 5,
+        curriculum: vec![(0.0, 1)],
+        learning_rate: 3e-3,
+        ..TrainConfig::default()
+    };
+    let mut trainer = Trainer::new(config, model()).unwrap();
+    let losses: Vec<f64> = (0..40).map(|_| trainer.step(&data).unwrap().loss_mm).collect();
+    let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
+    let (first, last) = (mean(&losses[..5]), mean(&losses[35..]));
+    assert!(last < 0.8 * first, "{first} {last}");
+}
+
+/// What is not sure counts nothing.
+#[test]
+fn windows_that_reach_beyond_the_labels_are_refused() {
+    let (data, mut window) = (data(), Window::default());
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    assert!(data.get(0, &mut rng, 4, &mut window));
+    assert!(window.weights.len() == 4 && window.weights[3].len() == 512);
+    assert!(!data.get(0, &mut rng, 5, &mut window), "the recording ends");
+    assert_eq!((data.longest(9), data.n_active() > 0), (4, true));
+}
