@@ -92,7 +92,9 @@ fn main() -> Result<()> {
         }
     }
     ensure!(!found.is_empty(), "no recording with truth in {}", args.folder.display());
-    println!("| split | task | steps | error of the motion, mm (share) | sure | error of these | still, mm |");
+    println!(
+        "| split | task | steps | error of the motion, mm (share) | sure | error of these | still, mm |"
+    );
     println!("|{}", " --- |".repeat(7));
     let mut total = [Sums::default(); 3];
     for ((split, task), sums) in &found {

@@ -7,9 +7,9 @@
 //! what is near them and of their colour, and those of a body that stays rigid go as the body does.
 
 mod flow;
-mod tracks;
 #[cfg(test)]
 mod tests;
+mod tracks;
 
 pub use flow::{Flow, Labeler, View};
 pub use tracks::{Sight, Tracks};

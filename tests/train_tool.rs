@@ -379,9 +379,24 @@ fn recordings_without_truth_are_trained_on_by_hindsight() {
     let output = tool_with(&line);
     let told = stdout(&output);
     assert!(output.status.success(), "{}", stderr(&output));
-    for line in ["Before and after", "These recordings don't tell", "(hindsight)"] {
+    for line in
+        ["Before and after", "These recordings don't tell", "(hindsight)", "tried.safetensors"]
+    {
         assert!(told.contains(line), "expected '{line}':\n{told}");
     }
+    assert!(
+        stderr(&output).contains("too little moves in these recordings"),
+        "{}",
+        stderr(&output)
+    );
+    // One recording can't tell that the new model is better: that before is left, and the new one beside.
+    let load = |name: &str| forecloud::model::Model::load(&place.path(name)).unwrap().hash;
+    let [before, left] = ["start", "tuned"].map(|run| load(&format!("{run}/model.safetensors")));
+    assert_eq!(left, before);
+    assert_ne!(load("tuned/tried.safetensors"), before);
+    // The same command takes it nevertheless, if told to.
+    assert!(tool_with(&format!("{line} --keep new")).status.success());
+    assert_eq!(load("tuned/model.safetensors"), load("tuned/tried.safetensors"));
     // A teacher that there is not.
     refused(&place.run("other", 1, &["--teacher", "truth"]), 1, &["without truth", "a, b, c"]);
     refused(&place.run("other", 1, &["--teacher", "video"]), 2, &["--teacher", "hindsight"]);

@@ -15,6 +15,9 @@ use super::numbers::{by_option, within};
 use super::out_folder::refused;
 use super::say::named;
 
+/// Motion (s) that recordings without truth should hold, to be worth training on.
+const LEAST_MOTION_SECS: f64 = 180.0;
+
 /// Options that say where validation recordings come from.
 #[derive(clap::Args)]
 pub struct HoldOutArgs {
@@ -182,7 +185,16 @@ pub fn summary(purpose: &str, data: &Dataset) -> Vec<String> {
     };
     let first = format!("{purpose}: {n}{teacher}, {windows} windows, objects move in {active}");
     let skipped = skipped_lines(data.skipped()).map(|line| format!("{purpose}: {line}"));
-    std::iter::once(first).chain(skipped).collect()
+    let secs = active as f64 * data.step_secs();
+    let all_in_hindsight = data.n_in_hindsight() == data.n_recordings();
+    let too_little = (purpose == "training" && all_in_hindsight && secs < LEAST_MOTION_SECS).then(|| {
+        format!(
+            "warning: too little moves in these recordings to learn from: {secs:.0} s of motion, and at \
+             least {:.0} min are needed: record more of what the robot does",
+            LEAST_MOTION_SECS / 60.0
+        )
+    });
+    std::iter::once(first).chain(skipped).chain(too_little).collect()
 }
 
 /// Refuses data that nothing can be drawn from.

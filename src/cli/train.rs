@@ -25,7 +25,7 @@ use super::steps::StepArgs;
 use super::stop::Stop;
 use super::threads;
 use super::topics::TopicArgs;
-use super::train_end;
+use super::train_end::{self, End};
 use super::train_loop::{Loop, bar, open_log};
 
 /// Train a model on simulated recordings.
@@ -36,13 +36,18 @@ takes them one by one. They say themselves (in /truth/bodies) what they are for:
 other splits, which are left out. Those that say nothing are trained on; without any for validation, a
 share is held out. Whatever is left out is named, with the reason.
 
+Recordings without truth are taught by hindsight: where their points go is told by the later frames,
+forward and backward, body by body, and by the robot's joints; what that is not sure of counts less.
+
 The run's folder gets model.safetensors, checkpoint.safetensors, train.jsonl (a line for each
 validation) and curve.svg. The same command goes on where it was stopped, to the same result. SIGINT
-(Ctrl-C) and SIGTERM write a checkpoint first.
+(Ctrl-C) and SIGTERM write a checkpoint first. A run --from a model ends with the errors before and
+after, and leaves the model before where the new one is not surely better (--keep).
 
 Examples:
   forecloud train recordings --out runs/first --steps 20000
   forecloud train recordings --out runs/tuned --from models/small.safetensors --steps 2000
+  forecloud train my_bags --out runs/mine --from models/small.safetensors --steps 2000 --teacher hindsight
   forecloud train recordings --out runs/messages --steps 20000 --local message_passing")]
 pub struct Args {
     /// Folder of recordings with truth (rosbag2 folders, .mcap and .db3 files), or one of them
@@ -65,6 +70,11 @@ pub struct Args {
     /// or --sigma from one that has learned as much, and has those to learn
     #[arg(long, value_name = "MODEL", conflicts_with_all = FIXED_BY_START.iter(), conflicts_with_all = layers::IDS)]
     from: Option<PathBuf>,
+    /// Which model is left at the end of a run that starts from one of the same sizes. `better`: the one
+    /// before, unless the new one is surely better on the held-out recordings (then the new one is kept
+    /// beside it, as tried.safetensors). `new`: the new one
+    #[arg(long, default_value = "better", value_parser = PossibleValuesParser::new(["better", "new"]), requires = "from")]
+    keep: String,
     /// Model and training as these named settings have them; sizes, steps, batch, rate and
     /// curriculum can still be given. `paper`: the GRF Interlacer of GRF masking (ICLR 2025, appendix
     /// C.3), with 32,768 particles per time step
@@ -176,8 +186,9 @@ fn train(args: &Args) -> Result<()> {
         // Ends as the signal ends programs, so that shells and scripts see what happened.
         signal_hook::low_level::emulate_default_handler(signal)?;
     }
-    let n_windows = args.validation_windows;
-    train_end::tell(&trainer, before.as_ref(), &validation, (n_windows, n_steps), &files, curve)
+    let before = before.as_ref();
+    let end = End { before, keeps_new: args.keep == "new", files: &files, has_curve: curve };
+    end.tell(&trainer, &validation, (args.validation_windows, n_steps))
 }
 
 /// The start model, if there is one, and what is trained.
@@ -226,6 +237,7 @@ fn check_files(out: &Path, files: &RunFiles, from: Option<&Path>) -> Result<()> 
     let outputs = Outputs::default().protect(from);
     for (path, kind) in [
         (&files.model, Kind::Weights),
+        (&files.tried, Kind::Weights),
         (&files.checkpoint, Kind::Weights),
         (&files.log, Kind::TrainingLog),
         (&files.curve, Kind::Plot),
@@ -254,7 +266,7 @@ fn trainer(
 
 /// A run without its checkpoint starts anew: what an earlier one left is kept under other names.
 fn keep_earlier(files: &RunFiles) -> Result<()> {
-    for path in [&files.model, &files.log] {
+    for path in [&files.model, &files.tried, &files.log] {
         if std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0) {
             let kept = set_aside(path)?;
             let (path, kept) = (path.display(), kept.display());

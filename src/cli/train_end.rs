@@ -6,10 +6,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use forecloud::eval::metrics::{Class, Scores};
+use forecloud::model::Model;
 use forecloud::recording::shell_word;
 use forecloud::train::dataset::Dataset;
 use forecloud::train::evaluate::Evaluation;
-use forecloud::model::Model;
 use forecloud::train::files::RunFiles;
 use forecloud::train::progress::{Measure, Progress, Verdict};
 use forecloud::train::trainer::Trainer;
@@ -29,47 +29,93 @@ pub fn draw(files: &RunFiles, panels: &[Panel]) -> Result<bool> {
     Ok(true)
 }
 
-/// Prints the model's errors beside the baselines' on `n_windows` validation windows of `n_steps`,
-/// the files, and the next command.
-///
-/// # Errors
-/// What the evaluation returns; if standard output can't be written.
-pub fn tell(
-    trainer: &Trainer,
-    start: Option<&Model>,
-    validation: &Dataset,
-    (n_windows, n_steps): (usize, usize),
-    files: &RunFiles,
-    has_curve: bool,
-) -> Result<()> {
-    let model = trainer.model()?;
-    let evaluation = Evaluation::new(&model, validation, n_windows, n_steps, || false)?;
-    let evaluation = evaluation.context("the evaluation was stopped")?;
-    let (step, n_recordings) = (trainer.step_index(), validation.n_recordings());
-    let in_hindsight = validation.n_in_hindsight() > 0;
-    let mut text = Table { evaluation, step, n_recordings, n_steps, in_hindsight }.to_string();
-    if let Some(start) = start {
-        let progress = Progress::new([start, &model], validation, n_windows, n_steps)?;
-        text += &Brought { progress, in_hindsight }.to_string();
-    }
-    text += &format!("\nmodel: {} ({})\n", files.model.display(), model.hash);
-    if has_curve {
-        text += &format!("curve: {}\n", files.curve.display());
-    }
-    let steps = trainer.config().steps;
-    match (step < steps, validation.recordings().next()) {
-        (true, _) => {
-            text += &format!("next: the same command without --stop-at, on to step {steps}\n");
+/// How a run ends.
+pub struct End<'a> {
+    /// The model that it started from.
+    pub before: Option<&'a Model>,
+    /// Whether the new model is left even where it is not better than that.
+    pub keeps_new: bool,
+    /// Where things are.
+    pub files: &'a RunFiles,
+    /// Whether there is a picture of the curves.
+    pub has_curve: bool,
+}
+
+impl End<'_> {
+    /// Prints the model's errors beside the baselines' on `n_windows` validation windows of `n_steps`,
+    /// those before and after, the files, and the next command; leaves the better model.
+    ///
+    /// # Errors
+    /// What the evaluation returns; if a model or standard output can't be written.
+    pub fn tell(
+        &self,
+        trainer: &Trainer,
+        validation: &Dataset,
+        (n_windows, n_steps): (usize, usize),
+    ) -> Result<()> {
+        let Self { before, files, has_curve, .. } = *self;
+        let model = trainer.model()?;
+        let evaluation = Evaluation::new(&model, validation, n_windows, n_steps, || false)?;
+        let evaluation = evaluation.context("the evaluation was stopped")?;
+        let (step, n_recordings) = (trainer.step_index(), validation.n_recordings());
+        let in_hindsight = validation.n_in_hindsight() > 0;
+        let mut text = Table { evaluation, step, n_recordings, n_steps, in_hindsight }.to_string();
+        let mut verdict = None;
+        if let Some(before) = before {
+            let progress = Progress::new([before, &model], validation, n_windows, n_steps)?;
+            verdict = Some(progress.verdict());
+            text += &Brought { progress, in_hindsight }.to_string();
         }
-        (false, Some(recording)) => text += &format!("next: {}\n", replay(&files.model, recording)),
-        (false, None) => {}
-    }
-    if model.config.tells_sigma {
-        text += "how sure: predictions tell no sigma until `forecloud calibrate` has scaled the \
+        let is_over = step >= trainer.config().steps;
+        let (kept, more) = self.leave(&model, verdict.filter(|_| is_over))?;
+        text += &format!("\nmodel: {} ({})\n{more}", files.model.display(), kept.hash);
+        if has_curve {
+            text += &format!("curve: {}\n", files.curve.display());
+        }
+        let steps = trainer.config().steps;
+        match (step < steps, validation.recordings().next()) {
+            (true, _) => {
+                text += &format!("next: the same command without --stop-at, on to step {steps}\n");
+            }
+            (false, Some(recording)) => {
+                text += &format!("next: {}\n", replay(&files.model, recording))
+            }
+            (false, None) => {}
+        }
+        if model.config.tells_sigma {
+            text += "how sure: predictions tell no sigma until `forecloud calibrate` has scaled the \
                  model's (forecloud calibrate --help)\n";
+        }
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")
     }
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")
+
+    /// Leaves the model before in the place of the new one where that is not surely better; the one that
+    /// is left, and what there is to tell of it.
+    fn leave<'a>(
+        &'a self,
+        model: &'a Model,
+        verdict: Option<Verdict>,
+    ) -> Result<(&'a Model, String)> {
+        let alike = self.before.filter(|before| before.config == model.config);
+        let is_kept = verdict.is_some_and(|verdict| verdict != Verdict::Better) && !self.keeps_new;
+        let RunFiles { model: place, tried, .. } = self.files;
+        let Some(before) = alike.filter(|_| is_kept) else {
+            if verdict.is_some() {
+                model.save(place)?;
+            }
+            return Ok((model, String::new()));
+        };
+        model.save(tried)?;
+        before.save(place)?;
+        let tried = tried.display();
+        let told = format!(
+            "       that is the model before, as it was; the new one is {tried} ({}), and --keep new \
+             takes it\n",
+            model.hash
+        );
+        Ok((before, told))
+    }
 }
 
 /// The command that shows what the model predicts of a recording.
@@ -97,7 +143,11 @@ impl Display for Brought {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { progress, in_hindsight } = self;
         let n_steps = progress.n_steps;
-        writeln!(f, "\nBefore and after, the same {} windows: mean errors in mm\n", progress.n_windows)?;
+        writeln!(
+            f,
+            "\nBefore and after, the same {} windows: mean errors in mm\n",
+            progress.n_windows
+        )?;
         writeln!(f, "{:31}{:>9}{:>9}{:>14}", "", "before", "after", "after/before")?;
         for (name, measure) in [
             ("moving objects, 1 step".to_owned(), Measure::First),
@@ -127,7 +177,9 @@ impl Display for Brought {
                 percent(*within.end()),
                 percent(*within.start())
             ),
-            (Verdict::Better, _) => writeln!(f, "The new model is better than before on what moves."),
+            (Verdict::Better, _) => {
+                writeln!(f, "The new model is better than before on what moves.")
+            }
             (Verdict::Worse, _) => writeln!(f, "The new model is worse than before on what moves."),
             (Verdict::Unsure, _) => writeln!(
                 f,

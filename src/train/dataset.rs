@@ -106,7 +106,8 @@ impl Dataset {
         let mut skipped = episode.skipped.clone();
         let starts = episode.samples.iter().enumerate().filter(|(_, sample)| sample.has_points());
         for (t, sample) in starts {
-            let after = episode.after(t, 1).filter(|_| !episode.in_hindsight || sample.flow.is_some());
+            let after =
+                episode.after(t, 1).filter(|_| !episode.in_hindsight || sample.flow.is_some());
             match (episode.before(t), after) {
                 (Ok(_), Some(_)) => {
                     if sample.is_active {
@@ -210,6 +211,11 @@ impl Dataset {
     /// Number of recordings that hindsight teaches.
     pub fn n_in_hindsight(&self) -> usize {
         self.episodes.iter().filter(|episode| episode.in_hindsight).count()
+    }
+
+    /// Time from the start of a window to that of the next (s).
+    pub fn step_secs(&self) -> f64 {
+        self.model.step_secs
     }
 
     /// What tells where points go.

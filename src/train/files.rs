@@ -9,6 +9,8 @@ pub struct RunFiles {
     pub checkpoint: PathBuf,
     /// The model alone, for use.
     pub model: PathBuf,
+    /// What was trained from a model that it is not surely better than.
+    pub tried: PathBuf,
     /// A line of JSON for each validation.
     pub log: PathBuf,
     /// Errors over the steps, as a picture (SVG).
@@ -21,6 +23,7 @@ impl RunFiles {
         Self {
             checkpoint: folder.join("checkpoint.safetensors"),
             model: folder.join("model.safetensors"),
+            tried: folder.join("tried.safetensors"),
             log: folder.join("train.jsonl"),
             curve: folder.join("curve.svg"),
         }

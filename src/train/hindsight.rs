@@ -148,7 +148,8 @@ impl Window {
             let last = if h == 0 { &at } else { &self.targets[h - 1] };
             let moved = self.targets[h].iter().zip(last).map(|(to, from)| distance(to, from));
             let kinds = self.kinds.iter();
-            let moving = moved.zip(kinds).map(|(m, kind)| m > MOVING_M && *kind == BodyKind::Object);
+            let moving =
+                moved.zip(kinds).map(|(m, kind)| m > MOVING_M && *kind == BodyKind::Object);
             self.moving[h] = moving.collect();
         }
         Ok(())

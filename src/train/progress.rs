@@ -136,14 +136,13 @@ impl Progress {
     pub fn verdict(&self) -> Verdict {
         let intervals = [Measure::First, Measure::Last]
             .map(|measure| self.ratio(measure).and_then(|ratio| ratio.interval));
-        let surely = |holds: fn(&RangeInclusive<f64>) -> bool| {
-            intervals.iter().flatten().any(holds)
-        };
+        let surely =
+            |holds: fn(&RangeInclusive<f64>) -> bool| intervals.iter().flatten().any(holds);
         let (lower, higher) =
             (surely(|interval| *interval.end() < 1.0), surely(|interval| *interval.start() > 1.0));
-        let moves = self.means(Measure::Static).is_some_and(|[before, after]| {
-            after > (1.0 + STATIC_SHARE) * before + STATIC_MM
-        });
+        let moves = self
+            .means(Measure::Static)
+            .is_some_and(|[before, after]| after > (1.0 + STATIC_SHARE) * before + STATIC_MM);
         match (lower, higher) {
             (true, false) if !moves => Verdict::Better,
             (false, true) => Verdict::Worse,
