@@ -41,6 +41,8 @@ struct Sums {
     sure: [f64; 3],
     /// Error on points that don't move, sure ones.
     still: [f64; 2],
+    /// Points of the robot that are told to be of objects that move, surely, and all points told so.
+    mistaken: [f64; 2],
 }
 
 impl Sums {
@@ -51,6 +53,7 @@ impl Sums {
         add(&mut self.all, &other.all);
         add(&mut self.sure, &other.sure);
         add(&mut self.still, &other.still);
+        add(&mut self.mistaken, &other.mistaken);
     }
 
     fn row(&self) -> String {
@@ -60,7 +63,9 @@ impl Sums {
         };
         let share = 100.0 * self.sure[2] / self.all[2].max(1.0);
         let still = self.still[0] / self.still[1].max(1.0);
-        format!("{} | {share:.0} % | {} | {still:.2}", mean(self.all), mean(self.sure))
+        let mistaken = 100.0 * self.mistaken[0] / self.mistaken[1].max(1.0);
+        let [all, sure] = [self.all, self.sure].map(mean);
+        format!("{all} | {share:.0} % | {sure} | {still:.2} | {mistaken:.0} %")
     }
 }
 
@@ -93,9 +98,10 @@ fn main() -> Result<()> {
     }
     ensure!(!found.is_empty(), "no recording with truth in {}", args.folder.display());
     println!(
-        "| split | task | steps | error of the motion, mm (share) | sure | error of these | still, mm |"
+        "| split | task | steps | error of the motion, mm (share) | sure | error of these | still, mm | \
+         robot, of what is told to move |"
     );
-    println!("|{}", " --- |".repeat(7));
+    println!("|{}", " --- |".repeat(8));
     let mut total = [Sums::default(); 3];
     for ((split, task), sums) in &found {
         for (steps, (total, sums)) in STEPS.iter().zip(total.iter_mut().zip(sums)) {
@@ -118,6 +124,10 @@ fn measure(told: &Window, truth: &Window, sums: &mut [Sums; 3]) {
             let (to, is_sure) = (&truth.targets[h][i], told.weights[h][i] >= SURE);
             let error = 1e3 * f64::from(distance(&told.targets[h][i], to));
             let moved = 1e3 * f64::from(distance(from, to));
+            if is_sure && told.moving[h][i] {
+                sums.mistaken[0] += f64::from(truth.kinds[i] == BodyKind::Robot);
+                sums.mistaken[1] += 1.0;
+            }
             match truth.kinds[i] {
                 BodyKind::Object if truth.moving[h][i] => {
                     let add = |sums: &mut [f64; 3]| {

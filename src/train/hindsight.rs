@@ -1,6 +1,8 @@
 //! What hindsight teaches of a recording without truth: where points go until the next frame, found
 //! once, and the targets of windows, followed from frame to frame.
 
+use std::collections::BTreeMap;
+
 use super::config::MOVING_M;
 use super::dataset::Window;
 use super::episode::{Episode, Sample};
@@ -8,6 +10,7 @@ use crate::Result;
 use crate::geometry::{RigidMotion, Vec3, distance, follow_links, length, minus, plus};
 use crate::kinematics::{NO_LINK, Robot};
 use crate::labels::{Flow, Labeler, SURE, Sight, Tracks, View};
+use crate::motion::NO_BODY;
 use crate::particles::Particles;
 use crate::recording::BodyKind;
 
@@ -68,13 +71,22 @@ impl Episode {
     }
 }
 
-/// Of the points that lie on links, keeps those that move as the link does, and gives them its motion.
+/// Of the points that lie on links, keeps those that move as the link does, are of no body, or of one that
+/// lies on links for the most part, and gives them the link's motion: bare links look alike all along, so
+/// that the estimate knows little of them.
 fn keep_on_links(
     cloud: &Particles,
     motions: &[RigidMotion],
     flow: &mut Flow,
     on_links: &mut [u32],
 ) {
+    let mut of_bodies = BTreeMap::<u32, [u32; 2]>::new();
+    for (body, link) in flow.body_of.iter().zip(on_links.iter()) {
+        let counts = of_bodies.entry(*body).or_default();
+        counts[usize::from(*link != NO_LINK)] += 1;
+    }
+    // What is of no body is near to the robot, or part of it.
+    let is_arm = |body| body == NO_BODY || of_bodies.get(&body).is_some_and(|[off, on]| on > off);
     for (i, link) in on_links.iter_mut().enumerate().filter(|(_, link)| **link != NO_LINK) {
         let p = &cloud.positions[i];
         let is_below = cloud.support_m.is_some_and(|z| p[2] - z < CLEARANCE_M);
@@ -82,7 +94,8 @@ fn keep_on_links(
         let fits = with_link.filter(|motion| {
             let differs = length(&minus(motion, &flow.motions[i]));
             let allowed = DIFFERS_M + DIFFERS_SHARE * length(motion);
-            !is_below && (flow.confidences[i] < SURE || differs <= allowed)
+            let is_like = flow.confidences[i] < SURE || differs <= allowed;
+            !is_below && (is_like || is_arm(flow.body_of[i]))
         });
         match fits {
             Some(motion) => (flow.motions[i], flow.confidences[i]) = (motion, 1.0),
