@@ -28,7 +28,7 @@ use super::topics::TopicArgs;
 use super::train_end::{self, End};
 use super::train_loop::{Loop, bar, open_log};
 
-/// Train a model on simulated recordings.
+/// Train a model on recordings, simulated or your own.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Recordings are taken from the folder and all folders below it (but hidden ones), as `forecloud replay`
@@ -50,7 +50,7 @@ Examples:
   forecloud train my_bags --out runs/mine --from models/small.safetensors --steps 2000 --teacher hindsight
   forecloud train recordings --out runs/messages --steps 20000 --local message_passing")]
 pub struct Args {
-    /// Folder of recordings with truth (rosbag2 folders, .mcap and .db3 files), or one of them
+    /// Folder of recordings, with or without truth (rosbag2 folders, .mcap and .db3 files), or one of them
     recordings: PathBuf,
     /// Folder of the run; made if it is not there
     #[arg(long, value_name = "DIR")]
