@@ -1,6 +1,5 @@
 //! How well hindsight tells where points go: labels held against the truth of simulated recordings, by
-//! split and task, on object points that move, with the estimate that a predictor has at the time (the
-//! motion before, which tells of another step) left to `motion_error`.
+//! split and task. `motion_error` measures what a predictor knows at the time: the motion before.
 //!
 //!   cargo run --release --example label_error -- recordings
 

@@ -106,7 +106,6 @@ fn hindsight_teaches_what_moves() {
     assert!(last < 0.8 * first, "{first} {last}");
 }
 
-/// What is not sure counts nothing.
 #[test]
 fn windows_that_reach_beyond_the_labels_are_refused() {
     let (data, mut window) = (data(), Window::default());

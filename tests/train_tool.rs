@@ -397,6 +397,14 @@ fn recordings_without_truth_are_trained_on_by_hindsight() {
     // The same command takes it nevertheless, if told to.
     assert!(tool_with(&format!("{line} --keep new")).status.success());
     assert_eq!(load("tuned/model.safetensors"), load("tuned/tried.safetensors"));
+    // What has grown is left in any case: before its training it is nobody's model.
+    let grown = line.replace("/tuned ", "/grown ") + " --chunk 2";
+    assert!(tool_with(&grown).status.success());
+    assert!(!place.path("grown/tried.safetensors").exists());
+    assert_eq!(
+        forecloud::model::Model::load(&place.path("grown/model.safetensors")).unwrap().config.chunk,
+        2
+    );
     // A teacher that there is not.
     refused(&place.run("other", 1, &["--teacher", "truth"]), 1, &["without truth", "a, b, c"]);
     refused(&place.run("other", 1, &["--teacher", "video"]), 2, &["--teacher", "hindsight"]);

@@ -26,8 +26,9 @@ Plays the recordings, holds each prediction against the truth, and finds factors
 errors, and nine of ten, are no larger than the model says: apart for each step and for particles that
 lie on the robot, rest, move or fly. They go into the model file, and from there into predictions (sigma
 and sigma_90). So does what the bodies that move in them are like: predictions of bodies that are unlike
-all of it lean on their estimated motion (the node's lean_when_unlike). Take recordings that no weight was trained with, of the kind that the model will see:
-at least 8, better 50. Each recording counts as much as any other.
+all of it lean on their estimated motion (the node's lean_when_unlike). Take recordings that no weight was
+trained with, of the kind that the model will see: at least 8, better 50. Each recording counts as much as
+any other.
 
 Example:
   forecloud calibrate recordings --split val --model runs/first/model.safetensors --out calibrated.safetensors")]

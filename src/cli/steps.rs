@@ -37,8 +37,9 @@ pub struct StepArgs {
         )
     )]
     step_discount: Option<f32>,
-    /// Noise added to the depth images of recordings taught by truth, in units of a typical camera's (RealSense D435): each
-    /// training recording draws a strength up to twice this, the others have this; 0 for none.
+    /// Noise added to the depth images of recordings taught by truth, in units of a typical camera's
+    /// (RealSense D435): each training recording draws a strength up to twice this, the others have
+    /// this; 0 for none.
     #[arg(
         long,
         value_name = "STRENGTH",

@@ -139,7 +139,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn train(args: &Args) -> Result<()> {
-    let (start, model) = model(args)?;
+    let (start, model, has_grown) = model(args)?;
     let before = start.clone();
     let config = train_config(args, &model)?;
     memory::must_suffice(&config, &model, args.recompute, 1)?;
@@ -187,23 +187,26 @@ fn train(args: &Args) -> Result<()> {
         signal_hook::low_level::emulate_default_handler(signal)?;
     }
     let before = before.as_ref();
-    let end = End { before, keeps_new: args.keep == "new", files: &files, has_curve: curve };
+    // What has grown is no model yet that anybody had.
+    let keeps_new = args.keep == "new" || has_grown;
+    let end = End { before, keeps_new, files: &files, has_curve: curve };
     end.tell(&trainer, &validation, (args.validation_windows, n_steps))
 }
 
-/// The start model, if there is one, and what is trained.
-fn model(args: &Args) -> Result<(Option<Model>, ModelConfig)> {
+/// The start model, if there is one, what is trained, and whether it has grown from the model's file.
+fn model(args: &Args) -> Result<(Option<Model>, ModelConfig, bool)> {
     let start = match &args.from {
         Some(path) => Some(Model::load(path).context("--from")?),
         None => None,
     };
+    let of_file = start.as_ref().map(|start| start.config);
     let start = start.map(|start| args.sizes.grow(start, args.seed)).transpose()?;
     let model = match &start {
         Some(start) => start.config,
         None => new_model(args)?,
     };
     model.validate().map_err(by_option)?;
-    Ok((start, model))
+    Ok((start, model, of_file.is_some_and(|of_file| of_file != model)))
 }
 
 /// The configuration that the options ask for.

@@ -82,7 +82,7 @@ impl End<'_> {
             }
             (false, None) => {}
         }
-        if model.config.tells_sigma {
+        if kept.config.tells_sigma && kept.calibration.is_none() {
             text += "how sure: predictions tell no sigma until `forecloud calibrate` has scaled the \
                  model's (forecloud calibrate --help)\n";
         }
@@ -97,10 +97,9 @@ impl End<'_> {
         model: &'a Model,
         verdict: Option<Verdict>,
     ) -> Result<(&'a Model, String)> {
-        let alike = self.before.filter(|before| before.config == model.config);
         let is_kept = verdict.is_some_and(|verdict| verdict != Verdict::Better) && !self.keeps_new;
         let RunFiles { model: place, tried, .. } = self.files;
-        let Some(before) = alike.filter(|_| is_kept) else {
+        let Some(before) = self.before.filter(|_| is_kept) else {
             if verdict.is_some() {
                 model.save(place)?;
             }

@@ -25,8 +25,9 @@ const TOLERANCE: f64 = 0.25;
 /// and cost as much time and memory.
 const APART: f64 = 1.0 - TOLERANCE;
 
-/// One frame of a recording, reduced to what windows need: about 20 bytes a point. Frames that are too
-/// near to the one before have no points: they only tell where bodies went.
+/// One frame of a recording, reduced to what windows need: about 20 bytes a point, and as many
+/// more where hindsight teaches. Frames that are too near to the one before have no points: they only
+/// tell where bodies went.
 #[derive(Default)]
 pub(super) struct Sample {
     pub(super) stamp: Stamp,
