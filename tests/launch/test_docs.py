@@ -38,6 +38,7 @@ def test_the_launch_file_takes_the_line(start, page, given):
         "params": "config/forecloud.yaml",
         "relay_params": "config/plan_relay.yaml",
         "bag": "tests/data/tiny_push",
+        "model": "models/small.safetensors",
     }
     given |= {name: str(ROOT / here[name]) for name in given.keys() & here.keys()}
     start(**given)
