@@ -6,11 +6,13 @@
 //! way round. Where both agree it is sure. Several frames ([`Tracks`]): points go from frame to frame with
 //! what is near them and of their colour, and those of a body that stays rigid go as the body does.
 
+mod cache;
 mod flow;
 #[cfg(test)]
 mod tests;
 mod tracks;
 
+pub use cache::{LabelCache, LabelKey, Labelled};
 pub use flow::{Flow, Labeler, View};
 pub use tracks::{Sight, Tracks};
 

@@ -15,7 +15,7 @@ use tempfile::NamedTempFile;
 
 use crate::{Error, Result};
 
-pub use kind::{GENERATOR, Kind, PLOT, SOFTWARE};
+pub use kind::{GENERATOR, Kind, LABELS, PLOT, SOFTWARE};
 
 /// Bytes of a file that are looked at to tell whose it is.
 const HEAD_BYTES: u64 = 1 << 20;

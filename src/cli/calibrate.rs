@@ -1,16 +1,22 @@
 //! `forecloud calibrate`: makes a model's word for how sure it is hold.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use clap::builder::PossibleValuesParser;
 use forecloud::confidence::Scores;
 use forecloud::config::PredictorConfig;
-use forecloud::eval::{Replay, Replayed};
-use forecloud::model::Model;
+use forecloud::eval::Replay;
+use forecloud::geometry::Vec3;
+use forecloud::labels::SURE;
+use forecloud::model::{Model, ModelConfig};
 use forecloud::novelty::Finding;
 use forecloud::outputs::{Kind, Outputs};
+use forecloud::prediction::Prediction;
 use forecloud::recording::Recording;
 use forecloud::situation::Situation;
+use forecloud::train::config::{DatasetConfig, Teacher};
+use forecloud::train::dataset::Dataset;
 
 use super::intake::Recordings;
 use super::numbers::within;
@@ -22,7 +28,8 @@ use super::{model_file, threads};
 /// Calibrate how sure a model says it is, on recordings that it was not trained with.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Plays the recordings, holds each prediction against the truth, and finds factors under which half of all
+Plays the recordings, holds each prediction against the truth, or where there is none against where the
+later frames show the points (hindsight, as far as that is sure), and finds factors under which half of all
 errors, and nine of ten, are no larger than the model says: apart for each step and for particles that
 lie on the robot, rest, move or fly. They go into the model file, and from there into predictions (sigma
 and sigma_90). So does what the bodies that move in them are like: predictions of bodies that are unlike
@@ -30,10 +37,11 @@ all of it lean on their estimated motion (the node's lean_when_unlike). Take rec
 trained with, of the kind that the model will see: at least 8, better 50. Each recording counts as much as
 any other.
 
-Example:
-  forecloud calibrate recordings --split val --model runs/first/model.safetensors --out calibrated.safetensors")]
+Examples:
+  forecloud calibrate recordings --split val --model runs/first/model.safetensors --out calibrated.safetensors
+  forecloud calibrate my_bags --model runs/mine/model.safetensors --out mine.safetensors")]
 pub struct Args {
-    /// Folder of recordings with truth, or one of them
+    /// Folder of recordings, or one of them
     recordings: PathBuf,
     /// Model file, trained with --sigma
     #[arg(long, value_name = "FILE")]
@@ -41,9 +49,13 @@ pub struct Args {
     /// The calibrated model's file
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Take recordings of this split alone
+    /// Of recordings with truth take those of this split alone
     #[arg(long, default_value = "val")]
     split: String,
+    /// What tells where points went. `truth`: recordings without it are left out. `hindsight`: what later
+    /// frames show; truth is not looked at. `auto`: truth where there is one, hindsight elsewhere
+    #[arg(long, default_value = "auto", value_parser = PossibleValuesParser::new(Teacher::ALL.map(|(name, _)| name)))]
+    teacher: String,
     /// Steps to calibrate; later ones are taken for the last
     #[arg(long, value_name = "STEPS", default_value_t = 10, value_parser = within(1..=100usize))]
     horizon: usize,
@@ -73,14 +85,21 @@ fn calibrate(args: &Args) -> Result<()> {
     let plain = Model::new(model.config, model.weights)?;
     let recordings = Recordings::find(&args.recordings, false)?;
     let (mut scores, mut finding) = (Scores::default(), Finding::default());
-    let mut n_recordings = 0;
+    let (mut n_recordings, mut n_in_hindsight) = (0, 0);
+    let teacher = Teacher::ALL.into_iter().find(|(name, _)| *name == args.teacher);
+    let teacher = teacher.context("unknown --teacher")?.1;
     let progress = bar(recordings.len() as u64, "{wide_bar} {pos} of {len} recordings");
     for path in recordings.paths() {
         let glimpse = Recording::glimpse(path)?;
         progress.inc(1);
-        if glimpse.truth().is_none_or(|truth| truth.split != args.split) {
+        let is_of_split = match glimpse.truth() {
+            Some(truth) => truth.split == args.split,
+            None => teacher != Teacher::Truth,
+        };
+        if !is_of_split {
             continue;
         }
+        let has_truth = glimpse.truth().is_some() && teacher.takes_truth();
         let recording = glimpse.open(args.topics.config()?)?;
         scores.next_recording();
         finding.next_recording();
@@ -91,17 +110,41 @@ fn calibrate(args: &Args) -> Result<()> {
             ..PredictorConfig::default()
         };
         let mut replay = Replay::new(plain.clone(), config, args.topics.config()?, None)
-            .with_meshes(args.topics.meshes()?);
+            .with_meshes(args.topics.meshes()?)
+            .ignore_truth(!has_truth);
         replay.follow_cameras(&recording)?;
+        if has_truth {
+            replay.add(&recording, |replayed| {
+                let Some((prediction, truth)) = replayed.prediction.zip(replayed.truth) else {
+                    return;
+                };
+                take(prediction, &truth.positions, |_, _| true, &mut scores, &mut finding);
+            })?;
+            continue;
+        }
+        n_in_hindsight += 1;
+        let data = hindsight(args, &recording, plain.config, path)?;
+        let mut failure = None;
         replay.add(&recording, |replayed| {
-            take(replayed, &mut scores);
-            if let Some((prediction, truth)) = replayed.prediction.zip(replayed.truth) {
-                finding.add(&prediction.seen, &prediction.situations, &truth.positions);
+            let Some(prediction) = replayed.prediction else { return };
+            match data.tell(replayed.stamp, &prediction.particles.positions, args.horizon) {
+                Ok(Some(told)) => {
+                    let is_sure = |step: usize, i: usize| told.confidences[step][i] >= SURE;
+                    take(prediction, &told.positions, is_sure, &mut scores, &mut finding);
+                }
+                Ok(None) => {}
+                Err(error) => failure = Some(error),
             }
         })?;
+        if let Some(error) = failure {
+            return Err(error).with_context(|| path.display().to_string());
+        }
     }
     progress.finish_and_clear();
-    let of_split = || format!("{n_recordings} recordings of split '{}'", args.split);
+    let of_split = || match n_in_hindsight {
+        0 => format!("{n_recordings} recordings of split '{}'", args.split),
+        n => format!("{n_recordings} recordings, {n} of them by hindsight"),
+    };
     let mut calibration = scores.calibrate(args.horizon).with_context(of_split)?;
     match finding.familiar(args.horizon) {
         Ok(familiar) => calibration.familiar = Some(familiar),
@@ -124,26 +167,54 @@ fn calibrate(args: &Args) -> Result<()> {
     let calibrated = plain.calibrated(calibration)?;
     calibrated.save(&args.out)?;
     say(format_args!(
-        "{}: model {}, calibrated on {n_recordings} recordings",
+        "{}: model {}, calibrated on {}",
         args.out.display(),
-        calibrated.hash
+        calibrated.hash,
+        of_split()
     ));
     Ok(())
 }
 
-/// Takes the errors of one prediction over what the model said.
-fn take(replayed: &Replayed, scores: &mut Scores) {
-    let Some((prediction, truth)) = replayed.prediction.zip(replayed.truth) else { return };
-    let mut positions = prediction.particles.positions.clone();
-    let steps = prediction.displacements.iter().zip(truth.positions.iter().skip(1));
+/// What hindsight tells of a recording.
+fn hindsight(
+    args: &Args,
+    recording: &Recording,
+    model: ModelConfig,
+    path: &Path,
+) -> Result<Dataset> {
+    let config = DatasetConfig {
+        teacher: Teacher::Hindsight,
+        max_horizon: args.horizon,
+        ..DatasetConfig::default()
+    };
+    let data = Dataset::new(config, model, args.topics.config()?);
+    let mut data = data.with_meshes(args.topics.meshes()?);
+    data.add_recording(recording).with_context(|| path.display().to_string())?;
+    Ok(data)
+}
+
+/// Takes the errors of one prediction over what the model said, and what it looked like, where `positions`
+/// now and after each step are known: `is_known` tells of a step (from 0) and a particle.
+fn take(
+    prediction: &Prediction,
+    positions: &[Vec<Vec3>],
+    is_known: impl Fn(usize, usize) -> bool,
+    scores: &mut Scores,
+    finding: &mut Finding,
+) {
+    let mut at = prediction.particles.positions.clone();
+    let steps = prediction.displacements.iter().zip(positions.iter().skip(1));
     for (step, ((moves, there), sigmas)) in steps.zip(&prediction.sigmas[0]).enumerate() {
-        for (i, position) in positions.iter_mut().enumerate() {
+        for (i, position) in at.iter_mut().enumerate() {
             let squares = (0..3).map(|axis| {
                 position[axis] += moves[i][axis];
                 (position[axis] - there[i][axis]).powi(2)
             });
             let error = squares.sum::<f32>().sqrt();
-            scores.add(prediction.situations[i], step, error / sigmas[i]);
+            if is_known(step, i) {
+                scores.add(prediction.situations[i], step, error / sigmas[i]);
+            }
         }
     }
+    finding.add(&prediction.seen, &prediction.situations, positions, is_known);
 }

@@ -9,6 +9,7 @@ use forecloud::outputs::Outputs;
 use forecloud::train::dataset::Dataset;
 use forecloud::train::hold_out::HoldOut;
 use forecloud::train::reading::{Cause, Intake, LeftOut, Reading, read_recordings};
+use forecloud::train::rig::Rig;
 use forecloud::train::skipped::Skipped;
 
 use super::numbers::{by_option, within};
@@ -17,12 +18,15 @@ use super::say::named;
 
 /// Motion (s) that recordings without truth should hold, to be worth training on.
 const LEAST_MOTION_SECS: f64 = 180.0;
+/// From which on a lag between joints and cameras is told (s), and a distance of the cameras' planes (m).
+const TOLD_LAG_SECS: f64 = 0.04;
+const TOLD_APART_M: f64 = 0.012;
 
 /// Options that say where validation recordings come from.
 #[derive(clap::Args)]
 pub struct HoldOutArgs {
     /// Share of the training recordings that is held out for validation where no recording is of
-    /// split 'val'
+    /// split 'val'; fewer than ten are cut into stretches of 20 s first
     #[arg(
         long,
         value_name = "SHARE",
@@ -96,6 +100,7 @@ impl Recordings {
         for (warning, n) in &reading.robot_warnings {
             lines.push(format!("warning: robot description of {}: {warning}", recordings(*n)));
         }
+        lines.extend(rig_lines(&reading.rigs));
         for (path, error) in &self.found.left_out {
             lines.push(format!("left out: {}", named(path, &error.to_string())));
         }
@@ -144,6 +149,43 @@ impl Recordings {
     }
 }
 
+/// What is wrong with cameras and clocks, by what hindsight found in the recordings.
+fn rig_lines(rigs: &[Rig]) -> Vec<String> {
+    let median = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).map(|median| (*median, values.len()))
+    };
+    let mut lines = Vec::new();
+    let lags = rigs.iter().filter_map(|rig| rig.lag_secs).collect();
+    if let Some((lag, n)) = median(lags).filter(|(lag, _)| lag.abs() >= TOLD_LAG_SECS) {
+        let which = if lag > 0.0 { "later" } else { "earlier" };
+        lines.push(format!(
+            "warning: clocks disagree: the cameras see the robot where its joints say it is {:.2} s {which} \
+             (median of {}): check the stamps of both drivers",
+            lag.abs(),
+            recordings(n)
+        ));
+    }
+    let apart = rigs.iter().filter_map(|rig| rig.apart_m().map(f64::from)).collect();
+    if let Some((apart_m, n)) = median(apart).filter(|(apart_m, _)| *apart_m >= TOLD_APART_M) {
+        let mut text = format!(
+            "warning: the cameras see the support plane {:.0} mm apart (median of {}): calibrate them \
+             again; its height by camera:",
+            1e3 * apart_m,
+            recordings(n)
+        );
+        let n_cameras = rigs.iter().map(|rig| rig.planes_m.len()).max().unwrap_or(0);
+        for camera in 0..n_cameras {
+            let of_camera = |rig: &Rig| rig.planes_m.get(camera).copied().flatten().map(f64::from);
+            if let Some((height_m, _)) = median(rigs.iter().filter_map(of_camera).collect()) {
+                text += &format!(" {camera}: {:.0} mm", 1e3 * height_m);
+            }
+        }
+        lines.push(text);
+    }
+    lines
+}
+
 /// A number of recordings in words.
 pub fn recordings(n: usize) -> String {
     if n == 1 { "1 recording".into() } else { format!("{n} recordings") }
@@ -162,15 +204,20 @@ pub fn hold_out(
         return Ok(None);
     }
     let rule = HoldOut { share: args.hold_out, seed: args.hold_out_seed };
+    let n = train.n_recordings();
     let held = rule.apply(train, validation).map_err(by_option)?;
-    let names: Vec<String> =
-        held.iter().map(|p| p.file_name().unwrap_or_default().display().to_string()).collect();
+    let n_parts = held.len() + train.n_recordings();
+    let cut = match n_parts > n {
+        true => {
+            format!("{} cut into {n_parts} stretches, which count as recordings; ", recordings(n))
+        }
+        false => String::new(),
+    };
     Ok(Some(format!(
-        "no recording is of split 'val': {} of {} held out for validation (--hold-out {}): {}",
+        "no recording is of split 'val': {cut}{} of {n_parts} held out for validation (--hold-out {}): {}",
         held.len(),
-        held.len() + train.n_recordings(),
         args.hold_out,
-        names.join(", ")
+        held.join(", ")
     )))
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use forecloud::cloud::SensorNoise;
+use forecloud::labels::LabelCache;
 use forecloud::model::{Model, ModelConfig};
 use forecloud::outputs::{Kind, Outputs};
 use forecloud::train::config::{DatasetConfig, Teacher, TrainConfig};
@@ -70,6 +71,11 @@ pub struct Args {
     /// or --sigma from one that has learned as much, and has those to learn
     #[arg(long, value_name = "MODEL", conflicts_with_all = FIXED_BY_START.iter(), conflicts_with_all = layers::IDS)]
     from: Option<PathBuf>,
+    /// Recordings of what the start model knows and shall not forget, such as simulated ones: every
+    /// other window is drawn from them, and the new model is only left if its errors on those held out of
+    /// them have grown by at most 5 %
+    #[arg(long, value_name = "DIR", requires = "from")]
+    remember: Option<PathBuf>,
     /// Which model is left at the end of a run that starts from one of the same sizes. `better`: the one
     /// before, unless the new one is surely better on the held-out recordings (then the new one is kept
     /// beside it, as tried.safetensors). `new`: the new one
@@ -85,6 +91,10 @@ pub struct Args {
     /// `auto`: truth where there is one, hindsight elsewhere
     #[arg(long, default_value = "auto", value_parser = PossibleValuesParser::new(Teacher::ALL.map(|(name, _)| name)))]
     teacher: String,
+    /// Folder that keeps what hindsight told of each recording, found again by its content [default:
+    /// `labels` in the run's folder]; several runs may share one, and it may be deleted
+    #[arg(long, value_name = "DIR")]
+    labels: Option<PathBuf>,
     #[arg(
         long,
         value_name = "RATE",
@@ -153,7 +163,18 @@ fn train(args: &Args) -> Result<()> {
     }
     let recordings = Recordings::find(&args.recordings, args.max_recordings.is_some())?;
     recordings.must_not_hold(&args.out)?;
-    let (train, validation) = load(args, &recordings, trainer.config(), model)?;
+    let known = match &args.remember {
+        Some(folder) => Some(Recordings::find(folder, false).context("--remember")?),
+        None => None,
+    };
+    known.iter().try_for_each(|known| known.must_not_hold(&args.out))?;
+    let [train, validation] = load(args, &recordings, trainer.config(), model, "")?;
+    let known =
+        known.map(|known| load(args, &known, trainer.config(), model, KNOWN)).transpose()?;
+    let (train, known) = match known {
+        Some([known, validation]) => (train.remember(known), Some(validation)),
+        None => (train, None),
+    };
     if !files.checkpoint.exists() {
         keep_earlier(&files)?;
     }
@@ -189,7 +210,8 @@ fn train(args: &Args) -> Result<()> {
     let before = before.as_ref();
     // What has grown is no model yet that anybody had.
     let keeps_new = args.keep == "new" || has_grown;
-    let end = End { before, keeps_new, files: &files, has_curve: curve };
+    let known = known.as_ref();
+    let end = End { before, known, keeps_new, files: &files, has_curve: curve };
     end.tell(&trainer, &validation, (args.validation_windows, n_steps))
 }
 
@@ -279,18 +301,25 @@ fn keep_earlier(files: &RunFiles) -> Result<()> {
     Ok(())
 }
 
-/// Recordings to train on and to validate with.
+/// What lines about the recordings that are to be remembered begin with.
+const KNOWN: &str = "to remember: ";
+
+/// Recordings to train on and to validate with; lines about them begin with `what`. Of those to remember
+/// the truth teaches, where there is one.
 fn load(
     args: &Args,
     recordings: &Recordings,
     config: &TrainConfig,
     model: ModelConfig,
-) -> Result<(Dataset, Dataset)> {
+    what: &str,
+) -> Result<[Dataset; 2]> {
+    let tell = |line: String| say(format_args!("{what}{line}"));
     let noise = SensorNoise { strength: config.sensor_noise, ..SensorNoise::default() };
     let max_horizon = config.longest().max(VALIDATION_STEPS);
     // Validation is the same for all seeds.
     let teacher = Teacher::ALL.into_iter().find(|(name, _)| *name == args.teacher);
     let teacher = teacher.context("unknown --teacher")?.1;
+    let teacher = if what == KNOWN { Teacher::Auto } else { teacher };
     let fixed = DatasetConfig {
         max_horizon,
         noise,
@@ -301,7 +330,11 @@ fn load(
     let noise = SensorNoise { seed: args.seed, ..noise };
     let varied = DatasetConfig { noise, varies_noise: true, ..fixed };
     let (frames, meshes) = (args.topics.config()?, args.topics.meshes()?);
-    let empty = |config| Dataset::new(config, model, frames.clone()).with_meshes(meshes.clone());
+    let labels = LabelCache::new(args.labels.as_ref().unwrap_or(&RunFiles::new(&args.out).labels));
+    let empty = |config| {
+        let data = Dataset::new(config, model, frames.clone());
+        data.with_meshes(meshes.clone()).with_labels(labels.clone())
+    };
     let (mut train, mut validation) = (empty(varied), empty(fixed));
     let bar = bar(recordings.len() as u64, "reading {wide_bar} {pos} of {len} recordings");
     let max_recordings = args.max_recordings;
@@ -311,14 +344,14 @@ fn load(
     ];
     let told = recordings.read(&mut intakes, || bar.inc(1));
     bar.finish_and_clear();
-    told.into_iter().for_each(say);
+    told.into_iter().for_each(tell);
     must_have_windows("training", "train", &train)?;
-    hold_out(&args.hold_out, &mut train, &mut validation)?.into_iter().for_each(say);
+    hold_out(&args.hold_out, &mut train, &mut validation)?.into_iter().for_each(tell);
     for (purpose, split, data) in
         [("training", "train", &train), ("validation", "val", &validation)]
     {
-        summary(purpose, data).into_iter().for_each(say);
+        summary(purpose, data).into_iter().for_each(tell);
         must_have_windows(purpose, split, data)?;
     }
-    Ok((train, validation))
+    Ok([train, validation])
 }

@@ -33,6 +33,8 @@ pub fn draw(files: &RunFiles, panels: &[Panel]) -> Result<bool> {
 pub struct End<'a> {
     /// The model that it started from.
     pub before: Option<&'a Model>,
+    /// Recordings of what is not to be forgotten, held out.
+    pub known: Option<&'a Dataset>,
     /// Whether the new model is left even where it is not better than that.
     pub keeps_new: bool,
     /// Where things are.
@@ -60,14 +62,21 @@ impl End<'_> {
         let (step, n_recordings) = (trainer.step_index(), validation.n_recordings());
         let in_hindsight = validation.n_in_hindsight() > 0;
         let mut text = Table { evaluation, step, n_recordings, n_steps, in_hindsight }.to_string();
-        let mut verdict = None;
+        let (mut verdict, mut has_forgotten) = (None, false);
         if let Some(before) = before {
             let progress = Progress::new([before, &model], validation, n_windows, n_steps)?;
             verdict = Some(progress.verdict());
             text += &Brought { progress, in_hindsight }.to_string();
+            if let Some(known) = self.known {
+                let n_steps = known.longest(n_steps);
+                let progress = Progress::new([before, &model], known, n_windows, n_steps)?;
+                has_forgotten = progress.has_forgotten();
+                text += &Remembered(progress).to_string();
+            }
         }
         let is_over = step >= trainer.config().steps;
-        let (kept, more) = self.leave(&model, verdict.filter(|_| is_over))?;
+        let is_better = verdict.map(|verdict| verdict == Verdict::Better && !has_forgotten);
+        let (kept, more) = self.leave(&model, is_better.filter(|_| is_over))?;
         text += &format!("\nmodel: {} ({})\n{more}", files.model.display(), kept.hash);
         if has_curve {
             text += &format!("curve: {}\n", files.curve.display());
@@ -90,17 +99,17 @@ impl End<'_> {
         stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")
     }
 
-    /// Leaves the model before in the place of the new one where that is not surely better; the one that
-    /// is left, and what there is to tell of it.
+    /// Leaves the model before in the place of the new one where that `is_better` not; the one that is
+    /// left, and what there is to tell of it.
     fn leave<'a>(
         &'a self,
         model: &'a Model,
-        verdict: Option<Verdict>,
+        is_better: Option<bool>,
     ) -> Result<(&'a Model, String)> {
-        let is_kept = verdict.is_some_and(|verdict| verdict != Verdict::Better) && !self.keeps_new;
+        let is_kept = is_better == Some(false) && !self.keeps_new;
         let RunFiles { model: place, tried, .. } = self.files;
         let Some(before) = self.before.filter(|_| is_kept) else {
-            if verdict.is_some() {
+            if is_better.is_some() {
                 model.save(place)?;
             }
             return Ok((model, String::new()));
@@ -138,34 +147,52 @@ struct Brought {
     in_hindsight: bool,
 }
 
+/// What it has left of what the start model knew.
+struct Remembered(Progress);
+
+/// The rows of a table before and after.
+fn rows(f: &mut fmt::Formatter<'_>, progress: &Progress) -> fmt::Result {
+    let n_steps = progress.n_steps;
+    writeln!(f, "{:31}{:>9}{:>9}{:>14}", "", "before", "after", "after/before")?;
+    for (name, measure) in [
+        ("moving objects, 1 step".to_owned(), Measure::First),
+        (format!("moving objects, {n_steps} steps"), Measure::Last),
+        ("static points, false motion".into(), Measure::Static),
+    ] {
+        let Some(([before, after], ratio)) = progress.means(measure).zip(progress.ratio(measure))
+        else {
+            writeln!(f, "{name:31}{:>9}{:>9}", "-", "-")?;
+            continue;
+        };
+        let digits = if measure == Measure::Static { 3 } else { 2 };
+        write!(f, "{name:31}{before:>9.digits$}{after:>9.digits$}{:>14.2}", ratio.of_all)?;
+        match ratio.interval.filter(|_| measure != Measure::Static) {
+            Some(within) => writeln!(f, "   {:.2} to {:.2}", within.start(), within.end())?,
+            None => writeln!(f)?,
+        }
+    }
+    Ok(())
+}
+
+impl Display for Remembered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(progress) = self;
+        let n = progress.n_windows;
+        writeln!(f, "\nWhat was known before, {n} windows of the recordings to remember: mm\n")?;
+        rows(f, progress)?;
+        match progress.has_forgotten() {
+            true => writeln!(f, "The new model has forgotten more than 5 % of what it knew."),
+            false => writeln!(f, "The new model knows that still, to 5 %."),
+        }
+    }
+}
+
 impl Display for Brought {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { progress, in_hindsight } = self;
-        let n_steps = progress.n_steps;
-        writeln!(
-            f,
-            "\nBefore and after, the same {} windows: mean errors in mm\n",
-            progress.n_windows
-        )?;
-        writeln!(f, "{:31}{:>9}{:>9}{:>14}", "", "before", "after", "after/before")?;
-        for (name, measure) in [
-            ("moving objects, 1 step".to_owned(), Measure::First),
-            (format!("moving objects, {n_steps} steps"), Measure::Last),
-            ("static points, false motion".into(), Measure::Static),
-        ] {
-            let Some(([before, after], ratio)) =
-                progress.means(measure).zip(progress.ratio(measure))
-            else {
-                writeln!(f, "{name:31}{:>9}{:>9}", "-", "-")?;
-                continue;
-            };
-            let digits = if measure == Measure::Static { 3 } else { 2 };
-            write!(f, "{name:31}{before:>9.digits$}{after:>9.digits$}{:>14.2}", ratio.of_all)?;
-            match ratio.interval.filter(|_| measure != Measure::Static) {
-                Some(within) => writeln!(f, "   {:.2} to {:.2}", within.start(), within.end())?,
-                None => writeln!(f)?,
-            }
-        }
+        let (n, n_steps) = (progress.n_windows, progress.n_steps);
+        writeln!(f, "\nBefore and after, the same {n} windows: mean errors in mm\n")?;
+        rows(f, progress)?;
         let percent = |ratio: f64| (100.0 * (ratio - 1.0).abs()).round();
         let interval = progress.ratio(Measure::Last).and_then(|ratio| ratio.interval);
         match (progress.verdict(), interval) {

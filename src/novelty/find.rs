@@ -42,8 +42,15 @@ impl Finding {
         self.recordings.push(OfRecording::default());
     }
 
-    /// Takes what was `seen` to move, and where it truly is now and after each step, `[1 + n_steps][n]`.
-    pub fn add(&mut self, seen: &Seen, situations: &[Situation], positions: &[Vec<Vec3>]) {
+    /// Takes what was `seen` to move, and where it is now and after each step, `[1 + n_steps][n]`, as far
+    /// as that is known: `is_known` tells of a step (from 0) and a particle.
+    pub fn add(
+        &mut self,
+        seen: &Seen,
+        situations: &[Situation],
+        positions: &[Vec<Vec3>],
+        is_known: impl Fn(usize, usize) -> bool,
+    ) {
         let Some(recording) = self.recordings.last_mut() else { return };
         let Some((now, later)) = positions.split_first() else { return };
         for (i, traits) in seen.traits.iter().enumerate() {
@@ -53,7 +60,7 @@ impl Finding {
             let is_flying = situations[i] == Situation::Flying;
             let of_steps = &mut recording.errors[usize::from(is_flying)];
             let (start, onward) = (&now[i], &seen.onward[i]);
-            for (step, there) in later.iter().enumerate() {
+            for (step, there) in later.iter().enumerate().filter(|(step, _)| is_known(*step, i)) {
                 of_steps.resize(of_steps.len().max(step + 1), ([0.0; N_PARTS + 1], 0));
                 let (sums, n) = &mut of_steps[step];
                 for (part, sum) in sums.iter_mut().enumerate() {

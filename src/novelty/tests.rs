@@ -49,7 +49,7 @@ fn familiar(n_recordings: u64) -> Result<Familiar> {
                 start.positions.iter().zip(&start.onward).map(moves).collect()
             };
             let positions = [at(0.0), at(1.0), at(2.0)];
-            finding.add(&seen(&start), &situations(), &positions);
+            finding.add(&seen(&start), &situations(), &positions, |_, _| true);
         }
     }
     finding.familiar(2)

@@ -10,6 +10,9 @@ pub const SOFTWARE: &str = "Forecloud";
 /// The beginning of plots (SVG).
 pub const PLOT: &str = "<!-- forecloud -->\n";
 
+/// The beginning of labels.
+pub const LABELS: &str = "forecloud labels\n";
+
 /// A kind of file that Forecloud writes; each begins with something that no other program writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -29,6 +32,8 @@ pub enum Kind {
     Weights,
     /// The log of a training: JSON lines with `step` and `loss_mm`, or none yet.
     TrainingLog,
+    /// Labels of a recording, which begin with [`LABELS`].
+    Labels,
 }
 
 impl Kind {
@@ -46,6 +51,7 @@ impl Kind {
             Self::Predictions => is_mcap(head).unwrap_or(false),
             Self::Weights => head.get(8) == Some(&b'{') && contains(head, b"\"forecloud.config\""),
             Self::TrainingLog => is_log(head),
+            Self::Labels => head.starts_with(LABELS.as_bytes()),
         }
     }
 }
@@ -61,6 +67,7 @@ impl Display for Kind {
             Self::Predictions => "recording of predictions (MCAP)",
             Self::Weights => "model or checkpoint (safetensors)",
             Self::TrainingLog => "log of a training",
+            Self::Labels => "labels",
         })
     }
 }

@@ -17,6 +17,7 @@ fn ours() -> Vec<(Kind, Vec<u8>)> {
         (Kind::Predictions, mcap.into_inner()),
         (Kind::Weights, weights),
         (Kind::TrainingLog, b"{\"step\": 1, \"loss_mm\": null}\n".to_vec()),
+        (Kind::Labels, format!("{LABELS}...").into_bytes()),
     ]
 }
 

@@ -14,6 +14,7 @@ use super::skipped::Skipped;
 use crate::frames::FramesConfig;
 use crate::geometry::{Vec3, distance, minus};
 use crate::kinematics::MeshSearch;
+use crate::labels::LabelCache;
 use crate::model::ModelConfig;
 use crate::motion::MotionEstimator;
 use crate::observation::link;
@@ -32,7 +33,12 @@ pub struct Dataset {
     windows: Vec<(u32, u32)>,
     active: Vec<u32>,
     skipped: Skipped,
+    known: Option<Arc<Dataset>>,
+    labels: Option<LabelCache>,
 }
+
+/// Share of the windows that are drawn from what is to be remembered, where there is such.
+const KNOWN_SHARE: f64 = 0.5;
 
 /// A window: the start of a roll-out and where every particle truly goes.
 #[derive(Debug, Default, Clone)]
@@ -59,12 +65,34 @@ impl Dataset {
     pub fn new(config: DatasetConfig, model: ModelConfig, frames: FramesConfig) -> Self {
         let (episodes, windows, active) = (Vec::new(), Vec::new(), Vec::new());
         let (meshes, skipped) = (MeshSearch::default(), Skipped::default());
-        Self { config, model, frames, meshes, episodes, windows, active, skipped }
+        Self {
+            config,
+            model,
+            frames,
+            meshes,
+            episodes,
+            windows,
+            active,
+            skipped,
+            known: None,
+            labels: None,
+        }
+    }
+
+    /// Every other window that is drawn, on average, is one of `known`: recordings of what a model that is
+    /// trained on shall not forget ("experience replay"). They count nowhere else.
+    pub fn remember(self, known: Dataset) -> Self {
+        Self { known: Some(Arc::new(known)), ..self }
     }
 
     /// Looks for the meshes of the robots in `meshes`.
     pub fn with_meshes(self, meshes: MeshSearch) -> Self {
         Self { meshes, ..self }
+    }
+
+    /// Keeps what hindsight tells of its recordings there, and looks there first.
+    pub fn with_labels(self, labels: LabelCache) -> Self {
+        Self { labels: Some(labels), ..self }
     }
 
     /// Adds a recording if its split is `split`, or it tells of none and the teacher needs no truth; tells
@@ -86,12 +114,22 @@ impl Dataset {
         Ok(true)
     }
 
+    /// Adds a recording, whatever its split.
+    ///
+    /// # Errors
+    /// What makes the recording unusable; as [`DatasetConfig::validate`].
+    pub fn add_recording(&mut self, recording: &Recording) -> Result<()> {
+        let episode = self.read(recording)?;
+        self.push(episode);
+        Ok(())
+    }
+
     /// # Errors
     /// What makes the recording unusable; as [`DatasetConfig::validate`].
     pub(super) fn read(&self, recording: &Recording) -> Result<Episode> {
         self.config.validate()?;
         let meshes = self.meshes.beside(recording.bag().path());
-        Episode::read(recording, self.config, self.model, &meshes)
+        Episode::read(recording, self.config, self.model, &meshes, self.labels.as_ref())
     }
 
     /// Adds a recording that was read, with all of its windows: they start at frames that have
@@ -124,25 +162,53 @@ impl Dataset {
         self.episodes.push(episode);
     }
 
+    /// Cuts its recordings into stretches of this length (s), which count as recordings from then on.
+    pub(super) fn cut(&mut self, stretch_secs: f64) {
+        let episodes = self.clear();
+        for episode in episodes {
+            // Nobody shares them yet.
+            match Arc::try_unwrap(episode) {
+                Ok(episode) => {
+                    episode.cut(stretch_secs).into_iter().for_each(|stretch| self.push(stretch))
+                }
+                Err(shared) => self.insert(shared),
+            }
+        }
+    }
+
+    /// Takes all its recordings out.
+    fn clear(&mut self) -> Vec<Arc<Episode>> {
+        self.windows.clear();
+        self.active.clear();
+        self.skipped = Skipped::default();
+        std::mem::take(&mut self.episodes)
+    }
+
+    /// Which stretches its recordings are, from 1, in order; 0 for whole ones.
+    pub(super) fn stretches(&self) -> impl Iterator<Item = u32> {
+        self.episodes.iter().map(|episode| episode.stretch)
+    }
+
     /// Places of its recordings, in order.
     pub fn recordings(&self) -> impl Iterator<Item = &Path> {
         self.episodes.iter().map(|episode| episode.path.as_path())
     }
 
-    /// Takes out the recordings at these places of [`Dataset::recordings`]; returns their paths.
-    pub(super) fn take_out(&mut self, places: &BTreeSet<usize>) -> Vec<PathBuf> {
-        let episodes = std::mem::take(&mut self.episodes);
-        self.windows.clear();
-        self.active.clear();
-        self.skipped = Skipped::default();
+    /// Takes out the recordings at these places of [`Dataset::recordings`]; returns them, without what
+    /// they hold: paths and stretches.
+    pub(super) fn take_out(&mut self, places: &BTreeSet<usize>) -> Vec<(PathBuf, u32)> {
         let mut taken = Vec::new();
-        for (place, episode) in episodes.into_iter().enumerate() {
+        for (place, episode) in self.clear().into_iter().enumerate() {
             match places.contains(&place) {
-                true => taken.push(episode.path.clone()),
+                true => taken.push((episode.path.clone(), episode.stretch)),
                 false => self.insert(episode),
             }
         }
         taken
+    }
+
+    pub(super) fn episodes(&self) -> impl Iterator<Item = &Arc<Episode>> {
+        self.episodes.iter()
     }
 
     /// How the frames of its recordings are made.
@@ -173,11 +239,14 @@ impl Dataset {
             let problem = "not that for which the recordings were read: read them again".into();
             return Err(Error::Config { key: format!("model.{key}"), problem });
         }
+        let known = self.known.as_ref().map(|known| known.for_model(model).map(Arc::new));
         Ok(Self {
+            known: known.transpose()?,
             config: self.config,
             model,
             frames: self.frames.clone(),
             meshes: self.meshes.clone(),
+            labels: self.labels.clone(),
             episodes: self.episodes.clone(),
             windows: self.windows.clone(),
             active: self.active.clone(),
@@ -250,6 +319,9 @@ impl Dataset {
     pub fn draw(&self, rng: &mut ChaCha8Rng, horizon: usize, window: &mut Window) -> bool {
         if self.windows.is_empty() {
             return false;
+        }
+        if let Some(known) = self.known.as_ref().filter(|_| rng.random_bool(KNOWN_SHARE)) {
+            return known.draw(rng, horizon, window);
         }
         // Windows at a recording's end are too short for long roll-outs: draw again.
         for _ in 0..64 {

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use nalgebra::Isometry3;
 
 use super::config::{DatasetConfig, MOVING_M, Teacher};
+use super::rig::Rig;
 use super::skipped::Skipped;
 use crate::cloud::{Cloud, Place, SensorNoise, Workspace};
 use crate::frames::{Frame, FramesConfig, RobotState};
 use crate::geometry::{Vec3, distance};
 use crate::kinematics::{MeshSearch, Mount, Robot, RobotMode, RobotOptions, Spread};
-use crate::labels::Flow;
+use crate::labels::{Flow, LabelCache};
 use crate::message::Stamp;
 use crate::model::ModelConfig;
 use crate::particles::{Particles, Sampling};
@@ -39,9 +40,9 @@ pub(super) struct Sample {
     /// Numbers of their bodies; none of a recording without truth.
     pub(super) bodies: Vec<u16>,
     /// Number of the camera that saw each point.
-    seen_by: Vec<u8>,
+    pub(super) seen_by: Vec<u8>,
     /// Where the cameras stand, as [`Cloud::eyes`].
-    eyes: Vec<Vec3>,
+    pub(super) eyes: Vec<Vec3>,
     pub(super) support_m: Option<f32>,
     /// Where the points go until the next frame, and the links that they lie on, of a recording that
     /// hindsight teaches.
@@ -49,17 +50,19 @@ pub(super) struct Sample {
     pub(super) on_links: Vec<u32>,
     pub(super) poses: Vec<Isometry3<f64>>,
     /// Measured joints, in the robot's order.
-    joints: Vec<f64>,
+    pub(super) joints: Vec<f64>,
     /// The same at each step ahead, as the plan of this frame leads, one after the other.
     joints_ahead: Vec<f64>,
     /// What else tells where the robot is; none if it was not there.
-    mount: Option<Mount>,
+    pub(super) mount: Option<Mount>,
     pub(super) is_active: bool,
 }
 
 /// One recording in memory.
 pub(super) struct Episode {
     pub(super) path: PathBuf,
+    /// Which stretch of the recording it is, from 1; 0 for the whole.
+    pub(super) stretch: u32,
     pub(super) kinds: Vec<BodyKind>,
     /// In the order of the recording: ascending in time, unless time was set back.
     pub(super) samples: Vec<Sample>,
@@ -72,12 +75,14 @@ pub(super) struct Episode {
     pub(super) place: Place,
     /// Frames of the recording that are no samples.
     pub(super) skipped: Skipped,
-    step_secs: f64,
+    /// What hindsight found of the cameras and clocks, where it teaches.
+    pub(super) rig: Rig,
+    pub(super) step_secs: f64,
 }
 
 impl Episode {
-    /// The usable frames of `recording`, with the noise that `config` asks for and its robot's meshes
-    /// from `meshes`; the others are counted.
+    /// The usable frames of `recording`, with the noise that `config` asks for, its robot's meshes from
+    /// `meshes` and what hindsight told of it before from `labels`; the others are counted.
     ///
     /// # Errors
     /// What makes the whole recording unusable.
@@ -86,6 +91,7 @@ impl Episode {
         config: DatasetConfig,
         model: ModelConfig,
         meshes: &MeshSearch,
+        labels: Option<&LabelCache>,
     ) -> Result<Self> {
         let path = recording.bag().path();
         let wrong =
@@ -145,10 +151,25 @@ impl Episode {
         }
         let step_secs = model.step_secs;
         let path = path.to_owned();
-        let mut episode =
-            Self { path, kinds, samples, in_hindsight, robot, place, skipped, step_secs };
+        let mut episode = Self {
+            path,
+            stretch: 0,
+            kinds,
+            samples,
+            in_hindsight,
+            robot,
+            place,
+            skipped,
+            rig: Rig::default(),
+            step_secs,
+        };
         match in_hindsight {
-            true => episode.label()?,
+            true => {
+                episode.label(labels)?;
+                let cameras = recording.frames_config().topics.cameras.iter();
+                let names: Vec<String> = cameras.map(|camera| camera.name.clone()).collect();
+                episode.rig = episode.look_at_rig(&names)?;
+            }
             false => episode.mark_active(),
         }
         Ok(episode)

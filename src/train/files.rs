@@ -15,6 +15,8 @@ pub struct RunFiles {
     pub log: PathBuf,
     /// Errors over the steps, as a picture (SVG).
     pub curve: PathBuf,
+    /// Folder of what hindsight told, so that it is not found twice.
+    pub labels: PathBuf,
 }
 
 impl RunFiles {
@@ -26,6 +28,7 @@ impl RunFiles {
             tried: folder.join("tried.safetensors"),
             log: folder.join("train.jsonl"),
             curve: folder.join("curve.svg"),
+            labels: folder.join("labels"),
         }
     }
 }

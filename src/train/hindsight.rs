@@ -2,14 +2,16 @@
 //! once, and the targets of windows, followed from frame to frame.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::config::MOVING_M;
-use super::dataset::Window;
+use super::dataset::{Dataset, Window};
 use super::episode::{Episode, Sample};
 use crate::Result;
-use crate::geometry::{RigidMotion, Vec3, distance, follow_links, length, minus, plus};
+use crate::geometry::{Neighbors, RigidMotion, Vec3, distance, follow_links, length, minus, plus};
 use crate::kinematics::{NO_LINK, Robot};
-use crate::labels::{Flow, Labeler, SURE, Sight, Tracks, View};
+use crate::labels::{Flow, LabelCache, LabelKey, Labeler, Labelled, SURE, Sight, Tracks, View};
+use crate::message::Stamp;
 use crate::motion::NO_BODY;
 use crate::particles::Particles;
 use crate::recording::BodyKind;
@@ -21,11 +23,40 @@ const DIFFERS_SHARE: f32 = 0.3;
 const CLEARANCE_M: f32 = 0.008;
 
 impl Episode {
-    /// Finds where the points of each frame go until the next one, and which of them are the robot's.
+    /// Finds where the points of each frame go until the next one, and which of them are the robot's; or
+    /// takes it from `cache`, and leaves it there.
     ///
     /// # Errors
-    /// As [`Labeler::find`] and [`Robot::place`].
-    pub(super) fn label(&mut self) -> Result<()> {
+    /// As [`Labeler::find`], [`Robot::place`] and [`LabelCache::write`].
+    pub(super) fn label(&mut self, cache: Option<&LabelCache>) -> Result<()> {
+        let Some(cache) = cache else { return self.find_labels() };
+        let mut key = LabelKey::default();
+        let (mut robot, mut row) = (self.robot.clone(), Vec::new());
+        for (t, sample) in self.samples.iter().enumerate() {
+            self.place_measured(t, &mut robot, &mut row)?;
+            key.add(sample.stamp.nanos(), &sample.cloud(), &row);
+        }
+        let n_points: Vec<usize> =
+            self.samples.iter().map(|sample| sample.positions.len()).collect();
+        let Some(kept) = cache.read(&key, &n_points) else {
+            self.find_labels()?;
+            let labelled = self.samples.iter().enumerate();
+            return cache.write(
+                &key,
+                labelled.filter_map(|(t, sample)| {
+                    Some((t, sample.flow.as_ref()?, &sample.on_links[..]))
+                }),
+            );
+        };
+        for Labelled { frame, flow, on_links } in kept {
+            let sample = &mut self.samples[frame];
+            sample.is_active = is_active(sample, &flow, &on_links);
+            (sample.flow, sample.on_links) = (Some(flow), on_links);
+        }
+        Ok(())
+    }
+
+    fn find_labels(&mut self) -> Result<()> {
         let (mut labeler, mut robot) = (Labeler::default(), self.robot.clone());
         let links: Vec<u32> = robot.iter().flat_map(Robot::links).collect();
         let (mut rows, mut motions) = ([Vec::new(), Vec::new()], Vec::new());
@@ -116,6 +147,57 @@ fn is_active(sample: &Sample, flow: &Flow, on_links: &[u32]) -> bool {
         }
     }
     n_moving > 0 && 50 * n_moving >= n_object
+}
+
+/// Where points of a frame are now and later, as hindsight tells.
+#[derive(Debug, Default, Clone)]
+pub struct Told {
+    /// Positions (world frame, m) now and after each step, `[1 + n_steps][n]`.
+    pub positions: Vec<Vec<Vec3>>,
+    /// How sure those after each step are, 0 to 1, `[n_steps][n]`; 0 where nothing is known.
+    pub confidences: Vec<Vec<f32>>,
+}
+
+/// How far a point may lie from the nearest one whose motion was found, to go with it (m).
+const WITH_M: f32 = 0.008;
+
+impl Dataset {
+    /// Where points (world frame, m) of the frame of `stamp` go in up to `n_steps` steps, each with the
+    /// nearest point whose way was found; none if no recording that hindsight teaches has such a frame, or
+    /// it is the last one.
+    ///
+    /// # Errors
+    /// As [`Sight::new`] and [`Robot::place`].
+    pub fn tell(&self, stamp: Stamp, points: &[Vec3], n_steps: usize) -> Result<Option<Told>> {
+        let of_stamp = |episode: &&Arc<Episode>| {
+            let at = episode.samples.iter().position(|sample| sample.stamp == stamp);
+            at.filter(|&t| episode.samples[t].flow.is_some()).map(|t| (Arc::clone(episode), t))
+        };
+        let mut in_hindsight = self.episodes().filter(|episode| episode.in_hindsight);
+        let Some((episode, t)) = in_hindsight.find_map(|episode| of_stamp(&episode)) else {
+            return Ok(None);
+        };
+        let Some(n_steps) = (1..=n_steps).rev().find(|&n| episode.is_followed(t, n)) else {
+            return Ok(None);
+        };
+        let sample = &episode.samples[t];
+        let mut nearest = Vec::new();
+        Neighbors::default().nearest(&sample.positions, points, &mut nearest)?;
+        let mut window = Window::default();
+        window.set_labels(&episode, t, n_steps, &nearest)?;
+        let from: Vec<Vec3> = nearest.iter().map(|&i| sample.positions[i as usize]).collect();
+        let mut told = Told { positions: vec![points.to_vec()], confidences: window.weights };
+        for (there, confidences) in window.targets.iter().zip(&mut told.confidences) {
+            let moved = points.iter().zip(&from).zip(there);
+            told.positions.push(moved.map(|((p, from), to)| plus(p, &minus(to, from))).collect());
+            for (i, confidence) in confidences.iter_mut().enumerate() {
+                if distance(&points[i], &from[i]) > WITH_M {
+                    *confidence = 0.0;
+                }
+            }
+        }
+        Ok(Some(told))
+    }
 }
 
 impl Window {

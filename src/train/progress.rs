@@ -24,6 +24,8 @@ const MIN_RECORDINGS: usize = 3;
 /// How much more static points may move than before: by this share, and by this (mm).
 const STATIC_SHARE: f64 = 0.1;
 const STATIC_MM: f64 = 0.05;
+/// Ratio of errors from which what was known counts as forgotten.
+const FORGOTTEN: f64 = 1.05;
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,6 +134,12 @@ impl Progress {
         Some(Ratio { of_all, interval: Some(at(tail)..=at(1.0 - tail)) })
     }
 
+    /// Whether errors on what was known before have grown by more than 5 %, after one step or the last.
+    pub fn has_forgotten(&self) -> bool {
+        let ratios = [Measure::First, Measure::Last].map(|measure| self.ratio(measure));
+        ratios.iter().flatten().any(|ratio| ratio.of_all > FORGOTTEN)
+    }
+
     /// Whether it is the better one.
     pub fn verdict(&self) -> Verdict {
         let intervals = [Measure::First, Measure::Last]
@@ -218,6 +226,14 @@ mod tests {
         assert_eq!(verdict(&[]), Verdict::Unsure);
         let restless = progress(&[[10.0, 8.0]; 4], [0.1, 0.3]);
         assert_eq!(restless.verdict(), Verdict::Unsure, "what stands still must not move");
+    }
+
+    #[test]
+    fn a_twentieth_more_is_not_forgotten() {
+        let of = |after: f64| progress(&[[10.0, after], [10.0, after]], [0.1; 2]);
+        assert!(!of(10.4).has_forgotten() && !of(8.0).has_forgotten());
+        assert!(of(10.6).has_forgotten());
+        assert!(!progress(&[], [0.0; 2]).has_forgotten(), "nothing is known of it");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use super::config::Teacher;
 use super::dataset::Dataset;
 use super::episode::Episode;
+use super::rig::Rig;
 use crate::recording::{Glimpse, Recording};
 use crate::{Error, Result};
 
@@ -58,6 +59,8 @@ pub struct Reading {
     pub damage: Vec<(PathBuf, String)>,
     /// Warnings of the robots' descriptions, and how many of the recordings used have each.
     pub robot_warnings: BTreeMap<String, usize>,
+    /// What hindsight found of cameras and clocks, of each recording that it teaches.
+    pub rigs: Vec<Rig>,
 }
 
 /// What one recording is.
@@ -107,8 +110,9 @@ pub fn read_recordings(
 }
 
 impl Reading {
-    /// Takes the warnings of an episode's robot.
+    /// Takes the warnings of an episode's robot, and what was found of its rig.
     fn take(&mut self, episode: &Episode) {
+        self.rigs.extend(episode.in_hindsight.then(|| episode.rig.clone()));
         for warning in episode.robot.iter().flat_map(|robot| &robot.warnings) {
             *self.robot_warnings.entry(warning.clone()).or_default() += 1;
         }
