@@ -10,6 +10,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use clap::Parser;
 use forecloud::bag::recordings_below;
+use forecloud::cloud::SensorNoise;
 use forecloud::frames::FramesConfig;
 use forecloud::geometry::distance;
 use forecloud::labels::SURE;
@@ -31,6 +32,9 @@ struct Args {
     /// Windows of each recording at most
     #[arg(long, default_value_t = 20)]
     windows: usize,
+    /// Strength of a depth camera's noise on the recordings' clean depth (1: that of a D435)
+    #[arg(long, default_value_t = 0.0)]
+    sensor_noise: f32,
 }
 
 /// Sums over points: error and true motion (mm), and how many; all of them, and those that are sure.
@@ -70,8 +74,14 @@ impl Sums {
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    let config =
-        DatasetConfig { max_horizon: 10, teacher: Teacher::Hindsight, ..DatasetConfig::default() };
+    let noise = SensorNoise { strength: args.sensor_noise, ..SensorNoise::default() };
+    let config = DatasetConfig {
+        max_horizon: 10,
+        teacher: Teacher::Hindsight,
+        noise,
+        varies_noise: false,
+        ..DatasetConfig::default()
+    };
     let mut found: BTreeMap<(String, String), [Sums; 3]> = BTreeMap::new();
     let (mut secs, mut n_frames) = (0.0, 0);
     for path in recordings_below(&args.folder)?.recordings {

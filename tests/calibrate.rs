@@ -112,3 +112,26 @@ fn too_few_recordings_other_models_and_inputs_as_outputs_are_refused() {
     refuse(&telling, &out, &[], "0 recordings of split 'val'");
     assert!(!out.exists());
 }
+
+#[test]
+fn recordings_without_truth_are_held_against_hindsight() {
+    let folder = tempfile::tempdir().unwrap();
+    let (plain, out) = (model(folder.path(), true), folder.path().join("calibrated.safetensors"));
+    let all = recordings(folder.path(), 8);
+    let by = |teacher: &str, out: &Path| {
+        let output = calibrate(&all, &plain, out, &["--split", "test", "--teacher", teacher]);
+        assert!(output.status.success(), "{}", told(&output));
+        (Model::load(out).unwrap(), told(&output))
+    };
+    let (by_hindsight, said) = by("hindsight", &out);
+    assert!(said.contains("calibrated on 8 recordings, 8 of them by hindsight"), "{said}");
+    let (by_truth, _) = by("auto", &folder.path().join("truth.safetensors"));
+    assert_ne!(by_hindsight.hash, by_truth.hash);
+    // What is told of the same errors is alike.
+    let factor = |model: &Model| {
+        let calibration = model.calibration.as_ref().unwrap();
+        calibration.factor(forecloud::situation::Situation::Resting, 1, 0)
+    };
+    let ratio = factor(&by_hindsight) / factor(&by_truth);
+    assert!((0.4..2.5).contains(&ratio), "{ratio}");
+}

@@ -1,12 +1,16 @@
 //! Training on recordings without truth: what hindsight tells of them, and what `train` does with it.
 
+mod edited;
+
 use std::path::Path;
 
+use forecloud::cloud::SensorNoise;
 use forecloud::frames::FramesConfig;
 use forecloud::model::ModelConfig;
 use forecloud::recording::BodyKind;
 use forecloud::train::config::{DatasetConfig, Teacher, TrainConfig};
 use forecloud::train::dataset::{Dataset, Window};
+use forecloud::train::hold_out::HoldOut;
 use forecloud::train::trainer::Trainer;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -26,7 +30,8 @@ fn model() -> ModelConfig {
 
 fn data() -> Dataset {
     let teacher = Teacher::Hindsight;
-    let config = DatasetConfig { teacher, ..DatasetConfig::default() };
+    let noise = SensorNoise { strength: 0.0, ..SensorNoise::default() };
+    let config = DatasetConfig { teacher, noise, ..DatasetConfig::default() };
     let mut data = Dataset::new(config, model(), FramesConfig::default());
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny_push");
     assert!(data.add(&path, "test").unwrap());
@@ -114,4 +119,66 @@ fn windows_that_reach_beyond_the_labels_are_refused() {
     assert!(window.weights.len() == 4 && window.weights[3].len() == 512);
     assert!(!data.get(0, &mut rng, 5, &mut window), "the recording ends");
     assert_eq!((data.longest(9), data.n_active() > 0), (4, true));
+}
+
+/// A single long recording is cut, so that a part of it can be held out.
+#[test]
+fn a_long_recording_is_held_out_in_stretches() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("long");
+    edited::write_messages(&path, "", |message| {
+        let has_header = edited::is_image(&message)
+            || edited::is_info(&message)
+            || ["/joint_states", "/planned_joints"].contains(&&*message.topic);
+        match has_header {
+            true => (0..4).map(|i| edited::later(&message, i * 20_000_000_000)).collect(),
+            false if message.topic.starts_with("/truth") => Vec::new(),
+            false => vec![message],
+        }
+    });
+    let config = DatasetConfig { teacher: Teacher::Auto, ..DatasetConfig::default() };
+    let empty = || Dataset::new(config, model(), FramesConfig::default());
+    let (mut train, mut validation) = (empty(), empty());
+    assert!(train.add(&path, "train").unwrap());
+    assert_eq!((train.n_recordings(), train.n_windows()), (1, 16));
+    let held = HoldOut { share: 0.4, seed: 1 }.apply(&mut train, &mut validation).unwrap();
+    // Of three: the last one is too short to be one alone.
+    assert_eq!((held.len(), train.n_recordings(), validation.n_recordings()), (1, 2, 1));
+    assert!(held[0].starts_with("long (stretch "), "{held:?}");
+    assert_eq!(
+        train.n_windows() + validation.n_windows(),
+        16,
+        "nothing is lost, nothing is in both"
+    );
+    assert!([4, 8].contains(&validation.n_windows()));
+}
+
+/// Calibration asks where points of a frame go that are none of those that were followed.
+#[test]
+fn points_beside_those_that_are_followed_go_with_them() {
+    let (data, mut window) = (data(), Window::default());
+    assert!(data.get(1, &mut ChaCha8Rng::seed_from_u64(7), 2, &mut window));
+    let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny_push");
+    let recording =
+        forecloud::recording::Recording::open(&recording, FramesConfig::default()).unwrap();
+    let mut told = Vec::new();
+    recording
+        .play(|frame, _| -> forecloud::Result<()> {
+            let far = [[9.0, 9.0, 9.0]];
+            told.push((frame.stamp, data.tell(frame.stamp, &far, 2)?));
+            Ok(())
+        })
+        .unwrap();
+    // The last frame has none after it; from the one before, one step is known.
+    let steps: Vec<Option<usize>> =
+        told.iter().map(|(_, told)| told.as_ref().map(|told| told.confidences.len())).collect();
+    assert_eq!(steps, [Some(2), Some(2), Some(2), Some(2), Some(1), None]);
+    for (_, told) in &told {
+        let Some(told) = told else { continue };
+        assert!(
+            told.confidences.iter().all(|c| c[0] == 0.0),
+            "nothing is known of what is far away"
+        );
+        assert_eq!(told.positions[0][0], [9.0, 9.0, 9.0]);
+    }
 }

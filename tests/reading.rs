@@ -180,7 +180,7 @@ fn without_validation_recordings_a_share_is_held_out_by_name_and_seed() {
     // One recording can't serve both.
     let (mut train, mut validation, _) = read(&paths[..1], None, 1);
     let told = HoldOut::default().apply(&mut train, &mut validation).unwrap_err().to_string();
-    assert!(told.contains("1 training recordings are too few") && told.contains("val"), "{told}");
+    assert!(told.contains("shorter than 30 s is too little") && told.contains("val"), "{told}");
 }
 
 #[test]

@@ -183,7 +183,7 @@ fn without_recordings_for_training_the_reasons_stand_above_the_error() {
 fn without_validation_recordings_some_are_held_out_and_told() {
     let place = Workplace::new();
     std::fs::remove_dir_all(place.path("recordings/val")).unwrap();
-    refused(&place.run("one", 1, &[]), 1, &["--hold-out: 1 training recordings are too few"]);
+    refused(&place.run("one", 1, &[]), 1, &["--hold-out: 1 training recording shorter than 30 s"]);
     for name in ["a", "b", "c"] {
         write_recording(&place.path("recordings").join(name), "train", |_| true);
     }
@@ -405,7 +405,62 @@ fn recordings_without_truth_are_trained_on_by_hindsight() {
         forecloud::model::Model::load(&place.path("grown/model.safetensors")).unwrap().config.chunk,
         2
     );
+    // What was found by hindsight is kept, and found again by its content.
+    let labels = place.path("tuned/labels");
+    let n_kept = || std::fs::read_dir(&labels).unwrap().count();
+    assert!((1..=3).contains(&n_kept()), "{}", n_kept());
+    let hash = load("tuned/model.safetensors");
+    let again = line.replace("/tuned ", "/again ") + " --keep new --labels ";
+    assert!(tool_with(&format!("{again}{}", labels.display())).status.success());
+    assert_eq!(load("again/model.safetensors"), hash);
+    assert!(!place.path("again/labels").exists());
     // A teacher that there is not.
     refused(&place.run("other", 1, &["--teacher", "truth"]), 1, &["without truth", "a, b, c"]);
     refused(&place.run("other", 1, &["--teacher", "video"]), 2, &["--teacher", "hindsight"]);
+}
+
+/// What a model knows is drawn again and again, and the end tells what is left of it.
+#[test]
+fn what_is_to_be_remembered_is_trained_on_and_measured() {
+    let place = Workplace::new();
+    assert!(place.run("start", 1, &[]).status.success());
+    let model = place.path("start/model.safetensors");
+    let own = place.path("own");
+    for name in ["a", "b", "c"] {
+        write_recording(&own.join(name), "", |message| !message.topic.starts_with("/truth"));
+    }
+    let tune = |out: &str, more: &str| {
+        tool_with(&format!(
+            "train {} --out {} --from {} --steps 3 --batch 2 --curriculum 0:1 --validation-windows 3 {more}",
+            own.display(),
+            place.path(out).display(),
+            model.display()
+        ))
+    };
+    let known = place.path("recordings");
+    let output = tune("tuned", &format!("--keep new --remember {}", known.display()));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let told = stderr(&output);
+    for line in [
+        "training: 2 recordings, taught by hindsight",
+        "to remember: recordings: 2 found, 2 used (1 train, 1 val)",
+        "to remember: training: 1 recording, 4 windows",
+    ] {
+        assert!(told.contains(line), "expected '{line}':\n{told}");
+    }
+    let told = stdout(&output);
+    assert!(
+        told.contains("What was known before, ") && told.contains("knows that still"),
+        "{told}"
+    );
+    // It makes another model than without.
+    assert!(tune("alone", "--keep new").status.success());
+    let load = |name: &str| forecloud::model::Model::load(&place.path(name)).unwrap().hash;
+    assert_ne!(load("tuned/model.safetensors"), load("alone/model.safetensors"));
+    // Nothing is written into what is read, and without a model there is nothing to remember.
+    let inside =
+        format!("train {} --out {} --steps 1", own.display(), known.join("val/x").display());
+    let told = format!("{inside} --from {} --remember {}", model.display(), known.display());
+    assert!(!tool_with(&told).status.success());
+    refused(&place.run("other", 1, &["--remember", "x"]), 1, &["--from"]);
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 use forecloud::cloud::SensorNoise;
 use forecloud::labels::LabelCache;
@@ -74,7 +74,7 @@ pub struct Args {
     /// Recordings of what the start model knows and shall not forget, such as simulated ones: every
     /// other window is drawn from them, and the new model is only left if its errors on those held out of
     /// them have grown by at most 5 %
-    #[arg(long, value_name = "DIR", requires = "from")]
+    #[arg(long, value_name = "DIR")]
     remember: Option<PathBuf>,
     /// Which model is left at the end of a run that starts from one of the same sizes. `better`: the one
     /// before, unless the new one is surely better on the held-out recordings (then the new one is kept
@@ -164,6 +164,10 @@ fn train(args: &Args) -> Result<()> {
     let recordings = Recordings::find(&args.recordings, args.max_recordings.is_some())?;
     recordings.must_not_hold(&args.out)?;
     let known = match &args.remember {
+        // Not clap's to say: it waives the rule where sizes are given, with which --from can't be.
+        Some(_) if args.from.is_none() => {
+            bail!("--remember: only a model that a run starts --from knows anything")
+        }
         Some(folder) => Some(Recordings::find(folder, false).context("--remember")?),
         None => None,
     };

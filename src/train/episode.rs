@@ -113,7 +113,7 @@ impl Episode {
         }
         let in_hindsight = truth.is_none() || !config.teacher.takes_truth();
         // Real cameras bring their own noise.
-        let strength = if in_hindsight { 0.0 } else { config.noise.strength };
+        let strength = if truth.is_none() { 0.0 } else { config.noise.strength };
         let noise = SensorNoise { strength, ..config.noise };
         let config = DatasetConfig { noise, ..config };
         let mut reader = Reader {

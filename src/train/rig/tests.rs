@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::cloud::SensorNoise;
 use crate::frames::FramesConfig;
 use crate::model::ModelConfig;
 use crate::recording::Recording;
@@ -14,7 +15,8 @@ fn names() -> Vec<String> {
 }
 
 fn episode() -> Episode {
-    let config = DatasetConfig { teacher: Teacher::Hindsight, ..DatasetConfig::default() };
+    let noise = SensorNoise { strength: 0.0, ..SensorNoise::default() };
+    let config = DatasetConfig { teacher: Teacher::Hindsight, noise, ..DatasetConfig::default() };
     let model = ModelConfig { n_motion: 4096, ..ModelConfig::default() };
     let data = Dataset::new(config, model, FramesConfig::default());
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny_push");
