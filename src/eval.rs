@@ -21,6 +21,7 @@ pub mod replay;
 pub mod report;
 #[cfg(test)]
 mod scene;
+pub mod similarity;
 pub mod surface;
 pub mod survey;
 pub mod unlike;

@@ -19,3 +19,4 @@ pub mod reading;
 pub mod skipped;
 pub mod trainer;
 pub mod validation;
+pub mod video;
