@@ -44,6 +44,9 @@ pub struct Args {
         help = or("Steps of the optimiser", VideoTrainConfig::default().steps)
     )]
     steps: Option<u64>,
+    /// Stop after this step, although the schedule goes on (the same command without it resumes)
+    #[arg(long, value_name = "STEP", value_parser = within(1..=100_000_000u64))]
+    stop_at: Option<u64>,
     #[arg(
         long,
         value_name = "N",
@@ -75,7 +78,7 @@ pub struct Args {
 }
 
 /// Name of the file in the folder.
-const FILE: &str = "video.safetensors";
+pub const VIDEO: &str = "video.safetensors";
 /// Recordings that are validated with, at most.
 const N_VALIDATED: usize = 8;
 /// Seconds from one save to the next: at most so much is lost if the power fails.
@@ -98,7 +101,7 @@ fn train(args: &Args) -> Result<()> {
     };
     config.validate().map_err(by_option)?;
     let folder = OutFolder::open(&args.out)?;
-    let path = args.out.join(FILE);
+    let path = args.out.join(VIDEO);
     Outputs::default().check(&path, Kind::Video).with_context(|| refused(&args.out))?;
     let mut trainer = match path.exists() {
         true => VideoTrainer::resume(&path, config, VideoConfig::default())
@@ -107,20 +110,23 @@ fn train(args: &Args) -> Result<()> {
     };
     let [training, validation] = load(args)?;
     let stop = Stop::register().context("signal handlers")?;
-    let (start, mut saved) = (Instant::now(), Instant::now());
-    let (first, mut losses) = (trainer.step_index(), Vec::new());
-    while trainer.step_index() < config.steps && stop.signal().is_none() {
+    let (mut saved, mut secs, mut losses) = (Instant::now(), 0.0, Vec::new());
+    let end = args.stop_at.unwrap_or(u64::MAX).min(config.steps);
+    while trainer.step_index() < end && stop.signal().is_none() {
+        let begun = Instant::now();
         losses.push(trainer.step(&training)?);
+        secs += begun.elapsed().as_secs_f64();
         let step = trainer.step_index();
-        if step % args.validate_every == 0 || step == config.steps {
+        if step % args.validate_every == 0 || step == end {
             let loss = losses.iter().sum::<f32>() / losses.len() as f32;
-            let per_step = start.elapsed().as_secs_f64() / (step - first) as f64;
+            let per_step = secs / losses.len() as f64;
             say(format_args!(
                 "step {step} of {}: loss {loss:.5}, {per_step:.2} s a step; {}",
                 config.steps,
                 validated(&trainer, &validation)?
             ));
             losses.clear();
+            secs = 0.0;
         }
         if saved.elapsed() > Duration::from_secs(SAVE_SECS) {
             trainer.save(&path)?;

@@ -60,13 +60,7 @@ pub fn conv2d_forward(
 
 /// dx of a call, from `dy` as it is before the ReLU: the convolution of `dy` with the weights turned
 /// by half a turn, inputs and outputs exchanged.
-pub fn conv2d_backward_input(
-    size: Size,
-    dy: &[f32],
-    weight: &[f32],
-    n_out: usize,
-    dx: &mut [f32],
-) {
+pub fn conv2d_backward_input(size: Size, dy: &[f32], weight: &[f32], n_out: usize, dx: &mut [f32]) {
     let n_in = weight.len() / (TAPS * n_out);
     let mut turned = vec![0.0; weight.len()];
     for (tap, of_tap) in weight.chunks_exact(n_in * n_out).enumerate() {
@@ -117,7 +111,9 @@ fn unfold(
     unfolded.resize(rows.len() * row_len, 0.0);
     for (v, out) in rows.zip(unfolded.chunks_exact_mut(row_len)) {
         for dv in 0..3 {
-            let Some(from) = (v + dv).checked_sub(1).filter(|&from| from < height) else { continue };
+            let Some(from) = (v + dv).checked_sub(1).filter(|&from| from < height) else {
+                continue;
+            };
             let line = &x[from * width * n_in..][..width * n_in];
             for (u, out) in out.chunks_exact_mut(TAPS * n_in).enumerate() {
                 // Three pixels side by side lie so in both; at the edges there are two.

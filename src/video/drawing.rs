@@ -6,7 +6,7 @@ use crate::geometry::Vec3;
 use crate::random::draw;
 
 /// Draws of particles, apart from those of the predictor.
-const STREAM: u64 = 0x7669_6465_6f;
+const STREAM: u64 = 0x0076_6964_656f;
 
 /// Particles drawn from pictures: where they are, and which pixel of which picture saw them.
 #[derive(Debug, Clone, Default)]
@@ -31,7 +31,7 @@ impl Seen {
             let measured = (0..picture.n_pixels())
                 .filter(|&pixel| (range_m[0]..=range_m[1]).contains(&picture.depths_m[pixel]));
             let key = |pixel| {
-                (draw(seed, stamp_ns, (number << 32 | pixel) as u64, STREAM), number, pixel)
+                (draw(seed, stamp_ns, ((number << 32) | pixel) as u64, STREAM), number, pixel)
             };
             keys.extend(measured.map(key));
         }
@@ -118,13 +118,15 @@ mod tests {
     use crate::frames::FramesConfig;
     use crate::recording::Recording;
     use crate::video::{VideoConfig, VideoLayout};
+    use nalgebra::Point3;
 
     fn pictures() -> Vec<Picture> {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tiny_push");
         let recording = Recording::open(path.as_ref(), FramesConfig::default()).unwrap();
         let mut pictures = Vec::new();
         let _ = recording.play(|frame, _| {
-            pictures = Picture::of_cameras(&frame.cameras, [40, 30], &mut Cloud::default()).unwrap();
+            pictures =
+                Picture::of_cameras(&frame.cameras, [40, 30], &mut Cloud::default()).unwrap();
             Err(())
         });
         pictures
@@ -140,15 +142,17 @@ mod tests {
             for pixel in 0..picture.n_pixels() {
                 let Some(point) = picture.point(pixel, [0.1, 5.0]) else { continue };
                 let [u, v] = picture.place_of(pixel);
-                let camera = picture.world_from_camera.inverse() * Point3::from(point.map(f64::from));
+                let camera =
+                    picture.world_from_camera.inverse() * Point3::from(point.map(f64::from));
                 let back = picture.lens.project(camera.into()).unwrap();
-                assert!((back[0] - f64::from(u)).abs() < 1e-2 && (back[1] - f64::from(v)).abs() < 1e-2);
+                assert!(
+                    (back[0] - f64::from(u)).abs() < 1e-2 && (back[1] - f64::from(v)).abs() < 1e-2
+                );
                 n_measured += 1;
             }
             assert!(2 * n_measured > picture.n_pixels(), "{n_measured} of {}", picture.n_pixels());
         }
     }
-    use nalgebra::Point3;
 
     #[test]
     fn particles_carry_the_features_of_their_pixels() {

@@ -2,9 +2,7 @@
 //! sizes, two convolutions at each on the way down and on the way up, joined by skips.
 
 use super::weights::VideoLayout;
-use crate::ops::conv2d::{
-    Size, conv2d_backward_input, conv2d_backward_weights, conv2d_forward,
-};
+use crate::ops::conv2d::{Size, conv2d_backward_input, conv2d_backward_weights, conv2d_forward};
 use crate::ops::relu::relu_backward;
 use crate::ops::resample2d::{
     double_backward, double_forward, halve_backward, halve_forward, put_channels, take_channels,
@@ -51,8 +49,7 @@ impl<'a> Encoder<'a> {
     /// Features of a picture of `size` (width, height, at least 1): red, green, blue, 0 to 1, row by row.
     pub fn encode(&self, size: [u32; 2], picture: &[[f32; 3]]) -> Encoded {
         let [width, height] = size.map(|n| n as usize);
-        let full =
-            Size { width: width.next_multiple_of(4), height: height.next_multiple_of(4) };
+        let full = Size { width: width.next_multiple_of(4), height: height.next_multiple_of(4) };
         let (half, quarter) = (full.half(), full.half().half());
         let [narrow, middle, wide] = self.layout.config.channels;
         let mut x = vec![0.0; 3 * full.n_pixels()];

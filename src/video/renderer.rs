@@ -104,7 +104,11 @@ impl<'a> Scene<'a> {
     /// # Errors
     /// [`crate::Error::NonFinite`] if a position is not finite, [`crate::Error::Shape`] if there are not
     /// as many features as they need.
-    pub fn new(layout: &VideoLayout, positions: &[Vec3], features: &'a [f32]) -> crate::Result<Self> {
+    pub fn new(
+        layout: &VideoLayout,
+        positions: &[Vec3],
+        features: &'a [f32],
+    ) -> crate::Result<Self> {
         let (expected, got) = (positions.len() * layout.config.n_features, features.len());
         if expected != got {
             let what = "features of the particles of a picture";
@@ -188,7 +192,8 @@ impl<'a> Renderer<'a> {
     fn draw_block(&self, scene: &Scene, rays: &[Ray]) -> Vec<Rendered> {
         let config = &self.layout.config;
         let mut seen = vec![(Composite::new(), 0, 0); rays.len()];
-        let (mut active, mut samples): (Vec<usize>, Vec<Sample>) = ((0..rays.len()).collect(), vec![]);
+        let (mut active, mut samples): (Vec<usize>, Vec<Sample>) =
+            ((0..rays.len()).collect(), vec![]);
         while !active.is_empty() {
             samples.clear();
             let mut starts = vec![0];

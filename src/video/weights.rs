@@ -8,12 +8,12 @@ use rand_chacha::ChaCha8Rng;
 
 use super::config::VideoConfig;
 use super::encoder::N_CONVOLUTIONS;
-use crate::model::Span;
-use crate::model::interlacer::{Affine, Tensor};
-use crate::model::weights::{self, File, model_error};
 #[cfg(doc)]
 use crate::Error;
 use crate::Result;
+use crate::model::Span;
+use crate::model::interlacer::{Affine, Tensor};
+use crate::model::weights::{self, File, model_error};
 
 /// Metadata key of the configuration in their files.
 pub(crate) const CONFIG_KEY: &str = "forecloud.video";

@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::{VideoDataset, VideoTrainConfig, Window};
-use crate::eval::similarity::{psnr, ssim};
+use crate::eval::similarity::alike;
 use crate::model::weights::{self, File, OPTIMIZER_PREFIXES};
 use crate::train::adamw::AdamW;
 use crate::train::differences::differences;
@@ -31,7 +31,7 @@ pub struct VideoTrainer {
     optimizer: AdamW,
 }
 
-/// How good drawn pictures are, mean over pictures.
+/// How good drawn pictures are, mean over pictures, of the pixels whose depth was measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct VideoScore {
     /// Structural similarity.
@@ -133,7 +133,8 @@ impl VideoTrainer {
         let rate = self.learning_rate(step);
         let norm = self.optimizer.update(&mut self.model.weights, &mut gradient, rate);
         if !norm.is_finite() || !loss.is_finite() {
-            let problem = format!("step {step}: loss {loss}, gradient {norm}; a smaller learning rate");
+            let problem =
+                format!("step {step}: loss {loss}, gradient {norm}; a smaller learning rate");
             return Err(Error::Config { key: "video.learning_rate".into(), problem });
         }
         Ok(loss)
@@ -159,7 +160,8 @@ impl VideoTrainer {
                 let depth_m = seen.depth_m - target.depth_m.min(far_m);
                 let off: [f32; 3] = std::array::from_fn(|c| seen.color[c] - target.color[c]);
                 let weight = self.config.depth_weight;
-                loss += scale * (off.iter().map(|x| x * x).sum::<f32>() + weight * depth_m * depth_m);
+                loss +=
+                    scale * (off.iter().map(|x| x * x).sum::<f32>() + weight * depth_m * depth_m);
                 RayGradient {
                     color: off.map(|x| 2.0 * scale * x),
                     depth: 2.0 * scale * weight * depth_m,
@@ -240,7 +242,7 @@ impl VideoTrainer {
                 let drawn = Renderer::new(layout, weights).draw(&scene, &rays);
                 let colors: Vec<[f32; 3]> = drawn.iter().map(|seen| seen.color).collect();
                 let truth = target.drawable_colors(far_m);
-                let scores = ssim(target.size, &truth, &colors).zip(psnr(&truth, &colors));
+                let scores = alike(target.size, &truth, &colors, &target.depths_m);
                 let Some((ssim, psnr)) = scores else { continue };
                 (sums[0], sums[1], n) = (sums[0] + ssim, sums[1] + psnr, n + 1);
                 for (seen, &depth_m) in drawn.iter().zip(&target.depths_m) {
@@ -259,5 +261,87 @@ impl VideoTrainer {
             n,
         };
         Ok((n > 0).then(score))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::FramesConfig;
+
+    fn small() -> (VideoTrainConfig, VideoConfig) {
+        let video = VideoConfig {
+            channels: [4, 6, 8],
+            hidden: 16,
+            n_particles: 2000,
+            picture: [48, 36],
+            ..VideoConfig::default()
+        };
+        (VideoTrainConfig { rays: 64, steps: 60, ..VideoTrainConfig::default() }, video)
+    }
+
+    fn data() -> VideoDataset {
+        let mut data = VideoDataset::new(small().1, FramesConfig::default());
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tiny_push").as_ref();
+        let glimpse = crate::recording::Recording::glimpse(path).unwrap();
+        assert!(!data.add(path, "no such", true).unwrap(), "of another split");
+        assert!(data.add(path, &glimpse.truth().unwrap().split, false).unwrap());
+        data
+    }
+
+    #[test]
+    fn the_gradient_is_that_of_the_loss() {
+        let (config, video) = small();
+        let mut trainer = VideoTrainer::new(config, video).unwrap();
+        let data = data();
+        let window = data.spread(1, 1).next().unwrap();
+        assert_eq!(window.n_later, 1);
+        let at = |trainer: &VideoTrainer| {
+            trainer.gradient(&window, &mut ChaCha8Rng::seed_from_u64(5)).unwrap()
+        };
+        let (_, gradient) = at(&trainer);
+        let start = trainer.model.weights.clone();
+        // Along the gradient of the encoder and along that of the renderer: the loss's slope is its length.
+        let split = trainer.model.layout.dense[0].weight.range().start;
+        for part in [0..split, split..start.len()] {
+            let part = &gradient[part.clone()].iter().zip(part).collect::<Vec<_>>()[..];
+            let norm = part.iter().map(|(g, _)| f64::from(**g).powi(2)).sum::<f64>().sqrt();
+            assert!(norm > 1e-4, "{norm}");
+            let mut loss = |step: f64| {
+                trainer.model.weights.clone_from(&start);
+                for (g, i) in part {
+                    trainer.model.weights[*i] += (step / norm) as f32 * **g;
+                }
+                f64::from(at(&trainer).0)
+            };
+            let step = 3e-3;
+            let slope = (loss(step) - loss(-step)) / (2.0 * step);
+            assert!((slope / norm - 1.0).abs() < 0.03, "slope {slope}, gradient {norm}");
+        }
+    }
+
+    #[test]
+    fn pictures_get_better() {
+        let (config, video) = small();
+        let (data, mut trainer) = (data(), VideoTrainer::new(config, video).unwrap());
+        let score = |trainer: &VideoTrainer| trainer.validate(data.spread(1, 0)).unwrap().unwrap();
+        let before = score(&trainer);
+        for _ in 0..config.steps {
+            trainer.step(&data).unwrap();
+        }
+        let after = score(&trainer);
+        assert!(after.psnr > before.psnr + 2.0, "{before:?}, then {after:?}");
+        assert_eq!(after.n, 2, "two cameras");
+    }
+
+    #[test]
+    fn particles_are_drawn_where_the_truth_moved_them() {
+        let data = data();
+        let now = data.spread(1, 0).next().unwrap();
+        assert_eq!(now.positions, now.seen.positions);
+        let later = data.spread(1, 1).next().unwrap();
+        let moved = later.positions.iter().zip(&later.seen.positions);
+        let n_moved = moved.filter(|(there, here)| there != here).count();
+        assert!(n_moved > 0 && n_moved < later.positions.len() / 2, "{n_moved}");
     }
 }

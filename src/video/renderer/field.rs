@@ -85,13 +85,12 @@ impl Field {
         // Also false of directions that are not finite.
         while n < n_most && scale > 0.0 {
             let depth_m = near_m + (*step as f32 + ray.shift) * depth_step;
-            if !(depth_m < far_m) {
+            if depth_m >= far_m || depth_m.is_nan() {
                 break;
             }
             *step += 1;
-            let place = std::array::from_fn(|axis| {
-                ray.origin[axis] + depth_m * ray.direction[axis]
-            });
+            let place =
+                std::array::from_fn(|axis| ray.origin[axis] + depth_m * ray.direction[axis]);
             if self.may_be_near(&place)
                 && let Some(sample) = self.sample(place, depth_m)
             {
@@ -105,7 +104,7 @@ impl Field {
         let mut at = [0; 3];
         for axis in 0..3 {
             let cell = (place[axis] - self.origin[axis]) * self.per_m;
-            if !(cell >= 0.0 && cell < self.counts[axis] as f32) {
+            if !(0.0..self.counts[axis] as f32).contains(&cell) {
                 return false;
             }
             at[axis] = cell as usize;
@@ -126,9 +125,8 @@ impl Field {
                     continue;
                 }
                 let index = order[at];
-                let is_before = |i: usize| {
-                    (squared[i], indices[i]) < (distance, index) && squared[i] < NOBODY
-                };
+                let is_before =
+                    |i: usize| (squared[i], indices[i]) < (distance, index) && squared[i] < NOBODY;
                 let mut i = N_NEIGHBORS;
                 while i > 0 && !is_before(i - 1) {
                     i -= 1;
@@ -156,7 +154,8 @@ mod tests {
     fn places_are_those_of_the_plain_search() {
         let config = VideoConfig::default();
         let u = |i: u64, stream| uniform(draw(5, 0, i, stream));
-        let points: Vec<Vec3> = (0..700).map(|i| [0.4 * u(i, 0), 0.3 * u(i, 1), 0.1 * u(i, 2)]).collect();
+        let points: Vec<Vec3> =
+            (0..700).map(|i| [0.4 * u(i, 0), 0.3 * u(i, 1), 0.1 * u(i, 2)]).collect();
         let field = Field::new(&points, &config).unwrap();
         for i in 0..40 {
             let direction = [0.3 * u(i, 3) - 0.1, 0.2 * u(i, 4) - 0.1, -1.0];
@@ -195,9 +194,10 @@ mod tests {
         assert!(far.cells.n_cells() < 5_000_000);
         assert!(Field::new(&[[f32::NAN; 3]], &config).is_err());
         let ray = Ray { origin: [0.0; 3], direction: [0.0, 0.0, 1.0], shift: 0.0 };
-        for (field, n_expected) in
-            [(Field::new(&[], &config).unwrap(), 0), (Field::new(&[[0.0, 0.0, 1.0]], &config).unwrap(), 5)]
-        {
+        for (field, n_expected) in [
+            (Field::new(&[], &config).unwrap(), 0),
+            (Field::new(&[[0.0, 0.0, 1.0]], &config).unwrap(), 5),
+        ] {
             let mut samples = Vec::new();
             field.look(&ray, &mut 0, 100, &mut samples);
             assert_eq!(samples.len(), n_expected);

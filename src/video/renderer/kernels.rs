@@ -80,7 +80,8 @@ pub(super) fn gather_backward(
     let n_neighbors: usize = samples.iter().map(|sample| sample.n).sum();
     let mut d_neighbors = vec![0.0; n_neighbors * (3 + n)];
     let mut rows = d_neighbors.chunks_exact_mut(3 + n);
-    let given = inputs.chunks_exact(config.n_inputs()).zip(d_inputs.chunks_exact(config.n_inputs()));
+    let given =
+        inputs.chunks_exact(config.n_inputs()).zip(d_inputs.chunks_exact(config.n_inputs()));
     for (sample, (inputs, d_inputs)) in samples.iter().zip(given) {
         let (weights, distances) = weights(sample, config);
         let scales = weights.map(|weights| 1.0 / (weights.iter().sum::<f32>() + LEAST));

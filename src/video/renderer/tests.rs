@@ -44,8 +44,7 @@ mod plain {
         };
         let (mut x, mut sums) = (Vec::new(), Vec::new());
         for b in 0..N_KERNELS {
-            let (radius, width) =
-                (f64::from(config.radii_m[b]), f64::from(config.bandwidths_m[b]));
+            let (radius, width) = (f64::from(config.radii_m[b]), f64::from(config.bandwidths_m[b]));
             let weigh = |i| (-0.5 * ((distance(i) - radius) / width).powi(2)).exp();
             let sum: f64 = sample.neighbors().map(weigh).sum();
             let total =
@@ -151,12 +150,8 @@ fn equals_its_plain_version_with_gradients() {
 #[test]
 fn equals_pytorch() {
     let golden = Golden::read("renderer");
-    let config = VideoConfig {
-        n_features: 5,
-        channels: [1, 1, 1],
-        hidden: 12,
-        ..VideoConfig::default()
-    };
+    let config =
+        VideoConfig { n_features: 5, channels: [1, 1, 1], hidden: 12, ..VideoConfig::default() };
     let layout = VideoLayout::new(config).unwrap();
     let mut weights = vec![0.0; layout.n_params()];
     let of_renderer =
