@@ -25,6 +25,7 @@ mod topics;
 mod train;
 mod train_end;
 mod train_loop;
+mod train_video;
 
 use outcome::Outcome;
 pub use say::say;
@@ -42,6 +43,7 @@ enum Command {
     Info(info::Args),
     Replay(Box<replay::Args>),
     Train(Box<train::Args>),
+    TrainVideo(Box<train_video::Args>),
     Calibrate(Box<calibrate::Args>),
     Compare(Box<compare::Args>),
 }
@@ -53,6 +55,7 @@ impl Cli {
             Command::Info(args) => info::run(&args).map(|()| Outcome::Done),
             Command::Replay(args) => replay::run(&args),
             Command::Train(args) => train::run(&args).map(|()| Outcome::Done),
+            Command::TrainVideo(args) => train_video::run(&args).map(|()| Outcome::Done),
             Command::Calibrate(args) => calibrate::run(&args).map(|()| Outcome::Done),
             Command::Compare(args) => compare::run(&args).map(|()| Outcome::Done),
         }

@@ -7,6 +7,7 @@
 pub mod baselines;
 pub mod coverage;
 pub mod csv;
+pub mod film;
 pub mod hindsight;
 mod later;
 pub mod method;
@@ -21,10 +22,12 @@ pub mod replay;
 pub mod report;
 #[cfg(test)]
 mod scene;
+pub mod similarity;
 pub mod surface;
 pub mod survey;
 pub mod unlike;
 
+pub use film::Film;
 pub use hindsight::Hindsight;
 pub use method::Method;
 pub use metrics::{Class, Mean, Scores, TrueMotion};

@@ -21,7 +21,7 @@
 //! | Feature | Modules, programs | Brings |
 //! |---|---|---|
 //! | none | the predictor and all that it needs | neither SQLite, MCAP nor a command line |
-//! | `bag` | `bag`, `recording`, `eval`, `train`: recordings, and what works on them | SQLite, MCAP, zstd |
+//! | `bag` | `bag`, `recording`, `video`, `eval`, `train`: recordings, and what works on them | SQLite, MCAP, zstd |
 //! | `cli` (default) | the tool `forecloud`; `bag` with it | clap, progress bars |
 //! | `cuda` (default) | the whole step on an NVIDIA GPU; its driver is looked for at run time | cudarc |
 //! | `ros` | `ros`, the node `forecloud_node` and `forecloud_plan_relay`; needs a sourced ROS 2 | r2r |
@@ -77,5 +77,7 @@ pub mod situation;
 pub mod tf;
 #[cfg(feature = "bag")]
 pub mod train;
+#[cfg(feature = "bag")]
+pub mod video;
 
 pub use error::{Error, Result};

@@ -272,7 +272,7 @@ impl Model {
     pub fn load(path: &Path) -> Result<Self> {
         let file = weights::File::open(path)?;
         let config = read_config(path, &file.metadata)?;
-        let model = Self::new(config, file.vector(&Layout::new(config.interlacer()), "")?)?;
+        let model = Self::new(config, file.vector(&Layout::new(config.interlacer()).tensors, "")?)?;
         let Some(text) = file.metadata.get(CALIBRATION_KEY) else { return Ok(model) };
         let wrong =
             |problem: String| weights::model_error(path, format!("{CALIBRATION_KEY}: {problem}"));
@@ -289,7 +289,7 @@ impl Model {
         let mut metadata = config_metadata(&self.config);
         let calibration = self.calibration.as_ref().map(json);
         metadata.extend(calibration.map(|text| (CALIBRATION_KEY.to_owned(), text)));
-        weights::save(path, &layout, &[("", &self.weights)], metadata)
+        weights::save(path, &layout.tensors, &[("", &self.weights)], metadata)
     }
 }
 
@@ -374,7 +374,7 @@ mod tests {
         let bytes = || {
             let mut metadata = config_metadata(&model.config);
             metadata.extend(["b", "a", "d", "c"].map(|key| (key.to_owned(), key.to_owned())));
-            weights::save(&path, &layout, &[("", &model.weights)], metadata).unwrap();
+            weights::save(&path, &layout.tensors, &[("", &model.weights)], metadata).unwrap();
             std::fs::read(&path).unwrap()
         };
         let first = bytes();
@@ -435,7 +435,7 @@ mod tests {
             let layout = Layout::new(InterlacerConfig { n_features, ..model.config.interlacer() });
             let weights = weights::initial_weights(&layout, 1);
             let metadata = config_metadata(&model.config);
-            weights::save(&path, &layout, &[("", &weights)], metadata).unwrap();
+            weights::save(&path, &layout.tensors, &[("", &weights)], metadata).unwrap();
             let message = Model::load(&path).unwrap_err().to_string();
             let told = ["embed.weight is F32", "asks for"].iter().any(|w| message.contains(w));
             assert!(told, "{n_features}: {message}");

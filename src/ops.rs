@@ -4,6 +4,7 @@
 //! All matrices are row-major f32. Weights are stored `[in, out]`, so that y = x·W + b.
 
 pub mod charbonnier;
+pub mod conv2d;
 pub mod exp;
 pub mod favor;
 pub mod feature_map;
@@ -16,6 +17,7 @@ pub mod linear_attention;
 pub mod message_passing;
 pub mod motion_head;
 pub mod relu;
+pub mod resample2d;
 pub mod rows;
 pub mod softmax_attention;
 

@@ -21,3 +21,4 @@ pub mod skipped;
 mod stretches;
 pub mod trainer;
 pub mod validation;
+pub mod video;

@@ -42,6 +42,7 @@ const FLOORS: &[&str] = &[
     "known",
     "candidates",
     "predictor",
+    "video",
     "recording",
     "eval",
     "train",

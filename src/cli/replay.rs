@@ -5,7 +5,7 @@ use forecloud::backend::Device;
 use forecloud::cloud::Workspace;
 use forecloud::config::PredictorConfig;
 use forecloud::eval::published::Agreement;
-use forecloud::eval::{MostActive, Replay, Report};
+use forecloud::eval::{Film, MostActive, Replay, Report};
 use forecloud::model::Model;
 use forecloud::outputs::{Kind, Outputs};
 use forecloud::recording::Recording;
@@ -67,6 +67,7 @@ struct Session<'a> {
     config: PredictorConfig,
     replay: Replay,
     most_active: MostActive,
+    film: Option<Film>,
     folder: Option<Folder>,
 }
 
@@ -98,7 +99,9 @@ impl<'a> Session<'a> {
         for path in &args.bags {
             std::fs::metadata(path).with_context(|| format!("cannot replay {}", path.display()))?;
         }
+        let video = args.video(&model_path)?;
         let inputs = args.bags.iter().chain(&args.predictions).chain([&model_path]);
+        let inputs = inputs.chain(video.as_ref().map(|(_, path)| path));
         let outputs = Outputs::default().protect(inputs);
         if let Some(path) = &args.picture {
             outputs.check(path, Kind::Picture).context("cannot save the picture")?;
@@ -108,10 +111,14 @@ impl<'a> Session<'a> {
         }
         let step_secs = model.config.step_secs;
         let most_active = MostActive::new(step_secs, config.horizon, config.history_tolerance_secs);
+        let (horizon, tolerance_secs) = (config.horizon, config.history_tolerance_secs);
+        let film = video
+            .map(|(video, _)| Film::new(video, step_secs, horizon, tolerance_secs, config.seed));
         let replay = Replay::new(model.clone(), config, frames, published);
         let replay =
             replay.ignore_truth(args.no_truth).with_noise(args.noise()?).with_meshes(meshes);
-        let session = Self { args, outputs, model, config, replay, most_active, folder: None };
+        let folder = None;
+        let session = Self { args, outputs, model, config, replay, most_active, film, folder };
         Ok((session, model_path))
     }
 
@@ -141,11 +148,15 @@ impl<'a> Session<'a> {
         let bar = progress(&recording, index + 1, n_bags);
         let wants_picture = args.picture.is_some() || args.out.is_some();
         let (most_active, folder) = (&mut self.most_active, &mut self.folder);
+        let film = &mut self.film;
         let mut watched = Ok(());
         let played = self.replay.add(&recording, |frame| {
             bar.inc(1);
             if wants_picture && watched.is_ok() {
                 watched = most_active.watch(frame);
+            }
+            if let (Some(film), Ok(())) = (film.as_mut(), &watched) {
+                watched = film.watch(frame);
             }
             if let Some(folder) = folder {
                 folder.watch(frame);
@@ -154,11 +165,12 @@ impl<'a> Session<'a> {
         bar.finish_and_clear();
         played?;
         watched.and_then(|()| most_active.end_recording())?;
+        let sheet = self.film.as_mut().and_then(Film::end_recording);
         // Those of its reader were told when it was opened.
         let told = recording.bag().warnings().len();
         let warnings = self.replay.bags().last().map_or(&[][..], |bag| &bag.warnings);
         warn(path, warnings.get(told..).unwrap_or_default());
-        self.folder.as_mut().map_or(Ok(()), |folder| folder.end_bag(path))
+        self.folder.as_mut().map_or(Ok(()), |folder| folder.end_bag(path, sheet.as_ref()))
     }
 
     fn finish(self, model_path: PathBuf) -> Result<Report> {
@@ -180,7 +192,11 @@ impl<'a> Session<'a> {
         if self.replay.device() != Device::Cpu.to_string() {
             say(format_args!("device: {}", self.replay.device()));
         }
-        let report = Report { model_path: Some(model_path), ..report };
+        let video = self.film.as_ref().and_then(Film::report);
+        if self.film.is_some() && video.is_none() {
+            say("nothing was drawn: no predicted frame has a camera with colour and depth images");
+        }
+        let report = Report { model_path: Some(model_path), video, ..report };
         if let Some(folder) = self.folder {
             folder.finish(&report, &self.most_active)?;
         }

@@ -6,9 +6,11 @@ use forecloud::cloud::{SensorNoise, Workspace};
 use forecloud::config::PredictorConfig;
 use forecloud::eval::Published;
 use forecloud::model::Model;
-use std::path::PathBuf;
+use forecloud::video::VideoModel;
+use std::path::{Path, PathBuf};
 
 use super::topics::TopicArgs;
+use super::train_video::VIDEO;
 
 /// Predict recordings and measure how good that is: by their truth, or by what was seen later.
 #[derive(clap::Args)]
@@ -32,6 +34,7 @@ Examples:
   forecloud replay --json --horizon 10 push_* > errors.json
   forecloud replay --no-truth data/demo_tumble
   forecloud replay --predictions node.mcap data/demo_tumble
+  forecloud replay --render --video runs/video/video.safetensors --out results data/demo_tumble
   forecloud replay --workspace -1,-1,-0.1 1,1,1.5 my_bag
   forecloud replay --cameras front --input points --remap /front/points:=/lidar/points my_bag")]
 pub struct Args {
@@ -90,6 +93,13 @@ pub struct Args {
     /// predictions (MCAP), a picture; the folder is made, or its earlier results are replaced
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
+    /// Draw what the cameras will see, of a frame each half second, and measure how alike that is to
+    /// what they saw (SSIM, PSNR); with --out also as pictures
+    #[arg(long)]
+    pub(super) render: bool,
+    /// What draws, as `forecloud train-video` writes it [default: video.safetensors beside the model]
+    #[arg(long, value_name = "FILE", requires = "render")]
+    pub(super) video: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
@@ -119,6 +129,18 @@ impl Args {
         let noise = SensorNoise { strength, ..SensorNoise::default() };
         noise.validate().context("--sensor-noise")?;
         Ok((strength > 0.0).then_some(noise))
+    }
+
+    /// What draws pictures, and its file, if they are asked for; `model` is the model's file.
+    pub(super) fn video(&self, model: &Path) -> Result<Option<(VideoModel, PathBuf)>> {
+        if !self.render {
+            return Ok(None);
+        }
+        let path = self.video.clone().unwrap_or_else(|| model.with_file_name(VIDEO));
+        let video = VideoModel::load(&path).context(
+            "--render needs what draws: make it with `forecloud train-video`, and name it with --video",
+        )?;
+        Ok(Some((video, path)))
     }
 
     /// What a node published, if that is to be compared.

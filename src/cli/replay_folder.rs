@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use forecloud::cloud::Workspace;
 use forecloud::config::PredictorConfig;
+use forecloud::eval::film::Sheet;
 use forecloud::eval::page::{MARK, MAX_SCENE_BYTES};
 use forecloud::eval::{MostActive, Page, Recorder, Replayed, Report, Scenes, Setting, csv};
 use forecloud::model::Model;
@@ -18,6 +19,7 @@ const ERRORS: &str = "errors.csv";
 const HINDSIGHT: &str = "hindsight.csv";
 const PICTURE: &str = "picture.png";
 const PREDICTIONS: &str = "predictions";
+const VIDEO: &str = "video";
 
 /// Collects what goes into the folder while recordings are played.
 pub struct Folder {
@@ -119,21 +121,35 @@ impl Folder {
 
     /// Name of the predictions of the recording at hand.
     fn predictions(&self) -> String {
+        self.numbered(PREDICTIONS, "mcap")
+    }
+
+    /// Name of a file of the recording at hand.
+    fn numbered(&self, name: &str, extension: &str) -> String {
         match self.n_bags {
-            1 => format!("{PREDICTIONS}.mcap"),
-            _ => format!("{PREDICTIONS}_{}.mcap", self.n_ended + 1),
+            1 => format!("{name}.{extension}"),
+            _ => format!("{name}_{}.{extension}", self.n_ended + 1),
         }
     }
 
-    /// Ends the recording at hand.
-    pub fn end_bag(&mut self, bag: &Path) -> Result<()> {
+    /// Ends the recording at hand; `sheet` are pictures of it.
+    pub fn end_bag(&mut self, bag: &Path, sheet: Option<&Sheet>) -> Result<()> {
         if let Some(failure) = self.failure.take() {
             return Err(failure.context("cannot write what was predicted"));
         }
         self.scenes.end_recording()?;
+        let bag = bag.file_name().unwrap_or(bag.as_os_str()).to_string_lossy();
+        if let Some(sheet) = sheet {
+            let name = self.numbered(VIDEO, "png");
+            sheet
+                .save(&self.path.join(&name), &self.outputs)
+                .context("cannot save the pictures")?;
+            let what =
+                format!("what a camera saw of {bag}, and what was predicted that it would see");
+            self.files.push((name, what));
+        }
         if let Some(recorder) = self.recorder.take() {
             recorder.finish()?;
-            let bag = bag.file_name().unwrap_or(bag.as_os_str()).to_string_lossy();
             let what = format!("predictions of {bag}, as the node publishes them");
             self.files.push((self.predictions(), what));
         }
@@ -200,7 +216,9 @@ fn ours(folder: &Path) -> Result<Vec<(String, Kind)>> {
 
 /// What a file of this name is; none if no result has it.
 fn kind(name: &str) -> Option<Kind> {
-    let number = name.strip_prefix(PREDICTIONS).and_then(|rest| rest.strip_suffix(".mcap"));
+    let number = |of: &str, extension: &str| {
+        name.strip_prefix(of).and_then(|rest| rest.strip_suffix(extension))
+    };
     let is_number = |text: &str| {
         let digits = text.strip_prefix('_').unwrap_or("x");
         text.is_empty() || (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
@@ -211,6 +229,7 @@ fn kind(name: &str) -> Option<Kind> {
         ERRORS => Some(Kind::Table(csv::ERRORS)),
         HINDSIGHT => Some(Kind::Table(csv::HINDSIGHT)),
         PICTURE => Some(Kind::Picture),
-        _ => number.is_some_and(is_number).then_some(Kind::Predictions),
+        _ if number(VIDEO, ".png").is_some_and(is_number) => Some(Kind::Picture),
+        _ => number(PREDICTIONS, ".mcap").is_some_and(is_number).then_some(Kind::Predictions),
     }
 }

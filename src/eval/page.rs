@@ -151,6 +151,7 @@ impl Page<'_> {
 
     fn tables(&self) -> String {
         let mut html = tables::errors(self.report) + &tables::confidence(self.report);
+        html += &tables::video(self.report);
         if let Some(hindsight) = &self.report.hindsight {
             html += "<h3>Without truth: against what the cameras saw later</h3>";
             html += &tables::hindsight(hindsight, self.report.step_secs);

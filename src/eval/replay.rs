@@ -14,7 +14,7 @@ use crate::eval::published::{self, Published, Setup};
 use crate::eval::survey::{Survey, Surveyor};
 use crate::eval::unlike::UnlikeCounts;
 use crate::eval::{Scores, TrueMotion, baselines};
-use crate::frames::{Frame, FrameCounts, FramesConfig};
+use crate::frames::{CameraFrame, Frame, FrameCounts, FramesConfig};
 use crate::kinematics::{MeshSearch, Mounting, RobotMode};
 use crate::message::Stamp;
 use crate::model::Model;
@@ -83,6 +83,8 @@ impl Failure {
 pub struct Replayed<'a> {
     /// Stamp of the frame.
     pub stamp: Stamp,
+    /// What its cameras saw.
+    pub cameras: &'a [CameraFrame],
     /// The recording's task.
     pub task: Option<&'a str>,
     /// What the model predicts; none without history or after a failure.
@@ -253,7 +255,8 @@ impl Replay {
             bag.n_evaluated += u64::from(motion.is_some());
             let is_unknown = truth.is_some() && prediction.is_some() && motion.is_none();
             bag.n_without_truth += u64::from(is_unknown);
-            watch(&Replayed { stamp: frame.stamp, task, prediction, truth: motion.as_ref() });
+            let (stamp, cameras) = (frame.stamp, &frame.cameras[..]);
+            watch(&Replayed { stamp, cameras, task, prediction, truth: motion.as_ref() });
             Ok(())
         })?;
         if let Some(findings) = hindsight.map(Hindsight::finish).transpose()? {

@@ -5,6 +5,7 @@ mod hindsight_table;
 mod notes;
 mod table;
 mod verdict;
+mod video;
 
 use serde::Serialize;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use crate::cloud::{SensorNoise, Workspace};
 use crate::config::PredictorConfig;
 use crate::eval::coverage::ConfidenceRow;
+use crate::eval::film::VideoReport;
 use crate::eval::method::Method;
 use crate::eval::metrics::Class;
 use crate::eval::published::Comparison;
@@ -67,6 +69,8 @@ pub struct Report {
     pub unlike: Option<UnlikeCounts>,
     /// Predictions held against what was seen later; none if all recordings have truth.
     pub hindsight: Option<HindsightReport>,
+    /// Pictures that were drawn of the predictions, held against what was seen; none unless asked for.
+    pub video: Option<VideoReport>,
     /// Whether the model is better than the baselines; of nothing if nothing could be judged.
     pub verdicts: Vec<Verdict>,
     /// Noise that was added to the depth images; none: they are as recorded.
@@ -171,6 +175,7 @@ impl Replay {
             confidence: self.coverage.rows(),
             unlike: self.unlike.clone(),
             hindsight: self.findings.as_ref().map(HindsightReport::new),
+            video: None,
             verdicts: Vec::new(),
             sensor_noise: self.noise,
             workspace: self.workspace(),

@@ -160,6 +160,11 @@ pub struct Span {
 }
 
 impl Span {
+    /// `len` numbers from `start` on.
+    pub(crate) fn new(start: usize, len: usize) -> Self {
+        Self { start, len }
+    }
+
     /// Its places in the vector.
     #[inline]
     pub fn range(self) -> std::ops::Range<usize> {

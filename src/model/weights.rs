@@ -10,6 +10,7 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use sha2::{Digest, Sha256};
 
 use crate::model::Layout;
+use crate::model::interlacer::Tensor;
 use crate::{Error, Result};
 
 /// Largest model file that is read.
@@ -57,7 +58,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes named vectors of the layout's tensors and text metadata to a safetensors file.
+/// Writes named vectors of the table's tensors and text metadata to a safetensors file.
 ///
 /// The file appears whole or not at all, even if the power fails: it is written beside its place,
 /// brought to the disk, then renamed.
@@ -66,14 +67,14 @@ fn hexadecimal(bytes: &[u8]) -> String {
 /// [`Error::Io`] and [`Error::Model`].
 pub fn save(
     path: &Path,
-    layout: &Layout,
+    tensors: &[Tensor],
     vectors: &[(&str, &[f32])],
     mut metadata: HashMap<String, String>,
 ) -> Result<()> {
     let bytes: Vec<(String, Vec<usize>, Vec<u8>)> = vectors
         .iter()
         .flat_map(|(prefix, vector)| {
-            layout.tensors.iter().map(move |tensor| {
+            tensors.iter().map(move |tensor| {
                 let values = tensor.span.of(vector);
                 let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
                 (format!("{prefix}{}", tensor.name), tensor.shape.clone(), bytes)
@@ -90,11 +91,11 @@ pub fn save(
         .map_err(wrong)?;
     // The tensors lie in the file in an order of its own.
     let plain = serialize(views, None).map_err(wrong)?;
-    let tensors = tensor_bytes(&plain).map_err(wrong)?;
-    metadata.insert(SHA256_KEY.into(), hexadecimal(&Sha256::digest(tensors)));
-    let mut data = header(&plain[..plain.len() - tensors.len()], metadata)
+    let numbers = tensor_bytes(&plain).map_err(wrong)?;
+    metadata.insert(SHA256_KEY.into(), hexadecimal(&Sha256::digest(numbers)));
+    let mut data = header(&plain[..plain.len() - numbers.len()], metadata)
         .map_err(|error| model_error(path, format!("its metadata can't be written ({error})")))?;
-    data.extend_from_slice(tensors);
+    data.extend_from_slice(numbers);
     let unfinished = PathBuf::from(format!("{}.part", path.display()));
     replace(path, &unfinished, &data).map_err(|cause| {
         // On a full disk, its remains would only be in the way.
@@ -183,15 +184,16 @@ impl File {
         Ok(Self { path: path.to_owned(), bytes, metadata })
     }
 
-    /// The flat vector stored under `prefix`, every tensor of `layout` checked: name, type, shape,
+    /// The flat vector stored under `prefix`, every one of `tensors` checked: name, type, shape,
     /// finite values; and that there are no others but the optimiser's.
     ///
     /// # Errors
     /// [`Error::Model`] names the tensor and what is wrong with it.
-    pub fn vector(&self, layout: &Layout, prefix: &str) -> Result<Vec<f32>> {
+    pub fn vector(&self, tensors: &[Tensor], prefix: &str) -> Result<Vec<f32>> {
         let wrong = |problem| model_error(&self.path, problem);
         let file = SafeTensors::deserialize(&self.bytes).map_err(|e| wrong(e.to_string()))?;
-        let n_bytes = layout.n_params().saturating_mul(4);
+        let n_params = tensors.last().map_or(0, |tensor| tensor.span.range().end);
+        let n_bytes = n_params.saturating_mul(4);
         if n_bytes > self.bytes.len() {
             let got = self.bytes.len();
             return Err(wrong(format!(
@@ -200,13 +202,13 @@ impl File {
         }
         let is_known = |name: &str| {
             let plain = OPTIMIZER_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
-            layout.tensors.iter().any(|tensor| tensor.name == plain.unwrap_or(name))
+            tensors.iter().any(|tensor| tensor.name == plain.unwrap_or(name))
         };
         if let Some(name) = file.names().into_iter().find(|name| !is_known(name)) {
             return Err(wrong(format!("tensor {name} is none of its configuration's")));
         }
-        let mut vector = vec![0.0; layout.n_params()];
-        for tensor in &layout.tensors {
+        let mut vector = vec![0.0; n_params];
+        for tensor in tensors {
             let name = format!("{prefix}{}", tensor.name);
             let view =
                 file.tensor(&name).map_err(|_| wrong(format!("tensor {name} is missing")))?;

@@ -30,6 +30,8 @@ pub enum Kind {
     Predictions,
     /// safetensors with our configuration in its metadata: a model, or a checkpoint.
     Weights,
+    /// safetensors with the configuration of encoder and renderer of pictures in its metadata.
+    Video,
     /// The log of a training: JSON lines with `step` and `loss_mm`, or none yet.
     TrainingLog,
     /// Labels of a recording, which begin with [`LABELS`].
@@ -50,6 +52,7 @@ impl Kind {
             }
             Self::Predictions => is_mcap(head).unwrap_or(false),
             Self::Weights => head.get(8) == Some(&b'{') && contains(head, b"\"forecloud.config\""),
+            Self::Video => head.get(8) == Some(&b'{') && contains(head, b"\"forecloud.video\""),
             Self::TrainingLog => is_log(head),
             Self::Labels => head.starts_with(LABELS.as_bytes()),
         }
@@ -66,6 +69,7 @@ impl Display for Kind {
             Self::Table(_) => "table (CSV)",
             Self::Predictions => "recording of predictions (MCAP)",
             Self::Weights => "model or checkpoint (safetensors)",
+            Self::Video => "encoder and renderer of pictures (safetensors)",
             Self::TrainingLog => "log of a training",
             Self::Labels => "labels",
         })

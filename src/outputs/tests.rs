@@ -8,6 +8,7 @@ fn ours() -> Vec<(Kind, Vec<u8>)> {
     options.create(&mut mcap).unwrap().finish().unwrap();
     let page = format!("<!doctype html><head>{}", crate::eval::page::MARK);
     let weights = b"\x20\0\0\0\0\0\0\0{\"__metadata__\":{\"forecloud.config\":\"{}\"}}".to_vec();
+    let video = b"\x20\0\0\0\0\0\0\0{\"__metadata__\":{\"forecloud.video\":\"{}\"}}".to_vec();
     vec![
         (Kind::Picture, picture),
         (Kind::Plot, format!("{PLOT}<svg/>").into_bytes()),
@@ -16,6 +17,7 @@ fn ours() -> Vec<(Kind, Vec<u8>)> {
         (Kind::Table("a,b"), b"a,b\r\n1,2\r\n".to_vec()),
         (Kind::Predictions, mcap.into_inner()),
         (Kind::Weights, weights),
+        (Kind::Video, video),
         (Kind::TrainingLog, b"{\"step\": 1, \"loss_mm\": null}\n".to_vec()),
         (Kind::Labels, format!("{LABELS}...").into_bytes()),
     ]

@@ -46,7 +46,7 @@ pub(super) fn write(
         (square, vectors.square),
         (average, vectors.average),
     ];
-    weights::save(path, layout, &vectors, metadata)
+    weights::save(path, &layout.tensors, &vectors, metadata)
 }
 
 /// Reads the checkpoint of a run of these settings: steps done, and the state.
@@ -79,7 +79,8 @@ pub(super) fn read(
         return Err(Error::Checkpoint { path: path.to_owned(), problem });
     }
     let step = step.parse().map_err(|_| no_checkpoint(path, &format!("bad {STEP_KEY}")))?;
-    let vector = |prefix| file.vector(layout, prefix).map_err(|error| damaged(path, error));
+    let vector =
+        |prefix| file.vector(&layout.tensors, prefix).map_err(|error| damaged(path, error));
     let [mean, square, average] = OPTIMIZER_PREFIXES;
     let vectors = Vectors {
         weights: vector("")?,

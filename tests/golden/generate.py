@@ -444,6 +444,160 @@ def adamw():
     }
 
 
+# ---------------------------------------------------------------- video
+
+
+def video_encoder():
+    """The U-Net: two 3x3 convolutions at each of three sizes, mean pooling, skips."""
+    channels, n_features, width, height = [3, 4, 6], 5, 10, 7
+    source = Source(31)
+    narrow, middle, wide = channels
+    widths = [
+        (3, narrow), (narrow, narrow), (narrow, middle), (middle, middle), (middle, wide),
+        (wide, wide), (wide + middle, middle), (middle, middle), (middle + narrow, narrow),
+        (narrow, n_features),
+    ]
+    leaves = {}
+    for i, (n_in, n_out) in enumerate(widths):
+        leaves[f"encoder.{i}.weight"] = source.normal(9 * n_in, n_out, std=(4.5 * n_in) ** -0.5)
+        leaves[f"encoder.{i}.bias"] = source.normal(n_out, std=0.3)
+    picture = source.uniform(height, width, 3)
+    full = torch.zeros(-(-height // 4) * 4, -(-width // 4) * 4, 3, dtype=torch.float64)
+    full[:height, :width] = picture - 0.5
+    kinks = []
+
+    def features_of(values):
+        def convolve(i, x):
+            weight = values[f"encoder.{i}.weight"].view(3, 3, x.shape[1], -1).permute(3, 2, 0, 1)
+            y = torch.nn.functional.conv2d(x, weight, values[f"encoder.{i}.bias"], padding=1)
+            if i == 9:
+                return y
+            kinks.append(y.detach().abs().min())
+            return y.relu()
+
+        def two(i, x):
+            return convolve(i + 1, convolve(i, x))
+
+        def double(x):
+            return torch.nn.functional.interpolate(x, scale_factor=2, mode="nearest")
+
+        halve = torch.nn.AvgPool2d(2)
+        a = two(0, full.permute(2, 0, 1)[None])
+        b = two(2, halve(a))
+        c = two(4, halve(b))
+        d = two(6, torch.cat([double(c), b], 1))
+        return two(8, torch.cat([double(d), a], 1))[0].permute(1, 2, 0)
+
+    d_features = source.normal(*features_of(leaves).shape)
+    grads, _, features = gradients(
+        lambda values: ((features_of(values) * d_features).sum(), features_of(values)), leaves
+    )
+    assert min(kinks) > 1e-6, "a ReLU's input too near 0: another seed"
+    settings = {"channels": json.dumps(channels), "size": json.dumps([width, height])}
+    inputs = single({"picture": picture, "d_features": d_features, **leaves})
+    return {**inputs, "features": features, **grads}, settings
+
+
+RADII, BANDWIDTHS, NEIGHBORS = (0.0, 0.01, 0.02, 0.05), (0.01, 0.01, 0.01, 0.05), 16
+REACH, EMPTY, STEP, NEAR, FAR = 0.05, 0.025, 0.01, 0.1, 2.0  # metres
+
+
+def renderer():
+    """Rays through particles: annular kernels over the nearest ones, two hidden layers, compositing."""
+    n, n_features, hidden, n_rays = 220, 5, 12, 17
+    source = Source(32)
+    x, y = source.uniform(2, n, low=-0.1, high=0.1)
+    bump = rounded(0.02 * torch.sin(40 * x) + 0.01 * source.normal(n))
+    far = source.uniform(n) < 0.3  # a second surface behind the first
+    positions = torch.stack([x, y, rounded(bump - 0.2 * far)], 1)
+    widths = [(4 * (n_features + 1), hidden), (hidden, hidden), (hidden, 4)]
+    leaves = {"positions": positions, "features": source.normal(n, n_features)}
+    for i, (n_in, n_out) in enumerate(widths):
+        leaves[f"renderer.{i}.weight"] = source.normal(n_in, n_out, std=1.4 * n_in**-0.5)
+        leaves[f"renderer.{i}.bias"] = source.normal(n_out, std=0.5)
+    origins = rounded(torch.tensor([0.03, -0.02, 0.6], dtype=torch.float64)).expand(n_rays, 3)
+    slopes = source.uniform(n_rays, 2, low=-0.2, high=0.2)
+    directions = torch.cat([slopes, -torch.ones(n_rays, 1, dtype=torch.float64)], 1)
+    shifts = source.uniform(n_rays)
+    d_seen = source.normal(n_rays, 4)
+    ties = []
+
+    def network(values, place, near):
+        ways = values["positions"][near] - place
+        distances = (ways.square().sum(1) + 1e-8).sqrt()
+        means, sums = [], []
+        for radius, width in zip(RADII, BANDWIDTHS):
+            weights = torch.exp(-0.5 * ((distances - radius) / width) ** 2)
+            means.append(weights @ values["features"][near] / (weights.sum() + 1e-2))
+            sums.append(0.25 * weights.sum())
+        rows = torch.cat([*means, torch.stack(sums)])
+        for i in range(3):
+            rows = rows @ values[f"renderer.{i}.weight"] + values[f"renderer.{i}.bias"]
+            if i < 2:
+                ties.append(rows.detach().abs().min())
+                rows = rows.relu()
+        return rows
+
+    def see(values, origin, direction, shift):
+        light, color, depth = torch.ones(()).double(), torch.zeros(3).double(), 0.0
+        step = STEP / direction.norm()
+        for k in range(int((FAR - NEAR) / step) + 2):
+            at = NEAR + (k + shift) * step
+            if at >= FAR:
+                break
+            place = origin + at * direction
+            with torch.no_grad():
+                distances = (positions - place).norm(dim=1)
+                ordered, near = distances.sort()
+                ties.append((ordered[0] - EMPTY).abs())
+                if ordered[0] > EMPTY:
+                    continue
+                ties.append((ordered[:40] - REACH).abs().min())
+                ties.append(ordered[NEIGHBORS] - ordered[NEIGHBORS - 1])
+                near = near[:NEIGHBORS][ordered[:NEIGHBORS] <= REACH]
+            out = network(values, place, near)
+            left = light * torch.exp(-softplus(out[0]))
+            color = color + (light - left) * torch.sigmoid(out[1:])
+            depth, light = depth + (light - left) * at, left
+        return torch.cat([color + light, (depth + light * FAR)[None]])
+
+    def loss_of(values):
+        rays = zip(origins, directions, shifts)
+        seen = torch.stack([see(values, *ray) for ray in rays])
+        return (seen * d_seen).sum(), seen
+
+    grads, _, seen = gradients(loss_of, leaves)
+    assert min(ties) > 1e-6, f"{min(ties)}: too near a tie: another seed"
+    rays = {"origins": origins, "directions": directions, "shifts": shifts}
+    return {**single({**leaves, **rays, "d_seen": d_seen}), "seen": seen, **grads}
+
+
+def similarity():
+    """SSIM and PSNR of pictures, by scikit-image."""
+    from skimage.metrics import peak_signal_noise_ratio, structural_similarity
+
+    width, height = 31, 23
+    source = Source(33)
+    u, v = np.meshgrid(np.arange(width), np.arange(height))
+    waves = np.stack([np.sin(0.3 * u), np.cos(0.4 * v), np.sin(0.2 * (u + v))], 2)
+    truth = rounded(torch.from_numpy(0.5 + 0.4 * waves))
+    pictures = [
+        rounded((truth + source.normal(height, width, 3, std=std)).clamp(0, 1))
+        for std in (0.01, 0.1, 1.0)
+    ]
+    pictures.append(rounded(truth * 0.5))
+    pictures.append(rounded(1 - truth))
+    settings = {"gaussian_weights": True, "sigma": 1.5, "use_sample_covariance": False}
+    ssim = [
+        structural_similarity(truth.numpy(), x.numpy(), data_range=1, channel_axis=2, **settings)
+        for x in pictures
+    ]
+    psnr = [peak_signal_noise_ratio(truth.numpy(), x.numpy(), data_range=1) for x in pictures]
+    named = {f"picture.{i}": x for i, x in enumerate(pictures)}
+    found = {"ssim": torch.tensor(ssim).double(), "psnr": torch.tensor(psnr).double()}
+    return {**single({"truth": truth, **named}), **found}, {"size": json.dumps([width, height])}
+
+
 # ---------------------------------------------------------------- shared
 
 
@@ -479,14 +633,16 @@ def gradients(loss_of, leaves):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).parent)
-    makes = {make.__name__: make for make in (interlacer, head, adamw)}
+    makes = {make.__name__: make for make in (interlacer, head, adamw, video_encoder, renderer, similarity)}
     parser.add_argument("--only", metavar="NAME", choices=[*makes, *VARIANTS], help="one file")
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     for name in [args.only] if args.only else [*makes, *VARIANTS]:
         if name in makes:
-            save(makes[name](), args.folder / f"{name}.safetensors")
+            made = makes[name]()
+            values, settings = made if isinstance(made, tuple) else (made, None)
+            save(values, args.folder / f"{name}.safetensors", settings)
         else:
             path = args.folder / f"layers_{name}.safetensors"
             save(variant(name), path, {"layers": json.dumps(layers_config(name))})

@@ -74,6 +74,35 @@ pub(super) fn confidence(report: &Report) -> String {
             within sigma_90: means over recordings.</p>"
 }
 
+/// How alike drawn pictures are to what was seen: a row for each method and figure.
+pub(super) fn video(report: &Report) -> String {
+    let Some(video) = &report.video else { return String::new() };
+    let mut html = String::new();
+    let n_steps = video.rows.first().map_or(0, |row| row.ssim.len());
+    let steps = (0..n_steps).map(|step| match step {
+        0 => "0 s".to_owned(),
+        step => format!("{} s", secs(step, report.step_secs)),
+    });
+    let columns = [Column("figure".into(), false), Column("method".into(), false)].into_iter();
+    let columns = columns.chain(steps.map(|name| Column(name, true)));
+    let title = format!("Drawn pictures of {} frames, beside what the cameras saw", video.n_frames);
+    begin(&mut html, "video", &title, columns);
+    for row in &video.rows {
+        let figures: [(&str, &[Option<f64>], fn(f64) -> String); 2] = [
+            ("SSIM (1: the same)", &row.ssim, |ssim| format!("{ssim:.3}")),
+            ("PSNR, dB", &row.psnr, |psnr| format!("{psnr:.1}")),
+        ];
+        for (name, values, show) in figures {
+            start_row(&mut html, row.method, &format!("<td>{name}</td>"));
+            for (value, n) in values.iter().zip(&row.n_pictures) {
+                number_cell(&mut html, *value, show, &format!(" title=\"{n} pictures\""));
+            }
+            html += "</tr>";
+        }
+    }
+    html + "</tbody></table></div>"
+}
+
 fn tasks<'a>(rows: &[&'a ErrorRow]) -> Vec<&'a str> {
     let mut tasks: Vec<&str> = rows.iter().filter_map(|row| row.task.as_deref()).collect();
     tasks.dedup();

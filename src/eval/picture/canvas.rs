@@ -77,6 +77,25 @@ impl Canvas {
         }
     }
 
+    /// A picture of `width` columns, colours from 0 to 1, its upper left corner at `at`; each of its pixels
+    /// `scale` shown ones a side.
+    pub(crate) fn pixels(
+        &mut self,
+        at: [usize; 2],
+        width: usize,
+        scale: usize,
+        colors: &[[f32; 3]],
+    ) {
+        let side = FINE * scale;
+        for (i, color) in colors.iter().enumerate() {
+            let color = color.map(|c| (255.0 * c.clamp(0.0, 1.0)).round() as u8);
+            let corner = [at[0] * FINE + i % width * side, at[1] * FINE + i / width * side];
+            for (x, y) in (0..side).flat_map(|y| (0..side).map(move |x| (x, y))) {
+                self.set((corner[0] + x) as i64, (corner[1] + y) as i64, color);
+            }
+        }
+    }
+
     /// Mixes a colour into a shown pixel; `cover` of 255 takes its place.
     fn blend(&mut self, x: i64, y: i64, color: Rgb, cover: u8) {
         let [width, height] = self.size.map(|side| side as i64);

@@ -82,6 +82,9 @@ impl Display for Report {
         if let Some(hindsight) = &self.hindsight {
             hindsight.sections(f, self.step_secs)?;
         }
+        if let Some(video) = &self.video {
+            video.sections(f, self.step_secs)?;
+        }
         self.facts(f)
     }
 }

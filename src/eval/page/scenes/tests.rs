@@ -31,7 +31,8 @@ fn watch_known(scenes: &mut Scenes, at_ms: i64, way_m: f32) {
         (0..=HORIZON).map(|step| now.iter().map(|x| [x[0], x[1], way_m * step as f32]).collect());
     let truth = TrueMotion::new(now.clone(), steps, &[BodyKind::Object; 2]);
     let (stamp, task) = (prediction.stamp, Some("t"));
-    let frame = Replayed { stamp, task, prediction: Some(&prediction), truth: Some(&truth) };
+    let frame =
+        Replayed { stamp, cameras: &[], task, prediction: Some(&prediction), truth: Some(&truth) };
     scenes.watch(&frame).unwrap();
 }
 
@@ -88,7 +89,13 @@ fn without_truth_a_frame_waits_for_what_is_seen_later() {
     let mut show = |at_ms: i64, x: f32| {
         let prediction = prediction(at_ms, x);
         let stamp = prediction.stamp;
-        let frame = Replayed { stamp, task: None, prediction: Some(&prediction), truth: None };
+        let frame = Replayed {
+            stamp,
+            cameras: &[],
+            task: None,
+            prediction: Some(&prediction),
+            truth: None,
+        };
         scenes.watch(&frame).unwrap();
     };
     // 0.1 s late by 30 ms: too much. Then 0.2 s, early by 10 ms; 0.3 s twice, the nearer counts.
@@ -113,7 +120,13 @@ fn time_that_is_set_back_begins_anew() {
     for at_ms in [0, 100, 200, 50, 150, 250] {
         let prediction = prediction(at_ms, 0.001 * at_ms as f32);
         let stamp = prediction.stamp;
-        let frame = Replayed { stamp, task: None, prediction: Some(&prediction), truth: None };
+        let frame = Replayed {
+            stamp,
+            cameras: &[],
+            task: None,
+            prediction: Some(&prediction),
+            truth: None,
+        };
         scenes.watch(&frame).unwrap();
     }
     scenes.end_recording().unwrap();

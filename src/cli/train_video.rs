@@ -1,0 +1,199 @@
+//! `forecloud train-video`: trains what draws predictions as pictures.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use forecloud::outputs::{Kind, Outputs};
+use forecloud::train::video::{VideoDataset, VideoScore, VideoTrainConfig, VideoTrainer};
+use forecloud::video::VideoConfig;
+
+use super::intake::Recordings;
+use super::layers::or;
+use super::numbers::{by_option, within};
+use super::out_folder::{OutFolder, refused};
+use super::say::{named, say};
+use super::stop::Stop;
+use super::threads;
+use super::topics::TopicArgs;
+use super::train_loop::bar;
+
+/// Train what draws predictions as pictures: an encoder (U-Net) and a renderer (like Point-NeRF).
+#[derive(clap::Args)]
+#[command(after_help = "\
+Recordings with colour and depth images are taken from the folder and all folders below it; those of
+split 'train', or that say none, are trained on, those of 'val' are validated with. With truth,
+pictures are also drawn of where particles are up to a second later.
+
+The folder gets video.safetensors, for `forecloud replay --render --video`. It holds the training's
+state: the same command goes on where it was stopped. SIGINT (Ctrl-C) and SIGTERM save it first.
+
+Examples:
+  forecloud train-video recordings --out runs/video
+  forecloud replay --render --video runs/video/video.safetensors --out results recordings/push_7")]
+pub struct Args {
+    /// Folder of recordings (rosbag2 folders, .mcap and .db3 files), or one of them
+    recordings: PathBuf,
+    /// Folder of the run; made if it is not there
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = within(1..=100_000_000u64),
+        help = or("Steps of the optimiser", VideoTrainConfig::default().steps)
+    )]
+    steps: Option<u64>,
+    /// Stop after this step, although the schedule goes on (the same command without it resumes)
+    #[arg(long, value_name = "STEP", value_parser = within(1..=100_000_000u64))]
+    stop_at: Option<u64>,
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = within(1..=65_536usize),
+        help = or("Rays of a step", VideoTrainConfig::default().rays)
+    )]
+    rays: Option<usize>,
+    #[arg(
+        long,
+        value_name = "RATE",
+        value_parser = within(1e-7..=1.0f32),
+        help = or("Largest learning rate", VideoTrainConfig::default().learning_rate)
+    )]
+    learning_rate: Option<f32>,
+    /// Seed of weights, windows and rays
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Steps from one validation to the next
+    #[arg(long, value_name = "STEPS", default_value_t = 500, value_parser = within(1..=100_000_000u64))]
+    validate_every: u64,
+    /// Use at most this many training recordings, spread over the folder
+    #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
+    max_recordings: Option<usize>,
+    /// Threads to train on [default: all cores]
+    #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
+    threads: Option<usize>,
+    #[command(flatten)]
+    topics: TopicArgs,
+}
+
+/// Name of the file in the folder.
+pub const VIDEO: &str = "video.safetensors";
+/// Recordings that are validated with, at most.
+const N_VALIDATED: usize = 8;
+/// Seconds from one save to the next: at most so much is lost if the power fails.
+const SAVE_SECS: u64 = 60;
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads::bounded(args.threads));
+    pool.build().context("cannot start threads")?.install(|| train(args))
+}
+
+fn train(args: &Args) -> Result<()> {
+    let default = VideoTrainConfig::default();
+    let config = VideoTrainConfig {
+        steps: args.steps.unwrap_or(default.steps),
+        rays: args.rays.unwrap_or(default.rays),
+        learning_rate: args.learning_rate.unwrap_or(default.learning_rate),
+        seed: args.seed,
+        ..default
+    };
+    config.validate().map_err(by_option)?;
+    let folder = OutFolder::open(&args.out)?;
+    let path = args.out.join(VIDEO);
+    Outputs::default().check(&path, Kind::Video).with_context(|| refused(&args.out))?;
+    let mut trainer = match path.exists() {
+        true => VideoTrainer::resume(&path, config, VideoConfig::default())
+            .context("can't go on with the run in this folder")?,
+        false => VideoTrainer::new(config, VideoConfig::default())?,
+    };
+    let [training, validation] = load(args)?;
+    let stop = Stop::register().context("signal handlers")?;
+    let (mut saved, mut secs, mut losses) = (Instant::now(), 0.0, Vec::new());
+    let end = args.stop_at.unwrap_or(u64::MAX).min(config.steps);
+    while trainer.step_index() < end && stop.signal().is_none() {
+        let begun = Instant::now();
+        losses.push(trainer.step(&training)?);
+        secs += begun.elapsed().as_secs_f64();
+        let step = trainer.step_index();
+        if step % args.validate_every == 0 || step == end {
+            let loss = losses.iter().sum::<f32>() / losses.len() as f32;
+            let per_step = secs / losses.len() as f64;
+            say(format_args!(
+                "step {step} of {}: loss {loss:.5}, {per_step:.2} s a step; {}",
+                config.steps,
+                validated(&trainer, &validation)?
+            ));
+            losses.clear();
+            secs = 0.0;
+        }
+        if saved.elapsed() > Duration::from_secs(SAVE_SECS) {
+            trainer.save(&path)?;
+            saved = Instant::now();
+        }
+    }
+    trainer.save(&path)?;
+    if let Some(signal) = stop.signal() {
+        let step = trainer.step_index();
+        say(format_args!("stopped at step {step}: {}; the same command goes on", path.display()));
+        drop(folder);
+        // Ends as the signal ends programs, so that shells and scripts see what happened.
+        signal_hook::low_level::emulate_default_handler(signal)?;
+    }
+    say(format_args!("{}: for `forecloud replay --render --video`", path.display()));
+    Ok(())
+}
+
+/// How good pictures of the validation's recordings are, in words: of the same time, and one second
+/// later.
+fn validated(trainer: &VideoTrainer, data: &VideoDataset) -> Result<String> {
+    let told = |score: Option<VideoScore>| match score {
+        Some(VideoScore { ssim, psnr, depth_mm, n }) => {
+            format!("SSIM {ssim:.3}, PSNR {psnr:.1} dB, depth {depth_mm:.0} mm ({n} pictures)")
+        }
+        None => "nothing to validate with".into(),
+    };
+    let later = (1.0 / VideoDataset::APART_SECS).round() as usize;
+    let [now, then] = [0, later].map(|n_later| data.spread(N_VALIDATED, n_later));
+    let (now, then) = (trainer.validate(now)?, trainer.validate(then)?);
+    Ok(format!("seen now: {}; 1 s later, by the truth: {}", told(now), told(then)))
+}
+
+/// Recordings to train on and to validate with.
+fn load(args: &Args) -> Result<[VideoDataset; 2]> {
+    let recordings = Recordings::find(&args.recordings, true)?;
+    recordings.must_not_hold(&args.out)?;
+    let frames = args.topics.config()?;
+    let empty = || VideoDataset::new(VideoConfig::default(), frames.clone());
+    let (mut training, mut validation) = (empty(), empty());
+    let bar = bar(recordings.len() as u64, "reading {wide_bar} {pos} of {len} recordings");
+    for path in recordings.paths() {
+        bar.inc(1);
+        if let Err(error) = add(args, path, &mut training, &mut validation) {
+            say(format_args!("left out: {}", named(path, &error.to_string())));
+        }
+    }
+    bar.finish_and_clear();
+    for (data, what) in [(&training, "training"), (&validation, "validation")] {
+        let (n, n_frames) = (data.n_recordings(), data.n_frames());
+        say(format_args!("{what}: {n} recordings, {n_frames} frames"));
+    }
+    ensure!(training.n_frames() > 0, "no recording to train on: see what was left out, and why");
+    Ok([training, validation])
+}
+
+/// Adds a recording to the data that it is for.
+fn add(
+    args: &Args,
+    path: &Path,
+    training: &mut VideoDataset,
+    validation: &mut VideoDataset,
+) -> forecloud::Result<()> {
+    let is_full = args.max_recordings.is_some_and(|most| training.n_recordings() >= most);
+    let was_added = !is_full && training.add(path, "train", true)?;
+    if !was_added && validation.n_recordings() < N_VALIDATED {
+        validation.add(path, "val", false)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,21 @@
+//! Video: what the cameras will see of a prediction, drawn as pictures.
+//!
+//! As in HD-VPD (Whitney et al. 2024; GRF masking, ICLR 2025, appendix C.3) a U-Net gives each pixel
+//! [`VideoConfig::n_features`] numbers ([`Encoder`]), particles carry these to where they go, and a
+//! renderer like Point-NeRF draws what a camera sees of them ([`Renderer`]). Both are trained
+//! together, by pictures and their depths; the dynamics stay what they are.
+
+mod config;
+mod drawing;
+mod encoder;
+mod pictures;
+mod renderer;
+mod weights;
+
+pub use config::VideoConfig;
+pub use drawing::{Drawing, Seen};
+pub use encoder::{Encoded, Encoder};
+pub use pictures::Picture;
+pub use renderer::{Gradients, Ray, RayGradient, Rendered, Renderer, Scene, Traced};
+pub(crate) use weights::config_metadata;
+pub use weights::{VideoLayout, VideoModel};

@@ -1,0 +1,127 @@
+//! `forecloud train-video` and `forecloud replay --render` as somebody types them, on a small recording.
+
+mod edited;
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use forecloud::model::{Layout, Model, ModelConfig, weights::initial_weights};
+
+/// A folder with a small untrained model in it, and a recording each to train on and to validate with.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        let config = ModelConfig {
+            width: 16,
+            n_blocks: 1,
+            n_particles: 256,
+            n_history: 128,
+            n_kinematic: 32,
+            ..ModelConfig::default()
+        };
+        let weights = initial_weights(&Layout::new(config.interlacer()), 1);
+        Model::new(config, weights).unwrap().save(&place.path("model.safetensors")).unwrap();
+        for split in ["train", "val"] {
+            edited::write_recording(&place.path("bags").join(split), split, |_| true);
+        }
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// The tool with these words, in the folder.
+    fn tool(&self, line: &str) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forecloud"));
+        let command = command.args(line.split_whitespace()).current_dir(self.0.path());
+        command.output().expect("the tool runs")
+    }
+
+    fn train(&self, out: &str, more: &str) -> Output {
+        self.tool(&format!("train-video bags --out {out} --rays 32 --steps 4 {more}"))
+    }
+}
+
+#[track_caller]
+fn succeed(output: &Output) -> String {
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{message}");
+    message
+}
+
+#[track_caller]
+fn fails(output: &Output, words: &[&str]) {
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && !message.contains("panicked"), "{message}");
+    for word in words {
+        assert!(message.contains(word), "expected '{word}': {message}");
+    }
+}
+
+#[test]
+fn a_stopped_training_goes_on_to_the_same_weights_on_any_number_of_threads() {
+    let place = Place::new();
+    let told = succeed(&place.train("whole", "--threads 1"));
+    assert!(told.contains("step 4 of 4: loss") && told.contains("--render"), "{told}");
+    assert!(told.contains("SSIM") && told.contains("(2 pictures)"), "{told}");
+    succeed(&place.train("parts", "--stop-at 2 --threads 2"));
+    succeed(&place.train("parts", "--threads 2"));
+    let read = |run: &str| std::fs::read(place.path(run).join("video.safetensors")).unwrap();
+    let whole = read("whole");
+    assert!(whole == read("parts"), "weights and state, to the byte");
+    // One that has ended changes nothing more.
+    succeed(&place.train("whole", ""));
+    assert!(whole == read("whole"));
+    fails(&place.train("whole", "--seed 3"), &["seed: 0 there, 3 here", "another --out"]);
+    std::fs::write(place.path("parts/video.safetensors"), "mine").unwrap();
+    fails(&place.train("parts", ""), &["parts", "another --out"]);
+}
+
+#[test]
+fn what_is_predicted_is_drawn() {
+    let place = Place::new();
+    succeed(&place.train("run", ""));
+    let replay = "replay --model model.safetensors --render --video run/video.safetensors --json";
+    let output = place.tool(&format!("{replay} --horizon 2 --out out bags/val"));
+    succeed(&output);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = report["video"]["rows"].as_array().unwrap();
+    let methods: Vec<_> = rows.iter().map(|row| row["method"].as_str().unwrap()).collect();
+    assert_eq!(methods, ["model", "nothing_moves"]);
+    for row in rows {
+        let numbers = |name: &str| row[name].as_array().unwrap().clone();
+        assert_eq!((numbers("ssim").len(), numbers("psnr").len()), (3, 3), "now and two steps");
+        let ssim = numbers("ssim")[0].as_f64().unwrap();
+        assert!((-1.0..1.0).contains(&ssim), "{ssim}");
+        assert!(numbers("n_pictures")[2].as_u64().unwrap() > 0);
+    }
+    assert_eq!(rows[0]["ssim"][0], rows[1]["ssim"][0], "nothing has moved yet");
+    let png = std::fs::read(place.path("out/video.png")).unwrap();
+    assert!(png.starts_with(b"\x89PNG"));
+    let page = std::fs::read_to_string(place.path("out/report.html")).unwrap();
+    assert!(page.contains("data-table=\"video\"") && page.contains("href=\"video.png\""));
+    let text = place.tool(&format!("{} --horizon 2 bags/val", replay.replace(" --json", "")));
+    assert!(String::from_utf8_lossy(&text.stdout).contains("structural similarity (SSIM)"));
+    // The same folder again: its files are ours.
+    succeed(&place.tool(&format!("{replay} --horizon 2 --out out bags/val")));
+    // Without it, nothing is drawn.
+    let plain = place.tool("replay --model model.safetensors --json --horizon 2 bags/val");
+    let plain: serde_json::Value = serde_json::from_slice(&plain.stdout).unwrap();
+    assert!(plain["video"].is_null());
+}
+
+#[test]
+fn what_draws_must_be_there() {
+    let place = Place::new();
+    let none = place.tool("replay --model model.safetensors --render bags/val");
+    fails(&none, &["train-video", "--video", "video.safetensors"]);
+    let other =
+        place.tool("replay --model model.safetensors --render --video model.safetensors bags/val");
+    fails(&other, &["no encoder and renderer of pictures"]);
+    fails(&place.tool("replay --video x bags/val"), &["--render"]);
+    fails(&place.tool("train-video none --out run"), &["no recordings"]);
+    fails(&place.tool("train-video bags --out run --rays 0"), &["--rays", "1..=65536"]);
+}
