@@ -13,7 +13,7 @@ use crate::Error;
 use crate::Result;
 use crate::model::Span;
 use crate::model::interlacer::{Affine, Tensor};
-use crate::model::weights::{self, File, model_error};
+use crate::model::weights::{File, model_error};
 
 /// Metadata key of the configuration in their files.
 pub(crate) const CONFIG_KEY: &str = "forecloud.video";
@@ -112,7 +112,7 @@ pub struct VideoModel {
 }
 
 impl VideoModel {
-    /// Reads a file that [`VideoModel::save`] wrote, or a checkpoint of their training.
+    /// Reads what their training wrote ([`crate::train::video::VideoTrainer::save`]).
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Model`] if it is none, damaged, or of impossible sizes.
@@ -122,15 +122,6 @@ impl VideoModel {
             .map_err(|error| model_error(path, error.to_string()))?;
         let weights = file.vector(&layout.tensors, "")?;
         Ok(Self { layout, weights })
-    }
-
-    /// Writes the weights and their configuration, whole or not at all.
-    ///
-    /// # Errors
-    /// As [`weights::save`].
-    pub fn save(&self, path: &Path) -> Result<()> {
-        let metadata = config_metadata(&self.layout.config);
-        weights::save(path, &self.layout.tensors, &[("", &self.weights)], metadata)
     }
 }
 
@@ -156,6 +147,7 @@ pub(crate) fn read_config(path: &Path, file: &File) -> Result<VideoConfig> {
 mod tests {
     use super::*;
     use crate::Error;
+    use crate::model::weights;
 
     fn small() -> VideoConfig {
         VideoConfig { channels: [2, 3, 4], hidden: 8, ..VideoConfig::default() }
@@ -166,10 +158,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("video.safetensors");
         let layout = VideoLayout::new(small()).unwrap();
-        let weights = layout.initial_weights(3);
-        VideoModel { layout, weights: weights.clone() }.save(&path).unwrap();
+        let values = layout.initial_weights(3);
+        let metadata = config_metadata(&layout.config);
+        weights::save(&path, &layout.tensors, &[("", &values)], metadata).unwrap();
         let loaded = VideoModel::load(&path).unwrap();
-        assert_eq!((loaded.layout.config, loaded.weights), (small(), weights));
+        assert_eq!((loaded.layout.config, loaded.weights), (small(), values));
         assert!(crate::model::Model::load(&path).is_err(), "no dynamics");
     }
 
@@ -178,7 +171,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("video.safetensors");
         let layout = VideoLayout::new(small()).unwrap();
-        let weights = layout.initial_weights(0);
+        let values = layout.initial_weights(0);
         for (config, what) in [
             (VideoConfig { hidden: 1 << 40, ..small() }, "hidden"),
             (VideoConfig { far_m: 1e9, ..small() }, "far_m"),
@@ -186,7 +179,7 @@ mod tests {
             (VideoConfig { hidden: 512, ..small() }, "bytes"),
         ] {
             let metadata = config_metadata(&config);
-            weights::save(&path, &layout.tensors, &[("", &weights)], metadata).unwrap();
+            weights::save(&path, &layout.tensors, &[("", &values)], metadata).unwrap();
             let error = VideoModel::load(&path).unwrap_err();
             assert!(matches!(&error, Error::Model { .. }), "{error:?}");
             assert!(error.to_string().contains(what), "{error}");

@@ -116,29 +116,34 @@ impl Field {
     fn sample(&self, place: Vec3, depth_m: f32) -> Option<Sample> {
         let (reach_m, empty_m) = (self.config.reach_m, self.config.empty_m);
         let (mut indices, mut squared) = ([0; N_NEIGHBORS], [NOBODY; N_NEIGHBORS]);
-        let mut worst = reach_m * reach_m;
         let order = self.cells.order();
-        self.cells.near_rows(&place, reach_m, |row| {
-            for at in row {
-                let distance = squared_distance(&place, &self.sorted[at]);
-                if distance > worst {
-                    continue;
+        // Most places are told by what is nearest to them: few look farther.
+        for radius_m in [empty_m.max(0.5 * reach_m), reach_m] {
+            squared = [NOBODY; N_NEIGHBORS];
+            let mut worst = radius_m * radius_m;
+            self.cells.near_rows(&place, radius_m, |row| {
+                for at in row {
+                    let distance = squared_distance(&place, &self.sorted[at]);
+                    if distance > worst {
+                        continue;
+                    }
+                    let index = order[at];
+                    let mut i = N_NEIGHBORS;
+                    while i > 0 && (distance, index) < (squared[i - 1], indices[i - 1]) {
+                        i -= 1;
+                    }
+                    if i < N_NEIGHBORS {
+                        squared.copy_within(i..N_NEIGHBORS - 1, i + 1);
+                        indices.copy_within(i..N_NEIGHBORS - 1, i + 1);
+                        (squared[i], indices[i]) = (distance, index);
+                        worst = worst.min(squared[N_NEIGHBORS - 1]);
+                    }
                 }
-                let index = order[at];
-                let is_before =
-                    |i: usize| (squared[i], indices[i]) < (distance, index) && squared[i] < NOBODY;
-                let mut i = N_NEIGHBORS;
-                while i > 0 && !is_before(i - 1) {
-                    i -= 1;
-                }
-                if i < N_NEIGHBORS {
-                    squared.copy_within(i..N_NEIGHBORS - 1, i + 1);
-                    indices.copy_within(i..N_NEIGHBORS - 1, i + 1);
-                    (squared[i], indices[i]) = (distance, index);
-                    worst = worst.min(squared[N_NEIGHBORS - 1]);
-                }
+            });
+            if squared[N_NEIGHBORS - 1] < NOBODY || squared[0] > empty_m * empty_m {
+                break;
             }
-        });
+        }
         let n = squared.iter().take_while(|squared| **squared < NOBODY).count();
         (squared[0] <= empty_m * empty_m).then_some(Sample { depth_m, place, indices, squared, n })
     }
