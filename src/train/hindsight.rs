@@ -21,7 +21,7 @@ use crate::recording::BodyKind;
 const DIFFERS_M: f32 = 0.004;
 const DIFFERS_SHARE: f32 = 0.3;
 /// What lies less high above the support plane, or below it, is the plane's (m).
-const CLEARANCE_M: f32 = 0.008;
+pub(super) const CLEARANCE_M: f32 = 0.008;
 
 impl Episode {
     /// Finds where the points of each frame go until the next one, and which of them are the robot's; or

@@ -10,13 +10,14 @@ use crate::{Error, Result};
 
 use super::config::MOVING_M;
 use super::episode::{Episode, Sample};
+use super::hindsight::CLEARANCE_M;
 
 /// Way of a camera from one step to the next (m) that is more than what tf trembles, and the share of all
 /// steps with such a way from which it counts as moving.
 const EYE_MOVES_M: f32 = 0.01;
 const EYE_MOVES_SHARE: f64 = 0.05;
-/// Share of the sure points that must move for all to move, and the share of all steps of which that may be
-/// said.
+/// Share of the points that must surely move for all to move, those on the support plane among them, and the
+/// share of all steps of which that may be said.
 const ALL_SHARE: f64 = 0.6;
 const ALL_STEPS: f64 = 0.5;
 /// Times by which the joints are moved to see where they fit (s).
@@ -96,15 +97,25 @@ impl Episode {
         let (mut n_all, mut n_told) = (0, 0);
         for [now, _] in self.steps() {
             let Some(flow) = &now.flow else { continue };
-            let (mut n_sure, mut n_moving) = (0, 0);
+            // Of all that is seen but the robot, and of what lies on the support plane: how many points,
+            // and how many that surely move.
+            let (mut all, mut on_plane) = ([0usize; 2], [0usize; 2]);
             for (i, motion) in flow.motions.iter().enumerate() {
-                if flow.confidences[i] > SURE && now.on_links[i] == NO_LINK {
-                    n_sure += 1;
-                    n_moving += usize::from(length(motion) > MOVING_M);
+                if now.on_links[i] != NO_LINK {
+                    continue;
+                }
+                let moves = flow.confidences[i] > SURE && length(motion) > MOVING_M;
+                let count =
+                    |of: &mut [usize; 2]| (of[0], of[1]) = (of[0] + 1, of[1] + usize::from(moves));
+                count(&mut all);
+                let height_m = now.support_m.map(|z| now.positions[i][2] - z);
+                if height_m.is_some_and(|height_m| height_m.abs() < CLEARANCE_M) {
+                    count(&mut on_plane);
                 }
             }
+            let mostly = |[n, n_moving]: [usize; 2]| n_moving as f64 > ALL_SHARE * n as f64;
             n_told += 1;
-            n_all += usize::from(n_sure > 0 && n_moving as f64 > ALL_SHARE * n_sure as f64);
+            n_all += usize::from(mostly(all) && (on_plane[0] == 0 || mostly(on_plane)));
         }
         if n_all as f64 > ALL_STEPS * f64::from(n_told) {
             let problem = format!(
