@@ -161,6 +161,7 @@ pub struct Span {
 
 impl Span {
     /// `len` numbers from `start` on.
+    #[cfg(feature = "bag")]
     pub(crate) fn new(start: usize, len: usize) -> Self {
         Self { start, len }
     }
