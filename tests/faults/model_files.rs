@@ -130,7 +130,7 @@ fn tensors_of_another_model_are_refused() {
     let config = serde_json::to_string(&model.config).unwrap();
     let metadata = HashMap::from([("forecloud.config".to_owned(), config)]);
     let save = |vectors: &[(&str, &[f32])]| {
-        weights::save(&written.path, &layout, vectors, metadata.clone()).unwrap();
+        weights::save(&written.path, &layout.tensors, vectors, metadata.clone()).unwrap();
         std::fs::read(&written.path).unwrap()
     };
     let own = &model.weights;

@@ -88,11 +88,10 @@ pub(super) fn video(report: &Report) -> String {
     let title = format!("Drawn pictures of {} frames, beside what the cameras saw", video.n_frames);
     begin(&mut html, "video", &title, columns);
     for row in &video.rows {
-        let figures: [(&str, &[Option<f64>], fn(f64) -> String); 2] = [
-            ("SSIM (1: the same)", &row.ssim, |ssim| format!("{ssim:.3}")),
-            ("PSNR, dB", &row.psnr, |psnr| format!("{psnr:.1}")),
-        ];
-        for (name, values, show) in figures {
+        for (name, values, digits) in
+            [("SSIM (1: the same)", &row.ssim, 3), ("PSNR, dB", &row.psnr, 1)]
+        {
+            let show = |value: f64| format!("{value:.digits$}");
             start_row(&mut html, row.method, &format!("<td>{name}</td>"));
             for (value, n) in values.iter().zip(&row.n_pictures) {
                 number_cell(&mut html, *value, show, &format!(" title=\"{n} pictures\""));

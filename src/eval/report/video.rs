@@ -15,9 +15,8 @@ impl VideoReport {
         let n = self.n_frames;
         let structural = "structural similarity (SSIM) to what was seen, 1: the same";
         let psnr = "peak signal-to-noise ratio to what was seen, dB";
-        let tables: [(&str, fn(&VideoRow) -> &[Option<f64>], usize); 2] =
-            [(structural, |row| &row.ssim, 3), (psnr, |row| &row.psnr, 1)];
-        for (title, values, digits) in tables {
+        for (title, is_ssim, digits) in [(structural, true, 3), (psnr, false, 1)] {
+            let values = |row: &VideoRow| if is_ssim { row.ssim.clone() } else { row.psnr.clone() };
             writeln!(f, "Drawn pictures, up to {width}x{height}, of {n} frames: {title}")?;
             write!(f, "{:1$}", "", INDENT + METHOD_WIDTH)?;
             let n_steps = self.rows.first().map_or(0, |row| row.ssim.len());
