@@ -133,7 +133,8 @@ fn calibrate(args: &Args) -> Result<()> {
         replay.add(&recording, |replayed| {
             let Some(prediction) = replayed.prediction else { return };
             n_seen += 1;
-            if n_seen % EVERY != 0 {
+            // The first one, too: a recording may have few.
+            if n_seen % EVERY != 1 {
                 return;
             }
             match data.tell(replayed.stamp, &prediction.particles.positions, args.horizon) {

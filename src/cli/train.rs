@@ -1,6 +1,8 @@
 //! `forecloud train`: trains a model on a folder of recordings.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
@@ -9,7 +11,7 @@ use forecloud::labels::LabelCache;
 use forecloud::model::{Model, ModelConfig};
 use forecloud::outputs::{Kind, Outputs};
 use forecloud::train::config::{DatasetConfig, Teacher, TrainConfig};
-use forecloud::train::dataset::Dataset;
+use forecloud::train::dataset::{Dataset, OnFrame};
 use forecloud::train::files::RunFiles;
 use forecloud::train::preset::Preset;
 use forecloud::train::reading::Intake;
@@ -334,13 +336,22 @@ fn load(
     let noise = SensorNoise { seed: args.seed, ..noise };
     let varied = DatasetConfig { noise, varies_noise: true, ..fixed };
     let (frames, meshes) = (args.topics.config()?, args.topics.meshes()?);
+    let bar = bar(recordings.len() as u64, "reading {wide_bar} {pos} of {len} recordings{msg}");
+    // A long recording is one: its frames show that it goes on.
+    let (n_frames, of_frames) = (AtomicU64::new(0), bar.clone());
+    let on_frame: OnFrame = Arc::new(move || {
+        let n = 1 + n_frames.fetch_add(1, Ordering::Relaxed);
+        if n.is_multiple_of(10) {
+            of_frames.set_message(format!(", {n} frames read or labelled"));
+        }
+    });
     let labels = LabelCache::new(args.labels.as_ref().unwrap_or(&RunFiles::new(&args.out).labels));
     let empty = |config| {
         let data = Dataset::new(config, model, frames.clone());
-        data.with_meshes(meshes.clone()).with_labels(labels.clone())
+        let data = data.with_meshes(meshes.clone()).with_labels(labels.clone());
+        data.with_progress(Arc::clone(&on_frame))
     };
     let (mut train, mut validation) = (empty(varied), empty(fixed));
-    let bar = bar(recordings.len() as u64, "reading {wide_bar} {pos} of {len} recordings");
     let max_recordings = args.max_recordings;
     let mut intakes = [
         Intake { split: "train", takes_unsaid: true, max_recordings, data: &mut train },

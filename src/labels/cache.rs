@@ -49,12 +49,12 @@ impl Default for LabelKey {
 impl LabelKey {
     /// Adds a frame: its cloud and the robot's points, in the order of the recording.
     pub fn add(&mut self, stamp_ns: i64, cloud: &Particles, robot: &[[f32; 3]]) {
-        let counts = [cloud.len(), cloud.sources.len(), robot.len()];
+        let counts = [cloud.len(), cloud.sources.len(), cloud.eyes.len(), robot.len()];
         self.0.update(stamp_ns.to_le_bytes());
         counts.iter().for_each(|n| self.0.update((*n as u64).to_le_bytes()));
         self.0.update(cloud.support_m.unwrap_or(f32::NAN).to_le_bytes());
         let mut bytes = Vec::with_capacity(28 * cloud.len() + 12 * robot.len());
-        let triples = cloud.positions.iter().chain(&cloud.colors).chain(robot);
+        let triples = cloud.positions.iter().chain(&cloud.colors).chain(&cloud.eyes).chain(robot);
         bytes.extend(triples.flatten().flat_map(|x| x.to_le_bytes()));
         bytes.extend(cloud.sources.iter().flat_map(|source| source.to_le_bytes()));
         self.0.update(&bytes);

@@ -35,7 +35,11 @@ pub struct Dataset {
     skipped: Skipped,
     known: Option<Arc<Dataset>>,
     labels: Option<LabelCache>,
+    on_frame: Option<OnFrame>,
 }
+
+/// What is called for each frame that is read, and once more when hindsight has told of it.
+pub type OnFrame = Arc<dyn Fn() + Send + Sync>;
 
 /// Share of the windows that are drawn from what is to be remembered, where there is such.
 const KNOWN_SHARE: f64 = 0.5;
@@ -76,6 +80,7 @@ impl Dataset {
             skipped,
             known: None,
             labels: None,
+            on_frame: None,
         }
     }
 
@@ -88,6 +93,11 @@ impl Dataset {
     /// Looks for the meshes of the robots in `meshes`.
     pub fn with_meshes(self, meshes: MeshSearch) -> Self {
         Self { meshes, ..self }
+    }
+
+    /// Calls `on_frame` while recordings are read.
+    pub fn with_progress(self, on_frame: OnFrame) -> Self {
+        Self { on_frame: Some(on_frame), ..self }
     }
 
     /// Keeps what hindsight tells of its recordings there, and looks there first.
@@ -129,7 +139,9 @@ impl Dataset {
     pub(super) fn read(&self, recording: &Recording) -> Result<Episode> {
         self.config.validate()?;
         let meshes = self.meshes.beside(recording.bag().path());
-        Episode::read(recording, self.config, self.model, &meshes, self.labels.as_ref())
+        let (labels, on_frame) =
+            (self.labels.as_ref(), || self.on_frame.iter().for_each(|tell| tell()));
+        Episode::read(recording, self.config, self.model, &meshes, labels, &on_frame)
     }
 
     /// Adds a recording that was read, with all of its windows: they start at frames that have
@@ -247,6 +259,7 @@ impl Dataset {
             frames: self.frames.clone(),
             meshes: self.meshes.clone(),
             labels: self.labels.clone(),
+            on_frame: self.on_frame.clone(),
             episodes: self.episodes.clone(),
             windows: self.windows.clone(),
             active: self.active.clone(),

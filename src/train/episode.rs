@@ -82,7 +82,8 @@ pub(super) struct Episode {
 
 impl Episode {
     /// The usable frames of `recording`, with the noise that `config` asks for, its robot's meshes from
-    /// `meshes` and what hindsight told of it before from `labels`; the others are counted.
+    /// `meshes` and what hindsight told of it before from `labels`; the others are counted. `on_frame` is
+    /// called for each frame, and once more when hindsight has told of it.
     ///
     /// # Errors
     /// What makes the whole recording unusable.
@@ -92,6 +93,7 @@ impl Episode {
         model: ModelConfig,
         meshes: &MeshSearch,
         labels: Option<&LabelCache>,
+        on_frame: &dyn Fn(),
     ) -> Result<Self> {
         let path = recording.bag().path();
         let wrong =
@@ -130,6 +132,7 @@ impl Episode {
         let kinds: Vec<BodyKind> = bodies.map(|body| body.kind).collect();
         let mut skipped = Skipped::default();
         let (messages, problem) = recording.play(|frame, ids| -> Result<()> {
+            on_frame();
             let stamp = frame.stamp;
             let poses = truth.and_then(|truth| truth.poses(stamp));
             let taken = match in_hindsight {
@@ -165,7 +168,7 @@ impl Episode {
         };
         match in_hindsight {
             true => {
-                episode.label(labels)?;
+                episode.label(labels, on_frame)?;
                 let cameras = recording.frames_config().topics.cameras.iter();
                 let names: Vec<String> = cameras.map(|camera| camera.name.clone()).collect();
                 episode.rig = episode.look_at_rig(&names)?;

@@ -29,8 +29,8 @@ impl Episode {
     ///
     /// # Errors
     /// As [`Labeler::find`], [`Robot::place`] and [`LabelCache::write`].
-    pub(super) fn label(&mut self, cache: Option<&LabelCache>) -> Result<()> {
-        let Some(cache) = cache else { return self.find_labels() };
+    pub(super) fn label(&mut self, cache: Option<&LabelCache>, on_frame: &dyn Fn()) -> Result<()> {
+        let Some(cache) = cache else { return self.find_labels(on_frame) };
         let mut key = LabelKey::default();
         let (mut robot, mut row) = (self.robot.clone(), Vec::new());
         for (t, sample) in self.samples.iter().enumerate() {
@@ -40,7 +40,7 @@ impl Episode {
         let n_points: Vec<usize> =
             self.samples.iter().map(|sample| sample.positions.len()).collect();
         let Some(kept) = cache.read(&key, &n_points) else {
-            self.find_labels()?;
+            self.find_labels(on_frame)?;
             let labelled = self.samples.iter().enumerate();
             return cache.write(
                 &key,
@@ -57,11 +57,12 @@ impl Episode {
         Ok(())
     }
 
-    fn find_labels(&mut self) -> Result<()> {
+    fn find_labels(&mut self, on_frame: &dyn Fn()) -> Result<()> {
         let (mut labeler, mut robot) = (Labeler::default(), self.robot.clone());
         let links: Vec<u32> = robot.iter().flat_map(Robot::links).collect();
         let (mut rows, mut motions) = ([Vec::new(), Vec::new()], Vec::new());
         for t in 0..self.samples.len() {
+            on_frame();
             let Some(next) = self.after(t, 1).filter(|&next| self.are_alike(t, next)) else {
                 continue;
             };
