@@ -414,6 +414,11 @@ fn recordings_without_truth_are_trained_on_by_hindsight() {
     assert!(tool_with(&format!("{again}{}", labels.display())).status.success());
     assert_eq!(load("again/model.safetensors"), hash);
     assert!(!place.path("again/labels").exists());
+    // Never in a recording.
+    let inside =
+        format!("{again}{}", recordings.join("a").display()).replace("/again ", "/inside ");
+    refused(&tool_with(&inside), 1, &["cannot write into", "recordings/a"]);
+    assert!(!recordings.join("a/labels").exists());
     // A teacher that there is not.
     refused(&place.run("other", 1, &["--teacher", "truth"]), 1, &["without truth", "a, b, c"]);
     refused(&place.run("other", 1, &["--teacher", "video"]), 2, &["--teacher", "hindsight"]);

@@ -1,6 +1,6 @@
 //! `forecloud calibrate`: makes a model's word for how sure it is hold.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
@@ -10,7 +10,7 @@ use forecloud::config::PredictorConfig;
 use forecloud::eval::Replay;
 use forecloud::geometry::Vec3;
 use forecloud::labels::SURE;
-use forecloud::model::{Model, ModelConfig};
+use forecloud::model::Model;
 use forecloud::novelty::Finding;
 use forecloud::outputs::{Kind, Outputs};
 use forecloud::prediction::Prediction;
@@ -22,7 +22,7 @@ use forecloud::train::hindsight::widen;
 
 use super::intake::Recordings;
 use super::numbers::within;
-use super::say::say;
+use super::say::{named, say};
 use super::topics::TopicArgs;
 use super::train_loop::bar;
 use super::{model_file, threads};
@@ -33,14 +33,14 @@ const EVERY: usize = 5;
 /// Calibrate how sure a model says it is, on recordings that it was not trained with.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Plays the recordings, holds each prediction against the truth, or where there is none against where the
-later frames show the points (hindsight, as far as that is sure, widened by what that leaves out), and finds factors under which half of all
+Plays the recordings, holds each prediction against the truth, and finds factors under which half of all
 errors, and nine of ten, are no larger than the model says: apart for each step and for particles that
-lie on the robot, rest, move or fly. They go into the model file, and from there into predictions (sigma
-and sigma_90). So does what the bodies that move in them are like: predictions of bodies that are unlike
-all of it lean on their estimated motion (the node's lean_when_unlike). Take recordings that no weight was
-trained with, of the kind that the model will see: at least 8, better 50. Each recording counts as much as
-any other.
+lie on the robot, rest, move or fly. Where there is no truth, predictions are held against where the later
+frames show the points (hindsight), as far as that is sure; the factors are widened by what that leaves
+out. They go into the model file, and from there into predictions (sigma and sigma_90). So does what the
+bodies that move in the recordings are like: predictions of bodies that are unlike all of it lean on their
+estimated motion (the node's lean_when_unlike). Take recordings that no weight was trained with, of the
+kind that the model will see: at least 8, better 50. Each recording counts as much as any other.
 
 Examples:
   forecloud calibrate recordings --split val --model runs/first/model.safetensors --out calibrated.safetensors
@@ -89,71 +89,51 @@ fn calibrate(args: &Args) -> Result<()> {
     // Its own word, not what an earlier calibration made of it.
     let plain = Model::new(model.config, model.weights)?;
     let recordings = Recordings::find(&args.recordings, false)?;
-    let (mut scores, mut finding) = (Scores::default(), Finding::default());
-    let (mut n_recordings, mut n_in_hindsight) = (0, 0);
-    let teacher = Teacher::ALL.into_iter().find(|(name, _)| *name == args.teacher);
-    let teacher = teacher.context("unknown --teacher")?.1;
+    let teacher = Teacher::named(&args.teacher).context("unknown --teacher")?;
+    let mut found =
+        Found { args, plain: &plain, scores: Scores::default(), finding: Finding::default() };
+    let (mut n_recordings, mut n_in_hindsight, mut n_others) = (0, 0, 0);
     let progress = bar(recordings.len() as u64, "{wide_bar} {pos} of {len} recordings");
     for path in recordings.paths() {
         let glimpse = Recording::glimpse(path)?;
         progress.inc(1);
-        let is_of_split = match glimpse.truth() {
+        let is_asked_for = match glimpse.truth() {
             Some(truth) => truth.split == args.split,
             None => teacher != Teacher::Truth,
         };
-        if !is_of_split {
+        if !is_asked_for {
+            n_others += 1;
             continue;
         }
         let has_truth = glimpse.truth().is_some() && teacher.takes_truth();
         let recording = glimpse.open(args.topics.config()?)?;
-        scores.next_recording();
-        finding.next_recording();
-        n_recordings += 1;
-        let config = PredictorConfig {
-            horizon: args.horizon,
-            robot: args.topics.robot,
-            ..PredictorConfig::default()
-        };
-        let mut replay = Replay::new(plain.clone(), config, args.topics.config()?, None)
-            .with_meshes(args.topics.meshes()?)
-            .ignore_truth(!has_truth);
-        replay.follow_cameras(&recording)?;
         if has_truth {
-            replay.add(&recording, |replayed| {
-                let Some((prediction, truth)) = replayed.prediction.zip(replayed.truth) else {
-                    return;
-                };
-                take(prediction, &truth.positions, |_, _| true, &mut scores, &mut finding);
-            })?;
-            continue;
-        }
-        n_in_hindsight += 1;
-        let data = hindsight(args, &recording, plain.config, path)?;
-        let (mut failure, mut n_seen) = (None, 0);
-        replay.add(&recording, |replayed| {
-            let Some(prediction) = replayed.prediction else { return };
-            n_seen += 1;
-            // The first one, too: a recording may have few.
-            if n_seen % EVERY != 1 {
-                return;
-            }
-            match data.tell(replayed.stamp, &prediction.particles.positions, args.horizon) {
-                Ok(Some(told)) => {
-                    let is_sure = |step: usize, i: usize| {
-                        told.confidences[step][i]
-                            >= std::env::var("LAB_SURE").map_or(SURE, |v| v.parse().unwrap())
-                    };
-                    take(prediction, &told.positions, is_sure, &mut scores, &mut finding);
+            found.add_by_truth(&recording)?;
+        } else {
+            // Such as one whose camera moves; what is wrong with one is no reason to lose the others.
+            let data = match found.hindsight(&recording)? {
+                Ok(data) => data,
+                Err(error) => {
+                    progress.suspend(|| {
+                        say(format_args!("left out: {}", named(path, &error.to_string())))
+                    });
+                    n_others += 1;
+                    continue;
                 }
-                Ok(None) => {}
-                Err(error) => failure = Some(error),
-            }
-        })?;
-        if let Some(error) = failure {
-            return Err(error).with_context(|| path.display().to_string());
+            };
+            found.add_by_hindsight(&recording, &data)?;
+            n_in_hindsight += 1;
         }
+        n_recordings += 1;
     }
     progress.finish_and_clear();
+    let Found { scores, finding, .. } = found;
+    if n_others > 0 {
+        say(format_args!(
+            "{n_others} other recordings left out (--split {}, --teacher {})",
+            args.split, args.teacher
+        ));
+    }
     let of_split = || match n_in_hindsight {
         0 => format!("{n_recordings} recordings of split '{}'", args.split),
         n => format!("{n_recordings} recordings, {n} of them by hindsight"),
@@ -189,47 +169,99 @@ fn calibrate(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What hindsight tells of a recording.
-fn hindsight(
-    args: &Args,
-    recording: &Recording,
-    model: ModelConfig,
-    path: &Path,
-) -> Result<Dataset> {
-    let config = DatasetConfig {
-        teacher: Teacher::Hindsight,
-        max_horizon: args.horizon,
-        noise: SensorNoise { strength: 0.0, ..SensorNoise::default() },
-        ..DatasetConfig::default()
-    };
-    let data = Dataset::new(config, model, args.topics.config()?);
-    let mut data = data.with_meshes(args.topics.meshes()?);
-    data.add_recording(recording).with_context(|| path.display().to_string())?;
-    Ok(data)
+/// What was found of the recordings so far.
+struct Found<'a> {
+    args: &'a Args,
+    /// The model without an earlier calibration.
+    plain: &'a Model,
+    scores: Scores,
+    finding: Finding,
 }
 
-/// Takes the errors of one prediction over what the model said, and what it looked like, where `positions`
-/// now and after each step are known: `is_known` tells of a step (from 0) and a particle.
-fn take(
-    prediction: &Prediction,
-    positions: &[Vec<Vec3>],
-    is_known: impl Fn(usize, usize) -> bool,
-    scores: &mut Scores,
-    finding: &mut Finding,
-) {
-    let mut at = prediction.particles.positions.clone();
-    let steps = prediction.displacements.iter().zip(positions.iter().skip(1));
-    for (step, ((moves, there), sigmas)) in steps.zip(&prediction.sigmas[0]).enumerate() {
-        for (i, position) in at.iter_mut().enumerate() {
-            let squares = (0..3).map(|axis| {
-                position[axis] += moves[i][axis];
-                (position[axis] - there[i][axis]).powi(2)
-            });
-            let error = squares.sum::<f32>().sqrt();
-            if is_known(step, i) {
-                scores.add(prediction.situations[i], step, error / sigmas[i]);
+impl Found<'_> {
+    /// What plays the next recording.
+    fn replay(&mut self, recording: &Recording) -> Result<Replay> {
+        let Self { args, plain, .. } = *self;
+        self.scores.next_recording();
+        self.finding.next_recording();
+        let config = PredictorConfig {
+            horizon: args.horizon,
+            robot: args.topics.robot,
+            ..PredictorConfig::default()
+        };
+        let mut replay = Replay::new(plain.clone(), config, args.topics.config()?, None)
+            .with_meshes(args.topics.meshes()?);
+        replay.follow_cameras(recording)?;
+        Ok(replay)
+    }
+
+    fn add_by_truth(&mut self, recording: &Recording) -> Result<()> {
+        self.replay(recording)?.add(recording, |replayed| {
+            if let Some((prediction, truth)) = replayed.prediction.zip(replayed.truth) {
+                self.take(prediction, &truth.positions, |_, _| true);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// What hindsight tells of a recording; the inner error is the recording's.
+    fn hindsight(&self, recording: &Recording) -> Result<forecloud::Result<Dataset>> {
+        let config = DatasetConfig {
+            teacher: Teacher::Hindsight,
+            max_horizon: self.args.horizon,
+            noise: SensorNoise { strength: 0.0, ..SensorNoise::default() },
+            ..DatasetConfig::default()
+        };
+        let data = Dataset::new(config, self.plain.config, self.args.topics.config()?);
+        let mut data = data.with_meshes(self.args.topics.meshes()?);
+        Ok(data.add_recording(recording).map(|()| data))
+    }
+
+    fn add_by_hindsight(&mut self, recording: &Recording, data: &Dataset) -> Result<()> {
+        let (horizon, mut failure, mut n_seen) = (self.args.horizon, None, 0);
+        self.replay(recording)?.ignore_truth(true).add(recording, |replayed| {
+            let Some(prediction) = replayed.prediction else { return };
+            n_seen += 1;
+            // The first one, too: a recording may have few.
+            if n_seen % EVERY != 1 {
+                return;
+            }
+            match data.tell(replayed.stamp, &prediction.particles.positions, horizon) {
+                Ok(Some(told)) => {
+                    let is_sure = |step: usize, i: usize| told.confidences[step][i] >= SURE;
+                    self.take(prediction, &told.positions, is_sure);
+                }
+                Ok(None) => {}
+                Err(error) => failure = Some(error),
+            }
+        })?;
+        failure.map_or(Ok(()), |error| {
+            Err(error).with_context(|| recording.bag().path().display().to_string())
+        })
+    }
+
+    /// Takes the errors of one prediction over what the model said, and what it looked like, where
+    /// `positions` now and after each step are known: `is_known` tells of a step (from 0) and a particle.
+    fn take(
+        &mut self,
+        prediction: &Prediction,
+        positions: &[Vec<Vec3>],
+        is_known: impl Fn(usize, usize) -> bool,
+    ) {
+        let mut at = prediction.particles.positions.clone();
+        let steps = prediction.displacements.iter().zip(positions.iter().skip(1));
+        for (step, ((moves, there), sigmas)) in steps.zip(&prediction.sigmas[0]).enumerate() {
+            for (i, position) in at.iter_mut().enumerate() {
+                let squares = (0..3).map(|axis| {
+                    position[axis] += moves[i][axis];
+                    (position[axis] - there[i][axis]).powi(2)
+                });
+                let error = squares.sum::<f32>().sqrt();
+                if is_known(step, i) {
+                    self.scores.add(prediction.situations[i], step, error / sigmas[i]);
+                }
             }
         }
+        self.finding.add(&prediction.seen, &prediction.situations, positions, is_known);
     }
-    finding.add(&prediction.seen, &prediction.situations, positions, is_known);
 }

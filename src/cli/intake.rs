@@ -174,12 +174,13 @@ fn rig_lines(rigs: &[Rig]) -> Vec<String> {
             1e3 * apart_m,
             recordings(n)
         );
-        let n_cameras = rigs.iter().map(|rig| rig.planes_m.len()).max().unwrap_or(0);
-        for camera in 0..n_cameras {
-            let of_camera = |rig: &Rig| rig.planes_m.get(camera).copied().flatten().map(f64::from);
-            if let Some((height_m, _)) = median(rigs.iter().filter_map(of_camera).collect()) {
-                text += &format!(" {camera}: {:.0} mm", 1e3 * height_m);
-            }
+        let mut heights: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        for (camera, height_m) in rigs.iter().flat_map(|rig| &rig.planes_m) {
+            heights.entry(camera).or_default().push(f64::from(*height_m));
+        }
+        for (camera, heights) in heights {
+            let height_m = median(heights).map_or(0.0, |(height_m, _)| height_m);
+            text += &format!(" {camera} {:.0} mm", 1e3 * height_m);
         }
         lines.push(text);
     }

@@ -174,9 +174,14 @@ fn train(args: &Args) -> Result<()> {
         None => None,
     };
     known.iter().try_for_each(|known| known.must_not_hold(&args.out))?;
-    let [train, validation] = load(args, &recordings, trainer.config(), model, "")?;
-    let known =
-        known.map(|known| load(args, &known, trainer.config(), model, KNOWN)).transpose()?;
+    for recordings in std::iter::once(&recordings).chain(&known) {
+        args.labels.iter().try_for_each(|labels| recordings.must_not_hold(labels))?;
+    }
+    let teacher = Teacher::named(&args.teacher).context("unknown --teacher")?;
+    let [train, validation] = load(args, &recordings, trainer.config(), model, ("", teacher))?;
+    let known = known
+        .map(|known| load(args, &known, trainer.config(), model, (KNOWN, Teacher::Auto)))
+        .transpose()?;
     let (train, known) = match known {
         Some([known, validation]) => (train.remember(known), Some(validation)),
         None => (train, None),
@@ -310,22 +315,18 @@ fn keep_earlier(files: &RunFiles) -> Result<()> {
 /// What lines about the recordings that are to be remembered begin with.
 const KNOWN: &str = "to remember: ";
 
-/// Recordings to train on and to validate with; lines about them begin with `what`. Of those to remember
-/// the truth teaches, where there is one.
+/// Recordings to train on and to validate with, and what teaches; lines about them begin with `what`.
 fn load(
     args: &Args,
     recordings: &Recordings,
     config: &TrainConfig,
     model: ModelConfig,
-    what: &str,
+    (what, teacher): (&str, Teacher),
 ) -> Result<[Dataset; 2]> {
     let tell = |line: String| say(format_args!("{what}{line}"));
     let noise = SensorNoise { strength: config.sensor_noise, ..SensorNoise::default() };
     let max_horizon = config.longest().max(VALIDATION_STEPS);
     // Validation is the same for all seeds.
-    let teacher = Teacher::ALL.into_iter().find(|(name, _)| *name == args.teacher);
-    let teacher = teacher.context("unknown --teacher")?.1;
-    let teacher = if what == KNOWN { Teacher::Auto } else { teacher };
     let fixed = DatasetConfig {
         max_horizon,
         noise,

@@ -112,19 +112,25 @@ fn train(args: &Args) -> Result<()> {
     let stop = Stop::register().context("signal handlers")?;
     let (mut saved, mut secs, mut losses) = (Instant::now(), 0.0, Vec::new());
     let end = args.stop_at.unwrap_or(u64::MAX).min(config.steps);
+    let progress = bar(config.steps, "{wide_bar} step {pos} of {len}, {eta} left");
+    progress.set_position(trainer.step_index());
+    progress.reset_eta();
     while trainer.step_index() < end && stop.signal().is_none() {
         let begun = Instant::now();
         losses.push(trainer.step(&training)?);
         secs += begun.elapsed().as_secs_f64();
         let step = trainer.step_index();
+        progress.set_position(step);
         if step % args.validate_every == 0 || step == end {
             let loss = losses.iter().sum::<f32>() / losses.len() as f32;
             let per_step = secs / losses.len() as f64;
-            say(format_args!(
-                "step {step} of {}: loss {loss:.5}, {per_step:.2} s a step; {}",
-                config.steps,
-                validated(&trainer, &validation)?
-            ));
+            let validated = validated(&trainer, &validation)?;
+            progress.suspend(|| {
+                say(format_args!(
+                    "step {step} of {}: loss {loss:.5}, {per_step:.2} s a step; {validated}",
+                    config.steps
+                ));
+            });
             losses.clear();
             secs = 0.0;
         }
@@ -133,6 +139,7 @@ fn train(args: &Args) -> Result<()> {
             saved = Instant::now();
         }
     }
+    progress.finish_and_clear();
     trainer.save(&path)?;
     if let Some(signal) = stop.signal() {
         let step = trainer.step_index();

@@ -230,6 +230,11 @@ impl Teacher {
     pub const ALL: [(&str, Self); 3] =
         [("auto", Self::Auto), ("truth", Self::Truth), ("hindsight", Self::Hindsight)];
 
+    /// That of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, teacher)| teacher)
+    }
+
     /// Whether it looks at the truth of recordings that have one.
     pub fn takes_truth(self) -> bool {
         self != Self::Hindsight

@@ -46,14 +46,15 @@ pub struct Rig {
     /// By how much the joints must be taken later (s) to lie where the cameras see the robot; none where
     /// it hardly moves, or no other time fits much better than their own.
     pub lag_secs: Option<f64>,
-    /// Height (world z, m) of the support plane as each camera sees it, by its number; none without one.
-    pub planes_m: Vec<Option<f32>>,
+    /// Height (world z, m) of the support plane as each camera sees it, by its name; of those that see
+    /// enough of it.
+    pub planes_m: Vec<(String, f32)>,
 }
 
 impl Rig {
     /// How far the cameras' planes lie apart (m); none of fewer than two.
     pub fn apart_m(&self) -> Option<f32> {
-        let seen = || self.planes_m.iter().flatten().copied();
+        let seen = || self.planes_m.iter().map(|(_, height_m)| *height_m);
         let (low, high) = (seen().reduce(f32::min)?, seen().reduce(f32::max)?);
         (seen().count() > 1).then_some(high - low)
     }
@@ -66,7 +67,7 @@ impl Episode {
     /// [`Error::Bag`] if a camera moves; as [`Robot::place`].
     pub(super) fn look_at_rig(&self, camera_names: &[String]) -> Result<Rig> {
         self.must_stand(camera_names)?;
-        Ok(Rig { lag_secs: self.lag_secs()?, planes_m: planes_m(&self.samples) })
+        Ok(Rig { lag_secs: self.lag_secs()?, planes_m: planes_m(&self.samples, camera_names) })
     }
 
     /// Steps from one sample with points to the next.
@@ -233,7 +234,7 @@ fn best(fits: &[(f64, f64)]) -> Option<f64> {
 }
 
 /// Height at which each camera sees most points about the support plane (world z, m).
-fn planes_m(samples: &[Sample]) -> Vec<Option<f32>> {
+fn planes_m(samples: &[Sample], camera_names: &[String]) -> Vec<(String, f32)> {
     let n_slices = (2.0 * PLANE_REACH_M / SLICE_M) as usize;
     let mut counts: Vec<Vec<usize>> = Vec::new();
     let Some(plane) = samples.iter().find_map(|sample| sample.support_m) else { return Vec::new() };
@@ -252,7 +253,8 @@ fn planes_m(samples: &[Sample]) -> Vec<Option<f32>> {
         let middle = (slice as f32 + 0.5) * SLICE_M - PLANE_REACH_M;
         (*most >= PLANE_LEAST).then_some(plane + middle)
     };
-    counts.iter().map(height).collect()
+    let told = |(name, counts): (&String, _)| Some((name.clone(), height(counts)?));
+    camera_names.iter().zip(&counts).filter_map(told).collect()
 }
 
 fn moving(path: &Path, problem: String) -> Error {
