@@ -421,7 +421,8 @@ fn recordings_without_truth_are_trained_on_by_hindsight() {
     assert!(!recordings.join("a/labels").exists());
     // A teacher that there is not.
     refused(&place.run("other", 1, &["--teacher", "truth"]), 1, &["without truth", "a, b, c"]);
-    refused(&place.run("other", 1, &["--teacher", "video"]), 2, &["--teacher", "hindsight"]);
+    refused(&place.run("other", 1, &["--teacher", "video"]), 1, &["--video FILE", "train-video"]);
+    refused(&place.run("other", 1, &["--teacher", "me"]), 2, &["--teacher", "hindsight"]);
 }
 
 /// What a model knows is drawn again and again, and the end tells what is left of it.

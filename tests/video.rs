@@ -101,8 +101,11 @@ fn what_is_predicted_is_drawn() {
     assert_eq!(rows[0]["ssim"][0], rows[1]["ssim"][0], "nothing has moved yet");
     let png = std::fs::read(place.path("out/video.png")).unwrap();
     assert!(png.starts_with(b"\x89PNG"));
+    let film = std::fs::read(place.path("out/film.png")).unwrap();
+    assert!(film.windows(4).any(|name| name == b"acTL"), "it is animated");
     let page = std::fs::read_to_string(place.path("out/report.html")).unwrap();
     assert!(page.contains("data-table=\"video\"") && page.contains("href=\"video.png\""));
+    assert!(page.contains("id=\"h-films\"") && page.contains("data:image/png;base64,"));
     let text = place.tool(&format!("{} --horizon 2 bags/val", replay.replace(" --json", "")));
     assert!(String::from_utf8_lossy(&text.stdout).contains("structural similarity (SSIM)"));
     // The same folder again: its files are ours.
@@ -124,4 +127,37 @@ fn what_draws_must_be_there() {
     fails(&place.tool("replay --video x bags/val"), &["--render"]);
     fails(&place.tool("train-video none --out run"), &["no recordings"]);
     fails(&place.tool("train-video bags --out run --rays 0"), &["--rays", "1..=65536"]);
+}
+
+#[test]
+fn pixels_teach_dynamics_alone_and_beside_truth() {
+    let place = Place::new();
+    succeed(&place.train("run", ""));
+    let train = |out: &str, more: &str| {
+        place.tool(&format!(
+            "train bags --out {out} --from model.safetensors --keep new --steps 2 --batch 1 \
+             --curriculum 0:2 --validate-every 1 --rays 16 --video run/video.safetensors {more}"
+        ))
+    };
+    let weights = |run: &str| Model::load(&place.path(run).join("model.safetensors")).unwrap().hash;
+    let told = succeed(&train("alone", "--teacher video --threads 1"));
+    assert!(told.contains("loss 0.00 mm, pixels 0."), "{told}");
+    let log = std::fs::read_to_string(place.path("alone/train.jsonl")).unwrap();
+    let line: serde_json::Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
+    assert!(line["report"]["pixel_loss"].as_f64().unwrap() > 0.0, "{line}");
+    assert!(line["report"]["gradient_norm"].as_f64().unwrap() > 0.0, "{line}");
+    // Stopped and gone on with, on other threads.
+    succeed(&train("parts", "--teacher video --stop-at 1 --threads 2"));
+    succeed(&train("parts", "--teacher video --threads 2"));
+    assert_eq!(weights("parts"), weights("alone"));
+    // Beside truth; the weight of pixels tells.
+    let told = succeed(&train("beside", "--teacher truth"));
+    assert!(told.contains(" mm, pixels 0.") && !told.contains("loss 0.00 mm"), "{told}");
+    succeed(&train("heavy", "--teacher truth --pixel-weight 100"));
+    assert_ne!(weights("heavy"), weights("beside"));
+    // Other pixels are another run.
+    fails(&train("parts", "--teacher video --pixel-weight 3"), &["pixels", "another --out"]);
+    let told = place.tool("train bags --out other --rays 9");
+    fails(&told, &["--video"]);
+    fails(&place.tool("train bags --out other --video model.safetensors"), &["train-video"]);
 }

@@ -59,7 +59,7 @@ pub struct Args {
     split: String,
     /// What tells where points went. `truth`: recordings without it are left out. `hindsight`: what later
     /// frames show; truth is not looked at. `auto`: truth where there is one, hindsight elsewhere
-    #[arg(long, default_value = "auto", value_parser = PossibleValuesParser::new(Teacher::ALL.map(|(name, _)| name)))]
+    #[arg(long, default_value = "auto", value_parser = PossibleValuesParser::new(["auto", "truth", "hindsight"]))]
     teacher: String,
     /// Steps to calibrate; later ones are taken for the last
     #[arg(long, value_name = "STEPS", default_value_t = 10, value_parser = within(1..=100usize))]

@@ -20,6 +20,7 @@ const HINDSIGHT: &str = "hindsight.csv";
 const PICTURE: &str = "picture.png";
 const PREDICTIONS: &str = "predictions";
 const VIDEO: &str = "video";
+const FILM: &str = "film";
 
 /// Collects what goes into the folder while recordings are played.
 pub struct Folder {
@@ -33,6 +34,8 @@ pub struct Folder {
     recorder: Option<Recorder>,
     /// Files written so far: name, and what it is.
     files: Vec<(String, String)>,
+    /// What each film shows, and its bytes.
+    films: Vec<(String, Vec<u8>)>,
     failure: Option<anyhow::Error>,
 }
 
@@ -84,6 +87,7 @@ impl Folder {
             n_ended: 0,
             recorder: None,
             files: Vec::new(),
+            films: Vec::new(),
             failure: None,
         })
     }
@@ -147,6 +151,12 @@ impl Folder {
             let what =
                 format!("what a camera saw of {bag}, and what was predicted that it would see");
             self.files.push((name, what));
+            let (name, film) = (self.numbered(FILM, "png"), sheet.film());
+            let written = self.outputs.write(&self.path.join(&name), Kind::Picture, &film);
+            written.context("cannot save the film")?;
+            let what = format!("{bag}: seen, predicted, and if nothing moved, at half speed");
+            self.files.push((name, format!("a film of {what}")));
+            self.films.push((what, film));
         }
         if let Some(recorder) = self.recorder.take() {
             recorder.finish()?;
@@ -179,7 +189,8 @@ impl Folder {
             files.push((PICTURE.into(), shot.caption()));
         }
         files.append(&mut self.files);
-        let page = Page { report, scenes: &self.scenes, files: &files };
+        let (scenes, films) = (&self.scenes, &self.films[..]);
+        let page = Page { report, scenes, films, files: &files };
         self.write(PAGE, Kind::Page, &page.html())?;
         let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
         let folder = self.path.display();
@@ -229,7 +240,9 @@ fn kind(name: &str) -> Option<Kind> {
         ERRORS => Some(Kind::Table(csv::ERRORS)),
         HINDSIGHT => Some(Kind::Table(csv::HINDSIGHT)),
         PICTURE => Some(Kind::Picture),
-        _ if number(VIDEO, ".png").is_some_and(is_number) => Some(Kind::Picture),
+        _ if [VIDEO, FILM].iter().any(|of| number(of, ".png").is_some_and(is_number)) => {
+            Some(Kind::Picture)
+        }
         _ => number(PREDICTIONS, ".mcap").is_some_and(is_number).then_some(Kind::Predictions),
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::builder::PossibleValuesParser;
 use forecloud::cloud::SensorNoise;
 use forecloud::labels::LabelCache;
@@ -13,9 +13,11 @@ use forecloud::outputs::{Kind, Outputs};
 use forecloud::train::config::{DatasetConfig, Teacher, TrainConfig};
 use forecloud::train::dataset::{Dataset, OnFrame};
 use forecloud::train::files::RunFiles;
+use forecloud::train::pixels::{PixelConfig, Pixels};
 use forecloud::train::preset::Preset;
 use forecloud::train::reading::Intake;
 use forecloud::train::trainer::Trainer;
+use forecloud::video::VideoModel;
 
 use super::curve;
 use super::intake::{HoldOutArgs, Recordings, hold_out, must_have_windows, summary};
@@ -41,6 +43,7 @@ share is held out. Whatever is left out is named, with the reason.
 
 Recordings without truth are taught by hindsight: where their points go is told by the later frames,
 forward and backward, body by body, and by the robot's joints; what that is not sure of counts less.
+With --video, pixels teach, too: what is drawn of a prediction is held against what was seen.
 
 The run's folder gets model.safetensors, checkpoint.safetensors, train.jsonl (a line for each
 validation) and curve.svg. The same command goes on where it was stopped, to the same result. SIGINT
@@ -90,9 +93,30 @@ pub struct Args {
     preset: String,
     /// What tells where points go. `truth`: the truth of simulated recordings; others are left out.
     /// `hindsight`: what later frames of a recording show, of any recording; truth is not looked at.
-    /// `auto`: truth where there is one, hindsight elsewhere
+    /// `auto`: truth where there is one, hindsight elsewhere. `video`: what the cameras saw later, as
+    /// pixels (--video) and nothing else; hindsight then chooses windows and measures
     #[arg(long, default_value = "auto", value_parser = PossibleValuesParser::new(Teacher::ALL.map(|(name, _)| name)))]
     teacher: String,
+    /// Encoder and renderer of a `forecloud train-video` run: pictures are drawn of where particles go
+    /// and held against what the cameras saw then, which teaches beside what else teaches
+    #[arg(long, value_name = "FILE")]
+    video: Option<PathBuf>,
+    #[arg(
+        long,
+        value_name = "WEIGHT",
+        requires = "video",
+        value_parser = within(1e-6..=1e6f32),
+        help = or("Weight of the pixels' loss", PixelConfig::WEIGHT)
+    )]
+    pixel_weight: Option<f32>,
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "video",
+        value_parser = within(1..=65_536usize),
+        help = or("Rays that are drawn of each step of a roll-out", PixelConfig::RAYS)
+    )]
+    rays: Option<usize>,
     /// Folder that keeps what hindsight told of each recording, found again by its content [default:
     /// `labels` in the run's folder]; several runs may share one, and it may be deleted
     #[arg(long, value_name = "DIR")]
@@ -153,15 +177,20 @@ pub fn run(args: &Args) -> Result<()> {
 fn train(args: &Args) -> Result<()> {
     let (start, model, has_grown) = model(args)?;
     let before = start.clone();
-    let config = train_config(args, &model)?;
+    let mut config = train_config(args, &model)?;
+    let video = video(args, &mut config)?;
     memory::must_suffice(&config, &model, args.recompute, 1)?;
     let folder = OutFolder::open(&args.out)?;
     let files = RunFiles::new(&args.out);
-    check_files(&args.out, &files, args.from.as_deref())?;
+    check_files(&args.out, &files, [&args.from, &args.video])?;
     // Before the recordings are read: what does not fit is told at once.
     let mut trainer = trainer(&files, config, model, start)?;
     if args.recompute {
         trainer = trainer.recompute();
+    }
+    let pixels = video.map(|video| Pixels::new(video, &args.out)).transpose()?;
+    if let Some(pixels) = &pixels {
+        trainer = trainer.with_pixels(pixels.clone());
     }
     let recordings = Recordings::find(&args.recordings, args.max_recordings.is_some())?;
     recordings.must_not_hold(&args.out)?;
@@ -178,10 +207,11 @@ fn train(args: &Args) -> Result<()> {
         args.labels.iter().try_for_each(|labels| recordings.must_not_hold(labels))?;
     }
     let teacher = Teacher::named(&args.teacher).context("unknown --teacher")?;
-    let [train, validation] = load(args, &recordings, trainer.config(), model, ("", teacher))?;
-    let known = known
-        .map(|known| load(args, &known, trainer.config(), model, (KNOWN, Teacher::Auto)))
-        .transpose()?;
+    let of_settings = (trainer.config(), model);
+    let new = Teaching { what: "", teacher, pixels };
+    let [train, validation] = load(args, &recordings, of_settings, new)?;
+    let of_known = Teaching { what: KNOWN, teacher: Teacher::Auto, pixels: None };
+    let known = known.map(|known| load(args, &known, of_settings, of_known)).transpose()?;
     let (train, known) = match known {
         Some([known, validation]) => (train.remember(known), Some(validation)),
         None => (train, None),
@@ -268,9 +298,29 @@ fn train_config(args: &Args, model: &ModelConfig) -> Result<TrainConfig> {
     Ok(config)
 }
 
-/// Refuses to replace what Forecloud did not write, and the start model.
-fn check_files(out: &Path, files: &RunFiles, from: Option<&Path>) -> Result<()> {
-    let outputs = Outputs::default().protect(from);
+/// Encoder and renderer, where pixels teach, which `config` tells from then on.
+fn video(args: &Args, config: &mut TrainConfig) -> Result<Option<VideoModel>> {
+    let Some(path) = &args.video else {
+        let needs_video = Teacher::named(&args.teacher) == Some(Teacher::Video);
+        ensure!(
+            !needs_video,
+            "--teacher video: give --video FILE, the video.safetensors of a `forecloud train-video` run"
+        );
+        return Ok(None);
+    };
+    let video = VideoModel::load(path).context("--video")?;
+    config.pixels = Some(PixelConfig {
+        weight: args.pixel_weight.unwrap_or(PixelConfig::WEIGHT),
+        rays: args.rays.unwrap_or(PixelConfig::RAYS),
+        video: video.hash(),
+    });
+    config.validate().map_err(by_option)?;
+    Ok(Some(video))
+}
+
+/// Refuses to replace what Forecloud did not write, and what it starts from.
+fn check_files(out: &Path, files: &RunFiles, inputs: [&Option<PathBuf>; 2]) -> Result<()> {
+    let outputs = Outputs::default().protect(inputs.into_iter().flatten());
     for (path, kind) in [
         (&files.model, Kind::Weights),
         (&files.tried, Kind::Weights),
@@ -315,13 +365,20 @@ fn keep_earlier(files: &RunFiles) -> Result<()> {
 /// What lines about the recordings that are to be remembered begin with.
 const KNOWN: &str = "to remember: ";
 
-/// Recordings to train on and to validate with, and what teaches; lines about them begin with `what`.
+/// What recordings teach.
+struct Teaching {
+    /// What lines about them begin with.
+    what: &'static str,
+    teacher: Teacher,
+    pixels: Option<Pixels>,
+}
+
+/// Recordings to train on and to validate with.
 fn load(
     args: &Args,
     recordings: &Recordings,
-    config: &TrainConfig,
-    model: ModelConfig,
-    (what, teacher): (&str, Teacher),
+    (config, model): (&TrainConfig, ModelConfig),
+    Teaching { what, teacher, pixels }: Teaching,
 ) -> Result<[Dataset; 2]> {
     let tell = |line: String| say(format_args!("{what}{line}"));
     let noise = SensorNoise { strength: config.sensor_noise, ..SensorNoise::default() };
@@ -353,6 +410,9 @@ fn load(
         data.with_progress(Arc::clone(&on_frame))
     };
     let (mut train, mut validation) = (empty(varied), empty(fixed));
+    if let Some(pixels) = pixels {
+        train = train.with_pixels(pixels);
+    }
     let max_recordings = args.max_recordings;
     let mut intakes = [
         Intake { split: "train", takes_unsaid: true, max_recordings, data: &mut train },

@@ -48,12 +48,16 @@ impl Loop<'_> {
         let bar = bar(trainer.config().steps, "{wide_bar} step {pos} of {len}{prefix}\n{wide_msg}");
         bar.set_position(trainer.step_index());
         let (first, start, mut saved) = (trainer.step_index(), Instant::now(), Instant::now());
-        let (mut loss_mm, mut last) = (None, None);
+        let (mut loss_mm, mut of_pixels, mut last) = (None, None, None);
         while trainer.step_index() < self.end {
             let report = trainer.step(train)?;
             loss_mm =
                 Some(loss_mm.map_or(report.loss_mm, |mean| 0.99 * mean + 0.01 * report.loss_mm));
             let loss_mm = loss_mm.unwrap_or(report.loss_mm);
+            if let Some(now) = report.pixel_loss {
+                of_pixels = Some(of_pixels.map_or(now, |mean| 0.99 * mean + 0.01 * now));
+            }
+            let loss = Loss { loss_mm, of_pixels };
             let step = trainer.step_index();
             if step.is_multiple_of(self.validate_every) || step == self.end {
                 let (n_windows, n_steps) = (self.validation_windows, self.validation_steps);
@@ -68,7 +72,7 @@ impl Loop<'_> {
                     let missing = checked.missing().into_iter().filter(|_| is_first);
                     missing.for_each(|what| say(format_args!("not measured: {what}")));
                     let told = shown(&checked);
-                    say(format_args!("step {step}: loss {loss_mm:.2} mm; validation: {told}"));
+                    say(format_args!("step {step}: {loss}; validation: {told}"));
                 });
             }
             let stops = step == self.end || self.stop.signal().is_some();
@@ -82,7 +86,7 @@ impl Loop<'_> {
             let secs = start.elapsed().as_secs_f64() / (step - first) as f64;
             let left = Duration::from_secs_f64(secs * (self.end - step) as f64);
             bar.set_prefix(format!(", {} left", HumanDuration(left)));
-            bar.set_message(message(loss_mm, last.as_ref()));
+            bar.set_message(message(&loss, last.as_ref()));
             bar.set_position(step);
             if stops {
                 break;
@@ -106,9 +110,21 @@ impl Loop<'_> {
     }
 }
 
+/// Means over some steps.
+struct Loss {
+    loss_mm: f64,
+    of_pixels: Option<f64>,
+}
+
+impl std::fmt::Display for Loss {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "loss {:.2} mm", self.loss_mm)?;
+        self.of_pixels.map_or(Ok(()), |of_pixels| write!(f, ", pixels {of_pixels:.4}"))
+    }
+}
+
 /// What stands below the bar: short, as terminals are narrow.
-fn message(loss_mm: f64, last: Option<&(u64, Validation)>) -> String {
-    let loss = format!("loss {loss_mm:.2} mm");
+fn message(loss: &Loss, last: Option<&(u64, Validation)>) -> String {
     match last {
         None => format!("{loss}; no validation yet"),
         Some((step, checked)) => match (checked.moving_1_mm, checked.moving_last_mm) {
@@ -181,7 +197,8 @@ mod tests {
 
     #[test]
     fn a_line_of_the_log_has_no_nulls_and_begins_as_logs_are_known_by() {
-        let report = StepReport { loss_mm: 1.0, gradient_norm: 0.5, learning_rate: 1e-3 };
+        let report =
+            StepReport { loss_mm: 1.0, pixel_loss: None, gradient_norm: 0.5, learning_rate: 1e-3 };
         let line = log_line(3, 0.5, 1.25, &report, &Validation::default());
         assert!(line.starts_with("{\"loss_mm\":") && line.ends_with("}\n"), "{line}");
         assert!(!line.contains("null"), "{line}");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use forecloud::outputs::{Kind, Outputs};
 use forecloud::train::video::{VideoDataset, VideoScore, VideoTrainConfig, VideoTrainer};
-use forecloud::video::VideoConfig;
+use forecloud::video::{Spool, VideoConfig};
 
 use super::intake::Recordings;
 use super::layers::or;
@@ -172,8 +172,11 @@ fn load(args: &Args) -> Result<[VideoDataset; 2]> {
     let recordings = Recordings::find(&args.recordings, true)?;
     recordings.must_not_hold(&args.out)?;
     let frames = args.topics.config()?;
-    let empty = || VideoDataset::new(VideoConfig::default(), frames.clone());
-    let (mut training, mut validation) = (empty(), empty());
+    let empty = || -> Result<VideoDataset> {
+        let spool = Spool::new(&args.out).context("pictures are kept in --out while it runs")?;
+        Ok(VideoDataset::new(VideoConfig::default(), frames.clone(), spool))
+    };
+    let (mut training, mut validation) = (empty()?, empty()?);
     let bar = bar(recordings.len() as u64, "reading {wide_bar} {pos} of {len} recordings");
     for path in recordings.paths() {
         bar.inc(1);

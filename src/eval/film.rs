@@ -1,7 +1,6 @@
 //! What the cameras will see of predictions, drawn, beside what they saw then: `forecloud replay
 //! --render`.
 
-mod carry;
 mod sheet;
 
 use std::collections::VecDeque;
@@ -16,10 +15,10 @@ use crate::eval::Replayed;
 use crate::eval::method::Method;
 use crate::eval::metrics::Mean;
 use crate::eval::similarity::alike;
-use crate::geometry::Vec3;
+use crate::geometry::{Vec3, plus};
 use crate::message::Stamp;
-use crate::prediction::milliseconds_since;
-use crate::video::{Drawing, Picture, VideoModel};
+use crate::prediction::{Prediction, milliseconds_since};
+use crate::video::{Drawing, Guides, Picture, VideoModel};
 
 pub use sheet::Sheet;
 
@@ -153,7 +152,7 @@ impl Film {
         }
         if let Some(prediction) = prediction.filter(|_| !pictures.is_empty()) {
             let drawing = Drawing::new(&self.model, &pictures, self.seed, now.nanos());
-            let places = carry::carried(&drawing.seen.positions, prediction)?;
+            let places = carried(&drawing.seen.positions, prediction)?;
             let picture_ms = &mut self.picture_ms;
             let draw = |positions: &Vec<Vec3>| -> Result<Vec<Colors>> {
                 let of = |picture| {
@@ -231,4 +230,16 @@ impl Film {
         let picture_ms = self.picture_ms.get();
         (!is_empty).then_some(VideoReport { size, n_frames, picture_ms, rows })
     }
+}
+
+/// Where the points at `points` (m) are after each step of `prediction`, `[horizon][n]`.
+fn carried(points: &[Vec3], prediction: &Prediction) -> Result<Vec<Vec<Vec3>>> {
+    let from = &prediction.particles.positions;
+    let guides = Guides::new(points, from)?;
+    let mut to = from.clone();
+    let step = |moves: &Vec<Vec3>| {
+        to.iter_mut().zip(moves).for_each(|(position, way)| *position = plus(position, way));
+        guides.carry(points, from, &to)
+    };
+    Ok(prediction.displacements.iter().map(step).collect())
 }

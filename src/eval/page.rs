@@ -26,7 +26,9 @@ pub use scenes::{Scenes, Setting, Span};
 /// Bytes that the page may take, about.
 pub const MAX_BYTES: usize = 8_000_000;
 /// Of these: bytes of all scenes together.
-pub const MAX_SCENE_BYTES: usize = 7_000_000;
+pub const MAX_SCENE_BYTES: usize = 6_000_000;
+/// Bytes of all films in it together; others lie beside it.
+const MAX_FILM_BYTES: usize = 700_000;
 /// In the head of each page: tells our files from others'.
 pub const MARK: &str = "<meta name=\"generator\" content=\"forecloud replay\">";
 
@@ -59,6 +61,8 @@ pub struct Page<'a> {
     pub report: &'a Report,
     /// The frames to show.
     pub scenes: &'a Scenes,
+    /// Short films: what each shows, and its bytes (animated PNG).
+    pub films: &'a [(String, Vec<u8>)],
     /// Files beside the page: name, and what it is.
     pub files: &'a [(String, String)],
 }
@@ -107,6 +111,7 @@ impl Page<'_> {
             "legend" => charts::legend(&self.methods()),
             "charts" => self.charts(),
             "tables" => self.tables(),
+            "films" => self.films(),
             "facts" => facts::facts(self.report),
             "recordings" => facts::recordings(self.report, self.scenes.spans()),
             "files" => facts::files(self.files),
@@ -157,6 +162,30 @@ impl Page<'_> {
             html += &tables::hindsight(hindsight, self.report.step_secs);
         }
         html
+    }
+
+    /// A section with the films that fit; nothing without any.
+    fn films(&self) -> String {
+        let mut left = MAX_FILM_BYTES;
+        let mut figures = String::new();
+        for (what, film) in self.films {
+            if let Some(rest) = left.checked_sub(film.len()) {
+                left = rest;
+                let (what, data) = (escape(what), base64(film));
+                let _ = write!(
+                    figures,
+                    "<figure><img src=\"data:image/png;base64,{data}\" alt=\"{what}\">\
+                     <figcaption>{what}</figcaption></figure>"
+                );
+            }
+        }
+        if figures.is_empty() {
+            return figures;
+        }
+        "<section aria-labelledby=\"h-films\"><h2 id=\"h-films\">What the cameras will see</h2>"
+            .to_owned()
+            + &figures
+            + "</section>"
     }
 
     /// The figures that matter most, in large letters.

@@ -19,6 +19,7 @@ pub(super) fn choose(rng: &mut ChaCha8Rng, total: usize, n: usize, chosen: &mut 
 }
 
 /// A rotation about the workspace's vertical axis, perhaps mirrored.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Augmentation {
     center: Vec3,
     sin_cos: (f32, f32),

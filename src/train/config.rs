@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 use super::adamw::AdamWConfig;
+use super::pixels::PixelConfig;
 use crate::cloud::SensorNoise;
 use crate::config::check;
 use crate::model::ModelConfig;
@@ -41,6 +42,9 @@ pub struct TrainConfig {
     pub sensor_noise: f32,
     /// Seed of weights, windows and noise.
     pub seed: u64,
+    /// How pixels teach beside labels, or alone; none of a run in which they don't.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pixels: Option<PixelConfig>,
     /// The optimiser.
     pub adamw: AdamWConfig,
 }
@@ -75,6 +79,7 @@ impl Default for TrainConfig {
             average_decay: 0.999,
             sensor_noise: 0.5,
             seed: 0,
+            pixels: None,
             adamw: AdamWConfig::default(),
         }
     }
@@ -121,6 +126,7 @@ impl TrainConfig {
             return wrong("average_decay", format!("{} is not in 0..1", self.average_decay));
         }
         check("train.sensor_noise", self.sensor_noise, Self::SENSOR_NOISE, "")?;
+        self.pixels.iter().try_for_each(PixelConfig::validate)?;
         self.adamw.validate()
     }
 
@@ -223,12 +229,19 @@ pub enum Teacher {
     Hindsight,
     /// The truth where there is one, hindsight elsewhere.
     Auto,
+    /// What the cameras saw later, as pixels ([`super::pixels`]). Hindsight tells in which windows
+    /// something moves, and measures, but does not teach; truth is not looked at.
+    Video,
 }
 
 impl Teacher {
     /// All of them, by their names.
-    pub const ALL: [(&str, Self); 3] =
-        [("auto", Self::Auto), ("truth", Self::Truth), ("hindsight", Self::Hindsight)];
+    pub const ALL: [(&str, Self); 4] = [
+        ("auto", Self::Auto),
+        ("truth", Self::Truth),
+        ("hindsight", Self::Hindsight),
+        ("video", Self::Video),
+    ];
 
     /// That of this name.
     pub fn named(name: &str) -> Option<Self> {
@@ -237,7 +250,7 @@ impl Teacher {
 
     /// Whether it looks at the truth of recordings that have one.
     pub fn takes_truth(self) -> bool {
-        self != Self::Hindsight
+        matches!(self, Self::Truth | Self::Auto)
     }
 }
 

@@ -9,7 +9,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::augment::{Augmentation, choose};
 use super::config::{DatasetConfig, MOVING_M, Teacher};
-use super::episode::Episode;
+use super::episode::{Aids, Episode};
+use super::pixels::Pixels;
 use super::skipped::Skipped;
 use crate::frames::FramesConfig;
 use crate::geometry::{Vec3, distance, minus};
@@ -21,6 +22,7 @@ use crate::observation::link;
 use crate::particles::Particles;
 use crate::recording::{BodyKind, Recording, carry};
 use crate::scene::{Scene, move_all};
+use crate::video::Kept;
 use crate::{Error, Result};
 
 /// Recordings of one split in memory.
@@ -35,6 +37,7 @@ pub struct Dataset {
     skipped: Skipped,
     known: Option<Arc<Dataset>>,
     labels: Option<LabelCache>,
+    pixels: Option<Pixels>,
     on_frame: Option<OnFrame>,
 }
 
@@ -59,6 +62,15 @@ pub struct Window {
     pub kinds: Vec<BodyKind>,
     /// True positions one step back, `[n]`; as estimated, where hindsight teaches.
     pub back: Vec<Vec3>,
+    /// Whether targets teach: not where pixels alone do.
+    pub is_labelled: bool,
+    /// What the cameras saw at its start and after each step, `[horizon + 1]`, where that is kept.
+    pub(super) shots: Vec<Option<Arc<Kept>>>,
+    /// Time of its start.
+    pub(super) stamp_ns: i64,
+    /// From the world to where the model has it.
+    origin: Vec3,
+    augmentation: Option<Augmentation>,
     motion: MotionEstimator,
     /// Which points of the frame its particles are.
     chosen: Vec<u32>,
@@ -80,6 +92,7 @@ impl Dataset {
             skipped,
             known: None,
             labels: None,
+            pixels: None,
             on_frame: None,
         }
     }
@@ -103,6 +116,11 @@ impl Dataset {
     /// Keeps what hindsight tells of its recordings there, and looks there first.
     pub fn with_labels(self, labels: LabelCache) -> Self {
         Self { labels: Some(labels), ..self }
+    }
+
+    /// Keeps pictures of what its cameras saw, for `pixels` to teach by.
+    pub fn with_pixels(self, pixels: Pixels) -> Self {
+        Self { pixels: Some(pixels), ..self }
     }
 
     /// Adds a recording if its split is `split`, or it tells of none and the teacher needs no truth; tells
@@ -139,9 +157,13 @@ impl Dataset {
     pub(super) fn read(&self, recording: &Recording) -> Result<Episode> {
         self.config.validate()?;
         let meshes = self.meshes.beside(recording.bag().path());
-        let (labels, on_frame) =
-            (self.labels.as_ref(), || self.on_frame.iter().for_each(|tell| tell()));
-        Episode::read(recording, self.config, self.model, &meshes, labels, &on_frame)
+        let aids = Aids {
+            meshes: &meshes,
+            labels: self.labels.as_ref(),
+            pixels: self.pixels.as_ref(),
+            on_frame: &|| self.on_frame.iter().for_each(|tell| tell()),
+        };
+        Episode::read(recording, self.config, self.model, &aids)
     }
 
     /// Adds a recording that was read, with all of its windows: they start at frames that have
@@ -259,6 +281,7 @@ impl Dataset {
             frames: self.frames.clone(),
             meshes: self.meshes.clone(),
             labels: self.labels.clone(),
+            pixels: self.pixels.clone(),
             on_frame: self.on_frame.clone(),
             episodes: self.episodes.clone(),
             windows: self.windows.clone(),
@@ -417,6 +440,15 @@ impl Dataset {
             true => {}
             false => window.set_truth(episode, [before, t], horizon, &chosen),
         }
+        window.is_labelled = self.config.teacher != Teacher::Video;
+        window.stamp_ns = samples[t].stamp.nanos();
+        (window.origin, window.augmentation) = (episode.place.origin, augmentation);
+        window.shots.clear();
+        if self.pixels.is_some() {
+            let shot = |t: usize| samples[t].shot.clone();
+            window.shots.push(shot(t));
+            window.shots.extend((1..=horizon).map(|steps| episode.after(t, steps).and_then(shot)));
+        }
         let n_rows = self.model.whole_passes(horizon);
         if episode.place_robot([before, t], n_rows, &mut window.scene.kinematic).is_err() {
             return false;
@@ -465,6 +497,18 @@ impl Dataset {
 }
 
 impl Window {
+    /// Moves points from the world frame to where the model has them.
+    pub(super) fn place(&self, positions: &mut [Vec3]) {
+        move_all(positions, &self.origin);
+        self.augmentation.iter().for_each(|augmentation| augmentation.apply(positions));
+    }
+
+    /// Forgets that it was turned.
+    #[cfg(test)]
+    pub(super) fn unturn(&mut self) {
+        self.augmentation = None;
+    }
+
     /// True positions and motion of the particles that are the points `chosen` of frame `t`: as
     /// measured, carried along by the body that their pixels show.
     fn set_truth(

@@ -1,10 +1,12 @@
 //! One recording in memory, reduced to what windows need.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nalgebra::Isometry3;
 
 use super::config::{DatasetConfig, MOVING_M, Teacher};
+use super::pixels::Pixels;
 use super::rig::Rig;
 use super::skipped::Skipped;
 use crate::cloud::{Cloud, Place, SensorNoise, Workspace};
@@ -17,6 +19,7 @@ use crate::model::ModelConfig;
 use crate::particles::{Particles, Sampling};
 use crate::plan::{self, Horizon};
 use crate::recording::{BodyIds, BodyKind, Recording, carry};
+use crate::video::Kept;
 use crate::{Error, Result};
 
 /// Share of a step by which a frame may lie beside the time that it stands for.
@@ -56,6 +59,20 @@ pub(super) struct Sample {
     /// What else tells where the robot is; none if it was not there.
     pub(super) mount: Option<Mount>,
     pub(super) is_active: bool,
+    /// What the cameras saw, where pixels teach.
+    pub(super) shot: Option<Arc<Kept>>,
+}
+
+/// What a recording is read with.
+pub(super) struct Aids<'a> {
+    /// Where the robot's meshes lie.
+    pub(super) meshes: &'a MeshSearch,
+    /// Where what hindsight told of recordings is kept.
+    pub(super) labels: Option<&'a LabelCache>,
+    /// What keeps pictures.
+    pub(super) pixels: Option<&'a Pixels>,
+    /// Called for each frame, and once more when hindsight has told of it.
+    pub(super) on_frame: &'a dyn Fn(),
 }
 
 /// One recording in memory.
@@ -81,9 +98,7 @@ pub(super) struct Episode {
 }
 
 impl Episode {
-    /// The usable frames of `recording`, with the noise that `config` asks for, its robot's meshes from
-    /// `meshes` and what hindsight told of it before from `labels`; the others are counted. `on_frame` is
-    /// called for each frame, and once more when hindsight has told of it.
+    /// The usable frames of `recording`, with the noise that `config` asks for; the others are counted.
     ///
     /// # Errors
     /// What makes the whole recording unusable.
@@ -91,10 +106,9 @@ impl Episode {
         recording: &Recording,
         config: DatasetConfig,
         model: ModelConfig,
-        meshes: &MeshSearch,
-        labels: Option<&LabelCache>,
-        on_frame: &dyn Fn(),
+        aids: &Aids,
     ) -> Result<Self> {
+        let Aids { meshes, labels, pixels, on_frame } = *aids;
         let path = recording.bag().path();
         let wrong =
             |problem: &str| Error::Bag { path: path.to_owned(), problem: problem.to_owned() };
@@ -124,6 +138,7 @@ impl Episode {
             workspace: place.workspace,
             noise: noise_of(&config, path),
             robot: robot.transpose()?,
+            pixels,
             cloud: Cloud::default(),
             particles: Particles::default(),
             samples: Vec::new(),
@@ -342,18 +357,19 @@ fn nearest(
 }
 
 /// Reads frames into samples.
-struct Reader {
+struct Reader<'a> {
     config: DatasetConfig,
     model: ModelConfig,
     workspace: Workspace,
     noise: SensorNoise,
     robot: Option<Robot>,
+    pixels: Option<&'a Pixels>,
     cloud: Cloud,
     particles: Particles,
     samples: Vec<Sample>,
 }
 
-impl Reader {
+impl Reader<'_> {
     /// Takes a frame, or counts it and tells why not.
     fn take(
         &mut self,
@@ -442,6 +458,8 @@ impl Reader {
             joints_ahead = self.ahead(&frame, &cameras, &joints)?;
             mount = Some(found.clone());
         }
+        let keep = |pixels: &Pixels| pixels.keep(&frame.cameras, &mut self.cloud);
+        let shot = self.pixels.map(keep).transpose()?.flatten();
         let particles = &self.particles;
         self.samples.push(Sample {
             stamp: frame.stamp,
@@ -458,6 +476,7 @@ impl Reader {
             joints,
             joints_ahead,
             mount,
+            shot,
             ..Sample::default()
         });
         Ok(())

@@ -12,6 +12,7 @@ use super::adamw::AdamW;
 use super::checkpoint::{self, Vectors};
 use super::config::TrainConfig;
 use super::dataset::{Dataset, Window};
+use super::pixels::{PixelConfig, PixelLoss, Pixels};
 use super::validation::{Sums, Validation, advance};
 use crate::geometry::Vec3;
 use crate::model::weights::initial_weights;
@@ -30,8 +31,11 @@ const SIGMA_SCALE: f32 = 0.3;
 /// What one step of training gave.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct StepReport {
-    /// Loss in millimetres.
+    /// Loss in millimetres; 0 of windows that pixels alone teach.
     pub loss_mm: f64,
+    /// Mean squared error of the rays that were drawn; none where pixels don't teach.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pixel_loss: Option<f64>,
     /// Norm of the gradient before the clip.
     pub gradient_norm: f32,
     /// Learning rate.
@@ -49,6 +53,7 @@ pub struct Trainer {
     optimizer: AdamW,
     gradient: Vec<f32>,
     lanes: Vec<Lane>,
+    pixels: Option<Pixels>,
 }
 
 /// One window of a batch on its way through the model; windows of a batch run side by side.
@@ -90,6 +95,7 @@ impl Trainer {
         };
         Self {
             lanes: (0..config.batch).map(|_| lane()).collect(),
+            pixels: None,
             config,
             model,
             gradient: vec![0.0; weights.len()],
@@ -110,6 +116,12 @@ impl Trainer {
         let layout = Layout::new(model.config.interlacer());
         let optimizer = AdamW::new(config.adamw, model.weights.len());
         Ok(Self::with_state(config, model.config, layout, model.weights, optimizer))
+    }
+
+    /// Has pixels teach, too, as its configuration says how: of windows that have pictures
+    /// ([`Dataset::with_pixels`] with the same).
+    pub fn with_pixels(self, pixels: Pixels) -> Self {
+        Self { pixels: Some(pixels), ..self }
     }
 
     /// Has backward passes compute activations again instead of keeping them
@@ -185,7 +197,8 @@ impl Trainer {
         let step = self.optimizer.step;
         let (config, weights) = (&self.config, &self.weights);
         let n_lanes = self.lanes.len() as u64;
-        let outcomes: Vec<Result<f64>> = self
+        let pixels = self.pixels.as_ref().zip(config.pixels.as_ref());
+        let outcomes: Vec<Result<(f64, PixelLoss)>> = self
             .lanes
             .par_iter_mut()
             .enumerate()
@@ -196,12 +209,18 @@ impl Trainer {
                 if !data.draw(&mut rng, horizon, &mut lane.window) {
                     return Err(Error::NoWindow { horizon });
                 }
-                lane.accumulate(config, weights, horizon)
+                let loss = lane.accumulate(config, weights, horizon)?;
+                let of_pixels = lane.accumulate_pixels(config, pixels, horizon, &mut rng)?;
+                lane.backward(weights)?;
+                Ok((loss, of_pixels))
             })
             .collect();
-        let mut loss = 0.0;
+        let (mut loss, mut of_pixels) = (0.0, PixelLoss::default());
         for outcome in outcomes {
-            loss += outcome? / n_lanes as f64;
+            let (of_lane, of_its_pixels) = outcome?;
+            loss += of_lane / n_lanes as f64;
+            of_pixels.loss += of_its_pixels.loss;
+            of_pixels.n_steps += of_its_pixels.n_steps;
         }
         self.gradient.fill(0.0);
         self.lanes.iter().for_each(|lane| lane.gradients.add_to(&mut self.gradient));
@@ -211,7 +230,8 @@ impl Trainer {
             return Err(Error::NonFinite { what: "gradient of a training step" });
         }
         self.update_average();
-        Ok(StepReport { loss_mm: 1e3 * loss, gradient_norm: norm, learning_rate })
+        let pixel_loss = (of_pixels.n_steps > 0).then(|| of_pixels.loss / of_pixels.n_steps as f64);
+        Ok(StepReport { loss_mm: 1e3 * loss, pixel_loss, gradient_norm: norm, learning_rate })
     }
 
     /// Short memory at first, or the random start would stay in the average for long.
@@ -246,7 +266,7 @@ impl Trainer {
 }
 
 impl Lane {
-    /// Rolls out the window, sets its gradients, returns its loss in metres.
+    /// Rolls out the window, sets the gradients of its labels' loss, returns that in metres.
     fn accumulate(&mut self, config: &TrainConfig, weights: &[f32], horizon: usize) -> Result<f64> {
         let window = &self.window;
         self.rollout.run(weights, &window.scene, horizon)?;
@@ -265,7 +285,8 @@ impl Lane {
                     (BodyKind::Robot, _) => robot,
                     (BodyKind::Static, _) => fixed,
                 };
-                *weight = of_kind * window.weights[t][i];
+                let is_labelled = f32::from(window.is_labelled);
+                *weight = is_labelled * of_kind * window.weights[t][i];
             }
             let of_step = config.step_weight(t, horizon) / n_steps;
             let d = &mut self.d_positions[t];
@@ -280,9 +301,35 @@ impl Lane {
                 likelihood(&positions, &window.targets[t], sigmas, &point_weights, scale, d);
             }
         }
+        Ok(loss)
+    }
+
+    /// Adds the gradients of the pixels' loss of what was rolled out.
+    fn accumulate_pixels(
+        &mut self,
+        config: &TrainConfig,
+        pixels: Option<(&Pixels, &PixelConfig)>,
+        horizon: usize,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<PixelLoss> {
+        let Some((pixels, settings)) = pixels else { return Ok(PixelLoss::default()) };
+        let mut positions = vec![self.window.scene.start.positions.clone()];
+        for t in 0..horizon {
+            let mut there = positions[t].clone();
+            advance(&mut there, self.rollout.displacements(t));
+            positions.push(there);
+        }
+        let n_steps = (horizon * config.batch) as f32;
+        let scales: Vec<f32> =
+            (0..horizon).map(|t| config.step_weight(t, horizon) / n_steps).collect();
+        let how = (settings, &scales[..]);
+        pixels.add(&self.window, &positions, how, rng, &mut self.d_positions)
+    }
+
+    /// Goes back through the roll-out.
+    fn backward(&mut self, weights: &[f32]) -> Result<()> {
         self.gradients.clear();
         let (d_positions, d_log_sigmas) = (&self.d_positions, &self.d_log_sigmas);
-        self.rollout.backward(weights, d_positions, d_log_sigmas, &mut self.gradients)?;
-        Ok(loss)
+        self.rollout.backward(weights, d_positions, d_log_sigmas, &mut self.gradients)
     }
 }

@@ -3,6 +3,7 @@
 //! moved them; without truth, as the frame's own did.
 
 mod dataset;
+pub(super) mod targets;
 mod trainer;
 
 use serde::{Deserialize, Serialize};

@@ -99,6 +99,11 @@ impl<'a> Drawing<'a> {
         Self { model, seen, features }
     }
 
+    /// What its particles carry, `[n, n_features]`.
+    pub fn features(&self) -> &[f32] {
+        &self.features
+    }
+
     /// What the camera of `picture` sees when the particles are at `positions` (world frame, m), one for
     /// each of [`Self::seen`]: pixel by pixel.
     ///
@@ -114,22 +119,11 @@ impl<'a> Drawing<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cloud::Cloud;
-    use crate::frames::FramesConfig;
-    use crate::recording::Recording;
-    use crate::video::{VideoConfig, VideoLayout};
+    use crate::video::{VideoConfig, VideoLayout, of_tiny_push};
     use nalgebra::Point3;
 
     fn pictures() -> Vec<Picture> {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tiny_push");
-        let recording = Recording::open(path.as_ref(), FramesConfig::default()).unwrap();
-        let mut pictures = Vec::new();
-        let _ = recording.play(|frame, _| {
-            pictures =
-                Picture::of_cameras(&frame.cameras, [40, 30], &mut Cloud::default()).unwrap();
-            Err(())
-        });
-        pictures
+        of_tiny_push([40, 30])
     }
 
     #[test]

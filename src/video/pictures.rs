@@ -25,7 +25,7 @@ pub struct Picture {
     pub colors: Vec<[u8; 3]>,
     /// Depths along the optical axis (m); NaN where nothing was measured.
     pub depths_m: Vec<f32>,
-    /// What gave each depth, as [`Cloud::sources`].
+    /// What gave each depth, as [`Cloud::sources`]; empty once they were kept ([`super::Spool`]).
     pub sources: Vec<u32>,
     pub(super) lens: Camera,
     pub(super) world_from_camera: Isometry3<f64>,
@@ -167,4 +167,19 @@ fn reduce(image: &ColorImage, factor: u32, [width, height]: [u32; 2]) -> Vec<[u8
         colors.extend(sums.iter().map(|sum| sum.map(|sum| ((sum + n / 2) / n) as u8)));
     }
     colors
+}
+
+/// Those of the first frame of a small recording.
+#[cfg(test)]
+pub(crate) fn of_tiny_push(most: [u32; 2]) -> Vec<Picture> {
+    use crate::frames::FramesConfig;
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tiny_push");
+    let recording =
+        crate::recording::Recording::open(path.as_ref(), FramesConfig::default()).unwrap();
+    let mut pictures = Vec::new();
+    let _ = recording.play(|frame, _| {
+        pictures = Picture::of_cameras(&frame.cameras, most, &mut Cloud::default()).unwrap();
+        Err(())
+    });
+    pictures
 }

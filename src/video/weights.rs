@@ -13,7 +13,7 @@ use crate::Error;
 use crate::Result;
 use crate::model::Span;
 use crate::model::interlacer::{Affine, Tensor};
-use crate::model::weights::{File, model_error};
+use crate::model::weights::{File, hash, model_error};
 
 /// Metadata key of the configuration in their files.
 pub(crate) const CONFIG_KEY: &str = "forecloud.video";
@@ -122,6 +122,12 @@ impl VideoModel {
             .map_err(|error| model_error(path, error.to_string()))?;
         let weights = file.vector(&layout.tensors, "")?;
         Ok(Self { layout, weights })
+    }
+
+    /// Tells encoders and renderers apart, by sizes and weights.
+    pub fn hash(&self) -> String {
+        let config = serde_json::to_string(&self.layout.config).unwrap_or_default();
+        hash(&config, &self.weights)
     }
 }
 

@@ -16,6 +16,12 @@ const SCALE: usize = 2;
 const GAP: usize = 8;
 const LINE: usize = 26;
 
+/// Whose pictures a column has.
+const NAMES: [&str; 3] = ["seen", "predicted", "nothing moves"];
+/// By how much films are slower than what they show; how long their last picture stays (s).
+const SLOWER: f64 = 2.0;
+const LAST_SECS: f64 = 1.0;
+
 const BACKGROUND: Rgb = [250, 250, 248];
 const TEXT: Rgb = [40, 40, 46];
 
@@ -76,6 +82,36 @@ impl Sheet {
         outputs.write(path, Kind::Picture, &self.canvas().png())
     }
 
+    /// A short film as an animated PNG file: what was seen beside what was predicted and what would be
+    /// seen if nothing moved, at half speed.
+    pub fn film(&self) -> Vec<u8> {
+        let frames: Vec<Canvas> = self.columns.iter().map(|column| self.frame(column)).collect();
+        let later = self.columns.iter().skip(1).map(|column| Some(column.secs)).chain([None]);
+        let lasts = self.columns.iter().zip(later).map(|(column, later)| match later {
+            Some(later) => SLOWER * (later - column.secs).clamp(0.0, 1.0),
+            None => LAST_SECS,
+        });
+        let frames: Vec<(&Canvas, f64)> = frames.iter().zip(lasts).collect();
+        Canvas::film(&frames)
+    }
+
+    /// One time, its pictures side by side.
+    fn frame(&self, column: &Column) -> Canvas {
+        let [width, height] = self.size.map(|n| SCALE * n as usize);
+        let size = [GAP + 3 * (width + GAP), LINE + height + GAP];
+        let mut canvas = Canvas::new(size, BACKGROUND);
+        for (place, picture) in column.pictures.iter().enumerate() {
+            let left = GAP + place * (width + GAP);
+            let text = match place {
+                0 => format!("{}, {:.1} s", NAMES[0], column.secs),
+                _ => NAMES[place].to_owned(),
+            };
+            canvas.text([left, 8], 1, &text, TEXT);
+            canvas.pixels([left, LINE], self.size[0] as usize, SCALE, picture);
+        }
+        canvas
+    }
+
     fn canvas(&self) -> Canvas {
         let [width, height] = self.size.map(|n| SCALE * n as usize);
         let row = height + LINE + GAP;
@@ -86,7 +122,7 @@ impl Sheet {
             canvas.text([left, 8], 1, &format!("{:.1} s", column.secs), TEXT);
             let [seen, ..] = &column.pictures;
             for (place, picture) in column.pictures.iter().enumerate() {
-                let name = ["seen", "predicted", "nothing moves"][place];
+                let name = NAMES[place];
                 let alike = alike(self.size, seen, picture, &column.depths_m).filter(|_| place > 0);
                 let alike = alike.map_or(String::new(), |(ssim, _)| format!(": SSIM {ssim:.3}"));
                 let top = LINE + place * row;

@@ -121,16 +121,31 @@ impl Canvas {
 
     /// The picture as a PNG file's bytes.
     pub(crate) fn png(&self) -> Vec<u8> {
-        let [width, height] = self.size;
+        Self::film(&[(self, 0.0)])
+    }
+
+    /// Canvases of one size as an animated PNG file, again and again, each shown for so long (s); one
+    /// alone stands still. Programs that know no animation show the first.
+    pub(crate) fn film(frames: &[(&Self, f64)]) -> Vec<u8> {
+        let [width, height] = frames.first().map_or([1, 1], |(canvas, _)| canvas.size);
         let mut bytes = Vec::new();
         let mut encoder = png::Encoder::new(&mut bytes, width as u32, height as u32);
         encoder.set_color(png::ColorType::Rgb);
         encoder.set_depth(png::BitDepth::Eight);
         // By this a picture of ours is told from others', which are never replaced.
         let named = encoder.add_text_chunk("Software".into(), SOFTWARE.into());
-        let written = named
-            .and_then(|()| encoder.write_header())
-            .and_then(|mut writer| writer.write_image_data(&self.shown()));
+        let animated = named.and_then(|()| match frames.len() {
+            0 | 1 => Ok(()),
+            n => encoder.set_animated(n as u32, 0),
+        });
+        let written = animated.and_then(|()| encoder.write_header()).and_then(|mut writer| {
+            frames.iter().try_for_each(|(canvas, secs)| {
+                if frames.len() > 1 {
+                    writer.set_frame_delay((1e3 * secs).round() as u16, 1000)?;
+                }
+                writer.write_image_data(&canvas.shown())
+            })
+        });
         written.expect("memory takes any picture of the right size");
         bytes
     }
@@ -177,5 +192,19 @@ mod tests {
         // Letters have soft edges.
         let greys: Vec<u8> = (20..30).map(|x| at(x, 4)[0]).collect();
         assert!(greys.iter().any(|&g| g < 100) && greys.iter().any(|&g| (100..250).contains(&g)));
+    }
+    #[test]
+    fn a_film_shows_one_canvas_after_the_other() {
+        let canvases = [[9, 9, 9], [200, 0, 0]].map(|color| Canvas::new([4, 3], color));
+        let bytes = Canvas::film(&[(&canvases[0], 0.2), (&canvases[1], 1.0)]);
+        let mut reader = png::Decoder::new(std::io::Cursor::new(&bytes)).read_info().unwrap();
+        assert_eq!(reader.info().animation_control.unwrap().num_frames, 2);
+        let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+        for color in [[9, 9, 9], [200, 0, 0]] {
+            reader.next_frame(&mut pixels).unwrap();
+            assert_eq!(pixels[..3], color);
+        }
+        let last = reader.info().frame_control.unwrap();
+        assert_eq!((last.delay_num, last.delay_den), (1000, 1000));
     }
 }

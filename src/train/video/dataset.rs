@@ -11,20 +11,21 @@ use crate::cloud::Cloud;
 use crate::frames::FramesConfig;
 use crate::message::Stamp;
 use crate::recording::{Recording, carry};
-use crate::video::{Picture, Seen, VideoConfig};
+use crate::video::{Kept, Picture, Seen, Spool, VideoConfig};
 use crate::{Error, Result};
 
-/// Frames of recordings, reduced to pictures.
+/// Frames of recordings, reduced to pictures, which lie on disk.
 pub struct VideoDataset {
     config: VideoConfig,
     frames: FramesConfig,
+    spool: Spool,
     episodes: Vec<Vec<Shot>>,
 }
 
 /// A frame's pictures.
 struct Shot {
     stamp: Stamp,
-    pictures: Vec<Picture>,
+    pictures: Kept,
     /// Body of each pixel, by picture; none of a recording without truth.
     bodies: Vec<Vec<u16>>,
     /// Where the bodies are; none without truth.
@@ -32,15 +33,15 @@ struct Shot {
 }
 
 /// What is encoded and what it is drawn as.
-pub struct Window<'a> {
+pub struct Window {
     /// What the encoded frame's cameras saw.
-    pub pictures: &'a [Picture],
+    pub pictures: Vec<Picture>,
     /// Its particles, as they were drawn.
     pub seen: Seen,
     /// Where these truly are in the frame that is drawn (m).
     pub positions: Vec<[f32; 3]>,
     /// What is drawn.
-    pub targets: &'a [Picture],
+    pub targets: Vec<Picture>,
     /// How many frames later that is; 0: the same.
     pub n_later: usize,
 }
@@ -49,16 +50,17 @@ impl VideoDataset {
     /// Least time between two frames that are kept (s).
     pub const APART_SECS: f64 = 0.2;
 
-    /// An empty one, of pictures as `config` has them.
-    pub fn new(config: VideoConfig, frames: FramesConfig) -> Self {
-        Self { config, frames, episodes: Vec::new() }
+    /// An empty one, of pictures as `config` has them, which are kept in `spool`.
+    pub fn new(config: VideoConfig, frames: FramesConfig, spool: Spool) -> Self {
+        Self { config, frames, spool, episodes: Vec::new() }
     }
 
     /// Adds a recording of split `split`, or one that tells of none if `takes_unsaid`; whether it was
-    /// added. About 220 kB of memory for each 160×120 picture.
+    /// added. Takes 7 bytes of disk for each pixel of a picture, and with truth 2 of memory.
     ///
     /// # Errors
-    /// What makes the recording unusable; frames that can't be read are left out.
+    /// What makes the recording unusable, and [`crate::Error::Io`] of the disk; frames that can't be read are
+    /// left out.
     pub fn add(&mut self, path: &Path, split: &str, takes_unsaid: bool) -> Result<bool> {
         let glimpse = Recording::glimpse(path)?;
         let said = glimpse.truth().map_or("", |truth| truth.split.as_str());
@@ -88,6 +90,7 @@ impl VideoDataset {
                 let of = |p: &Picture| p.sources.iter().map(|&source| ids.id(source)).collect();
                 (poses.to_vec(), pictures.iter().map(of).collect())
             });
+            let pictures = self.spool.keep(&pictures)?;
             shots.push(Shot { stamp: frame.stamp, pictures, bodies, poses });
             Ok(())
         })?;
@@ -111,31 +114,40 @@ impl VideoDataset {
     }
 
     /// Draws a window; none if there is no frame.
-    pub fn draw(&self, rng: &mut ChaCha8Rng, config: &VideoTrainConfig) -> Option<Window<'_>> {
+    ///
+    /// # Errors
+    /// As [`Spool::read`].
+    pub fn draw(&self, rng: &mut ChaCha8Rng, config: &VideoTrainConfig) -> Result<Option<Window>> {
         if self.episodes.is_empty() {
-            return None;
+            return Ok(None);
         }
         let episode = rng.random_range(0..self.episodes.len());
         let t = rng.random_range(0..self.episodes[episode].len());
         let is_still = rng.random_bool(config.still_share);
         let n_later = rng.random_range(1..=config.most_later);
         let seed = rng.random();
-        self.window(episode, t, if is_still { 0 } else { n_later }, seed)
+        self.window(episode, t, if is_still { 0 } else { n_later }, seed).transpose()
     }
 
     /// The same frames whatever was drawn before: one of each recording, in order, `n` at most, drawn
     /// `n_later` frames later.
-    pub fn spread(&self, n: usize, n_later: usize) -> impl Iterator<Item = Window<'_>> {
+    pub fn spread(&self, n: usize, n_later: usize) -> impl Iterator<Item = Result<Window>> {
         let middle = move |i: usize| self.episodes[i].len().saturating_sub(n_later) / 2;
         (0..self.episodes.len())
             .filter_map(move |i| self.window(i, middle(i), n_later, i as u64))
-            .filter(move |window| window.n_later == n_later)
+            .filter(move |window| window.as_ref().map_or(true, |window| window.n_later == n_later))
             .take(n)
     }
 
     /// The window of frame `t` drawn as `n_later` frames later, or as itself where the truth does not
     /// tell of that.
-    fn window(&self, episode: usize, t: usize, n_later: usize, seed: u64) -> Option<Window<'_>> {
+    fn window(
+        &self,
+        episode: usize,
+        t: usize,
+        n_later: usize,
+        seed: u64,
+    ) -> Option<Result<Window>> {
         let shots = self.episodes.get(episode)?;
         let from = shots.get(t)?;
         let to = shots.get(t + n_later).filter(|to| {
@@ -145,14 +157,18 @@ impl VideoDataset {
         let (to, n_later) = to.map_or((from, 0), |to| (to, n_later));
         let VideoConfig { n_particles, near_m, far_m, .. } = self.config;
         let draw = (seed, from.stamp.nanos());
-        let seen = Seen::draw(&from.pictures, n_particles, [near_m, far_m], draw);
+        let pictures = [&from.pictures, &to.pictures].map(|kept| self.spool.read(kept));
+        let [pictures, targets] = match pictures {
+            [Ok(pictures), Ok(targets)] => [pictures, targets],
+            [Err(error), _] | [_, Err(error)] => return Some(Err(error)),
+        };
+        let seen = Seen::draw(&pictures, n_particles, [near_m, far_m], draw);
         let places = seen.positions.iter().zip(&seen.pixels);
         let moved = |(position, &(number, pixel)): (&[f32; 3], &(usize, usize))| match n_later {
             0 => *position,
             _ => carry(*position, from.bodies[number][pixel], &from.poses, &to.poses),
         };
         let positions = places.map(moved).collect();
-        let (pictures, targets) = (&from.pictures, &to.pictures);
-        Some(Window { pictures, seen, positions, targets, n_later })
+        Some(Ok(Window { pictures, seen, positions, targets, n_later }))
     }
 }

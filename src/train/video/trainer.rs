@@ -2,17 +2,18 @@
 
 use std::path::Path;
 
-use rand::{Rng, SeedableRng};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
+use super::targets::Targets;
 use super::{VideoDataset, VideoTrainConfig, Window};
 use crate::eval::similarity::alike;
 use crate::model::weights::{self, File, OPTIMIZER_PREFIXES};
 use crate::train::adamw::AdamW;
 use crate::train::differences::differences;
 use crate::video::{
-    Encoded, Encoder, Gradients, Picture, Ray, RayGradient, Rendered, Renderer, Scene, VideoConfig,
-    VideoLayout, VideoModel, config_metadata,
+    Encoded, Encoder, Gradients, Picture, Ray, Renderer, Scene, VideoConfig, VideoLayout,
+    VideoModel, config_metadata,
 };
 use crate::{Error, Result};
 
@@ -126,7 +127,7 @@ impl VideoTrainer {
         let step = self.optimizer.step;
         let mut rng = ChaCha8Rng::seed_from_u64(self.config.seed);
         rng.set_stream(step + 1);
-        let window = data.draw(&mut rng, &self.config);
+        let window = data.draw(&mut rng, &self.config)?;
         let what = "frames to train pictures on (at least)";
         let window = window.ok_or(Error::Shape { what, expected: 1, got: 0 })?;
         let (loss, mut gradient) = self.gradient(&window, &mut rng)?;
@@ -143,31 +144,17 @@ impl VideoTrainer {
     /// Mean loss of a window's rays, and its gradient by all weights.
     fn gradient(&self, window: &Window, rng: &mut ChaCha8Rng) -> Result<(f32, Vec<f32>)> {
         let VideoModel { layout, weights } = &self.model;
-        let (n_features, far_m) = (layout.config.n_features, layout.config.far_m);
+        let n_features = layout.config.n_features;
         let encoder = Encoder::new(layout, weights);
         let encode = |picture: &Picture| encoder.encode(picture.size, &picture.unit_colors());
         let encoded: Vec<Encoded> = window.pictures.iter().map(encode).collect();
-        let features = window.seen.features(window.pictures, &encoded, n_features);
+        let features = window.seen.features(&window.pictures, &encoded, n_features);
         let scene = Scene::new(layout, &window.positions, &features)?;
-        let (rays, targets) = self.rays(window.targets, rng);
+        let mut targets = Targets::new(layout.config.far_m);
+        targets.add_random(&window.targets, self.config.rays, rng);
         let renderer = Renderer::new(layout, weights);
-        let traced = renderer.trace(&scene, &rays);
-        let (mut loss, scale) = (0.0, 1.0 / rays.len().max(1) as f32);
-        let d_rays: Vec<RayGradient> = traced
-            .rays()
-            .zip(&targets)
-            .map(|(seen, target)| {
-                let depth_m = seen.depth_m - target.depth_m.min(far_m);
-                let off: [f32; 3] = std::array::from_fn(|c| seen.color[c] - target.color[c]);
-                let weight = self.config.depth_weight;
-                loss +=
-                    scale * (off.iter().map(|x| x * x).sum::<f32>() + weight * depth_m * depth_m);
-                RayGradient {
-                    color: off.map(|x| 2.0 * scale * x),
-                    depth: 2.0 * scale * weight * depth_m,
-                }
-            })
-            .collect();
+        let traced = renderer.trace(&scene, &targets.rays);
+        let (loss, d_rays) = targets.loss(&traced, self.config.depth_weight, 1.0);
         let mut gradient = vec![0.0; weights.len()];
         let (mut d_features, mut d_positions) =
             (vec![0.0; features.len()], vec![[0.0; 3]; window.positions.len()]);
@@ -178,37 +165,12 @@ impl VideoTrainer {
         };
         renderer.backward(&scene, &traced, &d_rays, &mut into);
         let seen = &window.seen;
-        let d_pictures = seen.features_backward(window.pictures, &encoded, &d_features, n_features);
+        let d_pictures =
+            seen.features_backward(&window.pictures, &encoded, &d_features, n_features);
         for (encoded, d) in encoded.iter().zip(&d_pictures) {
             encoder.backward(encoded, d, &mut gradient);
         }
         Ok((loss, gradient))
-    }
-
-    /// Rays of random pixels whose depth was measured, and what they should see: what lies beyond the
-    /// farthest depth is white.
-    fn rays(&self, targets: &[Picture], rng: &mut ChaCha8Rng) -> (Vec<Ray>, Vec<Rendered>) {
-        let (mut rays, mut wanted) = (Vec::new(), Vec::new());
-        let far_m = self.model.layout.config.far_m;
-        // Bounded: there may be no measured pixel.
-        for _ in 0..4 * self.config.rays {
-            if rays.len() == self.config.rays {
-                break;
-            }
-            let picture = &targets[rng.random_range(0..targets.len())];
-            let pixel = rng.random_range(0..picture.n_pixels());
-            let (depth_m, shift) = (picture.depths_m[pixel], rng.random());
-            if depth_m.is_nan() {
-                continue;
-            }
-            let color = match depth_m > far_m {
-                true => [1.0; 3],
-                false => picture.colors[pixel].map(|c| f32::from(c) / 255.0),
-            };
-            rays.push(picture.ray(pixel, shift));
-            wanted.push(Rendered { color, depth_m });
-        }
-        (rays, wanted)
     }
 
     /// Rises, then falls as a cosine.
@@ -224,20 +186,21 @@ impl VideoTrainer {
     ///
     /// # Errors
     /// As [`crate::video::Drawing::draw`].
-    pub fn validate<'a>(
+    pub fn validate(
         &self,
-        windows: impl Iterator<Item = Window<'a>>,
+        windows: impl Iterator<Item = Result<Window>>,
     ) -> Result<Option<VideoScore>> {
         let VideoModel { layout, weights } = &self.model;
         let VideoConfig { n_features, near_m, far_m, .. } = layout.config;
         let (mut sums, mut n, mut n_depths) = ([0.0; 3], 0, 0);
         for window in windows {
+            let window = window?;
             let encoder = Encoder::new(layout, weights);
             let encode = |picture: &Picture| encoder.encode(picture.size, &picture.unit_colors());
             let encoded: Vec<Encoded> = window.pictures.iter().map(encode).collect();
-            let features = window.seen.features(window.pictures, &encoded, n_features);
+            let features = window.seen.features(&window.pictures, &encoded, n_features);
             let scene = Scene::new(layout, &window.positions, &features)?;
-            for target in window.targets {
+            for target in &window.targets {
                 let rays: Vec<Ray> = (0..target.n_pixels()).map(|i| target.ray(i, 0.5)).collect();
                 let drawn = Renderer::new(layout, weights).draw(&scene, &rays);
                 let colors: Vec<[f32; 3]> = drawn.iter().map(|seen| seen.color).collect();
@@ -268,6 +231,7 @@ impl VideoTrainer {
 mod tests {
     use super::*;
     use crate::frames::FramesConfig;
+    use crate::video::Spool;
 
     fn small() -> (VideoTrainConfig, VideoConfig) {
         let video = VideoConfig {
@@ -281,7 +245,8 @@ mod tests {
     }
 
     fn data() -> VideoDataset {
-        let mut data = VideoDataset::new(small().1, FramesConfig::default());
+        let spool = Spool::new(&std::env::temp_dir()).unwrap();
+        let mut data = VideoDataset::new(small().1, FramesConfig::default(), spool);
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tiny_push").as_ref();
         let glimpse = crate::recording::Recording::glimpse(path).unwrap();
         assert!(!data.add(path, "no such", true).unwrap(), "of another split");
@@ -294,7 +259,7 @@ mod tests {
         let (config, video) = small();
         let mut trainer = VideoTrainer::new(config, video).unwrap();
         let data = data();
-        let window = data.spread(1, 1).next().unwrap();
+        let window = data.spread(1, 1).next().unwrap().unwrap();
         assert_eq!(window.n_later, 1);
         let at = |trainer: &VideoTrainer| {
             trainer.gradient(&window, &mut ChaCha8Rng::seed_from_u64(5)).unwrap()
@@ -338,9 +303,9 @@ mod tests {
     #[test]
     fn particles_are_drawn_where_the_truth_moved_them() {
         let data = data();
-        let now = data.spread(1, 0).next().unwrap();
+        let now = data.spread(1, 0).next().unwrap().unwrap();
         assert_eq!(now.positions, now.seen.positions);
-        let later = data.spread(1, 1).next().unwrap();
+        let later = data.spread(1, 1).next().unwrap().unwrap();
         let moved = later.positions.iter().zip(&later.seen.positions);
         let n_moved = moved.filter(|(there, here)| there != here).count();
         assert!(n_moved > 0 && n_moved < later.positions.len() / 2, "{n_moved}");
