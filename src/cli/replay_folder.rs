@@ -21,6 +21,7 @@ const PICTURE: &str = "picture.png";
 const PREDICTIONS: &str = "predictions";
 const VIDEO: &str = "video";
 const FILM: &str = "film";
+const MAX_FILMS: usize = 4;
 
 /// Collects what goes into the folder while recordings are played.
 pub struct Folder {
@@ -156,7 +157,10 @@ impl Folder {
             written.context("cannot save the film")?;
             let what = format!("{bag}: seen, predicted, and if nothing moved, at half speed");
             self.files.push((name, format!("a film of {what}")));
-            self.films.push((what, film));
+            // More than these the page does not show.
+            if self.films.len() < MAX_FILMS {
+                self.films.push((what, film));
+            }
         }
         if let Some(recorder) = self.recorder.take() {
             recorder.finish()?;

@@ -312,6 +312,7 @@ fn video(args: &Args, config: &mut TrainConfig) -> Result<Option<VideoModel>> {
     config.pixels = Some(PixelConfig {
         weight: args.pixel_weight.unwrap_or(PixelConfig::WEIGHT),
         rays: args.rays.unwrap_or(PixelConfig::RAYS),
+        steps: PixelConfig::STEPS,
         video: video.hash(),
     });
     config.validate().map_err(by_option)?;

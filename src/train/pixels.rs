@@ -9,6 +9,7 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
+use super::augment::choose;
 use super::dataset::Window;
 use super::video::VideoTrainConfig;
 use super::video::targets::Targets;
@@ -32,8 +33,10 @@ const CHANGED_DEPTH: f32 = 0.03;
 pub struct PixelConfig {
     /// Weight of the loss beside that of places, which is in centimetres.
     pub weight: f32,
-    /// Rays of each step of a roll-out.
+    /// Rays of each step of a roll-out that is drawn.
     pub rays: usize,
+    /// Steps of a roll-out that are drawn, at most: others each time, so that all count alike.
+    pub steps: usize,
     /// Which encoder and renderer: their file's hash.
     pub video: String,
 }
@@ -41,6 +44,8 @@ pub struct PixelConfig {
 impl PixelConfig {
     /// What `rays` is unless something else is said, as in the paper.
     pub const RAYS: usize = 128;
+    /// What `steps` is: of five, as many as take no more time than the roll-out itself.
+    pub const STEPS: usize = 3;
     /// What `weight` is unless something else is said.
     pub const WEIGHT: f32 = 1.0;
 
@@ -50,7 +55,8 @@ impl PixelConfig {
     /// [`Error::Config`] names the value and what is allowed.
     pub fn validate(&self) -> Result<()> {
         check("train.pixels.weight", self.weight, 1e-6..=1e6, "")?;
-        check("train.pixels.rays", self.rays, 1..=65_536, "")
+        check("train.pixels.rays", self.rays, 1..=65_536, "")?;
+        check("train.pixels.steps", self.steps, 1..=100, "")
     }
 }
 
@@ -64,7 +70,7 @@ pub struct Pixels {
 /// What pixels taught of a window.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(super) struct PixelLoss {
-    /// Sum over the steps whose pictures there are of the mean squared errors of rays.
+    /// Sum over the steps that were drawn of the mean squared errors of rays.
     pub(super) loss: f64,
     pub(super) n_steps: usize,
 }
@@ -115,28 +121,27 @@ impl Pixels {
         let guides = Guides::new(&points, &positions[0])?;
         let renderer = Renderer::new(layout, weights);
         // Nobody looks at these.
-        let mut d_weights = vec![0.0; weights.len()];
         let mut d_features = vec![0.0; drawing.features().len()];
         let mut d_points = vec![[0.0; 3]; points.len()];
-        for (t, later) in window.shots.iter().skip(1).enumerate() {
-            let Some(later) = later else { continue };
+        let mut drawn = Vec::new();
+        choose(rng, scales.len(), config.steps, &mut drawn);
+        let share = scales.len() as f32 / drawn.len().max(1) as f32;
+        for t in drawn.into_iter().map(|t| t as usize) {
+            let Some(Some(later)) = window.shots.get(t + 1) else { continue };
             let later = self.spool.read(later)?;
             let targets = self.targets(window, &now, &later, config.rays, rng);
             let there = guides.carry(&points, &positions[0], &positions[t + 1]);
             let scene = Scene::new(layout, &there, drawing.features())?;
             let traced = renderer.trace(&scene, &targets.rays);
             let depth_weight = VideoTrainConfig::default().depth_weight;
-            let scale = config.weight * scales[t];
+            let scale = config.weight * share * scales[t];
             let (loss, d_rays) = targets.loss(&traced, depth_weight, scale);
             if !loss.is_finite() {
                 return Err(Error::NonFinite { what: "loss of pixels" });
             }
             d_points.fill([0.0; 3]);
-            let mut into = Gradients {
-                weights: &mut d_weights,
-                features: &mut d_features,
-                positions: &mut d_points,
-            };
+            let mut into =
+                Gradients { weights: None, features: &mut d_features, positions: &mut d_points };
             renderer.backward(&scene, &traced, &d_rays, &mut into);
             guides.carry_backward(&d_points, &mut d_positions[t]);
             sum.loss += f64::from(loss);
@@ -261,7 +266,7 @@ mod tests {
     }
 
     fn settings() -> PixelConfig {
-        PixelConfig { weight: 1.0, rays: 256, video: String::new() }
+        PixelConfig { weight: 1.0, rays: 256, steps: STEPS, video: String::new() }
     }
 
     /// Loss, and its gradients by places, of particles at `positions`.

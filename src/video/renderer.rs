@@ -67,8 +67,8 @@ pub struct Scene<'a> {
 
 /// Gradients that [`Renderer::backward`] adds to.
 pub struct Gradients<'a> {
-    /// Of all weights of the layout; those of the encoder stay.
-    pub weights: &'a mut [f32],
+    /// Of all weights of the layout; those of the encoder stay. None of a renderer that does not learn.
+    pub weights: Option<&'a mut [f32]>,
     /// Of the particles' features, `[n, n_features]`.
     pub features: &'a mut [f32],
     /// Of their positions (1/m), `[n]`.
@@ -173,13 +173,17 @@ impl<'a> Renderer<'a> {
         into: &mut Gradients,
     ) {
         let n_features = self.layout.config.n_features;
+        let learns = into.weights.is_some();
         let blocks = traced.blocks.par_iter().zip(d_rays.par_chunks(RAYS / 4));
-        let parts: Vec<_> =
-            blocks.map(|(block, d_rays)| self.backward_block(scene, block, d_rays)).collect();
+        let parts: Vec<_> = blocks
+            .map(|(block, d_rays)| self.backward_block(scene, block, d_rays, learns))
+            .collect();
         let range = self.layout.of_renderer();
         for (block, (d_weights, d_neighbors)) in traced.blocks.iter().zip(parts) {
-            let sums = into.weights[range.clone()].iter_mut();
-            sums.zip(&d_weights[range.clone()]).for_each(|(sum, d)| *sum += d);
+            if let Some(weights) = &mut into.weights {
+                let sums = weights[range.clone()].iter_mut();
+                sums.zip(&d_weights[range.clone()]).for_each(|(sum, d)| *sum += d);
+            }
             let neighbors = block.samples.iter().flat_map(Sample::neighbors);
             for (i, d) in neighbors.zip(d_neighbors.chunks_exact(3 + n_features)) {
                 into.positions[i].iter_mut().zip(d).for_each(|(sum, d)| *sum += d);
@@ -245,10 +249,11 @@ impl<'a> Renderer<'a> {
         scene: &Scene,
         block: &Block,
         d_rays: &[RayGradient],
+        learns: bool,
     ) -> (Vec<f32>, Vec<f32>) {
         let VideoLayout { config, dense, .. } = self.layout;
         let Block { samples, starts, layers: [inputs, hidden, more, out], .. } = block;
-        let mut d_weights = vec![0.0; self.weights.len()];
+        let mut d_weights = vec![0.0; if learns { self.weights.len() } else { 0 }];
         if samples.is_empty() {
             return (d_weights, Vec::new());
         }
@@ -262,10 +267,17 @@ impl<'a> Renderer<'a> {
         let mut dy = d_out;
         let inputs = [inputs, hidden, more];
         for (i, (layer, x)) in dense.iter().zip(inputs).enumerate().rev() {
-            let (d_weight, d_bias) = layer.weight.pair_mut(layer.bias, &mut d_weights);
-            linear_backward_weights(x, &dy, d_weight, d_bias);
+            if learns {
+                let (d_weight, d_bias) = layer.weight.pair_mut(layer.bias, &mut d_weights);
+                linear_backward_weights(x, &dy, d_weight, d_bias);
+            }
             let mut dx = vec![0.0; x.len()];
-            linear_backward_input(&dy, layer.weight.of(self.weights), d_bias.len(), &mut dx);
+            linear_backward_input(
+                &dy,
+                layer.weight.of(self.weights),
+                layer.bias.range().len(),
+                &mut dx,
+            );
             if i > 0 {
                 relu_backward(x, &mut dx);
             }

@@ -159,7 +159,7 @@ impl VideoTrainer {
         let (mut d_features, mut d_positions) =
             (vec![0.0; features.len()], vec![[0.0; 3]; window.positions.len()]);
         let mut into = Gradients {
-            weights: &mut gradient,
+            weights: Some(&mut gradient),
             features: &mut d_features,
             positions: &mut d_positions,
         };

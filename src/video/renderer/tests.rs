@@ -134,7 +134,7 @@ fn equals_its_plain_version_with_gradients() {
     let (mut d_weights, mut d_features) = (vec![0.0; weights.len()], vec![0.0; features.len()]);
     let mut d_positions = vec![[0.0; 3]; positions.len()];
     let mut into = Gradients {
-        weights: &mut d_weights,
+        weights: Some(&mut d_weights),
         features: &mut d_features,
         positions: &mut d_positions,
     };
@@ -173,7 +173,7 @@ fn equals_pytorch() {
     let (mut d_weights, mut d_features) = (vec![0.0; weights.len()], vec![0.0; features.len()]);
     let mut d_positions = vec![[0.0; 3]; positions.len()];
     let mut into = Gradients {
-        weights: &mut d_weights,
+        weights: Some(&mut d_weights),
         features: &mut d_features,
         positions: &mut d_positions,
     };
@@ -225,7 +225,7 @@ fn gradients_are_the_same_on_any_number_of_threads() {
             let (mut weights, mut features) = (vec![0.0; weights.len()], vec![0.0; features.len()]);
             let mut positions = vec![[0.0; 3]; positions.len()];
             let mut into = Gradients {
-                weights: &mut weights,
+                weights: Some(&mut weights),
                 features: &mut features,
                 positions: &mut positions,
             };
