@@ -69,7 +69,10 @@ fn a_stopped_training_goes_on_to_the_same_weights_on_any_number_of_threads() {
     assert!(told.contains("SSIM") && told.contains("(2 pictures)"), "{told}");
     succeed(&place.train("parts", "--stop-at 2 --threads 2"));
     succeed(&place.train("parts", "--threads 2"));
-    let read = |run: &str| std::fs::read(place.path(run).join("video.safetensors")).unwrap();
+    let read = |run: &str| {
+        ["video.safetensors", "checkpoint.safetensors"]
+            .map(|name| std::fs::read(place.path(run).join(name)).unwrap())
+    };
     let whole = read("whole");
     assert!(whole == read("parts"), "weights and state, to the byte");
     // One that has ended changes nothing more.
@@ -110,6 +113,14 @@ fn what_is_predicted_is_drawn() {
     assert!(String::from_utf8_lossy(&text.stdout).contains("structural similarity (SSIM)"));
     // The same folder again: its files are ours.
     succeed(&place.tool(&format!("{replay} --horizon 2 --out out bags/val")));
+    // What is shipped draws where nothing lies beside the model.
+    std::fs::create_dir(place.path("models")).unwrap();
+    std::fs::copy(place.path("run/video.safetensors"), place.path("models/video.safetensors"))
+        .unwrap();
+    let shipped =
+        place.tool("replay --model model.safetensors --render --json --horizon 2 bags/val");
+    let shipped: serde_json::Value = serde_json::from_slice(&shipped.stdout).unwrap();
+    assert_eq!(shipped["video"]["rows"], report["video"]["rows"]);
     // Without it, nothing is drawn.
     let plain = place.tool("replay --model model.safetensors --json --horizon 2 bags/val");
     let plain: serde_json::Value = serde_json::from_slice(&plain.stdout).unwrap();

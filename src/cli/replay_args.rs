@@ -9,6 +9,7 @@ use forecloud::model::Model;
 use forecloud::video::VideoModel;
 use std::path::{Path, PathBuf};
 
+use super::model_file;
 use super::topics::TopicArgs;
 use super::train_video::VIDEO;
 
@@ -34,7 +35,7 @@ Examples:
   forecloud replay --json --horizon 10 push_* > errors.json
   forecloud replay --no-truth data/demo_tumble
   forecloud replay --predictions node.mcap data/demo_tumble
-  forecloud replay --render --video runs/video/video.safetensors --out results data/demo_tumble
+  forecloud replay --render --out results data/demo_tumble
   forecloud replay --workspace -1,-1,-0.1 1,1,1.5 my_bag
   forecloud replay --cameras front --input points --remap /front/points:=/lidar/points my_bag")]
 pub struct Args {
@@ -97,7 +98,8 @@ pub struct Args {
     /// what they saw (SSIM, PSNR); with --out also as pictures
     #[arg(long)]
     pub(super) render: bool,
-    /// What draws, as `forecloud train-video` writes it [default: video.safetensors beside the model]
+    /// What draws, as `forecloud train-video` writes it [default: video.safetensors beside the
+    /// model, else the shipped models/video.safetensors]
     #[arg(long, value_name = "FILE", requires = "render")]
     pub(super) video: Option<PathBuf>,
     /// Print one JSON object
@@ -136,7 +138,12 @@ impl Args {
         if !self.render {
             return Ok(None);
         }
-        let path = self.video.clone().unwrap_or_else(|| model.with_file_name(VIDEO));
+        let beside = model.with_file_name(VIDEO);
+        let path = match &self.video {
+            Some(path) => path.clone(),
+            None if beside.is_file() => beside,
+            None => model_file::shipped(model_file::VIDEO).unwrap_or(beside),
+        };
         let video = VideoModel::load(&path).context(
             "--render needs what draws: make it with `forecloud train-video`, and name it with --video",
         )?;

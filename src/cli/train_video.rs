@@ -25,8 +25,9 @@ Recordings with colour and depth images are taken from the folder and all folder
 split 'train', or that say none, are trained on, those of 'val' are validated with. With truth,
 pictures are also drawn of where particles are up to a second later.
 
-The folder gets video.safetensors, for `forecloud replay --render --video`. It holds the training's
-state: the same command goes on where it was stopped. SIGINT (Ctrl-C) and SIGTERM save it first.
+The folder gets video.safetensors, for `forecloud replay --render --video` and `forecloud train
+--video`, and checkpoint.safetensors: the same command goes on where it was stopped. SIGINT (Ctrl-C)
+and SIGTERM save it first.
 
 Examples:
   forecloud train-video recordings --out runs/video
@@ -79,6 +80,8 @@ pub struct Args {
 
 /// Name of the file in the folder.
 pub const VIDEO: &str = "video.safetensors";
+/// Name of the training's state beside it.
+const CHECKPOINT: &str = "checkpoint.safetensors";
 /// Recordings that are validated with, at most.
 const N_VALIDATED: usize = 8;
 /// Seconds from one save to the next: at most so much is lost if the power fails.
@@ -101,10 +104,12 @@ fn train(args: &Args) -> Result<()> {
     };
     config.validate().map_err(by_option)?;
     let folder = OutFolder::open(&args.out)?;
-    let path = args.out.join(VIDEO);
-    Outputs::default().check(&path, Kind::Video).with_context(|| refused(&args.out))?;
-    let mut trainer = match path.exists() {
-        true => VideoTrainer::resume(&path, config, VideoConfig::default())
+    let (path, checkpoint) = (args.out.join(VIDEO), args.out.join(CHECKPOINT));
+    for path in [&path, &checkpoint] {
+        Outputs::default().check(path, Kind::Video).with_context(|| refused(&args.out))?;
+    }
+    let mut trainer = match checkpoint.exists() {
+        true => VideoTrainer::resume(&checkpoint, config, VideoConfig::default())
             .context("can't go on with the run in this folder")?,
         false => VideoTrainer::new(config, VideoConfig::default())?,
     };
@@ -135,20 +140,26 @@ fn train(args: &Args) -> Result<()> {
             secs = 0.0;
         }
         if saved.elapsed() > Duration::from_secs(SAVE_SECS) {
-            trainer.save(&path)?;
+            trainer.save(&checkpoint)?;
             saved = Instant::now();
         }
     }
     progress.finish_and_clear();
-    trainer.save(&path)?;
+    // The checkpoint last: what it says is done is not done again.
+    trainer.model().save(&path)?;
+    trainer.save(&checkpoint)?;
     if let Some(signal) = stop.signal() {
         let step = trainer.step_index();
-        say(format_args!("stopped at step {step}: {}; the same command goes on", path.display()));
+        let checkpoint = checkpoint.display();
+        say(format_args!("stopped at step {step}: {checkpoint}; the same command goes on"));
         drop(folder);
         // Ends as the signal ends programs, so that shells and scripts see what happened.
         signal_hook::low_level::emulate_default_handler(signal)?;
     }
-    say(format_args!("{}: for `forecloud replay --render --video`", path.display()));
+    let path = path.display();
+    say(format_args!(
+        "{path}: for `forecloud replay --render --video` and `forecloud train --video`"
+    ));
     Ok(())
 }
 

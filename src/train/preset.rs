@@ -18,8 +18,8 @@ pub enum Preset {
     /// 32,768 particles a time step, drawn uniformly; AdamW, batch 16, weight decay 1e-3, gradient norm clipped to
     /// 0.01, roll-outs of 6 steps, learning rate 3e-4 until step 1,000, then 1e-4, 100,000 steps.
     /// Not told, so as in [`Preset::Default`]: width, blocks, heads of the global layer, kinematic
-    /// particles, AdamW's decays. Ours: the loss (true flow instead of rendered images) and steps of
-    /// 0.1 s.
+    /// particles, AdamW's decays. Ours: the loss (true flow; rendered images, 128 rays a step, beside it or
+    /// alone where [`super::pixels`] teach) and steps of 0.1 s.
     Paper,
 }
 

@@ -13,7 +13,7 @@ use crate::Error;
 use crate::Result;
 use crate::model::Span;
 use crate::model::interlacer::{Affine, Tensor};
-use crate::model::weights::{File, hash, model_error};
+use crate::model::weights::{File, hash, model_error, save};
 
 /// Metadata key of the configuration in their files.
 pub(crate) const CONFIG_KEY: &str = "forecloud.video";
@@ -112,7 +112,7 @@ pub struct VideoModel {
 }
 
 impl VideoModel {
-    /// Reads what their training wrote ([`crate::train::video::VideoTrainer::save`]).
+    /// Reads what [`Self::save`] wrote, or a checkpoint of their training.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Model`] if it is none, damaged, or of impossible sizes.
@@ -122,6 +122,15 @@ impl VideoModel {
             .map_err(|error| model_error(path, error.to_string()))?;
         let weights = file.vector(&layout.tensors, "")?;
         Ok(Self { layout, weights })
+    }
+
+    /// Writes the file that [`Self::load`] reads, whole or not at all.
+    ///
+    /// # Errors
+    /// As [`crate::model::weights::save`].
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let metadata = config_metadata(&self.layout.config);
+        save(path, &self.layout.tensors, &[("", &self.weights)], metadata)
     }
 
     /// Tells encoders and renderers apart, by sizes and weights.
@@ -165,8 +174,7 @@ mod tests {
         let path = folder.path().join("video.safetensors");
         let layout = VideoLayout::new(small()).unwrap();
         let values = layout.initial_weights(3);
-        let metadata = config_metadata(&layout.config);
-        weights::save(&path, &layout.tensors, &[("", &values)], metadata).unwrap();
+        VideoModel { layout, weights: values.clone() }.save(&path).unwrap();
         let loaded = VideoModel::load(&path).unwrap();
         assert_eq!((loaded.layout.config, loaded.weights), (small(), values));
         assert!(crate::model::Model::load(&path).is_err(), "no dynamics");
