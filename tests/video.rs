@@ -75,9 +75,19 @@ fn a_stopped_training_goes_on_to_the_same_weights_on_any_number_of_threads() {
     };
     let whole = read("whole");
     assert!(whole == read("parts"), "weights and state, to the byte");
+    // What has no checkpoint beside it is not lost.
+    std::fs::create_dir(place.path("alone")).unwrap();
+    std::fs::write(place.path("alone/video.safetensors"), &whole[0]).unwrap();
+    assert!(succeed(&place.train("alone", "--stop-at 1")).contains("kept as"));
+    assert!(std::fs::read(place.path("alone/video.1.safetensors")).unwrap() == whole[0]);
     // One that has ended changes nothing more.
     succeed(&place.train("whole", ""));
     assert!(whole == read("whole"));
+    // Without truth, nothing is drawn where it went.
+    let told = succeed(&place.train("untold", "--no-truth"));
+    assert!(told.contains("by the truth: nothing to validate with"), "{told}");
+    assert!(whole != read("untold"));
+    fails(&place.train("untold", ""), &["ignores_truth: true there, false here"]);
     fails(&place.train("whole", "--seed 3"), &["seed: 0 there, 3 here", "another --out"]);
     std::fs::write(place.path("parts/video.safetensors"), "mine").unwrap();
     fails(&place.train("parts", ""), &["parts", "another --out"]);
@@ -153,6 +163,7 @@ fn pixels_teach_dynamics_alone_and_beside_truth() {
     let weights = |run: &str| Model::load(&place.path(run).join("model.safetensors")).unwrap().hash;
     let told = succeed(&train("alone", "--teacher video --threads 1"));
     assert!(told.contains("loss 0.00 mm, pixels 0."), "{told}");
+    assert!(told.contains("taught by pixels") && told.contains("pixels: pictures of "), "{told}");
     let log = std::fs::read_to_string(place.path("alone/train.jsonl")).unwrap();
     let line: serde_json::Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
     assert!(line["report"]["pixel_loss"].as_f64().unwrap() > 0.0, "{line}");

@@ -117,7 +117,6 @@ fn calibrate(args: &Args) -> Result<()> {
                     progress.suspend(|| {
                         say(format_args!("left out: {}", named(path, &error.to_string())))
                     });
-                    n_others += 1;
                     continue;
                 }
             };

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use forecloud::bag::{Found, recordings_below};
 use forecloud::outputs::Outputs;
+use forecloud::train::config::Teacher;
 use forecloud::train::dataset::Dataset;
 use forecloud::train::hold_out::HoldOut;
 use forecloud::train::reading::{Cause, Intake, LeftOut, Reading, read_recordings};
@@ -228,6 +229,9 @@ pub fn summary(purpose: &str, data: &Dataset) -> Vec<String> {
     let n = recordings(data.n_recordings());
     let teacher = match data.n_in_hindsight() {
         0 => String::new(),
+        _ if data.teacher() == Teacher::Video => {
+            ", taught by pixels (hindsight chooses windows and measures)".into()
+        }
         n if n == data.n_recordings() => ", taught by hindsight".into(),
         n => format!(", {} taught by hindsight", recordings(n)),
     };

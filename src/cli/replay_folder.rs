@@ -152,14 +152,14 @@ impl Folder {
             let what =
                 format!("what a camera saw of {bag}, and what was predicted that it would see");
             self.files.push((name, what));
-            let (name, film) = (self.numbered(FILM, "png"), sheet.film());
+            let (name, film) = (self.numbered(FILM, "png"), sheet.film(2));
             let written = self.outputs.write(&self.path.join(&name), Kind::Picture, &film);
             written.context("cannot save the film")?;
             let what = format!("{bag}: seen, predicted, and if nothing moved, at half speed");
             self.files.push((name, format!("a film of {what}")));
             // More than these the page does not show.
             if self.films.len() < MAX_FILMS {
-                self.films.push((what, film));
+                self.films.push((what, sheet.film(1)));
             }
         }
         if let Some(recorder) = self.recorder.take() {

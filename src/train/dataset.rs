@@ -323,8 +323,14 @@ impl Dataset {
         self.model.step_secs
     }
 
+    /// Frames whose pictures are kept ([`Dataset::with_pixels`]).
+    pub fn n_pictured(&self) -> usize {
+        let samples = self.episodes.iter().flat_map(|episode| &episode.samples);
+        samples.filter(|sample| sample.shot.is_some()).count()
+    }
+
     /// What tells where points go.
-    pub(super) fn teacher(&self) -> Teacher {
+    pub fn teacher(&self) -> Teacher {
         self.config.teacher
     }
 
@@ -445,9 +451,8 @@ impl Dataset {
         (window.origin, window.augmentation) = (episode.place.origin, augmentation);
         window.shots.clear();
         if self.pixels.is_some() {
-            let shot = |t: usize| samples[t].shot.clone();
-            window.shots.push(shot(t));
-            window.shots.extend((1..=horizon).map(|steps| episode.after(t, steps).and_then(shot)));
+            window.shots.push(samples[t].shot.clone());
+            window.shots.extend((1..=horizon).map(|steps| episode.shot_after(t, steps)));
         }
         let n_rows = self.model.whole_passes(horizon);
         if episode.place_robot([before, t], n_rows, &mut window.scene.kinematic).is_err() {

@@ -214,6 +214,16 @@ impl Episode {
         nearest(secs, steps as f64 * self.step_secs, self.step_secs, |_| true)
     }
 
+    /// What the cameras saw nearest to `steps` after frame `t`, if that was kept and is in time.
+    pub(super) fn shot_after(&self, t: usize, steps: usize) -> Option<Arc<Kept>> {
+        let now = self.samples[t].stamp;
+        let later = self.samples.iter().enumerate().skip(t + 1);
+        let secs = later.map(|(i, sample)| (i, sample.stamp.secs_since(now)));
+        let has_shot = |i: usize| self.samples[i].shot.is_some();
+        let found = nearest(secs, steps as f64 * self.step_secs, self.step_secs, has_shot)?;
+        self.samples[found].shot.clone()
+    }
+
     /// Kinematic particles one step before frame `t`, then, and at each of `horizon` steps ahead
     /// that its plan reaches: placed anew, as they take twenty times the memory of their joints.
     ///

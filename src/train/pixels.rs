@@ -31,7 +31,7 @@ const CHANGED_DEPTH: f32 = 0.03;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PixelConfig {
-    /// Weight of the loss beside that of places, which is in centimetres.
+    /// Weight of the loss (squared colours from 0 to 1) beside that of places, which is in centimetres.
     pub weight: f32,
     /// Rays of each step of a roll-out that is drawn.
     pub rays: usize,
@@ -98,6 +98,14 @@ impl Pixels {
         (!pictures.is_empty()).then(kept).transpose()
     }
 
+    /// Whether all pictures were kept.
+    ///
+    /// # Errors
+    /// As [`Spool::must_have_kept`].
+    pub fn must_have_kept(&self) -> Result<()> {
+        self.spool.must_have_kept()
+    }
+
     /// Adds the gradient of the loss by the particles' places after each step, `positions[t + 1]`, times
     /// `scales[t]`, to `d_positions[t]`; they start at `positions[0]`.
     ///
@@ -123,11 +131,12 @@ impl Pixels {
         // Nobody looks at these.
         let mut d_features = vec![0.0; drawing.features().len()];
         let mut d_points = vec![[0.0; 3]; points.len()];
+        let later = window.shots.iter().skip(1).enumerate();
+        let seen: Vec<_> = later.filter_map(|(t, shot)| Some((t, shot.as_ref()?))).collect();
         let mut drawn = Vec::new();
-        choose(rng, scales.len(), config.steps, &mut drawn);
-        let share = scales.len() as f32 / drawn.len().max(1) as f32;
-        for t in drawn.into_iter().map(|t| t as usize) {
-            let Some(Some(later)) = window.shots.get(t + 1) else { continue };
+        choose(rng, seen.len(), config.steps, &mut drawn);
+        let share = seen.len() as f32 / drawn.len().max(1) as f32;
+        for (t, later) in drawn.into_iter().map(|i| seen[i as usize]) {
             let later = self.spool.read(later)?;
             let targets = self.targets(window, &now, &later, config.rays, rng);
             let there = guides.carry(&points, &positions[0], &positions[t + 1]);

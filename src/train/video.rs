@@ -30,6 +30,9 @@ pub struct VideoTrainConfig {
     pub most_later: usize,
     /// Weight of the squared error of depth (1/m²), beside that of colours from 0 to 1.
     pub depth_weight: f32,
+    /// Whether truth is not looked at ([`VideoDataset::ignore_truth`]).
+    #[serde(default)]
+    pub ignores_truth: bool,
     /// Seed of weights, windows and rays.
     pub seed: u64,
     /// The optimiser.
@@ -45,6 +48,7 @@ impl Default for VideoTrainConfig {
             still_share: 0.5,
             most_later: 5,
             depth_weight: 0.3,
+            ignores_truth: false,
             seed: 0,
             adamw: AdamWConfig::default(),
         }

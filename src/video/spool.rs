@@ -1,8 +1,10 @@
 //! Pictures kept on disk: those of an hour of recordings do not fit in memory.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nalgebra::Isometry3;
@@ -19,6 +21,8 @@ pub struct Spool {
     file: File,
     folder: PathBuf,
     end: AtomicU64,
+    /// What went wrong first in keeping.
+    failure: OnceLock<(ErrorKind, String)>,
 }
 
 /// A frame's pictures that are kept in a [`Spool`].
@@ -44,7 +48,22 @@ impl Spool {
     /// [`Error::Io`].
     pub fn new(folder: &Path) -> Result<Self> {
         let file = tempfile::tempfile_in(folder).map_err(|cause| io(folder, cause))?;
-        Ok(Self { file, folder: folder.to_owned(), end: AtomicU64::new(0) })
+        Ok(Self::of(file, folder))
+    }
+
+    fn of(file: File, folder: &Path) -> Self {
+        let (end, failure) = (AtomicU64::new(0), OnceLock::new());
+        Self { file, folder: folder.to_owned(), end, failure }
+    }
+
+    /// Whether all pictures so far were kept: who reads recordings takes a picture that could not be kept
+    /// for a bad frame of one, and goes on.
+    ///
+    /// # Errors
+    /// The first one of [`Spool::keep`].
+    pub fn must_have_kept(&self) -> Result<()> {
+        let again = |(kind, text): &(ErrorKind, String)| std::io::Error::new(*kind, text.clone());
+        self.failure.get().map_or(Ok(()), |failure| Err(io(&self.folder, again(failure))))
     }
 
     /// Keeps `pictures`, at 7 bytes a pixel.
@@ -57,7 +76,10 @@ impl Spool {
             bytes.extend_from_slice(picture.colors.as_flattened());
             bytes.extend(picture.depths_m.iter().flat_map(|depth_m| depth_m.to_le_bytes()));
             let place = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-            self.file.write_all_at(&bytes, place).map_err(|cause| io(&self.folder, cause))?;
+            self.file.write_all_at(&bytes, place).map_err(|cause| {
+                self.failure.get_or_init(|| (cause.kind(), cause.to_string()));
+                io(&self.folder, cause)
+            })?;
             let &Picture { camera, size, lens, world_from_camera, .. } = picture;
             Ok(Plate { place, camera, size, lens, world_from_camera })
         };
@@ -119,6 +141,17 @@ mod tests {
         }
         let n_pixels: usize = pictures.iter().map(Picture::n_pixels).sum();
         assert_eq!(spool.end.into_inner() as usize, 3 * PIXEL_BYTES * n_pixels);
+    }
+
+    #[test]
+    fn a_full_disk_is_not_forgotten() {
+        let full = std::fs::OpenOptions::new().read(true).write(true).open("/dev/full");
+        let Ok(full) = full else { return };
+        let spool = Spool::of(full, Path::new("out"));
+        assert!(spool.must_have_kept().is_ok());
+        let told = spool.keep(&of_tiny_push([40, 30])).unwrap_err().to_string();
+        assert!(told.starts_with("out/(pictures") && told.contains("No space"), "{told}");
+        assert_eq!(spool.must_have_kept().unwrap_err().to_string(), told);
     }
 
     #[test]

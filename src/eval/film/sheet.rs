@@ -83,9 +83,10 @@ impl Sheet {
     }
 
     /// A short film as an animated PNG file: what was seen beside what was predicted and what would be
-    /// seen if nothing moved, at half speed.
-    pub fn film(&self) -> Vec<u8> {
-        let frames: Vec<Canvas> = self.columns.iter().map(|column| self.frame(column)).collect();
+    /// seen if nothing moved, at half speed; `scale` shown pixels a side of each that was drawn.
+    pub fn film(&self, scale: usize) -> Vec<u8> {
+        let frames: Vec<Canvas> =
+            self.columns.iter().map(|column| self.frame(column, scale)).collect();
         let later = self.columns.iter().skip(1).map(|column| Some(column.secs)).chain([None]);
         let lasts = self.columns.iter().zip(later).map(|(column, later)| match later {
             Some(later) => SLOWER * (later - column.secs).clamp(0.0, 1.0),
@@ -96,8 +97,8 @@ impl Sheet {
     }
 
     /// One time, its pictures side by side.
-    fn frame(&self, column: &Column) -> Canvas {
-        let [width, height] = self.size.map(|n| SCALE * n as usize);
+    fn frame(&self, column: &Column, scale: usize) -> Canvas {
+        let [width, height] = self.size.map(|n| scale * n as usize);
         let size = [GAP + 3 * (width + GAP), LINE + height + GAP];
         let mut canvas = Canvas::new(size, BACKGROUND);
         for (place, picture) in column.pictures.iter().enumerate() {
@@ -107,7 +108,7 @@ impl Sheet {
                 _ => NAMES[place].to_owned(),
             };
             canvas.text([left, 8], 1, &text, TEXT);
-            canvas.pixels([left, LINE], self.size[0] as usize, SCALE, picture);
+            canvas.pixels([left, LINE], self.size[0] as usize, scale, picture);
         }
         canvas
     }

@@ -19,6 +19,7 @@ pub struct VideoDataset {
     config: VideoConfig,
     frames: FramesConfig,
     spool: Spool,
+    ignores_truth: bool,
     episodes: Vec<Vec<Shot>>,
 }
 
@@ -52,7 +53,20 @@ impl VideoDataset {
 
     /// An empty one, of pictures as `config` has them, which are kept in `spool`.
     pub fn new(config: VideoConfig, frames: FramesConfig, spool: Spool) -> Self {
-        Self { config, frames, spool, episodes: Vec::new() }
+        Self { config, frames, spool, ignores_truth: false, episodes: Vec::new() }
+    }
+
+    /// Looks at no truth but the split: frames are drawn as their own cameras saw them.
+    pub fn ignore_truth(self, ignores_truth: bool) -> Self {
+        Self { ignores_truth, ..self }
+    }
+
+    /// Whether all pictures were kept.
+    ///
+    /// # Errors
+    /// As [`Spool::must_have_kept`].
+    pub fn must_have_kept(&self) -> Result<()> {
+        self.spool.must_have_kept()
     }
 
     /// Adds a recording of split `split`, or one that tells of none if `takes_unsaid`; whether it was
@@ -85,7 +99,8 @@ impl VideoDataset {
                     return Ok(());
                 }
             };
-            let truth = recording.truth().and_then(|truth| truth.poses(frame.stamp)).zip(ids);
+            let truth = recording.truth().filter(|_| !self.ignores_truth);
+            let truth = truth.and_then(|truth| truth.poses(frame.stamp)).zip(ids);
             let (poses, bodies) = truth.map_or((Vec::new(), Vec::new()), |(poses, ids)| {
                 let of = |p: &Picture| p.sources.iter().map(|&source| ids.id(source)).collect();
                 (poses.to_vec(), pictures.iter().map(of).collect())
