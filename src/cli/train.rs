@@ -425,6 +425,9 @@ fn load(
     told.into_iter().for_each(tell);
     if let Some(pixels) = &pixels {
         pixels.must_have_kept().context("--video: pictures are kept in --out while it runs")?;
+    }
+    must_have_windows("training", "train", &train)?;
+    if pixels.is_some() {
         let n = train.n_pictured();
         ensure!(
             n > 0,
@@ -432,7 +435,6 @@ fn load(
         );
         tell(format!("pixels: pictures of {n} frames"));
     }
-    must_have_windows("training", "train", &train)?;
     hold_out(&args.hold_out, &mut train, &mut validation)?.into_iter().for_each(tell);
     for (purpose, split, data) in
         [("training", "train", &train), ("validation", "val", &validation)]
