@@ -21,7 +21,7 @@ pub use drawing::{Drawing, Seen};
 pub use encoder::{Encoded, Encoder};
 pub use pictures::Picture;
 #[cfg(test)]
-pub(crate) use pictures::of_tiny_push;
+pub(crate) use pictures::tests::of_tiny_push;
 pub use renderer::{Gradients, Ray, RayGradient, Rendered, Renderer, Scene, Traced};
 pub use spool::{Kept, Spool};
 pub(crate) use weights::config_metadata;

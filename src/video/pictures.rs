@@ -169,17 +169,21 @@ fn reduce(image: &ColorImage, factor: u32, [width, height]: [u32; 2]) -> Vec<[u8
     colors
 }
 
-/// Those of the first frame of a small recording.
 #[cfg(test)]
-pub(crate) fn of_tiny_push(most: [u32; 2]) -> Vec<Picture> {
+pub(crate) mod tests {
+    use super::*;
     use crate::frames::FramesConfig;
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tiny_push");
-    let recording =
-        crate::recording::Recording::open(path.as_ref(), FramesConfig::default()).unwrap();
-    let mut pictures = Vec::new();
-    let _ = recording.play(|frame, _| {
-        pictures = Picture::of_cameras(&frame.cameras, most, &mut Cloud::default()).unwrap();
-        Err(())
-    });
-    pictures
+    use crate::recording::Recording;
+
+    /// Those of the first frame of a small recording.
+    pub(crate) fn of_tiny_push(most: [u32; 2]) -> Vec<Picture> {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tiny_push");
+        let recording = Recording::open(path.as_ref(), FramesConfig::default()).unwrap();
+        let mut pictures = Vec::new();
+        let _ = recording.play(|frame, _| {
+            pictures = Picture::of_cameras(&frame.cameras, most, &mut Cloud::default()).unwrap();
+            Err(())
+        });
+        pictures
+    }
 }
