@@ -78,6 +78,9 @@ fn a_stopped_training_goes_on_to_the_same_weights_on_any_number_of_threads() {
     // What has no checkpoint beside it is not lost.
     std::fs::create_dir(place.path("alone")).unwrap();
     std::fs::write(place.path("alone/video.safetensors"), &whole[0]).unwrap();
+    // Nor where nothing is trained in its stead.
+    fails(&place.tool("train-video none --out alone"), &["no recordings"]);
+    assert!(place.path("alone/video.safetensors").exists());
     assert!(succeed(&place.train("alone", "--stop-at 1")).contains("kept as"));
     assert!(std::fs::read(place.path("alone/video.1.safetensors")).unwrap() == whole[0]);
     // One that has ended changes nothing more.

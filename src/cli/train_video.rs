@@ -27,7 +27,8 @@ pictures are also drawn of where particles are up to a second later.
 
 The folder gets video.safetensors, for `forecloud replay --render --video` and `forecloud train
 --video`, and checkpoint.safetensors: the same command goes on where it was stopped. SIGINT (Ctrl-C)
-and SIGTERM save it first. While it runs, pictures lie on the disk of the folder: 130 kB a camera and 0.2 s.
+and SIGTERM save it first. While it runs, pictures lie on the disk of the folder: 130 kB a camera
+and 0.2 s.
 
 Examples:
   forecloud train-video recordings --out runs/video
@@ -112,17 +113,17 @@ fn train(args: &Args) -> Result<()> {
     for path in [&path, &checkpoint] {
         Outputs::default().check(path, Kind::Video).with_context(|| refused(&args.out))?;
     }
-    if path.exists() && !checkpoint.exists() {
-        let kept = set_aside(&path)?;
-        let (path, kept) = (path.display(), kept.display());
-        say(format_args!("{path}: of a run without checkpoint; kept as {kept}"));
-    }
     let mut trainer = match checkpoint.exists() {
         true => VideoTrainer::resume(&checkpoint, config, VideoConfig::default())
             .context("can't go on with the run in this folder")?,
         false => VideoTrainer::new(config, VideoConfig::default())?,
     };
     let [training, validation] = load(args)?;
+    if path.exists() && !checkpoint.exists() {
+        let kept = set_aside(&path)?;
+        let (path, kept) = (path.display(), kept.display());
+        say(format_args!("{path}: of a run without checkpoint; kept as {kept}"));
+    }
     let stop = Stop::register().context("signal handlers")?;
     let (mut saved, mut secs, mut losses) = (Instant::now(), 0.0, Vec::new());
     let end = args.stop_at.unwrap_or(u64::MAX).min(config.steps);

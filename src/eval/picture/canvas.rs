@@ -193,6 +193,7 @@ mod tests {
         let greys: Vec<u8> = (20..30).map(|x| at(x, 4)[0]).collect();
         assert!(greys.iter().any(|&g| g < 100) && greys.iter().any(|&g| (100..250).contains(&g)));
     }
+
     #[test]
     fn a_film_shows_one_canvas_after_the_other() {
         let canvases = [[9, 9, 9], [200, 0, 0]].map(|color| Canvas::new([4, 3], color));
