@@ -143,7 +143,10 @@ class Attempt:
             self.cameras = self.variety.cameras(rng)
         self.trail: list[np.ndarray] = []
         look = self.variety.look(rng)
-        self.model = scene.build(self.things, self.cameras, look, self.soft, self.rig, self.stage)
+        self.belt = self.task.belt
+        self.model = scene.build(
+            self.things, self.cameras, look, self.soft, self.rig, self.stage, self.belt is not None
+        )
         self.data = mujoco.MjData(self.model)
         self.arms = [
             (Mover if spec.mover else Arm)(self.model, spec, self.task.start(spec))
@@ -251,9 +254,17 @@ class Attempt:
                 self.trail.append(self.data.qpos.copy())
                 self.lead(time)
             self.data.ctrl[:] = row
+            self.drive()
             mujoco.mj_step(self.model, self.data)
         mujoco.mj_forward(self.model, self.data)
         self.check_contacts()
+
+    def drive(self) -> None:
+        """Gives the belt its speed, and takes it back to where it was: its surface runs, it stays."""
+        for axis, speed in zip("xy", () if self.belt is None else self.belt):
+            joint = self.model.joint(f"belt_{axis}")
+            self.data.qpos[joint.qposadr[0]] = 0.0
+            self.data.qvel[joint.dofadr[0]] = speed
 
     def lead(self, time: float) -> None:
         """Puts what leads the movers where it is at a time."""

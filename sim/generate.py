@@ -20,24 +20,27 @@ from sim.splits import SPLITS, seeds
 NOTE = "generate.json"
 
 
-def make(job: tuple[str, int, str, Path, Imaging | None]) -> str | None:
+def make(job: tuple[str, int, str, Path, Imaging | None, bool]) -> str | None:
     """Simulates and writes one episode, unless it is there; what was wrong, if it can't."""
-    task, seed, variety, out, imaging = job
+    task, seed, variety, out, imaging, truth = job
     folder = out / f"{task}_{seed}"
     if not (folder / "metadata.yaml").exists():
         from sim import episode, recording
 
         try:
-            recording.write(episode.simulate(task, seed, variety=variety, imaging=imaging), folder)
+            made = episode.simulate(task, seed, variety=variety, imaging=imaging)
+            recording.write(made, folder, truth)
         except episode.NoEpisode as problem:
             return str(problem)
     return None
 
 
-def claim(out: Path, variety: str, imaging: Imaging | None) -> str | None:
+def claim(out: Path, variety: str, imaging: Imaging | None, truth: bool = True) -> str | None:
     """Notes in the folder what is made there; what is wrong, if that was something else: episodes of
     another kind have the same names, and would be taken for finished."""
     note, this = out / NOTE, {"variety": variety, "imaging": imaging.about() if imaging else None}
+    if not truth:
+        this["truth"] = False
     if note.exists():
         there = json.loads(note.read_text())
         return None if there == this else f"{out} holds recordings of {there}: take another folder"
@@ -70,6 +73,10 @@ def arguments() -> argparse.Namespace:
         "--imaging", type=imaging, help="none, or NAME=VALUE,… of rate_hz, late, late_change, torn, "
         "repeated, missing, exposure, blur, for all episodes (real only); default: drawn for each",
     )
+    parser.add_argument(
+        "--without-truth", action="store_true",
+        help="write only what a robot's own recording holds: no topic below /truth",
+    )
     parser.add_argument("--episodes", type=int, required=True, help="number for each task")
     parser.add_argument("--first-seed", type=int, default=0, help="first episode in the split")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="default: all cores")
@@ -97,9 +104,9 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Runs the jobs, tasks in turn for each seed."""
     args = arguments()
-    if problem := claim(args.out, args.variety, args.imaging):
+    if problem := claim(args.out, args.variety, args.imaging, not args.without_truth):
         raise SystemExit(f"generate: {problem}")
-    more = (args.variety, args.out, args.imaging)
+    more = (args.variety, args.out, args.imaging, not args.without_truth)
     jobs = [(task, seed, *more) for seed in args.seeds for task in args.tasks]
     with multiprocessing.get_context("spawn").Pool(max(1, args.jobs)) as pool:
         done = tqdm(pool.imap_unordered(make, jobs), total=len(jobs), unit="episode")

@@ -26,6 +26,7 @@ from sim.splits import split_of
 from sim.truth import Truth
 
 WORLD = "world"
+TRUTH = "/truth/"
 START = 1_700_000_000 * 10**9  # ns, stamp of the first frame
 FRAME_NS, JOINT_NS = 100_000_000, 20_000_000
 IMAGE_DELAY = 10_000_000  # ns from an image's stamp to its log time
@@ -294,8 +295,9 @@ def messages_of(episode: Episode, name: str) -> Messages:
     return Filmed(episode, name)
 
 
-def write(episode: Episode, folder: Path) -> None:
-    """Writes the recording; the folder appears only when it is complete."""
+def write(episode: Episode, folder: Path, truth: bool = True) -> None:
+    """Writes the recording, without what only a simulator knows where `truth` is false; the folder
+    appears only when it is complete."""
     spare = folder.parent / f".{folder.name}.{os.getpid()}"
     shutil.rmtree(spare, ignore_errors=True)
     draft = spare / folder.name
@@ -304,14 +306,17 @@ def write(episode: Episode, folder: Path) -> None:
     writer.set_compression(CompressionMode.STORAGE, CompressionFormat.ZSTD)
     try:
         messages = messages_of(episode, folder.name)
+        told = [row for row in messages.topics if truth or not row[0].startswith(TRUTH)]
         with writer:
             channels = {
                 name: writer.add_connection(
                     name, kind, typestore=TYPES, offered_qos_profiles=[qos(latched)]
                 )
-                for name, kind, latched in messages.topics
+                for name, kind, latched in told
             }
             for at, topic, message in messages.all():
+                if topic not in channels:
+                    continue
                 data = TYPES.serialize_cdr(message, channels[topic].msgtype)
                 writer.write(channels[topic], at, data)
         for name, mesh in episode.rig.meshes.items():

@@ -124,14 +124,15 @@ def thing_name(index: int) -> str:
 
 def build(
     things: list[Thing], views: list[Camera], look: Look, soft: Soft | None = None, rig=TWO_ARMS,
-    stage=None,
+    stage=None, belt: bool = False,
 ) -> mujoco.MjModel:
-    """Compiles the model of an episode; `stage` (sim.stage.Stage): of a real-like one."""
+    """Compiles the model of an episode; `stage` (sim.stage.Stage): of a real-like one; `belt`: the
+    table's top can be driven."""
     files = look.table.files("table") | rig.files()
     extras = stage.extras if stage else []
     for i, thing in numbered(things, soft, extras):
         files |= thing.texture.files(f"m{i}") if thing.texture else {}
-    return mujoco.MjModel.from_xml_string(xml(things, views, look, soft, rig, stage), files)
+    return mujoco.MjModel.from_xml_string(xml(things, views, look, soft, rig, stage, belt), files)
 
 
 def numbered(things: list[Thing], soft: Soft | None, extras: list[Thing]) -> list[tuple[int, Thing]]:
@@ -141,7 +142,8 @@ def numbered(things: list[Thing], soft: Soft | None, extras: list[Thing]) -> lis
 
 
 def xml(
-    things: list[Thing], views: list[Camera], look: Look, soft: Soft | None, rig, stage=None
+    things: list[Thing], views: list[Camera], look: Look, soft: Soft | None, rig, stage=None,
+    belt: bool = False,
 ) -> str:
     """The model as MJCF."""
     text = robot.text
@@ -165,7 +167,7 @@ def xml(
     width, height = max((v.width, v.height) for v in views) if views else (WIDTH, HEIGHT)
     ground = (
         f'<geom name="floor" type="box" pos="0 0 -0.8" size="3 3 0.05" rgba="{text(look.floor)} 1" '
-        f"{THING_BITS}/>\n{table(look)}"
+        f"{THING_BITS}/>\n{driven_table() if belt else table(look)}"
     )
     gravity = ""
     if stage:
@@ -215,6 +217,18 @@ def table(look: Look) -> str:
     return (
         '<body name="table"><geom name="top" type="box" pos="-0.1 0 -0.02" size="0.66 0.6 0.02" '
         f'material="table" friction="0.5" {THING_BITS}/>{rim}</body>'
+    )
+
+
+def driven_table() -> str:
+    """The table as a belt: as heavy as to go its way whatever lies on it, and without a rim."""
+    slides = "".join(
+        f'<joint name="belt_{axis}" type="slide" axis="{way}"/>'
+        for axis, way in (("x", "1 0 0"), ("y", "0 1 0"))
+    )
+    return (
+        f'<body name="table" gravcomp="1">{slides}<geom name="top" type="box" pos="-0.1 0 -0.02" '
+        f'size="0.66 0.6 0.02" material="table" mass="10000" friction="0.5" {THING_BITS}/></body>'
     )
 
 

@@ -4,6 +4,7 @@ from sim import stage
 from sim.splits import split_of
 from sim.tasks import plain
 from sim.tasks.base import Grip, Seen
+from sim.tasks.belt import Belt
 from sim.tasks.bump import Bump
 from sim.tasks.can import Can
 from sim.tasks.carry import Carry
@@ -17,7 +18,7 @@ from sim.variety import PLAIN, of_split
 PLAIN_TASKS = {task.name: task for task in (plain.Push, plain.Tumble)}
 RIGID = {task.name: task for task in (Can, Lift, Push, Tumble)}
 SOFT = {task.name: task for task in (Cloth, Rope)}
-MATERIALS = SOFT | {Grains.name: Grains}
+MATERIALS = SOFT | {task.name: task for task in (Belt, Grains)}
 REAL = {task.name: task for task in (Bump, Can, Carry, Lift, Push, Tumble)}
 TASKS = REAL | MATERIALS
 VARIETIES = ("real", "split", "plain")
@@ -38,7 +39,7 @@ def of(split: str, variety: str = "split") -> dict:
 def possible(split: str, variety: str = "split") -> dict:
     """The tasks that can be asked for by name: those of the split, and rope and cloth to train on them.
 
-    No split has grains but `materials`: they are what no model has been trained on.
+    No split has grains or a belt but `materials`: they are what no model has been trained on.
     """
     soft = SOFT if variety == "split" and split in ("train", "val", "test") else {}
     return of(split, variety) | soft

@@ -74,6 +74,7 @@ class Task:
     name, number, lively_frames = "", -1, 10
     arms_needed = 0  # 0: one or two
     stage = None  # of a real-like scene
+    belt = None  # velocity of the table's top, m/s (x, y)
     seen: "Seen"
 
     def __init__(self, rng: np.random.Generator, variety, rig=TWO_ARMS):

@@ -15,3 +15,4 @@ def test_a_folder_has_recordings_of_one_kind(tmp_path):
         assert problem and "another folder" in problem and "'variety': 'real'" in problem
     assert claim(tmp_path / "others", "split", None) is None
     assert claim(tmp_path / "others", "split", None) is None
+    assert "another folder" in claim(tmp_path / "others", "split", None, truth=False)

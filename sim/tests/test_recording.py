@@ -57,6 +57,17 @@ def test_the_same_seed_gives_the_same_varied_bytes(name, recorded, made, tmp_pat
     assert digest(again) == digest(recorded(name))
 
 
+def test_without_truth_all_else_is_the_same(recorded, made, tmp_path):
+    bare = tmp_path / "bare"
+    recording.write(made(PLAIN[0]), bare, truth=False)
+    told, untold = ([], [])
+    for folder, found in ((recorded(PLAIN[0]), told), (bare, untold)):
+        with AnyReader([folder]) as reader:
+            found += [(c.topic, at, bytes(raw)) for c, at, raw in reader.messages()]
+    kept = [message for message in told if not message[0].startswith("/truth")]
+    assert untold == kept and len(kept) < len(told)
+
+
 def test_topics_types_and_counts(bag):
     found, kinds, shown = bag
     once = {"/robot_description", "/tf_static", "/truth/bodies"}

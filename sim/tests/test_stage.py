@@ -184,7 +184,7 @@ def test_cameras_and_places_vary():
 def test_splits_have_their_own_tasks():
     assert set(tasks.of("train", "real")) == {"bump", "can", "carry", "lift", "push", "tumble"}
     assert set(tasks.of("robots", "real")) == {"can", "carry", "lift", "push", "tumble"}
-    assert set(tasks.of("materials", "real")) == {"cloth", "grains", "rope"}
+    assert set(tasks.of("materials", "real")) == {"belt", "cloth", "grains", "rope"}
     assert not tasks.of("robots", "split") and not tasks.of("robots", "plain")
 
 
