@@ -151,9 +151,26 @@ def test_grips_hold_what_they_touch(monkeypatch, task):
     assert max(heights) > min(heights) + 0.05
 
 
+def test_what_lies_on_the_belt_goes_with_it_and_the_belt_stays(whole):
+    """Its surface runs: objects end with its speed, and the table is where it was."""
+    made = whole(("belt", "materials"))
+    speeds = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        drawn = tasks.MATERIALS["belt"](rng, SEEN)
+        drawn.things()
+        speeds.append(np.hypot(*drawn.belt))
+    assert len(set(speeds)) == 3 and 0.06 <= min(speeds) and max(speeds) <= 0.15
+    last = np.diff(made.places[-10:], axis=0) / episode.FRAME_SECS
+    sideways = np.median(last[..., 1])
+    assert 0.06 < abs(sideways) < 0.15 and abs(np.median(last[..., 0])) < 0.01
+    slides = [made.model.joint(name).qposadr[0] for name in ("belt_x", "belt_y")]
+    assert np.abs(made.qpos[:, slides]).max() < 1e-3
+
+
 def test_splits_have_their_own_tasks():
     assert set(tasks.of("train")) == set(tasks.of("unseen")) == {"can", "lift", "push", "tumble"}
-    assert set(tasks.of("materials")) == {"cloth", "grains", "rope"}
+    assert set(tasks.of("materials")) == {"belt", "cloth", "grains", "rope"}
     assert set(tasks.possible("train")) - set(tasks.of("train")) == {"cloth", "rope"}
     assert tasks.possible("unseen") == tasks.of("unseen")
     for task, seed, variety in (("grains", 0, "split"), ("rope", 300_000, "split"), ("rope", 0, "real"), ("push", 400_000, "split"), ("can", 0, "plain")):
