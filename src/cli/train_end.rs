@@ -187,27 +187,44 @@ impl Display for Remembered {
     }
 }
 
+impl Brought {
+    /// By how much what moves is surely better, in words.
+    fn by(&self) -> String {
+        let percent = |ratio: f64| (100.0 * (1.0 - ratio)).round();
+        let n_steps = self.progress.n_steps;
+        let all = [(Measure::First, 1), (Measure::Last, n_steps)];
+        // Of one step, first and last are the same.
+        let told = all.into_iter().take(n_steps).filter_map(|(m, n)| {
+            let within = self.progress.ratio(m)?.interval.filter(|within| *within.end() < 1.0)?;
+            let [least, most] = [within.end(), within.start()].map(|ratio| percent(*ratio));
+            let steps = if n == 1 { "step" } else { "steps" };
+            Some(format!("by {least} to {most} % after {n} {steps}"))
+        });
+        let told: Vec<String> = told.collect();
+        format!("{} (90 % intervals over recordings)", told.join(", "))
+    }
+}
+
 impl Display for Brought {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { progress, in_hindsight } = self;
-        let (n, n_steps) = (progress.n_windows, progress.n_steps);
-        writeln!(f, "\nBefore and after, the same {n} windows: mean errors in mm\n")?;
+        let n = progress.n_windows;
+        writeln!(
+            f,
+            "\nBefore and after, the same {n} windows, what rests held at rest: mean errors in mm\n"
+        )?;
         rows(f, progress)?;
-        let percent = |ratio: f64| (100.0 * (ratio - 1.0).abs()).round();
-        let interval = progress.ratio(Measure::Last).and_then(|ratio| ratio.interval);
-        match (progress.verdict(), interval) {
-            (Verdict::Better, Some(within)) if *within.end() < 1.0 => writeln!(
-                f,
-                "The new model is better than before on what moves: by {} to {} % after {n_steps} steps \
-                 (90 % interval over recordings).",
-                percent(*within.end()),
-                percent(*within.start())
-            ),
-            (Verdict::Better, _) => {
-                writeln!(f, "The new model is better than before on what moves.")
+        let by = self.by();
+        match progress.verdict() {
+            Verdict::Better => {
+                writeln!(f, "The new model is better than before on what moves, {by}.")
             }
-            (Verdict::Worse, _) => writeln!(f, "The new model is worse than before on what moves."),
-            (Verdict::Unsure, _) => writeln!(
+            Verdict::Restless => writeln!(
+                f,
+                "The new model is better than before on what moves, {by}, but it moves what is static."
+            ),
+            Verdict::Worse => writeln!(f, "The new model is worse than before on what moves."),
+            Verdict::Unsure => writeln!(
                 f,
                 "These recordings don't tell whether the new model is better than before: more of them \
                  for validation would."
