@@ -201,6 +201,9 @@ def materials(things: list[tuple[int, Thing]], look: Look) -> str:
     return "".join(out)
 
 
+TOP = 'name="top" type="box" pos="-0.1 0 -0.02" size="0.66 0.6 0.02" material="table" friction="0.5"'
+
+
 def table(look: Look) -> str:
     """The table, its top at z = 0, with a rim about the tray."""
     x0, x1, y0, y1 = TRAY
@@ -214,10 +217,7 @@ def table(look: Look) -> str:
         f'rgba="{robot.text(look.rim)} 1" friction="0.5" {THING_BITS}/>'
         for i, (x, y, sx, sy) in enumerate(bars)
     )
-    return (
-        '<body name="table"><geom name="top" type="box" pos="-0.1 0 -0.02" size="0.66 0.6 0.02" '
-        f'material="table" friction="0.5" {THING_BITS}/>{rim}</body>'
-    )
+    return f'<body name="table"><geom {TOP} {THING_BITS}/>{rim}</body>'
 
 
 def driven_table() -> str:
@@ -227,8 +227,7 @@ def driven_table() -> str:
         for axis, way in (("x", "1 0 0"), ("y", "0 1 0"))
     )
     return (
-        f'<body name="table" gravcomp="1">{slides}<geom name="top" type="box" pos="-0.1 0 -0.02" '
-        f'size="0.66 0.6 0.02" material="table" mass="10000" friction="0.5" {THING_BITS}/></body>'
+        f'<body name="table" gravcomp="1">{slides}<geom {TOP} mass="10000" {THING_BITS}/></body>'
     )
 
 
