@@ -280,7 +280,7 @@ impl Display for Table {
         let Evaluation { n_windows, model, nothing, velocity } = evaluation;
         writeln!(
             f,
-            "Validation after step {step}: mean errors in mm, {n_windows} windows of {}\n",
+            "Validation after step {step}, the network alone: mean errors in mm, {n_windows} windows of {}\n",
             recordings(*n_recordings)
         )?;
         writeln!(f, "{:27}{:>18}{:>18}{:>15}", "", "moving objects", "robot", "static points")?;
