@@ -56,10 +56,13 @@ def test_it_is_placed_above_the_plane_that_it_sees(ros, recording, start_node, l
     cosine = sum(a * b for a, b in zip(up(made.transform.rotation), up(true.transform.rotation)))
     assert cosine > math.cos(math.radians(1.0)), cosine
 
-    # The table lies at z = 0: the fullest layer of all.
-    heights = predictions.messages[-1].positions[2::3]
-    layers = [round(50 * height) for height in heights]
-    assert max(layers, key=layers.count) == 0
+    # The table lies at z = 0, whichever frames were seen: many points are there, and from there down
+    # to the floor few. (Other layers may be as full: the particles lie on all surfaces.)
+    for prediction in predictions.wait_for(12):
+        heights = prediction.positions[2::3]
+        table = sum(abs(height) < 0.01 for height in heights)
+        below = sum(-0.3 < height < -0.02 for height in heights)
+        assert table > 0.1 * len(heights) and below < table / 3, (table, below, len(heights))
     # No robot is there, and nobody said so.
     last = timings.wait_for(2)[-1]
     assert last.frames_without_robot == last.frames_in > 0
