@@ -201,6 +201,7 @@ def materials(things: list[tuple[int, Thing]], look: Look) -> str:
     return "".join(out)
 
 
+# The table's top, whether it stands or is driven; its upper face is z = 0.
 TOP = 'name="top" type="box" pos="-0.1 0 -0.02" size="0.66 0.6 0.02" material="table" friction="0.5"'
 
 
