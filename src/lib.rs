@@ -52,6 +52,7 @@ pub mod kinematics;
 pub mod known;
 #[cfg(feature = "bag")]
 pub mod labels;
+pub mod masks;
 pub mod message;
 pub mod model;
 pub mod motion;
@@ -72,6 +73,7 @@ mod rest;
 #[cfg(feature = "ros")]
 pub mod ros;
 pub mod scene;
+mod scratch;
 pub mod simd;
 pub mod situation;
 pub mod tf;

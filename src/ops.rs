@@ -14,6 +14,7 @@ pub mod layer_norm;
 pub mod likelihood;
 pub mod linear;
 pub mod linear_attention;
+pub mod masked_attention;
 pub mod message_passing;
 pub mod motion_head;
 pub mod relu;

@@ -16,7 +16,6 @@ mod grf;
 mod linear;
 mod messages;
 mod project;
-mod scratch;
 mod slots;
 mod softmax;
 mod views;

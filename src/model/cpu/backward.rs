@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::buffers::{MlpBuffers, PassBuffers, mlp_rows};
 use super::forward::{Given, neighbors};
 use super::gradients::{GRADIENT_GROUPS, Gradients};
-use super::scratch::with_scratch;
+use crate::scratch::with_scratch;
 use super::slots::Slot;
 use super::views::SavedNorm;
 use super::{CHUNK, Engine, MixerBuffers, Mode};

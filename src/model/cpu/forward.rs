@@ -5,7 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::buffers::kept_blocks;
-use super::scratch::with_scratch;
+use crate::scratch::with_scratch;
 use super::views::{MixerView, MlpView, NormView};
 use super::{CHUNK, Engine, MixerBuffers};
 use crate::graph::StepGraph;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::forward::{self, normalize};
-use super::scratch::with_scratch;
+use crate::scratch::with_scratch;
 use super::slots::Slot;
 use super::views::MixerView;
 use super::{CHUNK, MixerBuffers, backward};

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::buffers::row_len;
 use super::forward::{self, normalize};
-use super::scratch::with_scratch;
+use crate::scratch::with_scratch;
 use super::views::{MixerView, SavedNorm};
 use super::{MixerBuffers, backward};
 use crate::model::interlacer::{Affine, Attention, Mixer};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::scratch::with_scratch;
+use crate::scratch::with_scratch;
 use super::slots::Slot;
 use super::views::MixerView;
 use super::{CHUNK, MixerBuffers, backward, forward};

@@ -1,20 +1,38 @@
-//! The mask of the local attention: which walks on which weights, and the loads of one step.
+//! What the layers read of one step: graph, loads of the GRF attention, anchors of message passing, or a
+//! mask of the table; and the settings by which masks are made.
 
 use serde::{Deserialize, Serialize};
 
-use super::loads::{MAX_PREFIXES, TransposedLoads};
-use super::walks::{WalkConfig, WalkSeed};
-use super::{Anchors, EdgeWeights, KnnGraph, Loads, WeightedGraph};
+use super::{BuiltMask, Mask, MaskKind, Nodes};
+use crate::geometry::Vec3;
+use crate::graph::loads::{MAX_PREFIXES, TransposedLoads};
+use crate::graph::walks::{WalkConfig, WalkSeed};
+use crate::graph::{Anchors, EdgeWeights, KnnGraph, Loads, WeightedGraph};
 use crate::{Error, Result};
 
-/// How the mask M = Σ_t f_t W^t is made.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+/// How the mask of the local layer is made.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MaskConfig {
     /// Weights of the k-NN graph's edges.
     pub edge_weights: EdgeWeights,
     /// Sampled walks; none takes all walks, which is exact.
     pub walks: Option<WalkConfig>,
+    /// Side of the cells of masks that count cells (m).
+    #[serde(skip_serializing_if = "is_default_cell")]
+    pub cell_m: f32,
+}
+
+const CELL_M: f32 = 0.04;
+
+fn is_default_cell(cell_m: &f32) -> bool {
+    *cell_m == CELL_M
+}
+
+impl Default for MaskConfig {
+    fn default() -> Self {
+        Self { edge_weights: EdgeWeights::default(), walks: None, cell_m: CELL_M }
+    }
 }
 
 impl MaskConfig {
@@ -29,6 +47,10 @@ impl MaskConfig {
     /// [`Error::Config`] names the value.
     pub fn validate(&self, n_hops: usize) -> Result<()> {
         self.edge_weights.validate()?;
+        if !(1e-3..=10.0).contains(&self.cell_m) {
+            let problem = format!("a cell of {} m is not in 0.001..=10", self.cell_m);
+            return Err(Error::Config { key: "mask.cell_m".into(), problem });
+        }
         let Some(walks) = self.walks else { return Ok(()) };
         walks.validate()?;
         let wrong = |problem| Err(Error::Config { key: "mask.walks".into(), problem });
@@ -61,6 +83,7 @@ pub struct StepGraph {
     /// Anchors of message passing; only kept up to date for models that have it.
     pub anchors: Anchors,
     weighted: WeightedGraph,
+    mask: Option<BuiltMask>,
 }
 
 impl StepGraph {
@@ -71,7 +94,7 @@ impl StepGraph {
     /// As [`KnnGraph::rebuild`] and [`Anchors::rebuild`].
     pub fn rebuild_anchors(
         &mut self,
-        positions: &[[f32; 3]],
+        positions: &[Vec3],
         k: usize,
         anchor_stride: usize,
     ) -> Result<()> {
@@ -85,7 +108,7 @@ impl StepGraph {
     /// As [`KnnGraph::rebuild`], [`Loads::rebuild`] and [`Loads::rebuild_sampled`].
     pub fn rebuild(
         &mut self,
-        positions: &[[f32; 3]],
+        positions: &[Vec3],
         k: usize,
         n_hops: usize,
         mask: &MaskConfig,
@@ -101,12 +124,40 @@ impl StepGraph {
             Some(walks) => self.loads.rebuild_sampled(&self.weighted, walks, seed),
         }
     }
+
+    /// Graph of `positions` (m), `k` neighbours, and the mask `kind` of it.
+    ///
+    /// # Errors
+    /// As [`KnnGraph::rebuild`], and what the mask lacks.
+    pub fn rebuild_mask(
+        &mut self,
+        kind: MaskKind,
+        positions: &[Vec3],
+        k: usize,
+        n_hops: usize,
+        mask: &MaskConfig,
+        seed: WalkSeed,
+    ) -> Result<()> {
+        self.knn.rebuild(positions, k)?;
+        self.weighted.rebuild(&self.knn, positions, mask.edge_weights);
+        if self.mask.as_ref().is_none_or(|mask| mask.kind() != kind) {
+            self.mask = Some(kind.build());
+        }
+        let (graph, cell_m) = (&self.weighted, mask.cell_m);
+        let nodes = Nodes { positions, graph, n_hops, walks: mask.walks, cell_m, seed };
+        self.mask.as_mut().map_or(Ok(()), |mask| mask.get_mut().rebuild(&nodes))
+    }
+
+    /// The mask, if there is one of `kind`.
+    pub fn mask(&self, kind: MaskKind) -> Option<&dyn Mask> {
+        self.mask.as_ref().filter(|mask| mask.kind() == kind).map(BuiltMask::get)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::walks::{Halting, Sampler};
     use super::*;
+    use crate::graph::walks::{Halting, Sampler};
 
     #[test]
     fn walks_must_be_as_long_as_the_model_has_loads() {

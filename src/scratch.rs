@@ -1,4 +1,4 @@
-//! Intermediate rows of a chunk, in memory that each thread keeps.
+//! Intermediate numbers, in memory that each thread keeps.
 
 use std::cell::Cell;
 
@@ -8,7 +8,7 @@ thread_local! {
 }
 
 /// Runs `f` with `len` numbers of no known value; `f` may do so again.
-pub(super) fn with_scratch<R>(len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R {
+pub(crate) fn with_scratch<R>(len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R {
     let mut free = FREE.take();
     let mut scratch = free.pop().unwrap_or_default();
     FREE.set(free);

@@ -1,0 +1,179 @@
+//! Masks of linear attention: what a token may hear of another, as a matrix M that is never written
+//! out. Attention under any of them (general efficient low-rank masked attention, Choromanski et al.
+//! 2022, Algorithm 1: [`crate::ops::masked_attention`]) needs M only as products with columns.
+//!
+//! A mask has a file of its own and a line in the table below; nothing else knows it by name.
+
+#[cfg(test)]
+mod check;
+mod forest;
+mod products;
+mod series;
+mod step;
+
+use std::fmt::Debug;
+
+use crate::Result;
+use crate::geometry::Vec3;
+use crate::graph::WeightedGraph;
+use crate::graph::walks::{WalkConfig, WalkSeed};
+
+pub use step::{MaskConfig, StepGraph};
+
+/// What a mask is made of: the tokens of one step, which are the graph's nodes.
+#[derive(Debug, Clone, Copy)]
+pub struct Nodes<'a> {
+    /// Where they are (world frame, m).
+    pub positions: &'a [Vec3],
+    /// Their k-NN graph; the weights of each node's edges sum to one.
+    pub graph: &'a WeightedGraph,
+    /// Hops T of the model's graph: how far masks reach that count hops.
+    pub n_hops: usize,
+    /// How walks are sampled, of masks that sample them; none is as they have it without settings.
+    pub walks: Option<WalkConfig>,
+    /// Side of the cells of masks that count cells (m).
+    pub cell_m: f32,
+    /// Of what is drawn.
+    pub seed: WalkSeed,
+}
+
+/// A matrix M `[n, n]` over the nodes of a graph, known by its products with columns.
+///
+/// Columns lie in rows `[n, width]`, a row a node. What is built of the nodes serves all layers of a
+/// step; each layer has parameters of its own, any real numbers, which start at 0. Products are of
+/// one thread: attention runs those of many columns side by side.
+pub trait Mask: Debug + Send + Sync {
+    /// Parameters that a layer learns, in a model whose graph has `n_hops` hops.
+    fn n_params(n_hops: usize) -> usize
+    where
+        Self: Sized;
+
+    /// Builds the mask for `nodes`, in memory that it has.
+    ///
+    /// # Errors
+    /// Says what the nodes lack.
+    fn rebuild(&mut self, nodes: &Nodes<'_>) -> Result<()>;
+
+    /// Number of nodes n.
+    fn n_nodes(&self) -> usize;
+
+    /// y = M x.
+    fn apply(&self, params: &[f32], x: &[f32], y: &mut [f32]);
+
+    /// y = Mᵀ x.
+    fn apply_transposed(&self, params: &[f32], x: &[f32], y: &mut [f32]);
+
+    /// Adds the gradient of Σ dy·(M x) by the parameters to `d_params`.
+    fn gradients(&self, params: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]);
+}
+
+/// The table of masks: a line is a mask's type, its name in options and model files, what it is.
+macro_rules! table {
+    ($($kind:ident($type:ty), $name:literal, $about:literal;)*) => {
+        /// Masks to choose from.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum MaskKind {
+            $(#[doc = $about] $kind,)*
+        }
+
+        impl MaskKind {
+            /// All: what the tool's options, the comparison and the tests run through.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$kind),*];
+
+            /// Its name in options and model files.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$kind => $name,)* }
+            }
+
+            /// What it is, in a few words.
+            pub const fn about(self) -> &'static str {
+                match self { $(Self::$kind => $about,)* }
+            }
+
+            /// Parameters that a layer of it learns: see [`Mask::n_params`].
+            pub fn n_params(self, n_hops: usize) -> usize {
+                match self { $(Self::$kind => <$type>::n_params(n_hops),)* }
+            }
+
+            fn build(self) -> BuiltMask {
+                match self { $(Self::$kind => BuiltMask::$kind(<$type>::default()),)* }
+            }
+        }
+
+        /// A mask of one of the kinds, built of a step's nodes.
+        #[derive(Debug, Clone)]
+        enum BuiltMask {
+            $($kind($type),)*
+        }
+
+        impl BuiltMask {
+            fn kind(&self) -> MaskKind {
+                match self { $(Self::$kind(_) => MaskKind::$kind,)* }
+            }
+
+            fn get(&self) -> &dyn Mask {
+                match self { $(Self::$kind(mask) => mask,)* }
+            }
+
+            fn get_mut(&mut self) -> &mut dyn Mask {
+                match self { $(Self::$kind(mask) => mask,)* }
+            }
+        }
+    };
+}
+
+table! {
+    Series(series::Series), "series",
+        "power series of the graph, all walks up to the model's hops, by products with the graph";
+    Forest(forest::Forest), "forest",
+        "exp(-a·distance) along the minimum spanning forest of the graph";
+}
+
+/// ln(1 + e^x), stable for large x: what makes parameters positive.
+fn softplus(x: f32) -> f32 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
+}
+
+/// Derivative of [`softplus`].
+fn sigmoid(x: f32) -> f64 {
+    1.0 / (1.0 + (-f64::from(x)).exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_mask_has_a_name_of_its_own_and_builds_itself() {
+        let names: BTreeSet<&str> = MaskKind::ALL.iter().map(|kind| kind.name()).collect();
+        assert_eq!(names.len(), MaskKind::ALL.len());
+        for kind in MaskKind::ALL {
+            assert_eq!(kind.build().kind(), kind);
+            assert!(!kind.about().is_empty());
+        }
+    }
+
+    /// Of no nodes, and of fewer nodes than before.
+    #[test]
+    fn every_mask_is_rebuilt_for_other_nodes() {
+        for kind in MaskKind::ALL {
+            let mut mask = kind.build();
+            for graph in check::graphs() {
+                mask.get_mut().rebuild(&graph.nodes()).unwrap();
+                let n = graph.positions.len();
+                assert_eq!(mask.get().n_nodes(), n, "{} of {}", kind.name(), graph.name);
+                let params = vec![0.0; kind.n_params(graph.nodes().n_hops)];
+                let (x, mut again) = (vec![1.0; 3 * n], vec![f32::NAN; 3 * n]);
+                let mut y = again.clone();
+                mask.get().apply(&params, &x, &mut y);
+                let mut fresh = kind.build();
+                fresh.get_mut().rebuild(&graph.nodes()).unwrap();
+                fresh.get().apply(&params, &x, &mut again);
+                assert_eq!(y, again, "{} of {}", kind.name(), graph.name);
+                assert!(y.iter().all(|y| *y >= 0.0), "a mask is no sign");
+            }
+        }
+    }
+}

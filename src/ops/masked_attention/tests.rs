@@ -1,0 +1,145 @@
+//! Attention under masks against the dense one, the fused GRF attention and PyTorch.
+
+use super::*;
+use crate::graph::{KnnGraph, Loads};
+use crate::masks::{MaskConfig, MaskKind, StepGraph};
+use crate::ops::check::*;
+use crate::ops::grf_attention::grf_attention_forward;
+
+/// A mask whose every entry is a parameter.
+#[derive(Debug, Clone, Default)]
+struct Dense {
+    n: usize,
+}
+
+impl Dense {
+    fn times(&self, of: impl Fn(usize, usize) -> f32, x: &[f32], y: &mut [f32]) {
+        let width = x.len() / self.n;
+        y.fill(0.0);
+        for (i, j) in (0..self.n).flat_map(|i| (0..self.n).map(move |j| (i, j))) {
+            axpy(&mut y[i * width..(i + 1) * width], of(i, j), &x[j * width..(j + 1) * width]);
+        }
+    }
+}
+
+impl Mask for Dense {
+    fn n_params(_: usize) -> usize {
+        0
+    }
+    fn rebuild(&mut self, nodes: &crate::masks::Nodes<'_>) -> crate::Result<()> {
+        self.n = nodes.positions.len();
+        Ok(())
+    }
+    fn n_nodes(&self) -> usize {
+        self.n
+    }
+    fn apply(&self, params: &[f32], x: &[f32], y: &mut [f32]) {
+        self.times(|i, j| params[i * self.n + j], x, y);
+    }
+    fn apply_transposed(&self, params: &[f32], x: &[f32], y: &mut [f32]) {
+        self.times(|i, j| params[j * self.n + i], x, y);
+    }
+    fn gradients(&self, _: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]) {
+        let width = x.len() / self.n;
+        for (at, d) in d_params.iter_mut().enumerate() {
+            let (i, j) = (at / self.n, at % self.n);
+            let (dy, x) = (&dy[i * width..(i + 1) * width], &x[j * width..(j + 1) * width]);
+            *d += dy.iter().zip(x).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+        }
+    }
+}
+
+/// Rows `[q | k | v]` of non-negative features.
+fn rows(n: usize, heads: Heads) -> Vec<f32> {
+    let mut rows = numbers(n * heads.row_len(), 1);
+    rows.chunks_exact_mut(heads.row_len()).for_each(|row| {
+        row[..2 * heads.features()].iter_mut().for_each(|f| *f = f.abs() + 0.05);
+    });
+    rows
+}
+
+struct Both {
+    out: Vec<f32>,
+    d_rows: Vec<f32>,
+    d_params: Vec<f64>,
+}
+
+fn both_ways(mask: &dyn Mask, params: &[f32], rows: &[f32], heads: Heads, d_out: &[f32]) -> Both {
+    let n = mask.n_nodes();
+    let mut scratch = MaskedScratch::default();
+    let (mut out, mut denominators) = (vec![f32::NAN; n * heads.width], vec![0.0; n * heads.n_heads]);
+    masked_attention_forward(mask, params, rows, heads, &mut out, &mut denominators, &mut scratch);
+    let saved = MaskedSaved { rows, out: &out, denominators: &denominators };
+    let (mut d_rows, mut d_params) = (vec![f32::NAN; rows.len()], vec![0.0; params.len()]);
+    masked_attention_backward(
+        mask,
+        params,
+        saved,
+        heads,
+        d_out,
+        &mut d_rows,
+        &mut d_params,
+        &mut scratch,
+    );
+    Both { out, d_rows, d_params }
+}
+
+#[test]
+fn masked_attention_and_its_gradients() {
+    let n = 11;
+    for heads in [
+        Heads::new(12, 3),
+        Heads { width: 12, n_heads: 3, n_features: 5 },
+        Heads { width: 12, n_heads: 2, n_features: 4 },
+        // More columns than a stretch takes.
+        Heads { width: 40, n_heads: 1, n_features: 9 },
+    ] {
+        let (mask, rows, d_out) = (Dense { n }, rows(n, heads), numbers(n * heads.width, 2));
+        let entries: Vec<f32> = numbers(n * n, 3).iter().map(|m| m.abs()).collect();
+        let got = both_ways(&mask, &entries, &rows, heads, &d_out);
+        let plain = |mask: &[f64], rows: &[f64]| plain::masked_attention(mask, rows, heads);
+        assert_close(&got.out, &plain(&f64s(&entries), &f64s(&rows)), 1e-5);
+        let of_rows = |rows: &[f64]| plain(&f64s(&entries), rows);
+        assert_gradient_of("rows", &got.d_rows, &rows, &d_out, of_rows);
+        let d_entries: Vec<f32> = got.d_params.iter().map(|&d| d as f32).collect();
+        let of_mask = |mask: &[f64]| plain(mask, &f64s(&rows));
+        assert_gradient_of("the mask", &d_entries, &entries, &d_out, of_mask);
+    }
+}
+
+/// The fused attention over rows of loads is the general one under the power series of its graph.
+#[test]
+fn the_fused_grf_attention_is_the_general_one() {
+    let (n, n_hops, heads) = (120, 3, Heads::new(16, 1));
+    let positions: Vec<[f32; 3]> =
+        numbers(3 * n, 8).chunks_exact(3).map(|p| [p[0], p[1], p[2]]).collect();
+    let mut knn = KnnGraph::default();
+    knn.rebuild(&positions, 3).unwrap();
+    let mut loads = Loads::default();
+    loads.rebuild(&knn, n_hops).unwrap();
+    let logits = numbers(n_hops + 1, 9);
+    let f: Vec<f32> = logits.iter().map(|theta| theta.exp().ln_1p()).collect();
+    let (rows, d_out) = (rows(n, heads), numbers(n * heads.width, 2));
+    let (mut fused, mut denominators) = (vec![0.0; n * heads.width], vec![0.0; n]);
+    grf_attention_forward(0..n, &rows, 16, &loads, &f, &mut fused, &mut denominators);
+
+    let mut graph = StepGraph::default();
+    let seed = Default::default();
+    let config = MaskConfig::default();
+    let kind = MaskKind::ALL.into_iter().find(|kind| kind.name() == "series").unwrap();
+    graph.rebuild_mask(kind, &positions, 3, n_hops, &config, seed).unwrap();
+    let general = both_ways(graph.mask(kind).unwrap(), &logits, &rows, heads, &d_out);
+    assert_close(&general.out, &f64s(&fused), 1e-5);
+}
+
+#[test]
+fn threads_do_not_change_a_bit() {
+    let (n, heads) = (300, Heads::new(32, 2));
+    let (mask, rows, d_out) = (Dense { n }, rows(n, heads), numbers(n * heads.width, 2));
+    let entries: Vec<f32> = numbers(n * n, 3).iter().map(|m| m.abs()).collect();
+    let [one, four] = [1, 4].map(|n_threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
+        pool.install(|| both_ways(&mask, &entries, &rows, heads, &d_out))
+    });
+    assert!(one.out == four.out && one.d_rows == four.d_rows && one.d_params == four.d_params);
+}
