@@ -7,6 +7,8 @@
 
 mod support;
 
+use forecloud::graph::walks::WalkSeed;
+use forecloud::masks::MaskConfig;
 use forecloud::model::weights::initial_weights;
 use forecloud::model::{Engine, LayersConfig, Layout, LocalLayer, Mode, ModelConfig, StepGraph};
 use forecloud::particles::Particles;
@@ -90,6 +92,11 @@ fn bench(demo: &Demo, n: usize, width: usize, layers: LayersConfig) -> anyhow::R
     let walks = match layers.local {
         LocalLayer::MessagePassing => {
             median(|| graph.anchors.rebuild(&particles.positions, layers.anchor_stride))?
+        }
+        LocalLayer::Masked(kind) => {
+            let (k, n_hops, mask) = (config.k, config.n_hops, MaskConfig::default());
+            let (positions, seed) = (&particles.positions, WalkSeed::default());
+            median(|| graph.rebuild_mask(kind, positions, k, n_hops, &mask, seed))? - knn
         }
         _ => median(|| graph.loads.rebuild(&knn_graph, config.n_hops))?,
     };

@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::cloud::Workspace;
 use crate::confidence::Calibration;
-use crate::graph::MaskConfig;
+use crate::masks::MaskConfig;
 use crate::plan::Horizon;
 use crate::{Error, Result};
 
-pub use crate::graph::StepGraph;
+pub use crate::masks::StepGraph;
 pub use cpu::{Engine, Gradients, Mode};
 pub use interlacer::{InterlacerConfig, Layout, Span};
 pub use layers::{FeatureMap, GlobalLayer, LayersConfig, LocalLayer};
@@ -178,8 +178,9 @@ impl ModelConfig {
         }
         self.interlacer().validate()?;
         self.mask.validate(self.n_hops)?;
-        if self.layers.local != LocalLayer::Grf && !self.mask.is_default() {
-            return wrong("mask", "only the GRF attention has one: take local: grf".into());
+        if !self.layers.local.has_mask() && !self.mask.is_default() {
+            let problem = "only GRF attention and other masked attention have one: take local: grf";
+            return wrong("mask", problem.into());
         }
         if self.n_particles <= self.k {
             let (n, k) = (self.n_particles, self.k);

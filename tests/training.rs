@@ -5,8 +5,9 @@ use std::path::Path;
 
 use forecloud::cloud::Workspace;
 use forecloud::frames::FramesConfig;
+use forecloud::graph::EdgeWeights;
 use forecloud::graph::walks::{Halting, Sampler, WalkConfig};
-use forecloud::graph::{EdgeWeights, MaskConfig};
+use forecloud::masks::MaskConfig;
 use forecloud::model::{
     FeatureMap, GlobalLayer, Inputs, LayersConfig, LocalLayer, Mode, Model, ModelConfig, Rollout,
 };
@@ -269,7 +270,7 @@ fn others() -> Vec<ModelConfig> {
         importance: true,
     };
     let edge_weights = EdgeWeights::Distance { bandwidth_m: 0.05 };
-    let mask = MaskConfig { edge_weights, walks: Some(walks) };
+    let mask = MaskConfig { edge_weights, walks: Some(walks), ..MaskConfig::default() };
     let mut all = vec![ModelConfig { mask, ..model() }];
     all.extend(layers.map(|layers| ModelConfig { layers, ..model() }));
     all

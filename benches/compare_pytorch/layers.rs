@@ -17,7 +17,7 @@ pub fn run(
 ) -> anyhow::Result<()> {
     let demo = Demo::open()?;
     let mut rows = Vec::new();
-    for local in LocalLayer::ALL {
+    for local in LocalLayer::UNMASKED {
         let name = local.name();
         let layers = LayersConfig { local, ..LayersConfig::default() };
         let config = ModelConfig { width, layers, ..ModelConfig::default() };

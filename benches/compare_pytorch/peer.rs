@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use forecloud::graph::StepGraph;
+use forecloud::masks::StepGraph;
 use forecloud::model::rollout::N_OUTPUTS;
 use forecloud::model::{Engine, Gradients, Mode};
 use forecloud::ops::charbonnier::charbonnier;

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 use forecloud::geometry::Vec3;
-use forecloud::graph::StepGraph;
 use forecloud::graph::walks::WalkSeed;
+use forecloud::masks::StepGraph;
 use forecloud::model::tokens::Tokens;
 use forecloud::model::{InterlacerConfig, Layout, ModelConfig};
 use forecloud::ops::charbonnier::DELTA_M;

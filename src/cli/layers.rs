@@ -5,8 +5,9 @@ use std::fmt::Display;
 
 use anyhow::{Context, ensure};
 use clap::builder::PossibleValuesParser;
+use forecloud::graph::EdgeWeights;
 use forecloud::graph::walks::{Halting, Sampler, WalkConfig};
-use forecloud::graph::{EdgeWeights, MaskConfig};
+use forecloud::masks::{MaskConfig, MaskKind};
 use forecloud::model::{
     FeatureMap, GlobalLayer, Inputs, LayersConfig, LocalLayer, Model, ModelConfig,
 };
@@ -15,7 +16,7 @@ use serde::de::DeserializeOwned;
 use super::numbers::by_option;
 
 /// Names of the options in [`LayerArgs`]: a start model and a preset have their own.
-pub const IDS: [&str; 11] = [
+pub const IDS: [&str; 12] = [
     "global",
     "local",
     "feature_map",
@@ -27,6 +28,7 @@ pub const IDS: [&str; 11] = [
     "sampler",
     "walks",
     "p_halt",
+    "mask_cell",
 ];
 
 /// Names of the options in [`SizeArgs`]; first those in which a start model can grow.
@@ -109,6 +111,16 @@ fn names<T, const N: usize>(all: [T; N], name: fn(T) -> &'static str) -> Possibl
     PossibleValuesParser::new(all.map(name))
 }
 
+/// Help of `--local`: the masks say themselves what they are.
+fn local_help() -> String {
+    let about = |kind: MaskKind| format!("; {}: {}", kind.name(), kind.about());
+    let masks: String = MaskKind::ALL.map(about).concat();
+    format!(
+        "Local layer: GRF-masked attention, message passing over anchors, linear attention without a \
+         mask (one head), none, or attention of all heads under another mask{masks}"
+    )
+}
+
 /// Help of an option whose default a preset or a suite can be the source of.
 pub fn or(what: &str, default: impl Display) -> String {
     format!("{what} [default: {default}]")
@@ -176,9 +188,12 @@ pub struct LayerArgs {
     /// Global layer: linear attention (linear cost), softmax attention (exact, quadratic cost), or none
     #[arg(long, default_value = "linear", value_parser = names(GlobalLayer::ALL, GlobalLayer::name))]
     global: String,
-    /// Local layer: GRF-masked attention, message passing over anchors, linear attention without a
-    /// mask (one head), or none
-    #[arg(long, default_value = "grf", value_parser = names(LocalLayer::ALL, LocalLayer::name))]
+    #[arg(
+        long,
+        default_value = "grf",
+        value_parser = names(LocalLayer::ALL, LocalLayer::name),
+        help = local_help()
+    )]
     local: String,
     /// Feature map of linear and GRF attention: ReLU, ELU + 1, x², or FAVOR+ (random features of
     /// the softmax kernel)
@@ -210,6 +225,9 @@ pub struct LayerArgs {
     /// Probability with which a sampled walk halts before each hop; without it all are of full length
     #[arg(long, value_name = "P", requires = "sampler")]
     p_halt: Option<f32>,
+    /// Side of the cells of masks that count cells [default: 0.04]
+    #[arg(long, value_name = "METRES")]
+    mask_cell: Option<f32>,
 }
 
 impl LayerArgs {
@@ -227,11 +245,12 @@ impl LayerArgs {
             mlp_ratio: self.mlp_ratio.unwrap_or(default.mlp_ratio),
         };
         model.mask = self.mask(model.n_hops)?;
-        let has_mask = self.local == "grf";
+        let sets_mask =
+            [self.edge_bandwidth.is_some(), self.sampler.is_some(), self.mask_cell.is_some()];
         ensure!(
-            has_mask || (self.edge_bandwidth.is_none() && self.sampler.is_none()),
-            "--edge-bandwidth, --sampler, --walks and --p-halt set the mask of GRF attention: \
-             not with --local {}",
+            model.layers.local.has_mask() || !sets_mask.contains(&true),
+            "--edge-bandwidth, --sampler, --walks, --p-halt and --mask-cell set the mask of GRF \
+             attention and of other masked attention: not with --local {}",
             self.local
         );
         ensure!(
@@ -274,7 +293,8 @@ impl LayerArgs {
             }
             _ => None,
         };
-        Ok(MaskConfig { edge_weights, walks })
+        let cell_m = self.mask_cell.unwrap_or(MaskConfig::default().cell_m);
+        Ok(MaskConfig { edge_weights, walks, cell_m })
     }
 }
 
@@ -368,6 +388,7 @@ mod tests {
         assert_eq!(model.mask.walks.unwrap().halting, Halting::Hops(2));
         let model =
             parse("--edge-bandwidth 0.05 --sampler repelling --walks 9 --p-halt 0.25").unwrap();
+        assert_eq!(parse("--local forest --mask-cell 0.1").unwrap().mask.cell_m, 0.1);
         let expected = MaskConfig {
             edge_weights: EdgeWeights::Distance { bandwidth_m: 0.05 },
             walks: Some(WalkConfig {
@@ -376,6 +397,7 @@ mod tests {
                 halting: Halting::Probability { p_halt: 0.25, max_hops: 3 },
                 importance: true,
             }),
+            ..MaskConfig::default()
         };
         assert_eq!(model.mask, expected);
     }
@@ -392,6 +414,8 @@ mod tests {
             ("--sampler iid --walks 9 --p-halt 1", "halting"),
             ("--edge-bandwidth 0", "bandwidth"),
             ("--local none --edge-bandwidth 0.1", "--local none"),
+            ("--local none --mask-cell 0.1", "--local none"),
+            ("--local forest --mask-cell 0", "cell"),
             ("--local linear --sampler iid --walks 9", "--local linear"),
             ("--anchor-stride 4", "--anchor-stride"),
             ("--mlp-ratio 40", "--mlp-ratio: 40 is not in 1..=16"),

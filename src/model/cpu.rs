@@ -14,6 +14,7 @@ mod forward;
 mod gradients;
 mod grf;
 mod linear;
+mod masked;
 mod messages;
 mod project;
 mod slots;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::layers::{FeatureMap, GlobalLayer, LayersConfig, LocalLayer};
 use crate::graph::loads::MAX_PREFIXES;
+use crate::masks::MaskKind;
 use crate::ops::grf_attention::MAX_HOP_WEIGHTS;
 use crate::ops::linear_attention::Heads;
 use crate::{Error, Result};
@@ -121,6 +122,12 @@ impl InterlacerConfig {
                 projections + mapping + 4.0 * n * d * width + 2.0 * n * n_heads as f64 * width
             }
             MixerKind::Softmax { .. } => projections + 4.0 * n * n * d,
+            // The mask's own products count nothing.
+            MixerKind::Masked { n_heads, .. } => {
+                let (width, mapping) = features(n_heads);
+                let columns = width * n_heads as f64 * (d / n_heads as f64 + 1.0);
+                projections + mapping + 3.0 * n * columns
+            }
             MixerKind::Grf { .. } => {
                 let (width, mapping) = features(1);
                 let entry = 2.0 * (width + d) + 2.0 * (self.n_hops + 1) as f64;
@@ -164,6 +171,11 @@ impl Span {
     #[cfg(feature = "bag")]
     pub(crate) fn new(start: usize, len: usize) -> Self {
         Self { start, len }
+    }
+
+    /// How many numbers it has.
+    pub(crate) fn len(self) -> usize {
+        self.len
     }
 
     /// Its places in the vector.
@@ -248,6 +260,17 @@ pub enum MixerKind {
         /// θ_t: f_t = softplus(θ_t), `[n_hops + 1]`.
         hop_logits: Span,
     },
+    /// Attention under a mask of the table, with parameters of its own.
+    Masked {
+        /// Projections.
+        tensors: Attention,
+        /// Heads.
+        n_heads: usize,
+        /// Which mask.
+        mask: MaskKind,
+        /// What it learns; none without parameters.
+        params: Option<Span>,
+    },
     /// One of the two steps of message passing.
     Messages {
         /// Projections.
@@ -285,7 +308,7 @@ impl MixerKind {
     /// Heads of an attention whose queries and keys pass through the feature map.
     pub(crate) fn mapped_heads(&self) -> Option<usize> {
         match *self {
-            Self::Linear { n_heads, .. } => Some(n_heads),
+            Self::Linear { n_heads, .. } | Self::Masked { n_heads, .. } => Some(n_heads),
             Self::Grf { .. } => Some(1),
             Self::Softmax { .. } | Self::Messages { .. } => None,
         }
@@ -418,6 +441,12 @@ impl Table {
             }
             LocalLayer::Linear => {
                 vec![MixerKind::Linear { tensors: self.attention(name, d), n_heads: 1 }]
+            }
+            LocalLayer::Masked(mask) => {
+                let (tensors, n_params) = (self.attention(name, d), mask.n_params(config.n_hops));
+                let name = || format!("{name}.mask");
+                let params = (n_params > 0).then(|| self.tensor(name(), vec![n_params]));
+                vec![MixerKind::Masked { tensors, n_heads: config.n_heads, mask, params }]
             }
             LocalLayer::MessagePassing => [Receivers::Anchors, Receivers::Rest]
                 .map(|to| {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::masks::MaskKind;
 pub use crate::ops::feature_map::FeatureMap;
 use crate::{Error, Result};
 
@@ -34,7 +35,7 @@ impl GlobalLayer {
 
 /// The layer of a block that carries the local geometry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(try_from = "String", into = "&'static str")]
 pub enum LocalLayer {
     /// GRF-masked attention of one head.
     #[default]
@@ -48,11 +49,23 @@ pub enum LocalLayer {
     Linear,
     /// No such layer.
     None,
+    /// Attention of the model's heads under another mask of [`crate::masks`].
+    Masked(MaskKind),
 }
 
 impl LocalLayer {
+    /// Those without another mask: the rivals of the GRF attention.
+    pub const UNMASKED: [Self; 4] = [Self::Grf, Self::MessagePassing, Self::Linear, Self::None];
     /// All: what the tool's options and the tests run through.
-    pub const ALL: [Self; 4] = [Self::Grf, Self::MessagePassing, Self::Linear, Self::None];
+    pub const ALL: [Self; 4 + MaskKind::ALL.len()] = {
+        let mut all = [Self::None; 4 + MaskKind::ALL.len()];
+        let mut i = 0;
+        while i < all.len() {
+            all[i] = if i < 4 { Self::UNMASKED[i] } else { Self::Masked(MaskKind::ALL[i - 4]) };
+            i += 1;
+        }
+        all
+    };
 
     /// Its name in options and model files.
     pub const fn name(self) -> &'static str {
@@ -61,7 +74,29 @@ impl LocalLayer {
             Self::MessagePassing => "message_passing",
             Self::Linear => "linear",
             Self::None => "none",
+            Self::Masked(kind) => kind.name(),
         }
+    }
+
+    /// Whether [`crate::masks::MaskConfig`] says how its mask is made.
+    pub const fn has_mask(self) -> bool {
+        matches!(self, Self::Grf | Self::Masked(_))
+    }
+}
+
+impl From<LocalLayer> for &'static str {
+    fn from(layer: LocalLayer) -> Self {
+        layer.name()
+    }
+}
+
+impl TryFrom<String> for LocalLayer {
+    type Error = String;
+
+    fn try_from(name: String) -> std::result::Result<Self, String> {
+        let names = Self::ALL.map(Self::name).join(", ");
+        let layer = Self::ALL.into_iter().find(|layer| layer.name() == name);
+        layer.ok_or_else(|| format!("local layer `{name}` is none of {names}"))
     }
 }
 
@@ -102,7 +137,7 @@ impl LayersConfig {
             GlobalLayer::Softmax | GlobalLayer::None => false,
         };
         let local = match self.local {
-            LocalLayer::Grf | LocalLayer::Linear => true,
+            LocalLayer::Grf | LocalLayer::Linear | LocalLayer::Masked(_) => true,
             LocalLayer::MessagePassing | LocalLayer::None => false,
         };
         global || local
@@ -146,7 +181,14 @@ mod tests {
     fn all_layers_are_listed_under_their_names() {
         let global = GlobalLayer::ALL.map(GlobalLayer::name);
         assert_eq!(global.to_vec(), names_in_files::<GlobalLayer>());
-        assert_eq!(LocalLayer::ALL.map(LocalLayer::name).to_vec(), names_in_files::<LocalLayer>());
+        for (i, local) in LocalLayer::ALL.into_iter().enumerate() {
+            let json = serde_json::to_string(&local).unwrap();
+            assert_eq!(json, format!("\"{}\"", local.name()));
+            assert_eq!(serde_json::from_str::<LocalLayer>(&json).unwrap(), local);
+            assert!(LocalLayer::ALL[..i].iter().all(|other| other.name() != local.name()));
+        }
+        let unknown = serde_json::from_str::<LocalLayer>("\"gnn\"").unwrap_err().to_string();
+        assert!(unknown.contains("`gnn` is none of grf, "), "{unknown}");
     }
 
     #[test]

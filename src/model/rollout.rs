@@ -9,7 +9,7 @@ use super::layers::LocalLayer;
 use super::tokens::{N_CANDIDATES, StateGradients, TokenConfig};
 use crate::geometry::{self, Vec3};
 use crate::graph::walks::WalkSeed;
-use crate::graph::{MaskConfig, StepGraph};
+use crate::masks::{MaskConfig, StepGraph};
 use crate::ops::motion_head::motion_head_backward;
 use crate::scene::{Scene, history_index};
 use crate::{Error, Result};
@@ -246,6 +246,9 @@ fn rebuild_graph(
             if mode != Mode::Inference {
                 graph.anchors.transpose(&graph.knn);
             }
+        }
+        LocalLayer::Masked(kind) => {
+            graph.rebuild_mask(kind, positions, k, n_hops, &config.mask, seed)?;
         }
         LocalLayer::Linear | LocalLayer::None => {}
     }

@@ -33,8 +33,8 @@ fn stretch_len(heads: Heads) -> usize {
     (COLUMNS / (heads.head_width() + 1)).clamp(1, heads.n_features.max(1))
 }
 
-/// All stretches: the same for any number of threads.
-fn n_stretches(heads: Heads) -> usize {
+/// Stretches of features that are summed on their own: as many for any number of threads.
+pub fn n_stretches(heads: Heads) -> usize {
     heads.n_heads * heads.n_features.div_ceil(stretch_len(heads))
 }
 
@@ -45,17 +45,6 @@ fn stretch(heads: Heads, index: usize) -> Stretch {
     Stretch { head, features }
 }
 
-/// Intermediate numbers, kept from call to call.
-#[derive(Debug, Default, Clone)]
-pub struct MaskedScratch {
-    /// Sums of each stretch, `[n, d_h + 1]`.
-    parts: Vec<f32>,
-    /// Gradients of each head's sums, `[n, d_h + 1]`.
-    d_sums: Vec<f32>,
-    /// Of the mask's parameters, a row a stretch.
-    d_params: Vec<f64>,
-}
-
 /// Outputs `[n, d]` and denominators `[n, n_heads]` of rows `[n, row_len]`, which are the mask's nodes.
 pub fn masked_attention_forward(
     mask: &dyn Mask,
@@ -64,25 +53,24 @@ pub fn masked_attention_forward(
     heads: Heads,
     out: &mut [f32],
     denominators: &mut [f32],
-    scratch: &mut MaskedScratch,
 ) {
     let (n, wide) = (mask.n_nodes(), heads.head_width() + 1);
-    scratch.parts.resize(n_stretches(heads) * n * wide, 0.0);
     if n == 0 {
         return;
     }
-    scratch.parts.par_chunks_exact_mut(n * wide).enumerate().for_each(|(index, part)| {
-        let stretch = stretch(heads, index);
-        let columns = stretch.features.len() * wide;
-        with_scratch(2 * n * columns, |scratch| {
-            let (keys, masked) = scratch.split_at_mut(n * columns);
-            spread_keys(rows, heads, &stretch, keys);
-            mask.apply(params, keys, masked);
-            gather(rows, heads, stretch.features.start, stretch.features.len(), masked, part);
+    with_scratch(n_stretches(heads) * n * wide, |parts| {
+        parts.par_chunks_exact_mut(n * wide).enumerate().for_each(|(index, part)| {
+            let stretch = stretch(heads, index);
+            let columns = stretch.features.len() * wide;
+            with_scratch(2 * n * columns, |scratch| {
+                let (keys, masked) = scratch.split_at_mut(n * columns);
+                spread_keys(rows, heads, &stretch, keys);
+                mask.apply(params, keys, masked);
+                gather(rows, heads, stretch.features.start, stretch.features.len(), masked, part);
+            });
         });
+        combine(parts, heads, out, denominators);
     });
-    let per_head = n_stretches(heads) / heads.n_heads;
-    combine(&scratch.parts, heads, per_head, out, denominators);
 }
 
 vectorized! {
@@ -124,13 +112,8 @@ fn gather(
 }
 
 /// The stretches' sums, added in order; values over the last column.
-fn combine(
-    parts: &[f32],
-    heads: Heads,
-    per_head: usize,
-    out: &mut [f32],
-    denominators: &mut [f32],
-) {
+fn combine(parts: &[f32], heads: Heads, out: &mut [f32], denominators: &mut [f32]) {
+    let per_head = n_stretches(heads) / heads.n_heads;
     let (d, dh, n_heads) = (heads.width, heads.head_width(), heads.n_heads);
     let (wide, n) = (dh + 1, denominators.len() / n_heads);
     let rows = out.par_chunks_exact_mut(d).zip(denominators.par_chunks_exact_mut(n_heads));
@@ -159,8 +142,8 @@ pub struct MaskedSaved<'a> {
     pub denominators: &'a [f32],
 }
 
-/// Gradients `d_rows` `[n, row_len]` of all rows, from those of the outputs, `[n, d]`; adds those of the
-/// mask's parameters to `d_params`.
+/// Gradients `d_rows` `[n, row_len]` of all rows from those of the outputs, `[n, d]`, and those of the
+/// mask's parameters, `[n_stretches, n_params]`, whose rows are to be added in order.
 pub fn masked_attention_backward(
     mask: &dyn Mask,
     params: &[f32],
@@ -169,49 +152,85 @@ pub fn masked_attention_backward(
     d_out: &[f32],
     d_rows: &mut [f32],
     d_params: &mut [f64],
-    scratch: &mut MaskedScratch,
 ) {
-    let (n, dh, all) = (mask.n_nodes(), heads.head_width(), heads.features());
-    let (wide, n_parts) = (dh + 1, n_stretches(heads));
-    scratch.parts.resize(n_parts * n * wide, 0.0);
-    scratch.d_sums.resize(heads.n_heads * n * wide, 0.0);
-    scratch.d_params.clear();
-    scratch.d_params.resize(n_parts * params.len().max(1), 0.0);
+    let (n, wide, n_parts) = (mask.n_nodes(), heads.head_width() + 1, n_stretches(heads));
+    d_params.fill(0.0);
     if n == 0 {
         return;
     }
-    gradients_of_sums(saved, heads, d_out, &mut scratch.d_sums);
-    let (rows, d_sums) = (saved.rows, &scratch.d_sums);
-    let shared = SharedRows::new(d_rows, 1);
-    let parts = scratch.parts.par_chunks_exact_mut(n * wide);
-    let parts = parts.zip(scratch.d_params.par_chunks_exact_mut(params.len().max(1)));
-    parts.enumerate().for_each(|(index, (part, d_params))| {
-        let stretch = stretch(heads, index);
-        let n_features = stretch.features.len();
-        let d_sums = &d_sums[stretch.head * n * wide..][..n * wide];
-        with_scratch(3 * n * n_features * wide, |scratch| {
-            let (keys, rest) = scratch.split_at_mut(n * n_features * wide);
-            let (masked, d_masked) = rest.split_at_mut(n * n_features * wide);
-            spread_keys(rows, heads, &stretch, keys);
-            mask.apply(params, keys, masked);
-            spread(rows, heads, stretch.features.start, d_sums, d_masked);
-            mask.gradients(params, keys, d_masked, &mut d_params[..params.len()]);
-            let d_keys = keys;
-            mask.apply_transposed(params, d_masked, d_keys);
-            // SAFETY: each task has features of its own.
-            unsafe {
-                contract(&shared, heads, stretch.features.start, n_features, d_sums, wide, masked);
-            }
-            through_keys(rows, heads, &stretch, d_keys, part, &shared);
+    with_scratch((heads.n_heads + n_parts) * n * wide, |scratch| {
+        let (d_sums, parts) = scratch.split_at_mut(heads.n_heads * n * wide);
+        gradients_of_sums(saved, heads, d_out, d_sums);
+        let of_rows = SharedRows::new(d_rows, 1);
+        let of_params = SharedRows::new(d_params, params.len());
+        parts.par_chunks_exact_mut(n * wide).enumerate().for_each(|(index, part)| {
+            let stretch = stretch(heads, index);
+            let d_sums = &d_sums[stretch.head * n * wide..][..n * wide];
+            // SAFETY: each stretch has a row of its own; without parameters there is none.
+            let d_params = match params {
+                [] => &mut [],
+                _ => unsafe { of_params.rows_mut(index..index + 1) },
+            };
+            let gradients = Gradients { of_rows: &of_rows, d_params, d_values: part };
+            stretch_backward(mask, params, saved.rows, heads, &stretch, d_sums, gradients);
         });
+        sum_values(parts, heads, d_rows);
     });
-    for d in scratch.d_params.chunks_exact(params.len().max(1)) {
-        d_params.iter_mut().zip(d).for_each(|(sum, d)| *sum += d);
-    }
-    let per_head = n_parts / heads.n_heads;
-    let (parts, len) = (&scratch.parts, heads.row_len());
-    d_rows.par_chunks_exact_mut(len).enumerate().with_min_len(256).for_each(|(i, d_row)| {
-        for (head, d_value) in d_row[2 * all..].chunks_exact_mut(dh).enumerate() {
+}
+
+/// What a stretch writes.
+struct Gradients<'a> {
+    of_rows: &'a SharedRows<'a>,
+    d_params: &'a mut [f64],
+    /// Its part of the values', `[n, d_h + 1]`; the last column is none's.
+    d_values: &'a mut [f32],
+}
+
+/// Gradients of the features of one stretch, and its part of all others.
+fn stretch_backward(
+    mask: &dyn Mask,
+    params: &[f32],
+    rows: &[f32],
+    heads: Heads,
+    stretch: &Stretch,
+    d_sums: &[f32],
+    gradients: Gradients<'_>,
+) {
+    let (first, n_features) = (stretch.features.start, stretch.features.len());
+    let (wide, all) = (heads.head_width() + 1, heads.features());
+    let len = d_sums.len() * n_features;
+    with_scratch(3 * len + d_sums.len(), |scratch| {
+        let (keys, rest) = scratch.split_at_mut(len);
+        let (masked, rest) = rest.split_at_mut(len);
+        let (d_masked, values) = rest.split_at_mut(len);
+        spread_keys(rows, heads, stretch, keys);
+        mask.apply(params, keys, masked);
+        spread(rows, heads, first, d_sums, d_masked);
+        mask.gradients(params, keys, d_masked, gradients.d_params);
+        let d_keys = keys;
+        mask.apply_transposed(params, d_masked, d_keys);
+        gather(rows, heads, all + first, n_features, d_keys, gradients.d_values);
+        let (dh, len) = (heads.head_width(), heads.row_len());
+        for (row, value) in rows.chunks_exact(len).zip(values.chunks_exact_mut(wide)) {
+            value[..dh].copy_from_slice(&row[2 * all + stretch.head * dh..][..dh]);
+            value[dh] = 1.0;
+        }
+        // SAFETY: each stretch has features of its own.
+        unsafe {
+            contract(gradients.of_rows, heads, first, n_features, d_sums, masked);
+            contract(gradients.of_rows, heads, all + first, n_features, values, d_keys);
+        }
+    });
+}
+
+/// Gradients of the values: the stretches' parts, added in order.
+fn sum_values(parts: &[f32], heads: Heads, d_rows: &mut [f32]) {
+    let (dh, per_head) = (heads.head_width(), n_stretches(heads) / heads.n_heads);
+    let (wide, n) = (dh + 1, d_rows.len() / heads.row_len());
+    let rows = d_rows.par_chunks_exact_mut(heads.row_len()).enumerate().with_min_len(256);
+    rows.for_each(|(i, d_row)| {
+        let d_values = d_row[2 * heads.features()..].chunks_exact_mut(dh);
+        for (head, d_value) in d_values.enumerate() {
             d_value.fill(0.0);
             for part in head * per_head..(head + 1) * per_head {
                 let sums = &parts[(part * n + i) * wide..][..dh];
@@ -252,7 +271,7 @@ fn spread(rows: &'a [f32], heads: Heads, first: usize, d_sums: &'a [f32], column
 }
 
 /// Numbers `first..first + n_features` of each row of `d_rows`: the dot products of each feature's
-/// columns with the node's row of `values`, of `value_len` numbers.
+/// columns with the node's row of `values`, `[n, d_h + 1]`.
 ///
 /// # Safety
 /// No other live reference may cover these numbers.
@@ -262,11 +281,10 @@ unsafe fn contract(
     first: usize,
     n_features: usize,
     values: &[f32],
-    value_len: usize,
     columns: &[f32],
 ) {
     let (wide, len) = (heads.head_width() + 1, heads.row_len());
-    let columns = columns.chunks_exact(n_features * wide).zip(values.chunks_exact(value_len));
+    let columns = columns.chunks_exact(n_features * wide).zip(values.chunks_exact(wide));
     for (i, (columns, value)) in columns.enumerate() {
         let at = i * len + first..i * len + first + n_features;
         // SAFETY: the caller's.
@@ -275,32 +293,6 @@ unsafe fn contract(
             *d = dot(columns, value);
         }
     }
-}
-
-/// From the gradients of columns k_a v'_c to those of the keys, and this stretch's part of the values',
-/// `[n, d_h + 1]` (the last is none's).
-fn through_keys(
-    rows: &[f32],
-    heads: Heads,
-    stretch: &Stretch,
-    d_columns: &[f32],
-    part: &mut [f32],
-    d_rows: &SharedRows<'_>,
-) {
-    let (dh, all, len) = (heads.head_width(), heads.features(), heads.row_len());
-    let (wide, n_features) = (dh + 1, stretch.features.len());
-    gather(rows, heads, all + stretch.features.start, n_features, d_columns, part);
-    // The values with their 1, a row a node.
-    with_scratch(rows.len() / len * wide, |values| {
-        for (row, value) in rows.chunks_exact(len).zip(values.chunks_exact_mut(wide)) {
-            value[..dh].copy_from_slice(&row[2 * all + stretch.head * dh..][..dh]);
-            value[dh] = 1.0;
-        }
-        // SAFETY: each task has features of its own.
-        unsafe {
-            contract(d_rows, heads, all + stretch.features.start, n_features, values, wide, d_columns);
-        }
-    });
 }
 
 #[cfg(test)]

@@ -68,6 +68,17 @@ impl<'a, T> SharedRows<'a, T> {
         (range.end - range.start) * self.width
     }
 
+    /// All rows, to write.
+    ///
+    /// # Safety
+    /// No other live reference may cover any row.
+    #[inline]
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn all_mut(&self) -> &'a mut [T] {
+        // SAFETY: the caller's.
+        unsafe { self.rows_mut(0..self.n_rows) }
+    }
+
     /// All rows, to read.
     ///
     /// # Safety

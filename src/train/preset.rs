@@ -1,8 +1,8 @@
 //! Named settings of a training run.
 
 use super::config::{Schedule, TrainConfig};
-use crate::graph::MaskConfig;
 use crate::graph::walks::{Halting, Sampler, WalkConfig};
+use crate::masks::MaskConfig;
 use crate::model::ModelConfig;
 
 /// Model and training by name.

@@ -153,7 +153,9 @@ impl Forward<'_> {
                 MixerKind::Linear { ref tensors, n_heads } => self.linear(tensors, n_heads)?,
                 MixerKind::Grf { ref tensors, hop_logits } => self.grf(tensors, hop_logits)?,
                 // `unsupported` refuses such models.
-                MixerKind::Softmax { .. } | MixerKind::Messages { .. } => {
+                MixerKind::Softmax { .. }
+                | MixerKind::Messages { .. }
+                | MixerKind::Masked { .. } => {
                     let problem = "has a layer that runs on the CPU only".into();
                     return Err(Error::Config { key: "model.layers".into(), problem });
                 }

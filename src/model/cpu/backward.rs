@@ -7,17 +7,17 @@ use rayon::prelude::*;
 use super::buffers::{MlpBuffers, PassBuffers, mlp_rows};
 use super::forward::{Given, neighbors};
 use super::gradients::{GRADIENT_GROUPS, Gradients};
-use crate::scratch::with_scratch;
 use super::slots::Slot;
 use super::views::SavedNorm;
 use super::{CHUNK, Engine, MixerBuffers, Mode};
-use crate::graph::StepGraph;
+use crate::masks::StepGraph;
 use crate::model::Layout;
 use crate::model::interlacer::{Mixer, MixerKind, Mlp};
 use crate::ops::layer_norm::layer_norm_output;
 use crate::ops::linear::{linear_backward_input, linear_backward_weights, linear_relu_forward};
 use crate::ops::relu::relu_backward;
 use crate::ops::rows::SharedRows;
+use crate::scratch::with_scratch;
 use crate::simd::vectorize;
 use crate::{Error, Result};
 
@@ -113,7 +113,11 @@ impl Engine {
         let (activations, saved) = (&self.activations[at], &self.passes[self.pass]);
         let n_mixers = self.layout.mixers.len();
         let (current, next) = neighbors(&mut self.backward.slots, n_mixers, i);
-        let slot = |buffers| Slot::new(buffers, &config, saved.n_tokens);
+        let slot = |i: usize, buffers| {
+            Slot::new(buffers, &self.layout.mixers[i].kind, &config, saved.n_tokens)
+        };
+        let (current, next) =
+            (current.map(|buffers| slot(i - 1, buffers)), next.map(|buffers| slot(i, buffers)));
         let pass = Pass {
             weights: given.weights,
             layout: &self.layout,
@@ -131,7 +135,7 @@ impl Engine {
             d_features: SharedRows::new(results.d_features, config.n_features),
             dx: SharedRows::new(&mut self.backward.dx, config.width),
         };
-        pass.phase(i, part, current.map(slot), next.map(slot), results.gradients);
+        pass.phase(i, part, current, next, results.gradients);
     }
 }
 
@@ -160,8 +164,8 @@ impl Pass<'_> {
             |i: usize, slot| (&self.layout.mixers[i], &self.mixers[i % self.mixers.len()], slot);
         let next = next.map(|slot| with(i, slot));
         let current = current.map(|slot| with(i - 1, slot));
-        if let (Some((mixer, _, slot)), Part::Whole | Part::Upper) = (&next, part) {
-            self.settle(mixer, slot, gradients);
+        if let (Some((mixer, saved, slot)), Part::Whole | Part::Upper) = (&next, part) {
+            self.settle(mixer, saved, slot, gradients);
         }
         let blocks = self.layout.mlps_before(i);
         self.chunks(gradients, |rows, gradient| {
@@ -216,6 +220,9 @@ impl Pass<'_> {
             MixerKind::Grf { ref tensors, .. } => {
                 self.grf_queries(tensors, saved, slot, rows, gradient)
             }
+            MixerKind::Masked { ref tensors, .. } => {
+                self.masked_outputs(tensors, saved, slot, rows, gradient)
+            }
             MixerKind::Messages { ref tensors, to } => {
                 self.message_receivers(tensors, to, saved, slot, rows, gradient)
             }
@@ -223,10 +230,19 @@ impl Pass<'_> {
     }
 
     /// What all rows share of a mixer's gradients, once every chunk has added its part.
-    fn settle(&self, mixer: &Mixer, slot: &Slot<'_>, gradients: &mut Gradients) {
+    fn settle(
+        &self,
+        mixer: &Mixer,
+        saved: &MixerBuffers,
+        slot: &Slot<'_>,
+        gradients: &mut Gradients,
+    ) {
         match mixer.kind {
             MixerKind::Linear { .. } => self.sum_d_states(slot),
             MixerKind::Grf { hop_logits, .. } => self.hop_logits(hop_logits, slot, gradients),
+            MixerKind::Masked { n_heads, mask, params, .. } => {
+                self.masked_gradients((n_heads, mask, params), saved, slot, gradients)
+            }
             MixerKind::Softmax { .. } | MixerKind::Messages { .. } => {}
         }
     }
@@ -249,6 +265,9 @@ impl Pass<'_> {
             }
             MixerKind::Grf { ref tensors, .. } => {
                 self.grf_keys(mixer, tensors, saved, slot, rows, gradient)
+            }
+            MixerKind::Masked { ref tensors, .. } => {
+                self.masked_rows(mixer, tensors, saved, slot, rows, gradient)
             }
             MixerKind::Messages { ref tensors, to } => {
                 self.message_senders(tensors, to, saved, slot, rows, gradient)

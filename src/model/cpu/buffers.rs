@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{CHUNK, Mode};
-use crate::graph::StepGraph;
+use crate::masks::StepGraph;
 use crate::model::Layout;
 use crate::model::interlacer::{InterlacerConfig, MixerKind, Receivers};
 
@@ -165,6 +165,7 @@ impl MixerBuffers {
                 self.denominators.resize(n_out * n_heads, 0.0);
             }
             MixerKind::Softmax { n_heads, .. } => self.denominators.resize(n * n_heads, 0.0),
+            MixerKind::Masked { n_heads, .. } => self.denominators.resize(n * n_heads, 0.0),
             MixerKind::Grf { .. } => {
                 self.denominators.resize(n, 0.0);
                 self.state.resize(config.n_hops + 1, 0.0);

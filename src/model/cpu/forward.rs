@@ -5,15 +5,15 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::buffers::kept_blocks;
-use crate::scratch::with_scratch;
 use super::views::{MixerView, MlpView, NormView};
 use super::{CHUNK, Engine, MixerBuffers};
-use crate::graph::StepGraph;
+use crate::masks::StepGraph;
 use crate::model::interlacer::{Affine, Mixer, MixerKind, Mlp};
 use crate::model::{InterlacerConfig, Layout, LocalLayer};
 use crate::ops::layer_norm::{Saved, layer_norm_forward};
 use crate::ops::linear::{linear_forward, linear_forward_add, linear_relu_forward};
 use crate::ops::rows::SharedRows;
+use crate::scratch::with_scratch;
 use crate::{Error, Result};
 
 /// What all phases read and write.
@@ -144,6 +144,9 @@ impl Engine {
                 "nodes of neighbours and anchors",
                 if graph.knn.len() == n_tokens { graph.anchors.len() } else { graph.knn.len() },
             ),
+            LocalLayer::Masked(kind) => {
+                ("nodes of the mask", graph.mask(kind).map_or(0, |mask| mask.n_nodes()))
+            }
             LocalLayer::Linear | LocalLayer::None => return Ok(()),
         };
         if got == n_tokens { Ok(()) } else { Err(Error::Shape { what, expected: n_tokens, got }) }
@@ -283,6 +286,9 @@ impl Pass<'_> {
                 self.settle_state(tensors, n_heads, buffers)
             }
             MixerKind::Grf { hop_logits, .. } => self.settle_hop_weights(hop_logits, buffers),
+            MixerKind::Masked { n_heads, mask, params, .. } => {
+                self.masked_attention(n_heads, mask, params, buffers)
+            }
             MixerKind::Softmax { .. } | MixerKind::Messages { .. } => {}
         }
     }
@@ -297,6 +303,7 @@ impl Pass<'_> {
                 self.softmax_attention(tensors, n_heads, view, rows, x)
             }
             MixerKind::Grf { ref tensors, .. } => self.grf_attention(tensors, view, rows, x),
+            MixerKind::Masked { ref tensors, .. } => self.masked_output(tensors, view, rows, x),
             MixerKind::Messages { ref tensors, to } => {
                 self.hear_messages(tensors, to, view, rows, x)
             }
@@ -309,7 +316,9 @@ impl Pass<'_> {
             MixerKind::Linear { ref tensors, n_heads } => {
                 self.prepare_linear(mixer, (tensors, n_heads), view, rows, x)
             }
-            MixerKind::Grf { ref tensors, .. } | MixerKind::Softmax { ref tensors, .. } => {
+            MixerKind::Grf { ref tensors, .. }
+            | MixerKind::Masked { ref tensors, .. }
+            | MixerKind::Softmax { ref tensors, .. } => {
                 self.project_qkv(mixer, tensors, view, rows, x);
             }
             MixerKind::Messages { ref tensors, to } => {

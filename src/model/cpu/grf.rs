@@ -72,7 +72,7 @@ impl backward::Pass<'_> {
                     weights: slot.edge_weights.rows_mut(places.clone()),
                     d_scores: slot.edge_d_scores.rows_mut(places),
                 },
-                slot.d_hop_weights.rows_mut(chunk..chunk + 1),
+                slot.d_params.rows_mut(chunk..chunk + 1),
             )
         };
         d_f.fill(0.0);
@@ -104,7 +104,7 @@ impl backward::Pass<'_> {
         gradients: &mut super::Gradients,
     ) {
         // SAFETY: no task is running.
-        let chunks = unsafe { slot.d_hop_weights.all() };
+        let chunks = unsafe { slot.d_params.all() };
         let thetas = logits.of(self.weights);
         // Every entry of the mask adds to these few numbers, and what they add nearly cancels.
         for (hop, &theta) in thetas.iter().enumerate() {

@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use super::forward::{self, normalize};
-use crate::scratch::with_scratch;
 use super::slots::Slot;
 use super::views::MixerView;
 use super::{CHUNK, MixerBuffers, backward};
@@ -13,6 +12,7 @@ use crate::ops::linear_attention::{
     linear_attention_backward_key, linear_attention_backward_query, linear_attention_fold,
     linear_attention_forward, linear_attention_queries, linear_attention_state,
 };
+use crate::scratch::with_scratch;
 
 impl forward::Pass<'_> {
     /// The cloud's state from the chunks', in order, and what the projection makes of it.

@@ -4,7 +4,6 @@
 use std::ops::Range;
 
 use super::forward::{self, normalize};
-use crate::scratch::with_scratch;
 use super::slots::Slot;
 use super::views::MixerView;
 use super::{MixerBuffers, backward};
@@ -19,6 +18,7 @@ use crate::ops::message_passing::{
     Links, TransposedLinks, message_passing_backward_receiver, message_passing_backward_sender,
     message_passing_forward,
 };
+use crate::scratch::with_scratch;
 use crate::simd::vectorize;
 
 /// Which tokens send and which receive.

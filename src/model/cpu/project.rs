@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use super::buffers::row_len;
 use super::forward::{self, normalize};
-use crate::scratch::with_scratch;
 use super::views::{MixerView, SavedNorm};
 use super::{MixerBuffers, backward};
 use crate::model::interlacer::{Affine, Attention, Mixer};
@@ -16,6 +15,7 @@ use crate::ops::linear::{
     linear_relu_forward,
 };
 use crate::ops::linear_attention::Heads;
+use crate::scratch::with_scratch;
 
 impl forward::Pass<'_> {
     /// `[q | k | v]` of a chunk's normalised rows, the feature map on q and k of a mixer that has
@@ -105,17 +105,35 @@ impl backward::Pass<'_> {
         keys: impl FnOnce(&mut [f32]),
         gradient: &mut [f32],
     ) {
-        let config = &self.layout.config;
-        let (d, n) = (config.width, rows.len());
-        let (len, features) = (row_len(&mixer.kind, config, true), d_q.len() / n.max(1));
-        let random = mixer.kind.mapped_heads().is_some() && config.has_random_features();
-        let len_unmapped = if random { 3 * d } else { 0 };
-        with_scratch(n * (len + len_unmapped), |scratch| {
-            let (d_rows, d_unmapped) = scratch.split_at_mut(n * len);
+        let len = row_len(&mixer.kind, &self.layout.config, true);
+        let features = d_q.len() / rows.len().max(1);
+        let all = |d_rows: &mut [f32]| {
             keys(d_rows);
             for (row, d_q) in d_rows.chunks_exact_mut(len).zip(d_q.chunks_exact(features)) {
                 row[..features].copy_from_slice(d_q);
             }
+        };
+        self.through_rows(mixer, tensors, saved, rows, all, gradient);
+    }
+
+    /// From the gradient of rows `[q | k | v]`, which `fill` writes, through feature map, projection
+    /// and LayerNorm to dx.
+    pub(super) fn through_rows(
+        &self,
+        mixer: &Mixer,
+        tensors: &Attention,
+        saved: &MixerBuffers,
+        rows: Range<usize>,
+        fill: impl FnOnce(&mut [f32]),
+        gradient: &mut [f32],
+    ) {
+        let config = &self.layout.config;
+        let (d, n, len) = (config.width, rows.len(), row_len(&mixer.kind, config, true));
+        let random = mixer.kind.mapped_heads().is_some() && config.has_random_features();
+        let len_unmapped = if random { 3 * d } else { 0 };
+        with_scratch(n * (len + len_unmapped), |scratch| {
+            let (d_rows, d_unmapped) = scratch.split_at_mut(n * len);
+            fill(d_rows);
             let d_qkv = self.unmap(mixer, saved, &rows, d_rows, d_unmapped);
             let norm = saved.norm().rows(&rows, d);
             // SAFETY: each task has rows of its own.

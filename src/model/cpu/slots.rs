@@ -2,9 +2,10 @@
 
 use super::CHUNK;
 use super::buffers::{message_counts, n_shared_slots};
-use crate::graph::StepGraph;
+use crate::masks::StepGraph;
 use crate::model::Layout;
-use crate::model::interlacer::{InterlacerConfig, MixerKind};
+use crate::model::interlacer::{InterlacerConfig, MixerKind, Span};
+use crate::ops::masked_attention::n_stretches;
 use crate::ops::rows::SharedRows;
 
 /// Buffers of the backward pass, shared by all mixers.
@@ -31,6 +32,8 @@ impl Buffers {
 pub(super) struct SlotBuffers {
     /// Of the queries. Those of keys and values stay in their chunk.
     d_q: Vec<f32>,
+    /// Of rows `[q | k | v]`, of attention under a mask of the table.
+    d_rows: Vec<f32>,
     d_out: Vec<f32>,
     /// Gradient of what receivers bring into their messages.
     d_receivers: Vec<f32>,
@@ -40,7 +43,8 @@ pub(super) struct SlotBuffers {
     edge_d_scores: Vec<f32>,
     partial_d_states: Vec<f32>,
     d_state: Vec<f32>,
-    d_hop_weights: Vec<f64>,
+    /// Of hop weights a row a chunk, of a mask's parameters a row a stretch.
+    d_params: Vec<f64>,
 }
 
 impl SlotBuffers {
@@ -58,7 +62,13 @@ impl SlotBuffers {
                 self.d_out.resize(n * d, 0.0);
                 self.edge_weights.resize(graph.loads.n_places(), 0.0);
                 self.edge_d_scores.resize(graph.loads.n_places(), 0.0);
-                self.d_hop_weights.resize(n.div_ceil(CHUNK) * (config.n_hops + 1), 0.0);
+                self.d_params.resize(n.div_ceil(CHUNK) * (config.n_hops + 1), 0.0);
+            }
+            MixerKind::Masked { n_heads, params, .. } => {
+                let (heads, n_params) = (config.heads(n_heads), params.map_or(0, Span::len));
+                self.d_rows.resize(n * heads.row_len(), 0.0);
+                self.d_out.resize(n * d, 0.0);
+                self.d_params.resize(n_stretches(heads) * n_params, 0.0);
             }
             MixerKind::Softmax { n_heads, .. } => {
                 self.d_q.resize(n * d, 0.0);
@@ -77,6 +87,7 @@ impl SlotBuffers {
 /// Gradients within one mixer, shared by the chunks.
 pub(super) struct Slot<'a> {
     pub d_q: SharedRows<'a>,
+    pub d_rows: SharedRows<'a>,
     pub d_out: SharedRows<'a>,
     pub d_receivers: SharedRows<'a>,
     pub deltas: SharedRows<'a>,
@@ -84,18 +95,28 @@ pub(super) struct Slot<'a> {
     pub edge_d_scores: SharedRows<'a>,
     pub partial_d_states: SharedRows<'a>,
     pub d_state: SharedRows<'a>,
-    pub d_hop_weights: SharedRows<'a, f64>,
+    pub d_params: SharedRows<'a, f64>,
 }
 
 impl<'a> Slot<'a> {
-    pub fn new(buffers: &'a mut SlotBuffers, config: &InterlacerConfig, n: usize) -> Self {
+    pub fn new(
+        buffers: &'a mut SlotBuffers,
+        kind: &MixerKind,
+        config: &InterlacerConfig,
+        n: usize,
+    ) -> Self {
         let (d, state_len) = (config.width, buffers.d_state.len());
+        let n_params = match *kind {
+            MixerKind::Masked { params, .. } => params.map_or(0, Span::len),
+            _ => config.n_hops + 1,
+        };
         let per_token = |data: &'a mut Vec<f32>| {
             let width = data.len() / n.max(1);
             SharedRows::new(data, width)
         };
         Self {
             d_q: per_token(&mut buffers.d_q),
+            d_rows: per_token(&mut buffers.d_rows),
             d_out: SharedRows::new(&mut buffers.d_out, d),
             d_receivers: SharedRows::new(&mut buffers.d_receivers, d),
             deltas: per_token(&mut buffers.deltas),
@@ -103,7 +124,7 @@ impl<'a> Slot<'a> {
             edge_d_scores: SharedRows::new(&mut buffers.edge_d_scores, 1),
             partial_d_states: SharedRows::new(&mut buffers.partial_d_states, state_len),
             d_state: SharedRows::new(&mut buffers.d_state, state_len),
-            d_hop_weights: SharedRows::new(&mut buffers.d_hop_weights, config.n_hops + 1),
+            d_params: SharedRows::new(&mut buffers.d_params, n_params),
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use crate::scratch::with_scratch;
 use super::slots::Slot;
 use super::views::MixerView;
 use super::{CHUNK, MixerBuffers, backward, forward};
@@ -11,6 +10,7 @@ use crate::ops::softmax_attention::{
     BLOCK, SCRATCH_LEN, SoftmaxSaved, softmax_attention_backward_key,
     softmax_attention_backward_query, softmax_attention_deltas, softmax_attention_forward,
 };
+use crate::scratch::with_scratch;
 
 // A chunk of rows is one call.
 const _: () = assert!(CHUNK <= BLOCK);

@@ -3,8 +3,9 @@
 mod layers;
 
 use super::*;
+use crate::masks::MaskConfig;
 use crate::model::weights::initial_weights;
-use crate::model::{LayersConfig, StepGraph};
+use crate::model::{LayersConfig, LocalLayer, StepGraph};
 use crate::ops::check::{Golden, assert_close, assert_close_of, numbers};
 
 fn config() -> InterlacerConfig {
@@ -108,9 +109,12 @@ fn gradients_equal_pytorch() {
     }
 }
 
+fn positions(n: usize) -> Vec<[f32; 3]> {
+    numbers(3 * n, 8).chunks_exact(3).map(|p| [p[0], p[1], p[2]]).collect()
+}
+
 fn random_scene(n: usize, anchor_stride: usize) -> (StepGraph, Vec<f32>) {
-    let positions: Vec<[f32; 3]> =
-        numbers(3 * n, 8).chunks_exact(3).map(|p| [p[0], p[1], p[2]]).collect();
+    let positions = positions(n);
     let mut graph = StepGraph::default();
     graph.rebuild_anchors(&positions, 3, anchor_stride).unwrap();
     graph.anchors.transpose(&graph.knn);
@@ -127,7 +131,11 @@ type Bits = (Vec<f32>, Vec<f32>, Vec<f32>);
 fn assert_same_bits(config: InterlacerConfig, n: usize) -> Bits {
     // A first block, a last one, and one between that is computed again from its start.
     let config = InterlacerConfig { n_blocks: 3, ..config };
-    let (graph, features) = random_scene(n, config.layers.anchor_stride);
+    let (mut graph, features) = random_scene(n, config.layers.anchor_stride);
+    if let LocalLayer::Masked(kind) = config.layers.local {
+        let (positions, mask, seed) = (positions(n), MaskConfig::default(), Default::default());
+        graph.rebuild_mask(kind, &positions, config.k, config.n_hops, &mask, seed).unwrap();
+    }
     let mut weights = initial_weights(Engine::new(config, Mode::Training).layout(), 3);
     weights.iter_mut().zip(numbers(1 << 20, 4)).for_each(|(w, r)| *w += 0.05 * r);
     let run = |mode: Mode, threads: usize| -> Bits {

@@ -66,21 +66,15 @@ struct Both {
 
 fn both_ways(mask: &dyn Mask, params: &[f32], rows: &[f32], heads: Heads, d_out: &[f32]) -> Both {
     let n = mask.n_nodes();
-    let mut scratch = MaskedScratch::default();
-    let (mut out, mut denominators) = (vec![f32::NAN; n * heads.width], vec![0.0; n * heads.n_heads]);
-    masked_attention_forward(mask, params, rows, heads, &mut out, &mut denominators, &mut scratch);
+    let (mut out, mut denominators) =
+        (vec![f32::NAN; n * heads.width], vec![0.0; n * heads.n_heads]);
+    masked_attention_forward(mask, params, rows, heads, &mut out, &mut denominators);
     let saved = MaskedSaved { rows, out: &out, denominators: &denominators };
-    let (mut d_rows, mut d_params) = (vec![f32::NAN; rows.len()], vec![0.0; params.len()]);
-    masked_attention_backward(
-        mask,
-        params,
-        saved,
-        heads,
-        d_out,
-        &mut d_rows,
-        &mut d_params,
-        &mut scratch,
-    );
+    let (mut d_rows, n_parts) = (vec![f32::NAN; rows.len()], n_stretches(heads));
+    let mut parts = vec![f64::NAN; n_parts * params.len()];
+    masked_attention_backward(mask, params, saved, heads, d_out, &mut d_rows, &mut parts);
+    let sum = |at: usize| parts.iter().skip(at).step_by(params.len()).sum();
+    let d_params = (0..params.len()).map(sum).collect();
     Both { out, d_rows, d_params }
 }
 

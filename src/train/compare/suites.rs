@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::parameters::with_as_many_parameters;
+use crate::graph::EdgeWeights;
 use crate::graph::walks::{Halting, Sampler, WalkConfig};
-use crate::graph::{EdgeWeights, MaskConfig};
+use crate::masks::{MaskConfig, MaskKind};
 use crate::model::{GlobalLayer, LocalLayer, ModelConfig};
 
 /// σ of edges weighed by distance (m), walkers a token and their halting probability, where samplers
@@ -37,16 +38,19 @@ pub enum Suite {
     Softmax,
     /// Steps that one pass predicts.
     Chunks,
+    /// Every mask of the local layer beside the GRF attention and none.
+    Masks,
 }
 
 impl Suite {
     /// All suites and their names.
-    pub const ALL: [(&str, Self); 5] = [
+    pub const ALL: [(&str, Self); 6] = [
         ("layers", Self::Layers),
         ("walks", Self::Walks),
         ("sizes", Self::Sizes),
         ("softmax", Self::Softmax),
         ("chunks", Self::Chunks),
+        ("masks", Self::Masks),
     ];
 
     /// Sizes that the suite has without settings.
@@ -69,6 +73,7 @@ impl Suite {
             Self::Sizes => sizes(base),
             Self::Softmax => softmax(base),
             Self::Chunks => chunks(base),
+            Self::Masks => masks(base),
         };
         let variant = |(name, model): (String, ModelConfig)| {
             let model = with_as_many_parameters(model, &base);
@@ -88,7 +93,15 @@ fn of_layers(base: ModelConfig, global: GlobalLayer, local: LocalLayer) -> Model
 
 fn layers(base: ModelConfig) -> Named {
     let of = |local: LocalLayer| of_layers(base, GlobalLayer::Linear, local);
-    LocalLayer::ALL.map(|local| (local.name().to_owned(), of(local))).into()
+    LocalLayer::UNMASKED.map(|local| (local.name().to_owned(), of(local))).into()
+}
+
+/// The GRF attention, linear attention without a mask, and all masks of the table.
+fn masks(base: ModelConfig) -> Named {
+    let of = |local: LocalLayer| of_layers(base, GlobalLayer::Linear, local);
+    let masks = MaskKind::ALL.into_iter().map(LocalLayer::Masked);
+    let all = [LocalLayer::Grf, LocalLayer::Linear].into_iter().chain(masks);
+    all.map(|local| (local.name().to_owned(), of(local))).collect()
 }
 
 fn softmax(base: ModelConfig) -> Named {
@@ -107,11 +120,11 @@ fn walks(base: ModelConfig) -> Named {
     let sampled = |name: &str, sampler, importance| {
         let halting = Halting::Probability { p_halt: P_HALT, max_hops: base.n_hops };
         let walks = Some(WalkConfig { sampler, n_walks: N_WALKS, halting, importance });
-        masked(name, MaskConfig { edge_weights, walks })
+        masked(name, MaskConfig { edge_weights, walks, ..MaskConfig::default() })
     };
     vec![
         ("all_uniform".to_owned(), base),
-        masked("all_distance", MaskConfig { edge_weights, walks: None }),
+        masked("all_distance", MaskConfig { edge_weights, ..MaskConfig::default() }),
         sampled("iid", Sampler::Iid, true),
         sampled("antithetic", Sampler::Antithetic, true),
         sampled("repelling", Sampler::Repelling, true),

@@ -28,7 +28,7 @@ pub(super) fn config(width: usize, n_heads: usize, n_blocks: usize) -> RolloutCo
         n_outputs: N_OUTPUTS,
         layers: LayersConfig::default(),
     };
-    let mask = graph::MaskConfig::default();
+    let mask = crate::masks::MaskConfig::default();
     RolloutConfig { interlacer, mask, tokens: ONE }
 }
 

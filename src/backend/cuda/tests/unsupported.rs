@@ -3,8 +3,9 @@
 use super::rollout::scene;
 use super::*;
 use crate::backend::{Backend, Device};
+use crate::graph::EdgeWeights;
 use crate::graph::walks::{Halting, Sampler, WalkConfig};
-use crate::graph::{EdgeWeights, MaskConfig};
+use crate::masks::MaskConfig;
 use crate::model::weights::initial_weights;
 use crate::model::{self, FeatureMap, GlobalLayer, Inputs, LayersConfig, Layout, LocalLayer, Mode};
 use crate::model::{Model, ModelConfig};

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::masks::{MaskConfig, MaskKind};
 use crate::model::{GlobalLayer, LocalLayer};
-use crate::ops::check::assert_close_of;
+use crate::ops::check::{assert_close_of, f64s};
 
 /// Every golden file of layers: its name, and the layers that it says it is of.
 fn variants() -> Vec<(String, LayersConfig)> {
@@ -34,7 +35,9 @@ fn every_layer_and_map_has_golden_values() {
         none,
         "{how}"
     );
-    assert_eq!(missing(&LocalLayer::ALL.map(LocalLayer::name), |l| l.local.name()), none, "{how}");
+    // Masks have dense versions of their own; attention under them is held to PyTorch's in ops.
+    let local = LocalLayer::UNMASKED.map(LocalLayer::name);
+    assert_eq!(missing(&local, |l| l.local.name()), none, "{how}");
 }
 
 /// Names of the tensors of each mixer begin so.
@@ -49,7 +52,9 @@ fn mixer_names(layers: &LayersConfig, n_blocks: usize) -> Vec<String> {
             LocalLayer::MessagePassing => {
                 names.extend(["anchors", "rest"].map(|step| format!("blocks.{b}.local.{step}")));
             }
-            LocalLayer::Grf | LocalLayer::Linear => names.push(format!("blocks.{b}.local")),
+            LocalLayer::Grf | LocalLayer::Linear | LocalLayer::Masked(_) => {
+                names.push(format!("blocks.{b}.local"))
+            }
         }
     }
     names
@@ -146,6 +151,29 @@ fn threads_do_not_change_a_bit_of_other_layers() {
 }
 
 #[test]
+fn threads_do_not_change_a_bit_under_any_mask() {
+    for kind in MaskKind::ALL {
+        let layers = LayersConfig { local: LocalLayer::Masked(kind), ..LayersConfig::default() };
+        assert_same_bits(InterlacerConfig { layers, ..config() }, 2 * CHUNK + 77);
+    }
+}
+
+/// The GRF attention with all walks is attention under the power series of its graph: of one head, the
+/// two models have the same tensors in the same places.
+#[test]
+fn the_grf_model_is_that_under_the_power_series() {
+    let series = MaskKind::ALL.into_iter().find(|kind| kind.name() == "series").unwrap();
+    let of = |local: LocalLayer| {
+        let layers = LayersConfig { local, ..LayersConfig::default() };
+        assert_same_bits(InterlacerConfig { n_heads: 1, layers, ..config() }, CHUNK + 77)
+    };
+    let (fused, general) = (of(LocalLayer::Grf), of(LocalLayer::Masked(series)));
+    assert_close_of("outputs", &general.0, &f64s(&fused.0), 1e-4);
+    assert_close_of("gradient of the weights", &general.1, &f64s(&fused.1), 1e-4);
+    assert_close_of("gradient of the features", &general.2, &f64s(&fused.2), 1e-4);
+}
+
+#[test]
 fn a_last_chunk_of_one_token_is_an_anchor_without_a_rest() {
     let layers = LayersConfig { local: LocalLayer::MessagePassing, ..LayersConfig::default() };
     assert_same_bits(InterlacerConfig { layers, ..config() }, 2 * CHUNK + 1);
@@ -163,7 +191,20 @@ fn a_graph_that_lacks_what_the_layers_read_is_refused() {
     let messages = LayersConfig { local: LocalLayer::MessagePassing, ..LayersConfig::default() };
     let none = LayersConfig { local: LocalLayer::None, ..LayersConfig::default() };
     let empty = StepGraph::default();
+    let mut only_mask = StepGraph::default();
+    let mask = MaskKind::ALL[0];
+    let positions: Vec<[f32; 3]> = (0..50).map(|i| [i as f32, 0.0, 0.0]).collect();
+    let seed = Default::default();
+    only_mask.rebuild_mask(mask, &positions, 3, 3, &MaskConfig::default(), seed).unwrap();
+    let masked = LayersConfig { local: LocalLayer::Masked(mask), ..LayersConfig::default() };
+    let other = LocalLayer::Masked(MaskKind::ALL[1]);
+    let other_mask = LayersConfig { local: other, ..LayersConfig::default() };
+    let mut engine =
+        Engine::new(InterlacerConfig { layers: other_mask, ..config() }, Mode::Inference);
+    let weights = vec![0.0; engine.layout().n_params()];
+    assert!(engine.forward(&weights, &features, &only_mask, 9).is_err());
     for (layers, good, bad) in [
+        (masked, &only_mask, Some(&only_loads)),
         (LayersConfig::default(), &only_loads, Some(&only_anchors)),
         (messages, &only_anchors, Some(&only_loads)),
         (none, &empty, None),

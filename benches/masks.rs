@@ -1,0 +1,159 @@
+//! Times attention under each mask against its number of nodes, after checking that its cost grows no
+//! faster than it says.
+//!
+//! `cargo bench --bench masks [-- --log2 8,17 --masks series,forest --width 64 --heads 4]`: k-NN graphs
+//! (k = 3) of points on a wavy surface, 20,000 a square metre, so that more nodes are more surface.
+//! Prints medians: building the mask, the products alone with 64 columns, attention forward and
+//! backward; beside them the bound that is named: reading and writing 64 columns once, measured here.
+
+mod support;
+
+use anyhow::Context;
+use forecloud::graph::walks::WalkSeed;
+use forecloud::instruction_set::InstructionSet;
+use forecloud::masks::{MaskConfig, MaskKind, StepGraph};
+use forecloud::ops::linear_attention::Heads;
+use forecloud::ops::masked_attention::{
+    MaskedSaved, masked_attention_backward, masked_attention_forward, n_stretches,
+};
+use forecloud::random::{draw, uniform};
+use support::time_ms;
+
+const RUNS: usize = 7;
+const COLUMNS: usize = 64;
+/// Neighbours and hops: as the model has them.
+const K: usize = 3;
+const N_HOPS: usize = 3;
+
+fn main() -> anyhow::Result<()> {
+    let args: Vec<String> = std::env::args().collect();
+    let given = |name: &str| {
+        args.iter().position(|arg| arg == name).and_then(|i| args.get(i + 1)).map(String::as_str)
+    };
+    let number = |name, default: usize| given(name).map_or(Ok(default), str::parse);
+    let (width, n_heads) = (number("--width", 64)?, number("--heads", 4)?);
+    let logs = given("--log2").unwrap_or("8,11,14,17");
+    let logs: Vec<u32> = logs.split(',').map(str::parse).collect::<Result<_, _>>()?;
+    let names: Vec<&str> = MaskKind::ALL.iter().map(|kind| kind.name()).collect();
+    println!(
+        "threads: {}; {}; ns a node: {COLUMNS} columns on one thread, attention of width {width} and \
+         {n_heads} heads on all; growth: ln of the time over ln of the nodes, last over first",
+        rayon::current_num_threads(),
+        InstructionSet::in_use().name()
+    );
+    println!(
+        "{:>14} {:>7} {:>9} {:>10} {:>8} {:>10} {:>10}",
+        "mask", "nodes", "build", "columns", "bound ×", "forward", "backward"
+    );
+    for name in given("--masks").map_or(names, |names| names.split(',').collect()) {
+        let kind = MaskKind::ALL.into_iter().find(|kind| kind.name() == name);
+        let kind = kind.with_context(|| format!("--masks {name}: not known"))?;
+        let mut rows = Vec::new();
+        for &log in &logs {
+            rows.push(measure(kind, 1 << log, Heads::new(width, n_heads))?);
+        }
+        if let [first, .., last] = &rows[..] {
+            let growth = |of: fn(&Row) -> f64| {
+                let nodes = (last.n as f64 / first.n as f64).ln();
+                1.0 + (of(last) / of(first)).ln() / nodes
+            };
+            println!(
+                "{:>14} {:>7} {:>9.2} {:>10.2} {:>8} {:>10.2} {:>10.2}",
+                "growth",
+                "",
+                growth(|row| row.build),
+                growth(|row| row.columns),
+                "",
+                growth(|row| row.forward),
+                growth(|row| row.backward)
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Times in ns a node.
+struct Row {
+    n: usize,
+    build: f64,
+    columns: f64,
+    forward: f64,
+    backward: f64,
+}
+
+fn numbers(n: usize, seed: u64) -> Vec<f32> {
+    (0..n as u64).map(|i| uniform(draw(seed, 0, i, 0))).collect()
+}
+
+/// Points on a wavy surface, as a depth image sees one.
+fn surface(n: usize) -> Vec<[f32; 3]> {
+    let side = (n as f32 / 20_000.0).sqrt();
+    let places = numbers(2 * n, 1);
+    let point = |p: &[f32]| {
+        let (x, y) = (side * p[0], side * p[1]);
+        [x, y, 0.02 * (30.0 * x).sin() * (20.0 * y).cos()]
+    };
+    places.chunks_exact(2).map(point).collect()
+}
+
+fn measure(kind: MaskKind, n: usize, heads: Heads) -> anyhow::Result<Row> {
+    let (positions, mut graph) = (surface(n), StepGraph::default());
+    let (config, seed) = (MaskConfig::default(), WalkSeed::default());
+    let build =
+        |graph: &mut StepGraph| graph.rebuild_mask(kind, &positions, K, N_HOPS, &config, seed);
+    build(&mut graph)?;
+    let build = median(|| build(&mut graph))?;
+    let mask = graph.mask(kind).context("no mask")?;
+    let params = vec![0.0; kind.n_params(N_HOPS)];
+
+    let (x, mut y) = (numbers(n * COLUMNS, 2), vec![0.0; n * COLUMNS]);
+    let columns = median(|| {
+        mask.apply(&params, &x, &mut y);
+        Ok(())
+    })?;
+    anyhow::ensure!(y.iter().all(|y| y.is_finite() && *y >= 0.0), "{}: no mask", kind.name());
+    let bound = median(|| {
+        y.copy_from_slice(std::hint::black_box(&x));
+        Ok(())
+    })?;
+
+    let rows = numbers(n * heads.row_len(), 3);
+    let (mut out, mut denominators) = (vec![0.0; n * heads.width], vec![0.0; n * heads.n_heads]);
+    let forward = median(|| {
+        masked_attention_forward(mask, &params, &rows, heads, &mut out, &mut denominators);
+        Ok(())
+    })?;
+    let d_out = numbers(n * heads.width, 4);
+    let saved = MaskedSaved { rows: &rows, out: &out, denominators: &denominators };
+    let mut d_rows = vec![0.0; rows.len()];
+    let mut d_params = vec![0.0; n_stretches(heads) * params.len()];
+    let backward = median(|| {
+        masked_attention_backward(mask, &params, saved, heads, &d_out, &mut d_rows, &mut d_params);
+        Ok(())
+    })?;
+    let per_node = |ms: f64| 1e6 * ms / n as f64;
+    let row = Row {
+        n,
+        build: per_node(build),
+        columns: per_node(columns),
+        forward: per_node(forward),
+        backward: per_node(backward),
+    };
+    println!(
+        "{:>14} {n:>7} {:>9.0} {:>10.0} {:>8.2} {:>10.0} {:>10.0}",
+        kind.name(),
+        row.build,
+        row.columns,
+        columns / bound,
+        row.forward,
+        row.backward
+    );
+    Ok(row)
+}
+
+/// Median time in ms, after a first run.
+fn median(mut run: impl FnMut() -> forecloud::Result<()>) -> anyhow::Result<f64> {
+    run()?;
+    let times: Result<Vec<f64>, _> = (0..RUNS).map(|_| time_ms(&mut run)).collect();
+    Ok(support::median(times?))
+}
