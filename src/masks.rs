@@ -6,10 +6,15 @@
 
 #[cfg(test)]
 mod check;
+mod diffusion;
 mod forest;
 mod products;
+mod rwgnk;
 mod series;
+mod spanning;
 mod step;
+mod symmetric_grf;
+mod walked;
 
 use std::fmt::Debug;
 
@@ -127,6 +132,12 @@ table! {
         "power series of the graph, all walks up to the model's hops, by products with the graph";
     Forest(forest::Forest), "forest",
         "exp(-a·distance) along the minimum spanning forest of the graph";
+    SymmetricGrf(symmetric_grf::SymmetricGrf), "symmetric_grf",
+        "graph random features with sampled walks on both sides, of low rank";
+    Rwgnk(rwgnk::Rwgnk), "rwgnk",
+        "random walk graph-nodes kernel, the mask of graph kernel attention (GKAT)";
+    Diffusion(diffusion::Diffusion), "diffusion",
+        "heat that spreads on the graph, exp(-λ·Laplacian)";
 }
 
 /// ln(1 + e^x), stable for large x: what makes parameters positive.
