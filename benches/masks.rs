@@ -85,7 +85,7 @@ fn numbers(n: usize, seed: u64) -> Vec<f32> {
     (0..n as u64).map(|i| uniform(draw(seed, 0, i, 0))).collect()
 }
 
-/// Points on a wavy surface, as a depth image sees one.
+/// Points on a wavy surface, as a depth image sees one; in Morton order, as particles are.
 fn surface(n: usize) -> Vec<[f32; 3]> {
     let side = (n as f32 / 20_000.0).sqrt();
     let places = numbers(2 * n, 1);
@@ -93,7 +93,14 @@ fn surface(n: usize) -> Vec<[f32; 3]> {
         let (x, y) = (side * p[0], side * p[1]);
         [x, y, 0.02 * (30.0 * x).sin() * (20.0 * y).cos()]
     };
-    places.chunks_exact(2).map(point).collect()
+    let mut points: Vec<[f32; 3]> = places.chunks_exact(2).map(point).collect();
+    let cell = |x: f32| ((x / side * 4096.0) as u64).min(4095);
+    let morton = |p: &[f32; 3]| -> u64 {
+        let (x, y) = (cell(p[0]), cell(p[1]));
+        (0..12).map(|bit| (x >> bit & 1) << (2 * bit) | (y >> bit & 1) << (2 * bit + 1)).sum()
+    };
+    points.sort_by_key(morton);
+    points
 }
 
 fn measure(kind: MaskKind, n: usize, heads: Heads) -> anyhow::Result<Row> {

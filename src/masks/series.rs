@@ -47,11 +47,11 @@ impl Mask for Series {
     }
 
     fn apply(&self, params: &[f32], x: &[f32], y: &mut [f32]) {
-        self.horner(params, x, y, |graph, x, y| product(graph, x, y));
+        self.horner(params, x, y, product);
     }
 
     fn apply_transposed(&self, params: &[f32], x: &[f32], y: &mut [f32]) {
-        self.horner(params, x, y, |graph, x, y| product_transposed(graph, x, y));
+        self.horner(params, x, y, product_transposed);
     }
 
     /// ∂f_t: dy·W^t x.
