@@ -14,6 +14,7 @@ mod series;
 mod spanning;
 mod step;
 mod symmetric_grf;
+mod voxels;
 mod walked;
 
 use std::fmt::Debug;
@@ -132,6 +133,8 @@ table! {
         "power series of the graph, all walks up to the model's hops, by products with the graph";
     Forest(forest::Forest), "forest",
         "exp(-a·distance) along the minimum spanning forest of the graph";
+    Voxels(voxels::Voxels), "voxels",
+        "a number learnt for each offset between cells of a grid (--mask-cell)";
     SymmetricGrf(symmetric_grf::SymmetricGrf), "symmetric_grf",
         "graph random features with sampled walks on both sides, of low rank";
     Rwgnk(rwgnk::Rwgnk), "rwgnk",

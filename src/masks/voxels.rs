@@ -1,0 +1,194 @@
+//! Block-Toeplitz mask on voxels: nodes lie in cells of a grid, and M_ij = f(cell of i - cell of j), a
+//! number learnt for each offset of up to n_hops cells an axis, 0 beyond (masked attention, section 3.2,
+//! in three dimensions with offsets learnt as in Luo et al. 2021); f = softplus(θ).
+//!
+//! Few cells of a room hold a surface. So products go over the occupied cells and their occupied
+//! neighbours, pair by pair; the fast Fourier transform, which a full grid asks for, would pay for all the
+//! empty ones.
+
+use super::{Mask, Nodes, sigmoid, softplus};
+use crate::scratch::with_scratch;
+use crate::simd::{axpy, dot, vectorized};
+use crate::{Error, Result};
+
+/// Farthest cell from the world's origin: what lies beyond is taken to lie there.
+const MAX_CELL: f32 = (1 << 24) as f32;
+/// Most pairs of cells: 768 MiB.
+const MAX_PAIRS: usize = 1 << 26;
+
+/// A pair of occupied cells within reach of each other.
+#[derive(Debug, Clone, Copy)]
+struct Pair {
+    to: u32,
+    from: u32,
+    /// Place of their offset among the parameters.
+    offset: u32,
+}
+
+/// Occupied cells of the step, and which are near which.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Voxels {
+    /// Cell of each node, among the occupied ones.
+    cells: Vec<u32>,
+    /// Where the occupied cells lie, ascending.
+    places: Vec<[i32; 3]>,
+    /// By the cell that hears.
+    pairs: Vec<Pair>,
+}
+
+/// Offsets an axis within reach.
+fn side(n_hops: usize) -> usize {
+    2 * n_hops + 1
+}
+
+impl Voxels {
+    fn pair_up(&mut self, reach: i32) -> Result<()> {
+        let (places, side) = (&self.places, 2 * reach + 1);
+        self.pairs.clear();
+        let most = (2 * reach as usize + 1).pow(3);
+        for (to, &[x, y, z]) in (0u32..).zip(places) {
+            if self.pairs.len() > MAX_PAIRS - most {
+                let what = "pairs of cells within reach (take a larger mask cell, or fewer hops)";
+                return Err(Error::Shape { what, expected: MAX_PAIRS, got: self.pairs.len() });
+            }
+            for (dx, dy) in (-reach..=reach).flat_map(|dx| (-reach..=reach).map(move |dy| (dx, dy)))
+            {
+                // The cell at `to` minus that at `from` is the offset.
+                let (lowest, highest) = ([x - dx, y - dy, z - reach], [x - dx, y - dy, z + reach]);
+                let first = places.partition_point(|place| *place < lowest);
+                let near = places[first..].iter().take_while(|place| **place <= highest);
+                for (from, place) in (first as u32..).zip(near) {
+                    let row = (dx + reach) * side + dy + reach;
+                    let offset = (row * side + z - place[2] + reach) as u32;
+                    self.pairs.push(Pair { to, from, offset });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// y = M x, or Mᵀ x.
+    fn product(&self, params: &[f32], back: bool, x: &[f32], y: &mut [f32]) {
+        let width = x.len() / self.cells.len().max(1);
+        with_scratch(2 * self.places.len() * width + params.len(), |scratch| {
+            let (f, sums) = scratch.split_at_mut(params.len());
+            let (of_x, of_y) = sums.split_at_mut(self.places.len() * width);
+            f.iter_mut().zip(params).for_each(|(f, &theta)| *f = softplus(theta));
+            gather(&self.cells, x, of_x);
+            hear(&self.pairs, f, back, of_x, of_y, width);
+            for (y, &cell) in y.chunks_exact_mut(width.max(1)).zip(&self.cells) {
+                y.copy_from_slice(&of_y[cell as usize * width..][..width]);
+            }
+        });
+    }
+}
+
+vectorized! {
+/// Sums of the nodes of each cell.
+fn gather(cells: &'a [u32], x: &'a [f32], sums: &'a mut [f32]) {
+    let width = x.len() / cells.len().max(1);
+    sums.fill(0.0);
+    for (x, &cell) in x.chunks_exact(width.max(1)).zip(cells) {
+        axpy(&mut sums[cell as usize * width..][..width], 1.0, x);
+    }
+}
+}
+
+vectorized! {
+/// y of each cell: f times what it hears of the cells near it.
+fn hear(
+    pairs: &'a [Pair],
+    f: &'a [f32],
+    back: bool,
+    x: &'a [f32],
+    y: &'a mut [f32],
+    width: usize,
+) {
+    y.fill(0.0);
+    for pair in pairs {
+        let (to, from) = if back { (pair.from, pair.to) } else { (pair.to, pair.from) };
+        let x = &x[from as usize * width..][..width];
+        axpy(&mut y[to as usize * width..][..width], f[pair.offset as usize], x);
+    }
+}
+}
+
+impl Mask for Voxels {
+    fn n_params(n_hops: usize) -> usize {
+        side(n_hops).pow(3)
+    }
+
+    fn rebuild(&mut self, nodes: &Nodes<'_>) -> Result<()> {
+        let index = |x: f32| (x / nodes.cell_m).floor().clamp(-MAX_CELL, MAX_CELL) as i32;
+        self.places.clear();
+        self.places.extend(nodes.positions.iter().map(|p| p.map(index)));
+        self.places.sort_unstable();
+        self.places.dedup();
+        let cell = |p: &[f32; 3]| self.places.partition_point(|place| *place < p.map(index));
+        self.cells.clear();
+        self.cells.extend(nodes.positions.iter().map(|p| cell(p) as u32));
+        self.pair_up(nodes.n_hops as i32)
+    }
+
+    fn n_nodes(&self) -> usize {
+        self.cells.len()
+    }
+
+    fn apply(&self, params: &[f32], x: &[f32], y: &mut [f32]) {
+        self.product(params, false, x, y);
+    }
+
+    fn apply_transposed(&self, params: &[f32], x: &[f32], y: &mut [f32]) {
+        self.product(params, true, x, y);
+    }
+
+    fn gradients(&self, params: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]) {
+        let width = x.len() / self.cells.len().max(1);
+        with_scratch(2 * self.places.len() * width, |scratch| {
+            let (of_x, of_dy) = scratch.split_at_mut(self.places.len() * width);
+            gather(&self.cells, x, of_x);
+            gather(&self.cells, dy, of_dy);
+            let row = |cell: u32| cell as usize * width..(cell as usize + 1) * width;
+            for pair in &self.pairs {
+                let product = f64::from(dot(&of_dy[row(pair.to)], &of_x[row(pair.from)]));
+                let at = pair.offset as usize;
+                d_params[at] += product * sigmoid(params[at]);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::WeightedGraph;
+    use crate::masks::check::{assert_mask, softplus64};
+
+    #[test]
+    fn the_voxels_mask_is_the_dense_one() {
+        assert_mask::<Voxels>(|nodes, params| {
+            let n = nodes.positions.len();
+            let side = side(nodes.n_hops) as i32;
+            let entry = |at: usize| {
+                let cell = |i: usize| nodes.positions[i].map(|x| (x / nodes.cell_m).floor() as i32);
+                let (to, from) = (cell(at / n), cell(at % n));
+                let shifted = [0, 1, 2].map(|axis| to[axis] - from[axis] + side / 2);
+                let near = shifted.iter().all(|shift| (0..side).contains(shift));
+                let offset = shifted.iter().fold(0, |offset, shift| offset * side + shift);
+                if near { softplus64(params[offset as usize]) } else { 0.0 }
+            };
+            (0..n * n).map(entry).collect()
+        });
+    }
+
+    #[test]
+    fn what_lies_very_far_away_is_counted_all_the_same() {
+        let positions = [[1e30, 0.0, -1e30], [0.0, 0.0, 0.0], [-1e30, 1e30, 0.0]];
+        let (graph, seed) = (WeightedGraph::default(), Default::default());
+        let (positions, graph) = (&positions, &graph);
+        let nodes = Nodes { positions, graph, n_hops: 3, walks: None, cell_m: 0.04, seed };
+        let mut mask = Voxels::default();
+        mask.rebuild(&nodes).unwrap();
+        assert_eq!((mask.n_nodes(), mask.places.len(), mask.pairs.len()), (3, 3, 3));
+    }
+}
