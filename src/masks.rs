@@ -43,6 +43,28 @@ pub struct Nodes<'a> {
     pub seed: WalkSeed,
 }
 
+/// Which settings of [`MaskConfig`] a mask reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reads {
+    /// Weights of the graph's edges.
+    pub edge_weights: bool,
+    /// How walks are sampled.
+    pub walks: bool,
+    /// Side of the cells.
+    pub cell: bool,
+}
+
+impl Reads {
+    /// The graph alone.
+    const GRAPH: Self = Self { edge_weights: true, walks: false, cell: false };
+    /// Sampled walks on the graph.
+    const WALKS: Self = Self { walks: true, ..Self::GRAPH };
+    /// Cells, whatever the graph.
+    const CELLS: Self = Self { edge_weights: false, walks: false, cell: true };
+    /// Nothing of it.
+    const NOTHING: Self = Self { cell: false, ..Self::CELLS };
+}
+
 /// A matrix M `[n, n]` over the nodes of a graph, known by its products with columns.
 ///
 /// Columns lie in rows `[n, width]`, a row a node. What is built of the nodes serves all layers of a
@@ -51,6 +73,11 @@ pub struct Nodes<'a> {
 pub trait Mask: Debug + Send + Sync {
     /// Parameters that a layer learns, in a model whose graph has `n_hops` hops.
     fn n_params(n_hops: usize) -> usize
+    where
+        Self: Sized;
+
+    /// Which settings it reads; others are refused beside it.
+    fn reads() -> Reads
     where
         Self: Sized;
 
@@ -99,6 +126,11 @@ macro_rules! table {
             /// Parameters that a layer of it learns: see [`Mask::n_params`].
             pub fn n_params(self, n_hops: usize) -> usize {
                 match self { $(Self::$kind => <$type>::n_params(n_hops),)* }
+            }
+
+            /// Which settings it reads.
+            pub fn reads(self) -> Reads {
+                match self { $(Self::$kind => <$type>::reads(),)* }
             }
 
             fn build(self) -> BuiltMask {

@@ -178,6 +178,13 @@ impl ModelConfig {
         }
         self.interlacer().validate()?;
         self.mask.validate(self.n_hops)?;
+        if let LocalLayer::Masked(kind) = self.layers.local {
+            self.mask.validate_for(kind)?;
+        }
+        if self.layers.local == LocalLayer::Grf && self.mask.cell_m != MaskConfig::default().cell_m
+        {
+            return wrong("mask.cell_m", "GRF attention counts no cells: leave it out".into());
+        }
         if !self.layers.local.has_mask() && !self.mask.is_default() {
             let problem = "only GRF attention and other masked attention have one: take local: grf";
             return wrong("mask", problem.into());

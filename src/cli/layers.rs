@@ -212,11 +212,11 @@ pub struct LayerArgs {
     #[arg(long, value_name = "WIDTHS")]
     mlp_ratio: Option<usize>,
     /// Weigh the graph's edges by exp(-d²/σ²) with this σ, in metres; without it all weigh the same.
-    /// With --local grf
+    /// With --local grf and other masks of the graph
     #[arg(long, value_name = "METRES")]
     edge_bandwidth: Option<f32>,
     /// Sample the walks of the mask, dependent on each other in this way; without it all walks are
-    /// taken, which is exact. With --local grf and --walks
+    /// taken, which is exact. With --local grf and with masks of sampled walks, and with --walks
     #[arg(long, requires = "walks", value_parser = names(Sampler::ALL, Sampler::name))]
     sampler: Option<String>,
     /// Walks sampled from each token
@@ -388,7 +388,7 @@ mod tests {
         assert_eq!(model.mask.walks.unwrap().halting, Halting::Hops(2));
         let model =
             parse("--edge-bandwidth 0.05 --sampler repelling --walks 9 --p-halt 0.25").unwrap();
-        assert_eq!(parse("--local forest --mask-cell 0.1").unwrap().mask.cell_m, 0.1);
+        assert_eq!(parse("--local voxels --mask-cell 0.1").unwrap().mask.cell_m, 0.1);
         let expected = MaskConfig {
             edge_weights: EdgeWeights::Distance { bandwidth_m: 0.05 },
             walks: Some(WalkConfig {
@@ -415,7 +415,11 @@ mod tests {
             ("--edge-bandwidth 0", "bandwidth"),
             ("--local none --edge-bandwidth 0.1", "--local none"),
             ("--local none --mask-cell 0.1", "--local none"),
-            ("--local forest --mask-cell 0", "cell"),
+            ("--local voxels --mask-cell 0", "cell"),
+            ("--mask-cell 0.1", "GRF attention counts no cells"),
+            ("--local forest --mask-cell 0.1", "forest does not read it"),
+            ("--local forest --edge-bandwidth 0.1", "forest does not read it"),
+            ("--local diffusion --sampler iid --walks 4", "diffusion does not read it"),
             ("--local linear --sampler iid --walks 9", "--local linear"),
             ("--anchor-stride 4", "--anchor-stride"),
             ("--mlp-ratio 40", "--mlp-ratio: 40 is not in 1..=16"),

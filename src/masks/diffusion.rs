@@ -8,7 +8,7 @@
 //! 1 - Σ c_t of the kept ones, in the 2-norm: terms are taken until that is below [`TOLERANCE`].
 
 use super::products::{add_dot, add_scaled, product};
-use super::{Mask, Nodes, sigmoid, softplus};
+use super::{Mask, Nodes, Reads, sigmoid, softplus};
 use crate::Result;
 use crate::graph::WeightedGraph;
 use crate::scratch::with_scratch;
@@ -95,6 +95,10 @@ impl Diffusion {
 impl Mask for Diffusion {
     fn n_params(_: usize) -> usize {
         1
+    }
+
+    fn reads() -> Reads {
+        Reads::GRAPH
     }
 
     fn rebuild(&mut self, nodes: &Nodes<'_>) -> Result<()> {

@@ -3,7 +3,7 @@
 //! normalised attention). Two passes over the forest, up and down, give all products.
 
 use super::spanning::{ROOT, Spanning};
-use super::{Mask, Nodes, sigmoid, softplus};
+use super::{Mask, Nodes, Reads, sigmoid, softplus};
 use crate::Result;
 use crate::scratch::with_scratch;
 use crate::simd::{axpy, dot, vectorized};
@@ -56,6 +56,10 @@ fn pair(rows: &mut [f32], a: usize, b: usize, width: usize) -> (&mut [f32], &mut
 impl Mask for Forest {
     fn n_params(_: usize) -> usize {
         1
+    }
+
+    fn reads() -> Reads {
+        Reads::NOTHING
     }
 
     fn rebuild(&mut self, nodes: &Nodes<'_>) -> Result<()> {

@@ -4,7 +4,7 @@
 //! λ = softplus(θ) / ln 2.
 
 use super::walked::{features, walks_of};
-use super::{Mask, Nodes, sigmoid, softplus};
+use super::{Mask, Nodes, Reads, sigmoid, softplus};
 use crate::Result;
 use crate::graph::Loads;
 use crate::scratch::with_scratch;
@@ -98,6 +98,10 @@ impl Rwgnk {
 impl Mask for Rwgnk {
     fn n_params(_: usize) -> usize {
         1
+    }
+
+    fn reads() -> Reads {
+        Reads::WALKS
     }
 
     fn rebuild(&mut self, nodes: &Nodes<'_>) -> Result<()> {

@@ -3,7 +3,7 @@
 //! the graph alone: no row of it is ever made.
 
 use super::products::{add_dot, add_scaled, product, product_transposed};
-use super::{Mask, Nodes, sigmoid, softplus};
+use super::{Mask, Nodes, Reads, sigmoid, softplus};
 use crate::Result;
 use crate::graph::WeightedGraph;
 use crate::scratch::with_scratch;
@@ -35,6 +35,10 @@ type Product = fn(&WeightedGraph, &[f32], &mut [f32]);
 impl Mask for Series {
     fn n_params(n_hops: usize) -> usize {
         n_hops + 1
+    }
+
+    fn reads() -> Reads {
+        Reads::GRAPH
     }
 
     fn rebuild(&mut self, nodes: &Nodes<'_>) -> Result<()> {

@@ -41,6 +41,22 @@ impl MaskConfig {
         *self == Self::default()
     }
 
+    /// Refuses settings that `kind` does not read: nothing is to be set in vain.
+    ///
+    /// # Errors
+    /// [`Error::Config`] names the setting.
+    pub fn validate_for(&self, kind: MaskKind) -> Result<()> {
+        let (default, reads) = (Self::default(), kind.reads());
+        let vain = [
+            ("edge_weights", !reads.edge_weights && self.edge_weights != default.edge_weights),
+            ("walks", !reads.walks && self.walks.is_some()),
+            ("cell_m", !reads.cell && self.cell_m != default.cell_m),
+        ];
+        let Some((key, _)) = vain.into_iter().find(|(_, is_vain)| *is_vain) else { return Ok(()) };
+        let problem = format!("the mask {} does not read it: leave it out", kind.name());
+        Err(Error::Config { key: format!("mask.{key}"), problem })
+    }
+
     /// Checks all values, for a model with loads of `n_hops` hops.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 //! rank is low: a product is one to the nodes that walks reach, and one back.
 
 use super::walked::{features, walks_of};
-use super::{Mask, Nodes, sigmoid, softplus};
+use super::{Mask, Nodes, Reads, sigmoid, softplus};
 use crate::Result;
 use crate::graph::Loads;
 use crate::scratch::with_scratch;
@@ -48,6 +48,10 @@ impl SymmetricGrf {
 impl Mask for SymmetricGrf {
     fn n_params(n_hops: usize) -> usize {
         n_hops + 1
+    }
+
+    fn reads() -> Reads {
+        Reads::WALKS
     }
 
     fn rebuild(&mut self, nodes: &Nodes<'_>) -> Result<()> {

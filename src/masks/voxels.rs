@@ -6,7 +6,7 @@
 //! neighbours, pair by pair; the fast Fourier transform, which a full grid asks for, would pay for all the
 //! empty ones.
 
-use super::{Mask, Nodes, sigmoid, softplus};
+use super::{Mask, Nodes, Reads, sigmoid, softplus};
 use crate::scratch::with_scratch;
 use crate::simd::{axpy, dot, vectorized};
 use crate::{Error, Result};
@@ -116,6 +116,10 @@ fn hear(
 impl Mask for Voxels {
     fn n_params(n_hops: usize) -> usize {
         side(n_hops).pow(3)
+    }
+
+    fn reads() -> Reads {
+        Reads::CELLS
     }
 
     fn rebuild(&mut self, nodes: &Nodes<'_>) -> Result<()> {
