@@ -4,6 +4,7 @@
 //!
 //! A mask has a file of its own and a line in the table below; nothing else knows it by name.
 
+mod centroids;
 #[cfg(test)]
 mod check;
 mod diffusion;
@@ -14,6 +15,7 @@ mod series;
 mod spanning;
 mod step;
 mod symmetric_grf;
+mod tree;
 mod voxels;
 mod walked;
 
@@ -65,12 +67,27 @@ impl Reads {
     const NOTHING: Self = Self { cell: false, ..Self::CELLS };
 }
 
-/// A matrix M `[n, n]` over the nodes of a graph, known by its products with columns.
+/// A matrix M `[n, n]`, known by its products with columns.
 ///
-/// Columns lie in rows `[n, width]`, a row a node. What is built of the nodes serves all layers of a
-/// step; each layer has parameters of its own, any real numbers, which start at 0. Products are of
-/// one thread: attention runs those of many columns side by side.
+/// Columns lie in rows `[n, width]`, a row a node. Parameters are any real numbers, which start at 0.
+/// Products are of one thread: attention runs those of many columns side by side.
 pub trait Mask: Debug + Send + Sync {
+    /// Number of nodes n.
+    fn n_nodes(&self) -> usize;
+
+    /// y = M x.
+    fn apply(&self, params: &[f32], x: &[f32], y: &mut [f32]);
+
+    /// y = Mᵀ x.
+    fn apply_transposed(&self, params: &[f32], x: &[f32], y: &mut [f32]);
+
+    /// Adds the gradient of Σ dy·(M x) by the parameters to `d_params`.
+    fn gradients(&self, params: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]);
+}
+
+/// A mask over the tokens of one step. What is built of them serves all layers of the step; each layer
+/// has parameters of its own.
+pub trait StepMask: Mask {
     /// Parameters that a layer learns, in a model whose graph has `n_hops` hops.
     fn n_params(n_hops: usize) -> usize
     where
@@ -86,18 +103,6 @@ pub trait Mask: Debug + Send + Sync {
     /// # Errors
     /// Says what the nodes lack.
     fn rebuild(&mut self, nodes: &Nodes<'_>) -> Result<()>;
-
-    /// Number of nodes n.
-    fn n_nodes(&self) -> usize;
-
-    /// y = M x.
-    fn apply(&self, params: &[f32], x: &[f32], y: &mut [f32]);
-
-    /// y = Mᵀ x.
-    fn apply_transposed(&self, params: &[f32], x: &[f32], y: &mut [f32]);
-
-    /// Adds the gradient of Σ dy·(M x) by the parameters to `d_params`.
-    fn gradients(&self, params: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]);
 }
 
 /// The table of masks: a line is a mask's type, its name in options and model files, what it is.
@@ -123,7 +128,7 @@ macro_rules! table {
                 match self { $(Self::$kind => $about,)* }
             }
 
-            /// Parameters that a layer of it learns: see [`Mask::n_params`].
+            /// Parameters that a layer of it learns: see [`StepMask::n_params`].
             pub fn n_params(self, n_hops: usize) -> usize {
                 match self { $(Self::$kind => <$type>::n_params(n_hops),)* }
             }
@@ -153,7 +158,7 @@ macro_rules! table {
                 match self { $(Self::$kind(mask) => mask,)* }
             }
 
-            fn get_mut(&mut self) -> &mut dyn Mask {
+            fn get_mut(&mut self) -> &mut dyn StepMask {
                 match self { $(Self::$kind(mask) => mask,)* }
             }
         }
@@ -165,6 +170,8 @@ table! {
         "power series of the graph, all walks up to the model's hops, by products with the graph";
     Forest(forest::Forest), "forest",
         "exp(-a·distance) along the minimum spanning forest of the graph";
+    Tree(tree::Tree), "tree",
+        "a number learnt for each distance in edges along that forest";
     Voxels(voxels::Voxels), "voxels",
         "a number learnt for each offset between cells of a grid (--mask-cell)";
     SymmetricGrf(symmetric_grf::SymmetricGrf), "symmetric_grf",

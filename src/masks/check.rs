@@ -1,6 +1,6 @@
 //! What the masks' tests share: graphs of all sorts, dense matrices in f64, and the comparison.
 
-use super::{Mask, Nodes};
+use super::{Mask, Nodes, StepMask};
 use crate::geometry::{Vec3, squared_distance};
 use crate::graph::walks::WalkSeed;
 use crate::graph::{EdgeWeights, KnnGraph, WeightedGraph};
@@ -101,6 +101,15 @@ pub fn softplus64(x: f64) -> f64 {
 /// Ways between all nodes along the minimum spanning forest (Prim's algorithm, edges as long as their
 /// ends are apart in f32), infinite between its trees.
 pub fn spanning_forest(nodes: &Nodes<'_>) -> Vec<f64> {
+    ways(nodes, f64::from)
+}
+
+/// The same, in edges.
+pub fn spanning_forest_edges(nodes: &Nodes<'_>) -> Vec<f64> {
+    ways(nodes, |_| 1.0)
+}
+
+fn ways(nodes: &Nodes<'_>, way: impl Fn(f32) -> f64) -> Vec<f64> {
     let n = nodes.positions.len();
     let mut ways = vec![f64::INFINITY; n * n];
     (0..n).for_each(|i| ways[i * n + i] = 0.0);
@@ -121,7 +130,7 @@ pub fn spanning_forest(nodes: &Nodes<'_>) -> Vec<f64> {
             let open = edges.iter().filter(|e| tree.contains(&e.1) && !reached[e.2]);
             let Some(&(d, from, to)) = open.min_by(|a, b| a.0.total_cmp(&b.0)) else { break };
             for &other in &tree {
-                let way = ways[other * n + from] + f64::from(d);
+                let way = ways[other * n + from] + way(d);
                 (ways[other * n + to], ways[to * n + other]) = (way, way);
             }
             reached[to] = true;
@@ -133,63 +142,77 @@ pub fn spanning_forest(nodes: &Nodes<'_>) -> Vec<f64> {
 
 /// Holds a mask's products and gradients to those of the `dense` matrix in f64, on all graphs.
 #[track_caller]
-pub fn assert_mask<M: Mask + Default>(dense: impl Fn(&Nodes<'_>, &[f64]) -> Vec<f64>) {
+pub fn assert_mask<M: StepMask + Default>(dense: impl Fn(&Nodes<'_>, &[f64]) -> Vec<f64>) {
     assert_mask_within::<M>(1e-5, dense);
 }
 
 /// The same, of masks that are as near as `tolerance`.
 #[track_caller]
-pub fn assert_mask_within<M: Mask + Default>(
+pub fn assert_mask_within<M: StepMask + Default>(
     tolerance: f64,
     dense: impl Fn(&Nodes<'_>, &[f64]) -> Vec<f64>,
 ) {
-    const WIDTH: usize = 5;
     let mut mask = M::default();
     for graph in graphs() {
-        let (nodes, name, n) = (graph.nodes(), graph.name, graph.positions.len());
+        let nodes = graph.nodes();
         mask.rebuild(&nodes).unwrap();
-        assert_eq!(mask.n_nodes(), n);
-        let params = numbers(M::n_params(nodes.n_hops), 6);
-        let (x, dy) = (numbers(n * WIDTH, 7), numbers(n * WIDTH, 8));
-        let times = |matrix: &[f64], transposed: bool| -> Vec<f64> {
-            let of = |i: usize, j: usize| matrix[if transposed { j * n + i } else { i * n + j }];
-            let entry = |at: usize| {
-                let (i, c) = (at / WIDTH, at % WIDTH);
-                (0..n).map(|j| of(i, j) * f64::from(x[j * WIDTH + c])).sum()
-            };
-            (0..n * WIDTH).map(entry).collect()
-        };
-        let matrix = dense(&nodes, &f64s(&params));
-        let mut y = vec![f32::NAN; x.len()];
-        mask.apply(&params, &x, &mut y);
-        assert_close_of(format_args!("M x of {name}"), &y, &times(&matrix, false), tolerance);
-        y.fill(f32::NAN);
-        mask.apply_transposed(&params, &x, &mut y);
-        assert_close_of(format_args!("Mᵀ x of {name}"), &y, &times(&matrix, true), tolerance);
+        assert_eq!(mask.n_nodes(), graph.positions.len());
+        let n_params = M::n_params(nodes.n_hops);
+        assert_products(graph.name, &mask, n_params, tolerance, |params| dense(&nodes, params));
+    }
+}
 
-        let mut d_params = vec![0.0; params.len()];
-        mask.gradients(&params, &x, &dy, &mut d_params);
-        let objective = |params: &[f64]| -> f64 {
-            let y = times(&dense(&nodes, params), false);
-            y.iter().zip(&dy).map(|(y, &g)| y * f64::from(g)).sum()
+/// Holds products and gradients of one mask to those of the `dense` matrix in f64.
+#[track_caller]
+pub fn assert_products(
+    name: &str,
+    mask: &dyn Mask,
+    n_params: usize,
+    tolerance: f64,
+    dense: impl Fn(&[f64]) -> Vec<f64>,
+) {
+    const WIDTH: usize = 5;
+    let n = mask.n_nodes();
+    let params = numbers(n_params, 6);
+    let (x, dy) = (numbers(n * WIDTH, 7), numbers(n * WIDTH, 8));
+    let times = |matrix: &[f64], transposed: bool| -> Vec<f64> {
+        let of = |i: usize, j: usize| matrix[if transposed { j * n + i } else { i * n + j }];
+        let entry = |at: usize| {
+            let (i, c) = (at / WIDTH, at % WIDTH);
+            (0..n).map(|j| of(i, j) * f64::from(x[j * WIDTH + c])).sum()
         };
-        let mut at = f64s(&params);
-        let numeric: Vec<f64> = (0..at.len())
-            .map(|p| {
-                let here = at[p];
-                let [above, below] = [1e-5, -1e-5].map(|step| {
-                    at[p] = here + step;
-                    objective(&at)
-                });
-                at[p] = here;
-                (above - below) / 2e-5
-            })
-            .collect();
-        // Sums of many terms of either sign: held to the size of what is summed.
-        let size: f64 = dy.iter().map(|&g| f64::from(g).abs()).sum::<f64>().max(1.0);
-        for (p, (got, want)) in d_params.iter().zip(&numeric).enumerate() {
-            let error = (got - want).abs();
-            assert!(error <= 10.0 * tolerance * size, "gradient {p} of {name}: {got}, not {want}");
-        }
+        (0..n * WIDTH).map(entry).collect()
+    };
+    let matrix = dense(&f64s(&params));
+    let mut y = vec![f32::NAN; x.len()];
+    mask.apply(&params, &x, &mut y);
+    assert_close_of(format_args!("M x of {name}"), &y, &times(&matrix, false), tolerance);
+    y.fill(f32::NAN);
+    mask.apply_transposed(&params, &x, &mut y);
+    assert_close_of(format_args!("Mᵀ x of {name}"), &y, &times(&matrix, true), tolerance);
+
+    let mut d_params = vec![0.0; params.len()];
+    mask.gradients(&params, &x, &dy, &mut d_params);
+    let objective = |params: &[f64]| -> f64 {
+        let y = times(&dense(params), false);
+        y.iter().zip(&dy).map(|(y, &g)| y * f64::from(g)).sum()
+    };
+    let mut at = f64s(&params);
+    let numeric: Vec<f64> = (0..at.len())
+        .map(|p| {
+            let here = at[p];
+            let [above, below] = [1e-5, -1e-5].map(|step| {
+                at[p] = here + step;
+                objective(&at)
+            });
+            at[p] = here;
+            (above - below) / 2e-5
+        })
+        .collect();
+    // Sums of many terms of either sign: held to the size of what is summed.
+    let size: f64 = dy.iter().map(|&g| f64::from(g).abs()).sum::<f64>().max(1.0);
+    for (p, (got, want)) in d_params.iter().zip(&numeric).enumerate() {
+        let error = (got - want).abs();
+        assert!(error <= 10.0 * tolerance * size, "gradient {p} of {name}: {got}, not {want}");
     }
 }

@@ -8,7 +8,7 @@
 //! 1 - Σ c_t of the kept ones, in the 2-norm: terms are taken until that is below [`TOLERANCE`].
 
 use super::products::{add_dot, add_scaled, product};
-use super::{Mask, Nodes, Reads, sigmoid, softplus};
+use super::{Mask, Nodes, Reads, StepMask, sigmoid, softplus};
 use crate::Result;
 use crate::graph::WeightedGraph;
 use crate::scratch::with_scratch;
@@ -92,7 +92,7 @@ impl Diffusion {
     }
 }
 
-impl Mask for Diffusion {
+impl StepMask for Diffusion {
     fn n_params(_: usize) -> usize {
         1
     }
@@ -112,7 +112,9 @@ impl Mask for Diffusion {
         self.smoothing = both.normalized(1.0);
         Ok(())
     }
+}
 
+impl Mask for Diffusion {
     fn n_nodes(&self) -> usize {
         self.smoothing.len()
     }

@@ -3,7 +3,7 @@
 //! normalised attention). Two passes over the forest, up and down, give all products.
 
 use super::spanning::{ROOT, Spanning};
-use super::{Mask, Nodes, Reads, sigmoid, softplus};
+use super::{Mask, Nodes, Reads, StepMask, sigmoid, softplus};
 use crate::Result;
 use crate::scratch::with_scratch;
 use crate::simd::{axpy, dot, vectorized};
@@ -53,7 +53,7 @@ fn pair(rows: &mut [f32], a: usize, b: usize, width: usize) -> (&mut [f32], &mut
     if a < b { (low, high) } else { (high, low) }
 }
 
-impl Mask for Forest {
+impl StepMask for Forest {
     fn n_params(_: usize) -> usize {
         1
     }
@@ -66,7 +66,9 @@ impl Mask for Forest {
         self.0.rebuild(nodes);
         Ok(())
     }
+}
 
+impl Mask for Forest {
     fn n_nodes(&self) -> usize {
         self.0.parents.len()
     }

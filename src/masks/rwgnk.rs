@@ -4,7 +4,7 @@
 //! λ = softplus(θ) / ln 2.
 
 use super::walked::{features, walks_of};
-use super::{Mask, Nodes, Reads, sigmoid, softplus};
+use super::{Mask, Nodes, Reads, StepMask, sigmoid, softplus};
 use crate::Result;
 use crate::graph::Loads;
 use crate::scratch::with_scratch;
@@ -95,7 +95,7 @@ impl Rwgnk {
     }
 }
 
-impl Mask for Rwgnk {
+impl StepMask for Rwgnk {
     fn n_params(_: usize) -> usize {
         1
     }
@@ -107,7 +107,9 @@ impl Mask for Rwgnk {
     fn rebuild(&mut self, nodes: &Nodes<'_>) -> Result<()> {
         self.loads.rebuild_sampled(nodes.graph, &walks_of(nodes), nodes.seed)
     }
+}
 
+impl Mask for Rwgnk {
     fn n_nodes(&self) -> usize {
         self.loads.len()
     }

@@ -3,7 +3,7 @@
 //! the graph alone: no row of it is ever made.
 
 use super::products::{add_dot, add_scaled, product, product_transposed};
-use super::{Mask, Nodes, Reads, sigmoid, softplus};
+use super::{Mask, Nodes, Reads, StepMask, sigmoid, softplus};
 use crate::Result;
 use crate::graph::WeightedGraph;
 use crate::scratch::with_scratch;
@@ -32,7 +32,7 @@ impl Series {
 
 type Product = fn(&WeightedGraph, &[f32], &mut [f32]);
 
-impl Mask for Series {
+impl StepMask for Series {
     fn n_params(n_hops: usize) -> usize {
         n_hops + 1
     }
@@ -45,7 +45,9 @@ impl Mask for Series {
         self.graph.clone_from(nodes.graph);
         Ok(())
     }
+}
 
+impl Mask for Series {
     fn n_nodes(&self) -> usize {
         self.graph.len()
     }

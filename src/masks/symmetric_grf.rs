@@ -4,7 +4,7 @@
 //! rank is low: a product is one to the nodes that walks reach, and one back.
 
 use super::walked::{features, walks_of};
-use super::{Mask, Nodes, Reads, sigmoid, softplus};
+use super::{Mask, Nodes, Reads, StepMask, sigmoid, softplus};
 use crate::Result;
 use crate::graph::Loads;
 use crate::scratch::with_scratch;
@@ -45,7 +45,7 @@ impl SymmetricGrf {
     }
 }
 
-impl Mask for SymmetricGrf {
+impl StepMask for SymmetricGrf {
     fn n_params(n_hops: usize) -> usize {
         n_hops + 1
     }
@@ -62,7 +62,9 @@ impl Mask for SymmetricGrf {
         }
         Ok(())
     }
+}
 
+impl Mask for SymmetricGrf {
     fn n_nodes(&self) -> usize {
         self.sides[0].len()
     }

@@ -6,7 +6,7 @@
 //! neighbours, pair by pair; the fast Fourier transform, which a full grid asks for, would pay for all the
 //! empty ones.
 
-use super::{Mask, Nodes, Reads, sigmoid, softplus};
+use super::{Mask, Nodes, Reads, StepMask, sigmoid, softplus};
 use crate::scratch::with_scratch;
 use crate::simd::{axpy, dot, vectorized};
 use crate::{Error, Result};
@@ -113,7 +113,7 @@ fn hear(
 }
 }
 
-impl Mask for Voxels {
+impl StepMask for Voxels {
     fn n_params(n_hops: usize) -> usize {
         side(n_hops).pow(3)
     }
@@ -133,7 +133,9 @@ impl Mask for Voxels {
         self.cells.extend(nodes.positions.iter().map(|p| cell(p) as u32));
         self.pair_up(nodes.n_hops as i32)
     }
+}
 
+impl Mask for Voxels {
     fn n_nodes(&self) -> usize {
         self.cells.len()
     }

@@ -23,16 +23,6 @@ impl Dense {
 }
 
 impl Mask for Dense {
-    fn n_params(_: usize) -> usize {
-        0
-    }
-    fn reads() -> crate::masks::Reads {
-        Default::default()
-    }
-    fn rebuild(&mut self, nodes: &crate::masks::Nodes<'_>) -> crate::Result<()> {
-        self.n = nodes.positions.len();
-        Ok(())
-    }
     fn n_nodes(&self) -> usize {
         self.n
     }
