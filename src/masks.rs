@@ -4,17 +4,24 @@
 //!
 //! A mask has a file of its own and a line in the table below; nothing else knows it by name.
 
+mod causal;
 mod centroids;
 #[cfg(test)]
 mod check;
 mod diffusion;
+mod factorised;
 mod forest;
+mod grid_heat;
+mod packed;
+mod padded_grid;
 mod products;
+mod random_walk;
 mod rwgnk;
 mod series;
 mod spanning;
 mod step;
 mod symmetric_grf;
+mod toeplitz;
 mod tree;
 mod voxels;
 mod walked;
@@ -26,7 +33,12 @@ use crate::geometry::Vec3;
 use crate::graph::WeightedGraph;
 use crate::graph::walks::{WalkConfig, WalkSeed};
 
+pub use causal::Causal;
+pub use factorised::Factorised;
+pub use grid_heat::GridHeat;
+pub use packed::{Packed, Part};
 pub use step::{MaskConfig, StepGraph};
+pub use toeplitz::Toeplitz;
 
 /// What a mask is made of: the tokens of one step, which are the graph's nodes.
 #[derive(Debug, Clone, Copy)]
@@ -138,6 +150,21 @@ macro_rules! table {
                 match self { $(Self::$kind => <$type>::reads(),)* }
             }
 
+            /// The mask over any graph: of pixels ([`WeightedGraph::of_depth`]), of a robot's links, of
+            /// a sentence. Parameters: [`MaskKind::n_params`] of the nodes' hops.
+            ///
+            /// # Errors
+            /// As [`StepMask::rebuild`].
+            pub fn over(self, nodes: &Nodes<'_>) -> Result<Box<dyn Mask>> {
+                match self {
+                    $(Self::$kind => {
+                        let mut mask = <$type>::default();
+                        mask.rebuild(nodes)?;
+                        Ok(Box::new(mask))
+                    })*
+                }
+            }
+
             fn build(self) -> BuiltMask {
                 match self { $(Self::$kind => BuiltMask::$kind(<$type>::default()),)* }
             }
@@ -180,6 +207,8 @@ table! {
         "random walk graph-nodes kernel, the mask of graph kernel attention (GKAT)";
     Diffusion(diffusion::Diffusion), "diffusion",
         "heat that spreads on the graph, exp(-λ·Laplacian)";
+    RandomWalk(random_walk::RandomWalk), "random_walk",
+        "a walker who leaves at random times, exp(-λ·random walk's Laplacian)";
 }
 
 /// ln(1 + e^x), stable for large x: what makes parameters positive.

@@ -94,6 +94,38 @@ impl WeightedGraph {
         })
     }
 
+    /// Graph of the pixels of a depth image `[height, width]` (m; what is not positive and finite has no
+    /// edges): each joined to those beside, above and below it, except over steps of more than
+    /// `max_step_m`. Weights of a row sum to one. Walks on it stay on one surface.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless the image is whole rows of `width`, of fewer than 2³⁰ pixels.
+    pub fn of_depth(depth: &[f32], width: usize, max_step_m: f32) -> Result<Self> {
+        let n = depth.len();
+        if n >= 1 << 30 || !n.is_multiple_of(width.max(1)) {
+            let what = "pixels of a depth image (whole rows, below 2^30)";
+            return Err(Error::Shape { what, expected: n / width.max(1) * width, got: n });
+        }
+        let is_seen = |i: usize| depth[i] > 0.0 && depth[i].is_finite();
+        let mut graph = Self { starts: vec![0], ..Self::default() };
+        for i in 0..n {
+            let around = [
+                (i >= width).then(|| i - width),
+                (i % width > 0).then(|| i - 1),
+                ((i + 1) % width > 0).then(|| i + 1),
+                (i + width < n).then(|| i + width),
+            ];
+            let is_near = |j: &usize| (depth[i] - depth[*j]).abs() <= max_step_m;
+            let near = around.into_iter().flatten().filter(|&j| is_seen(i) && is_seen(j));
+            let before = graph.neighbors.len();
+            graph.neighbors.extend(near.filter(is_near).map(|j| j as u32));
+            let degree = graph.neighbors.len() - before;
+            graph.weights.resize(graph.neighbors.len(), 1.0 / degree.max(1) as f32);
+            graph.starts.push(graph.neighbors.len() as u32);
+        }
+        Ok(graph)
+    }
+
     /// Becomes the directed graph of `knn` with weights by `positions` (m); keeps its memory.
     pub fn rebuild(&mut self, knn: &KnnGraph, positions: &[[f32; 3]], weights: EdgeWeights) {
         let (n, k) = (knn.len(), knn.k());
@@ -151,6 +183,17 @@ impl WeightedGraph {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_depth_images_edges_are_cut_at_steps_and_holes() {
+        let depth = [1.0, 1.01, 2.0, 1.0, f32::NAN, 2.01];
+        let graph = WeightedGraph::of_depth(&depth, 3, 0.05).unwrap();
+        let edges: Vec<&[u32]> = (0..6).map(|i| graph.neighbors(i)).collect();
+        assert_eq!(edges, [&[1, 3][..], &[0], &[5], &[0], &[], &[2]]);
+        assert_eq!((graph.weights(0), graph.weights(1)), (&[0.5, 0.5][..], &[1.0][..]));
+        assert!(WeightedGraph::of_depth(&depth, 4, 0.05).is_err());
+        assert!(WeightedGraph::of_depth(&[], 0, 0.05).unwrap().is_empty());
+    }
 
     #[test]
     fn undirected_edges_go_both_ways_and_parallel_ones_add_up() {

@@ -1,0 +1,166 @@
+//! Transforms of full grids: what a block-Toeplitz product is made of. The grid is laid into a larger one
+//! with room for the reach on each axis, where the product is a circular convolution.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustfft::num_complex::Complex32;
+use rustfft::{Fft, FftPlanner};
+
+use crate::scratch::with_scratch;
+use crate::{Error, Result};
+
+/// Most nodes of a grid with the room around it: 512 MiB for the few copies that a product makes.
+const MAX_NODES: usize = 1 << 24;
+
+/// One axis of the grid.
+#[derive(Clone)]
+pub(super) struct Axis {
+    pub len: usize,
+    pub reach: usize,
+    /// With room for the reach: a length that the transform is fast on.
+    pub padded: usize,
+    forward: Arc<dyn Fft<f32>>,
+    inverse: Arc<dyn Fft<f32>>,
+}
+
+/// A full grid in the larger one.
+#[derive(Clone)]
+pub(super) struct PaddedGrid {
+    axes: Vec<Axis>,
+    scratch_len: usize,
+}
+
+impl fmt::Debug for PaddedGrid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.axes.iter().map(|axis| (axis.len, axis.reach))).finish()
+    }
+}
+
+/// The next length whose only factors are 2, 3 and 5.
+fn fast_len(len: usize) -> usize {
+    let is_fast = |len: &usize| {
+        let without = |mut len: usize, factor| {
+            while len.is_multiple_of(factor) {
+                len /= factor;
+            }
+            len
+        };
+        without(without(without(*len, 2), 3), 5) == 1
+    };
+    (len.max(1)..).find(is_fast).unwrap_or(len)
+}
+
+/// Two real numbers each are one complex number.
+fn complex(numbers: &mut [f32]) -> &mut [Complex32] {
+    let len = numbers.len() / 2;
+    // SAFETY: a complex number is two f32 in a row (repr(C)), aligned as they are.
+    unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), len) }
+}
+
+impl PaddedGrid {
+    /// The grid of `shape` with room for `reach` places along each axis.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] unless there is a reach for each axis and the grid is not too large.
+    pub fn new(shape: &[usize], reach: &[usize]) -> Result<Self> {
+        if shape.len() != reach.len() {
+            let (expected, got) = (shape.len(), reach.len());
+            return Err(Error::Shape { what: "reaches of a grid's axes", expected, got });
+        }
+        let padded = |(&len, &reach): (&usize, &usize)| match len.checked_add(reach) {
+            Some(sum) if sum <= MAX_NODES => fast_len(sum),
+            _ => MAX_NODES + 1,
+        };
+        let all = shape.iter().zip(reach).map(padded).fold(1usize, usize::saturating_mul);
+        // An offset is one of the larger grid's places, unless the axis is shorter than the reach.
+        if all > MAX_NODES || shape.iter().zip(reach).any(|(&len, &reach)| reach >= len.max(1)) {
+            let what = "nodes of a grid, each axis longer than its reach (below)";
+            return Err(Error::Shape { what, expected: MAX_NODES, got: all });
+        }
+        let mut planner = FftPlanner::new();
+        let axes: Vec<Axis> = (shape.iter().zip(reach))
+            .map(|(&len, &reach)| {
+                let padded = padded((&len, &reach));
+                let (forward, inverse) =
+                    (planner.plan_fft_forward(padded), planner.plan_fft_inverse(padded));
+                Axis { len, reach, padded, forward, inverse }
+            })
+            .collect();
+        let scratch = |axis: &Axis| {
+            axis.forward.get_inplace_scratch_len().max(axis.inverse.get_inplace_scratch_len())
+        };
+        let scratch_len = axes.iter().map(scratch).max().unwrap_or(0);
+        Ok(Self { axes, scratch_len })
+    }
+
+    pub fn axes(&self) -> &[Axis] {
+        &self.axes
+    }
+
+    /// Nodes of the larger grid.
+    pub fn len(&self) -> usize {
+        self.axes.iter().map(|axis| axis.padded).product()
+    }
+
+    /// Transforms the larger grid in place: along the last axis, which then becomes the first, for each.
+    pub fn transform(
+        &self,
+        inverse: bool,
+        grid: &mut [Complex32],
+        other: &mut [Complex32],
+        scratch: &mut [Complex32],
+    ) {
+        for axis in self.axes.iter().rev() {
+            let fft = if inverse { &axis.inverse } else { &axis.forward };
+            fft.process_with_scratch(grid, scratch);
+            if self.axes.len() > 1 {
+                turn(grid, other, axis.padded);
+                grid.copy_from_slice(other);
+            }
+        }
+    }
+
+    /// Runs `f` with `n` larger grids of complex zeros, one to turn them in, and scratch.
+    pub fn with<R>(
+        &self,
+        n: usize,
+        f: impl FnOnce(&mut [Complex32], &mut [Complex32], &mut [Complex32]) -> R,
+    ) -> R {
+        let len = self.len();
+        with_scratch(2 * ((n + 1) * len + self.scratch_len), |numbers| {
+            let (grids, rest) = complex(numbers).split_at_mut(n * len);
+            let (other, scratch) = rest.split_at_mut(len);
+            grids.fill(Complex32::default());
+            f(grids, other, scratch)
+        })
+    }
+
+    /// Places in the larger grid of all positions of a grid with `len` an axis, row-major.
+    pub fn places(
+        &self,
+        len: impl Fn(&Axis) -> usize,
+        at: impl Fn(&Axis, usize) -> usize,
+    ) -> Vec<u32> {
+        self.axes.iter().fold(vec![0], |rows, axis| {
+            let along = |row: u32| (0..len(axis)).map(move |i| (row, i));
+            let place = |(row, i)| row * axis.padded as u32 + at(axis, i) as u32;
+            rows.into_iter().flat_map(along).map(place).collect()
+        })
+    }
+}
+
+/// `to` = the rows `[_, width]` of `from` as columns: the last axis becomes the first.
+fn turn(from: &[Complex32], to: &mut [Complex32], width: usize) {
+    const TILE: usize = 16;
+    let rows = from.len() / width;
+    for (top, left) in
+        (0..rows).step_by(TILE).flat_map(|i| (0..width).step_by(TILE).map(move |j| (i, j)))
+    {
+        for j in left..(left + TILE).min(width) {
+            for i in top..(top + TILE).min(rows) {
+                to[j * rows + i] = from[i * width + j];
+            }
+        }
+    }
+}
