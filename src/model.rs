@@ -415,6 +415,7 @@ mod tests {
             local: LocalLayer::MessagePassing,
             feature_map: FeatureMap::Favor { n_features: 24, seed: 5 },
             anchor_stride: 6,
+            top_k: 16,
             ..LayersConfig::default()
         };
         let other = ModelConfig { layers, ..ModelConfig::default() };

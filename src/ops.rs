@@ -10,6 +10,7 @@ pub mod favor;
 pub mod feature_map;
 pub mod grf_attention;
 mod held_product;
+pub mod k_mip_attention;
 pub mod layer_norm;
 pub mod likelihood;
 pub mod linear;

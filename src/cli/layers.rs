@@ -16,13 +16,14 @@ use serde::de::DeserializeOwned;
 use super::numbers::by_option;
 
 /// Names of the options in [`LayerArgs`]: a start model and a preset have their own.
-pub const IDS: [&str; 12] = [
+pub const IDS: [&str; 13] = [
     "global",
     "local",
     "feature_map",
     "random_features",
     "feature_seed",
     "anchor_stride",
+    "top_k",
     "mlp_ratio",
     "edge_bandwidth",
     "sampler",
@@ -185,7 +186,8 @@ impl SizeArgs {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Layers (for comparison on the same data)")]
 pub struct LayerArgs {
-    /// Global layer: linear attention (linear cost), softmax attention (exact, quadratic cost), or none
+    /// Global layer: linear attention (linear cost), softmax attention (exact, quadratic cost), k_mip
+    /// (softmax to the keys of largest inner product: --top-k), or none
     #[arg(long, default_value = "linear", value_parser = names(GlobalLayer::ALL, GlobalLayer::name))]
     global: String,
     #[arg(
@@ -208,6 +210,9 @@ pub struct LayerArgs {
     /// One token in so many is an anchor, with --local message_passing [default: 4]
     #[arg(long, value_name = "TOKENS")]
     anchor_stride: Option<usize>,
+    /// Keys that each token hears in each head, with --global k_mip [default: 16]
+    #[arg(long, value_name = "KEYS")]
+    top_k: Option<usize>,
     /// Width of the MLPs' hidden layer, as a multiple of the model's width [default: 4]
     #[arg(long, value_name = "WIDTHS")]
     mlp_ratio: Option<usize>,
@@ -242,6 +247,7 @@ impl LayerArgs {
             local: named(&self.local)?,
             feature_map: self.feature_map()?,
             anchor_stride: self.anchor_stride.unwrap_or(default.anchor_stride),
+            top_k: self.top_k.unwrap_or(default.top_k),
             mlp_ratio: self.mlp_ratio.unwrap_or(default.mlp_ratio),
         };
         model.mask = self.mask(model.n_hops)?;
@@ -258,7 +264,12 @@ impl LayerArgs {
             "--anchor-stride sets the anchors of message passing: not with --local {}",
             self.local
         );
-        let options = "--global, --local, --feature-map, --anchor-stride or --mlp-ratio";
+        ensure!(
+            self.top_k.is_none() || self.global == "k_mip",
+            "--top-k sets the keys of the k-MIP attention: not with --global {}",
+            self.global
+        );
+        let options = "--global, --local, --feature-map, --anchor-stride, --top-k or --mlp-ratio";
         model.layers.validate().map_err(by_option).context(options)
     }
 
@@ -422,6 +433,8 @@ mod tests {
             ("--local diffusion --sampler iid --walks 4", "diffusion does not read it"),
             ("--local linear --sampler iid --walks 9", "--local linear"),
             ("--anchor-stride 4", "--anchor-stride"),
+            ("--top-k 8", "--top-k"),
+            ("--global k_mip --top-k 0", "--top-k: 0 is not in"),
             ("--mlp-ratio 40", "--mlp-ratio: 40 is not in 1..=16"),
             ("--k 33", "--k: 33 is not in 1..=32"),
             ("--k 0", "--k: 0 is not in"),

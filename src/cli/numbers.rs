@@ -33,6 +33,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ("model.chunk", "--chunk"),
     ("model.layers.mlp_ratio", "--mlp-ratio"),
     ("model.layers.anchor_stride", "--anchor-stride"),
+    ("model.layers.top_k", "--top-k"),
     ("model.layers.feature_map", "--feature-map"),
     ("mask.walks", "--walks"),
     ("walks", "--walks"),

@@ -13,6 +13,7 @@ mod buffers;
 mod forward;
 mod gradients;
 mod grf;
+mod k_mip;
 mod linear;
 mod masked;
 mod messages;

@@ -31,7 +31,7 @@ impl Model {
             return wrong("width", problem);
         }
         let layers = self.config.layers;
-        if layers.global == GlobalLayer::Softmax {
+        if matches!(layers.global, GlobalLayer::Softmax | GlobalLayer::KMip) {
             return wrong("layers.global", "a softmax can't be widened: train it anew".into());
         }
         if matches!(layers.feature_map, FeatureMap::Favor { .. }) {

@@ -122,6 +122,7 @@ impl InterlacerConfig {
                 projections + mapping + 4.0 * n * d * width + 2.0 * n * n_heads as f64 * width
             }
             MixerKind::Softmax { .. } => projections + 4.0 * n * n * d,
+            MixerKind::KMip { k, .. } => projections + 2.0 * n * (n + k as f64) * d,
             // The mask's own products count nothing.
             MixerKind::Masked { n_heads, .. } => {
                 let (width, mapping) = features(n_heads);
@@ -253,6 +254,15 @@ pub enum MixerKind {
         /// Heads.
         n_heads: usize,
     },
+    /// Softmax attention of each token to the k keys of largest inner product.
+    KMip {
+        /// Projections.
+        tensors: Attention,
+        /// Heads.
+        n_heads: usize,
+        /// Keys in each head.
+        k: usize,
+    },
     /// GRF-masked attention of one head, along the walks of the graph.
     Grf {
         /// Projections.
@@ -310,7 +320,7 @@ impl MixerKind {
         match *self {
             Self::Linear { n_heads, .. } | Self::Masked { n_heads, .. } => Some(n_heads),
             Self::Grf { .. } => Some(1),
-            Self::Softmax { .. } | Self::Messages { .. } => None,
+            Self::Softmax { .. } | Self::KMip { .. } | Self::Messages { .. } => None,
         }
     }
 }
@@ -426,6 +436,10 @@ impl Table {
             }
             GlobalLayer::Softmax => {
                 vec![MixerKind::Softmax { tensors: self.attention(name, d), n_heads }]
+            }
+            GlobalLayer::KMip => {
+                let (tensors, k) = (self.attention(name, d), config.layers.top_k);
+                vec![MixerKind::KMip { tensors, n_heads, k }]
             }
             GlobalLayer::None => Vec::new(),
         }

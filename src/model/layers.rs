@@ -15,19 +15,23 @@ pub enum GlobalLayer {
     Linear,
     /// Softmax attention, exact: quadratic time, for comparison.
     Softmax,
+    /// Softmax attention to the `top_k` keys of largest inner product, exact (k-MIP): quadratic time for
+    /// the scores alone, linear memory.
+    KMip,
     /// No such layer.
     None,
 }
 
 impl GlobalLayer {
     /// All: what the tool's options and the tests run through.
-    pub const ALL: [Self; 3] = [Self::Linear, Self::Softmax, Self::None];
+    pub const ALL: [Self; 4] = [Self::Linear, Self::Softmax, Self::KMip, Self::None];
 
     /// Its name in options and model files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Linear => "linear",
             Self::Softmax => "softmax",
+            Self::KMip => "k_mip",
             Self::None => "none",
         }
     }
@@ -112,6 +116,9 @@ pub struct LayersConfig {
     pub feature_map: FeatureMap,
     /// Every so many tokens, one is an anchor of message passing.
     pub anchor_stride: usize,
+    /// Keys that a query of the k-MIP attention chooses, in each head.
+    #[serde(skip_serializing_if = "is_default_top_k")]
+    pub top_k: usize,
     /// Width of the MLPs' hidden layer, in widths of the model. By it models of other layers get as
     /// many weights.
     pub mlp_ratio: usize,
@@ -124,9 +131,17 @@ impl Default for LayersConfig {
             local: LocalLayer::default(),
             feature_map: FeatureMap::default(),
             anchor_stride: 4,
+            top_k: TOP_K,
             mlp_ratio: 4,
         }
     }
+}
+
+const TOP_K: usize = 16;
+
+/// Models without the layer are written as they were before there was one.
+fn is_default_top_k(top_k: &usize) -> bool {
+    *top_k == TOP_K
 }
 
 impl LayersConfig {
@@ -134,7 +149,7 @@ impl LayersConfig {
     pub fn has_feature_map(&self) -> bool {
         let global = match self.global {
             GlobalLayer::Linear => true,
-            GlobalLayer::Softmax | GlobalLayer::None => false,
+            GlobalLayer::Softmax | GlobalLayer::KMip | GlobalLayer::None => false,
         };
         let local = match self.local {
             LocalLayer::Grf | LocalLayer::Linear | LocalLayer::Masked(_) => true,
@@ -159,6 +174,12 @@ impl LayersConfig {
         if !(2..=64).contains(&self.anchor_stride) {
             let problem = format!("{} is not in 2..=64", self.anchor_stride);
             return wrong("anchor_stride", problem);
+        }
+        if !(1..=1024).contains(&self.top_k) {
+            return wrong("top_k", format!("{} is not in 1..=1024", self.top_k));
+        }
+        if self.global != GlobalLayer::KMip && self.top_k != TOP_K {
+            return wrong("top_k", "only the k_mip layer chooses keys: leave it out".into());
         }
         if !(1..=16).contains(&self.mlp_ratio) {
             return wrong("mlp_ratio", format!("{} is not in 1..=16", self.mlp_ratio));

@@ -10,6 +10,7 @@ so a float32 engine is compared with exact values of the very inputs it reads.
 
 import argparse
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from torch.nn.functional import softplus
 M, N, F, D, HEADS, BLOCKS, HOPS, K, N_OUT = 37, 21, 11, 16, 4, 2, 3, 3, 7
 NORM_EPS, ATTENTION_EPS = 1e-5, 1e-6
 VARIANT_D, VARIANT_HEADS, FEATURES, STRIDE = 8, 2, 10, 3  # of the other layers' models
+TOP_K = 5  # keys that a query of the k-MIP attention hears
 PLACE_SCALE, EXPONENT_BOUND = 0.05, 32.0  # relative places in metres; cut of FAVOR+'s exponents
 CANDIDATES, RESIDUAL_REACH, DELTA = 4, 0.25, 1e-3  # motion head; lengths in metres
 
@@ -98,8 +100,12 @@ def random_weights(source, d=D, layers=("linear", "grf")):
                 case "grf":
                     attention(name)
                     weights[f"{name}.hop_logits"] = source.normal(HOPS + 1)
-                case "linear" | "softmax":
+                case "linear" | "softmax" | "k_mip":
                     attention(name)
+                case "series" | "diffusion":
+                    attention(name)
+                    n_params = {"series": HOPS + 1, "diffusion": 1}[layer]
+                    weights[f"{name}.mask"] = source.normal(n_params)
                 case "none":
                     pass
                 case other:
@@ -259,6 +265,33 @@ class Variant(Interlacer):
         a = self.keep(f"{name}.attention", a)
         return self.keep(name, x + self.linear(f"{name}.out", a))
 
+    def masked_layer(self, kind, name, x, heads):
+        """Attention under a mask, written out [M, M], which all heads share."""
+        parameters = softplus(self.weights[f"{name}.mask"])
+        match kind:
+            case "series":
+                mask = torch.einsum("t,tij->ij", parameters, self.hops)
+            case "diffusion":
+                both = (self.hops[1] + self.hops[1].T) / 2
+                root = both.sum(1) ** 0.5
+                laplacian = torch.eye(M) - both / (root[:, None] * root[None])
+                mask = torch.matrix_exp(-parameters / math.log(2) * laplacian)
+        q, k, v = self.heads(name, x, heads)
+        return self.mixed(name, x, mask * torch.einsum("ihc,jhc->hij", q, k), v)
+
+    def k_mip_layer(self, name, x, heads):
+        """Softmax attention to the keys of largest inner product."""
+        q, k, v = self.heads(name, x, heads, is_mapped=False)
+        scores = torch.einsum("ihc,jhc->hij", q, k) / q.shape[-1] ** 0.5
+        best = torch.topk(scores, TOP_K + 1, dim=-1)
+        gap = (best.values[..., TOP_K - 1] - best.values[..., TOP_K]).min()
+        assert gap > 1e-5, "no near tie of keys"
+        chosen = torch.zeros_like(scores).scatter(-1, best.indices[..., :TOP_K], 1.0).bool()
+        weights = torch.softmax(scores.masked_fill(~chosen, -math.inf), dim=-1)
+        a = torch.einsum("hij,jhc->ihc", weights, v).reshape(M, -1)
+        a = self.keep(f"{name}.attention", a)
+        return self.keep(name, x + self.linear(f"{name}.out", a))
+
     def messages(self, name, x, receivers, senders):
         """Mean message to each of `receivers` [R] from `senders` [R, S]."""
         h = self.norm(f"{name}.norm", x)
@@ -285,6 +318,10 @@ class Variant(Interlacer):
                 return self.linear_layer(name, x, heads)
             case "softmax":
                 return self.softmax_layer(name, x, heads)
+            case "k_mip":
+                return self.k_mip_layer(name, x, heads)
+            case "series" | "diffusion":
+                return self.masked_layer(kind, name, x, VARIANT_HEADS)
             case "grf":
                 return self.grf_layer(name, x)
             case "message_passing":
@@ -315,6 +352,9 @@ VARIANTS = {  # name: seed, (global, local), feature map
     "elu": (36, ("linear", "grf"), "elu"),
     "squared": (37, ("linear", "grf"), "squared"),
     "favor": (38, ("linear", "grf"), "favor"),
+    "k_mip": (39, ("k_mip", "grf"), "relu"),
+    "series": (40, ("linear", "series"), "relu"),
+    "diffusion": (41, ("linear", "diffusion"), "elu"),
 }
 
 
@@ -324,7 +364,8 @@ def layers_config(name):
     if feature_map == "favor":
         feature_map = {"favor": {"n_features": FEATURES, "seed": 0}}
     layers = {"global": global_layer, "local": local_layer, "feature_map": feature_map}
-    return layers | ({"anchor_stride": STRIDE} if local_layer == "message_passing" else {})
+    settings = {"message_passing": {"anchor_stride": STRIDE}, "k_mip": {"top_k": TOP_K}}
+    return layers | settings.get(local_layer, {}) | settings.get(global_layer, {})
 
 
 def variant(name):

@@ -154,6 +154,7 @@ impl Forward<'_> {
                 MixerKind::Grf { ref tensors, hop_logits } => self.grf(tensors, hop_logits)?,
                 // `unsupported` refuses such models.
                 MixerKind::Softmax { .. }
+                | MixerKind::KMip { .. }
                 | MixerKind::Messages { .. }
                 | MixerKind::Masked { .. } => {
                     let problem = "has a layer that runs on the CPU only".into();

@@ -220,8 +220,8 @@ impl Pass<'_> {
             MixerKind::Grf { ref tensors, .. } => {
                 self.grf_queries(tensors, saved, slot, rows, gradient)
             }
-            MixerKind::Masked { ref tensors, .. } => {
-                self.masked_outputs(tensors, saved, slot, rows, gradient)
+            MixerKind::Masked { ref tensors, .. } | MixerKind::KMip { ref tensors, .. } => {
+                self.outputs_gradient(tensors, saved, slot, rows, gradient)
             }
             MixerKind::Messages { ref tensors, to } => {
                 self.message_receivers(tensors, to, saved, slot, rows, gradient)
@@ -243,6 +243,7 @@ impl Pass<'_> {
             MixerKind::Masked { n_heads, mask, params, .. } => {
                 self.masked_gradients((n_heads, mask, params), saved, slot, gradients)
             }
+            MixerKind::KMip { n_heads, .. } => self.k_mip_gradients(n_heads, saved, slot),
             MixerKind::Softmax { .. } | MixerKind::Messages { .. } => {}
         }
     }
@@ -266,8 +267,8 @@ impl Pass<'_> {
             MixerKind::Grf { ref tensors, .. } => {
                 self.grf_keys(mixer, tensors, saved, slot, rows, gradient)
             }
-            MixerKind::Masked { ref tensors, .. } => {
-                self.masked_rows(mixer, tensors, saved, slot, rows, gradient)
+            MixerKind::Masked { ref tensors, .. } | MixerKind::KMip { ref tensors, .. } => {
+                self.rows_gradient(mixer, tensors, saved, slot, rows, gradient)
             }
             MixerKind::Messages { ref tensors, to } => {
                 self.message_senders(tensors, to, saved, slot, rows, gradient)

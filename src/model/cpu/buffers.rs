@@ -98,6 +98,8 @@ pub(super) struct MixerBuffers {
     pub out: Vec<f32>,
     /// Of linear and GRF attention; the log-sum-exp of the scores of softmax attention.
     pub denominators: Vec<f32>,
+    /// Keys that the k-MIP attention chose, `[n, n_heads, k]`.
+    pub chosen: Vec<u32>,
     /// A chunk's part of the state, a row a chunk.
     pub partial_states: Vec<f32>,
     /// Of linear attention: the state times the weights behind it.
@@ -166,6 +168,10 @@ impl MixerBuffers {
             }
             MixerKind::Softmax { n_heads, .. } => self.denominators.resize(n * n_heads, 0.0),
             MixerKind::Masked { n_heads, .. } => self.denominators.resize(n * n_heads, 0.0),
+            MixerKind::KMip { n_heads, .. } => {
+                self.denominators.resize(n * n_heads, 0.0);
+                self.chosen.resize(n * chosen_len(kind), 0);
+            }
             MixerKind::Grf { .. } => {
                 self.denominators.resize(n, 0.0);
                 self.state.resize(config.n_hops + 1, 0.0);
@@ -192,6 +198,14 @@ pub(super) fn row_len(kind: &MixerKind, config: &InterlacerConfig, keep: bool) -
         (MixerKind::Linear { n_heads, .. }, _) if !keep => config.heads(*n_heads).features(),
         (_, Some(n_heads)) => config.heads(n_heads).row_len(),
         (_, None) => 3 * config.width,
+    }
+}
+
+/// Keys that a row of a mixer chooses in all heads.
+pub(super) fn chosen_len(kind: &MixerKind) -> usize {
+    match *kind {
+        MixerKind::KMip { n_heads, k, .. } => n_heads * k,
+        _ => 0,
     }
 }
 

@@ -289,7 +289,7 @@ impl Pass<'_> {
             MixerKind::Masked { n_heads, mask, params, .. } => {
                 self.masked_attention(n_heads, mask, params, buffers)
             }
-            MixerKind::Softmax { .. } | MixerKind::Messages { .. } => {}
+            MixerKind::Softmax { .. } | MixerKind::KMip { .. } | MixerKind::Messages { .. } => {}
         }
     }
 
@@ -301,6 +301,9 @@ impl Pass<'_> {
             }
             MixerKind::Softmax { ref tensors, n_heads } => {
                 self.softmax_attention(tensors, n_heads, view, rows, x)
+            }
+            MixerKind::KMip { ref tensors, n_heads, .. } => {
+                self.k_mip_attention(tensors, n_heads, view, rows, x)
             }
             MixerKind::Grf { ref tensors, .. } => self.grf_attention(tensors, view, rows, x),
             MixerKind::Masked { ref tensors, .. } => self.masked_output(tensors, view, rows, x),
@@ -318,6 +321,7 @@ impl Pass<'_> {
             }
             MixerKind::Grf { ref tensors, .. }
             | MixerKind::Masked { ref tensors, .. }
+            | MixerKind::KMip { ref tensors, .. }
             | MixerKind::Softmax { ref tensors, .. } => {
                 self.project_qkv(mixer, tensors, view, rows, x);
             }

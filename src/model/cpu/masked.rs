@@ -49,7 +49,7 @@ impl forward::Pass<'_> {
 
 impl backward::Pass<'_> {
     /// The outputs' gradient, at a chunk's rows.
-    pub(super) fn masked_outputs(
+    pub(super) fn outputs_gradient(
         &self,
         tensors: &Attention,
         saved: &MixerBuffers,
@@ -89,7 +89,7 @@ impl backward::Pass<'_> {
     }
 
     /// From the rows' gradients on to dx, at a chunk's rows.
-    pub(super) fn masked_rows(
+    pub(super) fn rows_gradient(
         &self,
         mixer: &Mixer,
         tensors: &Attention,

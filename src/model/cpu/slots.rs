@@ -5,6 +5,7 @@ use super::buffers::{message_counts, n_shared_slots};
 use crate::masks::StepGraph;
 use crate::model::Layout;
 use crate::model::interlacer::{InterlacerConfig, MixerKind, Span};
+use crate::ops::k_mip_attention::KMipScratch;
 use crate::ops::masked_attention::n_stretches;
 use crate::ops::rows::SharedRows;
 
@@ -45,6 +46,7 @@ pub(super) struct SlotBuffers {
     d_state: Vec<f32>,
     /// Of hop weights a row a chunk, of a mask's parameters a row a stretch.
     d_params: Vec<f64>,
+    k_mip: KMipScratch,
 }
 
 impl SlotBuffers {
@@ -69,6 +71,10 @@ impl SlotBuffers {
                 self.d_rows.resize(n * heads.row_len(), 0.0);
                 self.d_out.resize(n * d, 0.0);
                 self.d_params.resize(n_stretches(heads) * n_params, 0.0);
+            }
+            MixerKind::KMip { .. } => {
+                self.d_rows.resize(3 * n * d, 0.0);
+                self.d_out.resize(n * d, 0.0);
             }
             MixerKind::Softmax { n_heads, .. } => {
                 self.d_q.resize(n * d, 0.0);
@@ -96,6 +102,7 @@ pub(super) struct Slot<'a> {
     pub partial_d_states: SharedRows<'a>,
     pub d_state: SharedRows<'a>,
     pub d_params: SharedRows<'a, f64>,
+    pub k_mip: SharedRows<'a, KMipScratch>,
 }
 
 impl<'a> Slot<'a> {
@@ -125,6 +132,7 @@ impl<'a> Slot<'a> {
             partial_d_states: SharedRows::new(&mut buffers.partial_d_states, state_len),
             d_state: SharedRows::new(&mut buffers.d_state, state_len),
             d_params: SharedRows::new(&mut buffers.d_params, n_params),
+            k_mip: SharedRows::new(std::slice::from_mut(&mut buffers.k_mip), 1),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::buffers::{MixerBuffers, MlpBuffers, mlp_rows, row_len};
+use super::buffers::{MixerBuffers, MlpBuffers, chosen_len, mlp_rows, row_len};
 use crate::model::interlacer::{InterlacerConfig, MixerKind};
 use crate::ops::layer_norm::Saved;
 use crate::ops::rows::SharedRows;
@@ -53,6 +53,8 @@ pub(super) struct MixerView<'a> {
     pub receivers: SharedRows<'a>,
     pub out: SharedRows<'a>,
     pub denominators: SharedRows<'a>,
+    /// Keys that each row chose.
+    pub chosen: SharedRows<'a, u32>,
     pub partial_states: SharedRows<'a>,
     /// Final when its mixer's outputs are computed.
     pub state: &'a [f32],
@@ -84,6 +86,7 @@ impl<'a> MixerView<'a> {
             receivers: SharedRows::new(&mut buffers.receivers, d),
             out: SharedRows::new(&mut buffers.out, d),
             denominators: per_token(&mut buffers.denominators),
+            chosen: SharedRows::new(&mut buffers.chosen, chosen_len(kind)),
             partial_states: SharedRows::new(&mut buffers.partial_states, buffers.state.len()),
             state: &buffers.state,
             folded: &buffers.folded,

@@ -111,6 +111,7 @@ fn softmax(base: ModelConfig) -> Named {
         model("linear_alone", GlobalLayer::Linear, LocalLayer::None),
         model("softmax_alone", GlobalLayer::Softmax, LocalLayer::None),
         model("softmax_grf", GlobalLayer::Softmax, LocalLayer::Grf),
+        model("k_mip_grf", GlobalLayer::KMip, LocalLayer::Grf),
     ]
 }
 

@@ -34,6 +34,7 @@ fn other_models() -> Vec<(ModelConfig, &'static str)> {
         (layers(LayersConfig { local: LocalLayer::Linear, ..default }), "layers.local linear"),
         (layers(LayersConfig { local: LocalLayer::None, ..default }), "layers.local none"),
         (layers(LayersConfig { global: GlobalLayer::Softmax, ..default }), "layers.global softmax"),
+        (layers(LayersConfig { global: GlobalLayer::KMip, ..default }), "layers.global k_mip"),
         (layers(LayersConfig { global: GlobalLayer::None, ..default }), "layers.global none"),
         (
             layers(LayersConfig { feature_map: FeatureMap::Elu, ..default }),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::graph::walks::WalkSeed;
 use crate::masks::{MaskConfig, MaskKind};
 use crate::model::{GlobalLayer, LocalLayer};
 use crate::ops::check::{assert_close_of, f64s};
@@ -74,6 +75,10 @@ fn run(name: &str, layers: LayersConfig) -> Run {
     let mut graph = golden_graph(&golden);
     graph.anchors.rebuild(&golden.vectors("positions"), layers.anchor_stride).unwrap();
     graph.anchors.transpose(&graph.knn);
+    if let LocalLayer::Masked(kind) = layers.local {
+        let (positions, mask) = (golden.vectors("positions"), MaskConfig::default());
+        graph.rebuild_mask(kind, &positions, 3, 3, &mask, WalkSeed::default()).unwrap();
+    }
     let config = InterlacerConfig { width: 8, n_heads: 2, layers, ..config() };
     config.validate().unwrap();
     let mut engine = Engine::new(config, Mode::Training);
