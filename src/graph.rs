@@ -4,6 +4,7 @@
 pub mod anchors;
 pub mod knn;
 pub mod loads;
+pub mod solver;
 pub mod walks;
 pub mod weighted;
 
