@@ -14,6 +14,7 @@ mod names;
 #[path = "../../src/cli/plot.rs"]
 mod plot;
 mod prefixes;
+mod solver;
 mod sparsity;
 #[path = "../theory/mod.rs"]
 #[allow(dead_code)]
@@ -47,6 +48,7 @@ enum Command {
     Concentration(concentration::Args),
     ErdosRenyi(erdos_renyi::Args),
     Prefixes(prefixes::Args),
+    Solver(solver::Args),
 }
 
 #[derive(clap::Args)]
@@ -70,6 +72,7 @@ fn main() -> Result<()> {
         Command::Concentration(args) => args.run(&output),
         Command::ErdosRenyi(args) => args.run(&output),
         Command::Prefixes(args) => args.run(&output),
+        Command::Solver(args) => args.run(&output),
     }
 }
 

@@ -38,7 +38,7 @@ Suites:
   layers   the local layer: GRF attention, message passing, linear attention, none
   walks    the mask: all walks or sampled ones, samplers, with and without importance weights
   sizes    neighbours, hops, walks and particles, one at a time
-  softmax  softmax beside linear and GRF attention, at 512 particles unless --particles says otherwise
+  softmax  softmax and k-MIP beside linear and GRF attention, at 512 particles unless --particles says otherwise
   chunks   passes of 1, 2, 5 and 10 steps
   masks    the local layer under every mask, beside GRF attention and linear attention without one
 
