@@ -41,8 +41,8 @@ fn main() -> anyhow::Result<()> {
         let rows: Vec<f32> =
             (0..3 * n * width).map(|i| normal_pair(draw(1, 0, i as u64, 0))[0]).collect();
         let (mut out, mut dense) = (vec![0.0; n * width], vec![0.0; n * width]);
-        k_mip(&rows, heads, k, &mut out);
-        softmax(&rows, heads, &mut dense);
+        k_mip(&rows, heads, k, &mut out)?;
+        softmax(&rows, heads, &mut dense)?;
         for row in (0..n).step_by(n / 8) {
             check(&rows, heads, k, row, &out)?;
             check(&rows, heads, n, row, &dense)?;

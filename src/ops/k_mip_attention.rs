@@ -2,8 +2,9 @@
 //! memory (k-MIP attention, Graph Transformer 003).
 //!
 //! Rows hold `[q | k | v]`, each of width d; head by head a_i = Σ_j softmax_j(q_i·k_j / √d_h) v_j over the
-//! k keys j of largest q_i·k_j, ties to the lower j. Scores are made in blocks and never kept: each query
-//! holds the best so far, at most 2k, and a threshold below which nothing can be among them.
+//! k keys j of largest q_i·k_j, ties to the lower j. Scores are made in blocks; what is
+//! kept of them is the largest of each 16. The k-th largest of those bounds the k-th largest score from
+//! below, and the few stretches that reach it are scored again.
 
 use std::ops::Range;
 
@@ -22,58 +23,102 @@ pub const SCRATCH_LEN: usize = BLOCK * BLOCK;
 /// In place of a key where there are fewer than k.
 pub const NO_KEY: u32 = u32::MAX;
 
-/// A key that may be among the best.
-type Candidate = (f32, u32);
+/// Keys of which one maximum is kept.
+const STRETCH: usize = 16;
 
-/// The best keys of one query so far.
-struct Best {
-    candidates: Vec<Candidate>,
-    /// The k-th best score, or lower.
-    threshold: f32,
-}
-
-/// Better first: by score, ties to the lower key.
-fn order(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
-    b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))
-}
-
-impl Best {
-    /// Forgets what is not among the `k` best.
-    fn keep(&mut self, k: usize) {
-        if self.candidates.len() > k {
-            self.candidates.select_nth_unstable_by(k - 1, order);
-            self.candidates.truncate(k);
-            self.threshold = self.candidates[k - 1].0;
-        }
-    }
+/// Memory that each thread keeps.
+#[derive(Default)]
+struct Search {
+    /// Largest score of each query and stretch of keys, `[rows, stretches]`.
+    maxima: Vec<f32>,
+    /// One query's, to be sorted.
+    sorted: Vec<f32>,
+    /// Keys that may be chosen, with their scores.
+    candidates: Vec<(f32, u32)>,
 }
 
 thread_local! {
-    static BEST: std::cell::RefCell<Vec<Best>> = const { std::cell::RefCell::new(Vec::new()) };
+    static SEARCH: std::cell::RefCell<Search> = std::cell::RefCell::default();
+}
+
+/// The larger ones of the two halves.
+#[inline(always)]
+fn halved<const N: usize>(of: &[f32]) -> [f32; N] {
+    std::array::from_fn(|i| if of[i] > of[i + N] { of[i] } else { of[i + N] })
 }
 
 vectorized! {
-/// Takes scores of keys from `first` on that are above the query's threshold.
-fn sift(scores: &'a [f32], first: u32, k: usize, best: &'a mut Best) {
-    for (at, scores) in scores.chunks(16).enumerate() {
-        // One comparison of sixteen at a time: nearly all are below.
-        let mut any = false;
-        for &score in scores {
-            any |= score > best.threshold;
-        }
-        if !any {
-            continue;
-        }
-        for (i, &score) in (first + 16 * at as u32..).zip(scores) {
-            if score > best.threshold {
-                best.candidates.push((score, i));
-                if best.candidates.len() == 2 * k {
-                    best.keep(k);
-                }
+/// The largest score of each stretch.
+fn maxima(scores: &'a [f32], maxima: &'a mut [f32]) {
+    let whole = scores.chunks_exact(STRETCH);
+    let tail = whole.remainder();
+    if let Some(max) = maxima.get_mut(whole.len()).filter(|_| !tail.is_empty()) {
+        *max = tail.iter().fold(f32::NEG_INFINITY, |max, &score| max.max(score));
+    }
+    for (scores, max) in whole.zip(maxima) {
+        // Of fixed lengths, so that all stays in registers.
+        let eight: [f32; 8] = halved(&scores[..16]);
+        let four: [f32; 4] = halved(&eight);
+        let two: [f32; 2] = halved(&four);
+        *max = if two[0] > two[1] { two[0] } else { two[1] };
+    }
+}
+}
+
+vectorized! {
+/// Scores the keys of the stretches whose maximum is not below `threshold`, and keeps those that are not
+/// below `floor`.
+fn score_again(
+    qkv: &'a [f32],
+    heads: Heads,
+    head: usize,
+    row: usize,
+    maxima: &'a [f32],
+    threshold: f32,
+    floor: f32,
+    candidates: &'a mut Vec<(f32, u32)>,
+) {
+    let n = qkv.len() / (3 * heads.width);
+    let q = part(qkv, row, heads, 0, head);
+    candidates.clear();
+    for stretch in (0..maxima.len()).filter(|&stretch| maxima[stretch] >= threshold) {
+        for key in stretch * STRETCH..((stretch + 1) * STRETCH).min(n) {
+            let score = dot(q, part(qkv, key, heads, 1, head));
+            if score >= floor {
+                candidates.push((score, key as u32));
             }
         }
     }
 }
+}
+
+impl Search {
+    /// The `k` keys of largest score of a query into `candidates`, by key. The k-th largest maximum is no
+    /// more than the k-th largest score, so all of them lie in stretches that reach it.
+    fn choose(&mut self, qkv: &[f32], heads: Heads, head: usize, row: usize, k: usize, at: usize) {
+        let n_stretches = (qkv.len() / (3 * heads.width)).div_ceil(STRETCH);
+        let maxima = &self.maxima[at * n_stretches..(at + 1) * n_stretches];
+        let mut threshold = f32::NEG_INFINITY;
+        if k < n_stretches {
+            self.sorted.clear();
+            self.sorted.extend_from_slice(maxima);
+            threshold = *self.sorted.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a)).1;
+        }
+        // A product of matrices rounds otherwise than a sum of its own.
+        let floor = threshold - 1e-4 * threshold.abs();
+        let candidates = &mut self.candidates;
+        score_again(qkv, heads, head, row, maxima, threshold, floor, candidates);
+        if candidates.len() < k {
+            let all = f32::NEG_INFINITY;
+            score_again(qkv, heads, head, row, maxima, threshold, all, candidates);
+        }
+        if candidates.len() > k {
+            let order = |a: &(f32, u32), b: &(f32, u32)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
+            candidates.select_nth_unstable_by(k - 1, order);
+            candidates.truncate(k);
+        }
+        candidates.sort_unstable_by_key(|candidate| candidate.1);
+    }
 }
 
 /// One head's part of q (0), k (1) or v (2) of a row.
@@ -104,32 +149,29 @@ pub fn k_mip_attention_forward(
     let (n, k) = (qkv.len() / (3 * d), chosen.len() / (rows.len() * n_heads).max(1));
     let scale = 1.0 / (dh as f32).sqrt();
     out.fill(0.0);
-    BEST.with_borrow_mut(|all| {
-        let none = || Best { candidates: Vec::with_capacity(2 * k), threshold: f32::NEG_INFINITY };
-        all.resize_with(all.len().max(rows.len()), none);
+    let n_stretches = n.div_ceil(STRETCH);
+    SEARCH.with_borrow_mut(|search| {
+        search.maxima.resize(rows.len() * n_stretches, 0.0);
         for head in 0..n_heads {
-            for best in &mut all[..rows.len()] {
-                best.candidates.clear();
-                best.threshold = f32::NEG_INFINITY;
-            }
             let q = block(qkv, rows.clone(), heads, 0, head);
             for first in (0..n).step_by(BLOCK) {
                 let keys = first..(first + BLOCK).min(n);
                 let n_keys = keys.len();
                 let scores = &mut scratch[..rows.len() * n_keys];
                 matmul(scores, n_keys, q, block(qkv, keys, heads, 1, head).t(), false);
-                for (scores, best) in scores.chunks_exact(n_keys).zip(&mut *all) {
-                    sift(scores, first as u32, k, best);
+                let places = search.maxima.chunks_exact_mut(n_stretches);
+                for (scores, places) in scores.chunks_exact(n_keys).zip(places) {
+                    maxima(scores, &mut places[first / STRETCH..]);
                 }
             }
-            for (row, best) in all[..rows.len()].iter_mut().enumerate() {
-                best.keep(k);
-                best.candidates.sort_unstable_by_key(|candidate| candidate.1);
+            for (row, i) in rows.clone().enumerate() {
+                search.choose(qkv, heads, head, i, k, row);
+                let best = &search.candidates;
                 let at = row * n_heads + head;
-                let highest = best.candidates.iter().fold(f32::MIN, |max, c| max.max(scale * c.0));
+                let highest = best.iter().fold(f32::MIN, |max, best| max.max(scale * best.0));
                 let out = &mut out[row * d + head * dh..][..dh];
                 let mut total = 0.0;
-                for &(score, key) in &best.candidates {
+                for &(score, key) in best {
                     let weight = exp(scale * score - highest);
                     total += weight;
                     axpy(out, weight, part(qkv, key as usize, heads, 2, head));
@@ -138,7 +180,7 @@ pub fn k_mip_attention_forward(
                 log_sums[at] = highest + total.ln();
                 let chosen = &mut chosen[at * k..(at + 1) * k];
                 chosen.fill(NO_KEY);
-                chosen.iter_mut().zip(&best.candidates).for_each(|(to, best)| *to = best.1);
+                chosen.iter_mut().zip(best).for_each(|(to, best)| *to = best.1);
             }
         }
     });
