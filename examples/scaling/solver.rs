@@ -96,7 +96,7 @@ fn trial(family: Family, seed: u64, index: u64) -> Result<Trial> {
         });
         &eigen.eigenvectors * mapped
     };
-    let answers = TASKS.map(|(task, _)| answer(task).normalize());
+    let answers = TASKS.map(|(task, _)| answer(task));
     Ok(Trial { laplacian, demand, answers })
 }
 
@@ -115,7 +115,7 @@ fn powers(trial: &Trial, layers: usize) -> DMatrix<f64> {
 
 fn loss(answer: &DVector<f64>, exact: &DVector<f64>) -> f64 {
     let norm = answer.norm();
-    if norm > 0.0 { (answer / norm - exact).norm_squared() } else { 1.0 }
+    if norm > 0.0 { (answer / norm - exact.normalize()).norm_squared() } else { 1.0 }
 }
 
 /// What each layer adds, by least squares over the trials.
@@ -123,8 +123,17 @@ fn learn(trials: &[Trial], task: usize, layers: usize) -> Result<DVector<f64>> {
     let mut rows = DMatrix::zeros(trials.len() * NODES, layers);
     let mut wanted = DVector::zeros(trials.len() * NODES);
     for (at, trial) in trials.iter().enumerate() {
-        rows.rows_mut(at * NODES, NODES).copy_from(&powers(trial, layers));
-        wanted.rows_mut(at * NODES, NODES).copy_from(&trial.answers[task]);
+        // In units of the step, which flow and embedding grow with; each answer weighs the same.
+        let delta = f64::from(trial.laplacian.step());
+        let unit = match TASKS[task].0 {
+            Task::Flow => delta,
+            Task::Embedding => delta.sqrt(),
+            Task::Heat => 1.0,
+        };
+        let answer = &trial.answers[task] / unit;
+        let norm = answer.norm();
+        rows.rows_mut(at * NODES, NODES).copy_from(&(powers(trial, layers) / norm));
+        wanted.rows_mut(at * NODES, NODES).copy_from(&(answer / norm));
     }
     rows.svd(true, true).solve(&wanted, 1e-9).map_err(anyhow::Error::msg).context("fit")
 }
