@@ -23,7 +23,7 @@ impl Toeplitz {
     /// The mask on a grid of `shape`, reaching `reach` places along each axis.
     ///
     /// # Errors
-    /// [`Error::Shape`] unless there is a reach for each axis and the grid is not too large.
+    /// [`crate::Error::Shape`] unless there is a reach for each axis and the grid is not too large.
     pub fn new(shape: &[usize], reach: &[usize]) -> Result<Self> {
         let grid = PaddedGrid::new(shape, reach)?;
         let places = grid.places(|axis| axis.len, |_, at| at);
