@@ -67,8 +67,9 @@ fn point_clouds(point_step: usize, rgb_offset: usize, bytes_per_ms: f64) -> anyh
     ensure!(ours == plain && ours.0.len() > N / 2, "the plain loop gives another cloud");
 
     let Time { median_ms, least_ms } = time(|| decode(&message, &mut ours))?;
-    // The message once, 16 bytes a point written and read again, positions and colours written.
-    let moved = N * (point_step + 2 * 16) + ours.0.len() * 15;
+    // The message copied (this one is borrowed; a node's is not) and read again, positions and colours
+    // written.
+    let moved = N * 3 * point_step + ours.0.len() * 15;
     let bound = moved as f64 / bytes_per_ms;
     let name = format!("PointCloud2 of {point_step} bytes a point");
     let ratio = least_ms / bound;

@@ -28,6 +28,7 @@ use joints::JointHistory;
 use place::Placing;
 use robot::RobotSource;
 use sets::{SetPairer, ShotSet};
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use views::{Calibration, ViewParts};
@@ -197,8 +198,9 @@ impl Frames {
 
     /// Decodes a message and adds it; other topics than those of the settings change nothing.
     ///
-    /// A message that cannot be decoded is counted, not returned as an error.
-    pub fn push_raw(&mut self, topic: &str, data: &[u8]) -> Option<Frame> {
+    /// A message that cannot be decoded is counted, not returned as an error. Clouds keep the message, so
+    /// one that is given away is not copied.
+    pub fn push_raw<'a>(&mut self, topic: &str, data: impl Into<Cow<'a, [u8]>>) -> Option<Frame> {
         let outcome = match self.config.topics.decode(topic, data)? {
             Ok(input) => self.push(input),
             Err(error) => Err(error),

@@ -305,7 +305,7 @@ impl Recording {
                 }
                 continue;
             }
-            let frame = frames.push_raw(&message.topic, &message.data);
+            let frame = frames.push_raw(&message.topic, message.data);
             if let Some(leveled) = level_camera(&mut frames) {
                 // Told already if it is not the first play.
                 let _ = self.leveled.set(leveled.news);

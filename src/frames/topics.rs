@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::message::{CameraInfo, CompressedImage, Image, JointState, JointTrajectory};
 use crate::message::{PointCloud2, StringMessage, TfMessage};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// What a camera's driver publishes.
@@ -208,19 +209,17 @@ impl CameraTopics {
     }
 
     /// Decodes a message of this camera, number `camera`.
-    fn decode(&self, camera: usize, topic: &str, data: &[u8]) -> Option<Result<Input>> {
-        if !self.sends().iter().any(|(name, _)| *name == topic) {
-            return None;
-        }
+    fn decode(&self, camera: usize, topic: &str, data: Cow<[u8]>) -> Result<Input> {
         if self.input == CameraInput::Points {
-            return Some(PointCloud2::decode(data).map(|cloud| Input::Points { camera, cloud }));
+            return PointCloud2::decode(data).map(|cloud| Input::Points { camera, cloud });
         }
+        let data = &data[..];
         let image = |data| match self.input {
             CameraInput::Compressed => CompressedImage::decode(data),
             _ => Image::decode(data),
         };
         let info = |data| CameraInfo::decode(data).map(Arc::new);
-        Some(if topic == self.color {
+        if topic == self.color {
             image(data).map(|image| Input::Color { camera, image })
         } else if topic == self.depth {
             image(data).map(|image| Input::Depth { camera, image })
@@ -228,7 +227,7 @@ impl CameraTopics {
             info(data).map(|info| Input::ColorInfo { camera, info })
         } else {
             info(data).map(|info| Input::DepthInfo { camera, info })
-        })
+        }
     }
 }
 
@@ -287,12 +286,16 @@ impl Topics {
         found
     }
 
-    /// Decodes a serialized message of `topic`; `None` if the topic is none of these.
-    pub fn decode(&self, topic: &str, data: &[u8]) -> Option<Result<Input>> {
+    /// Decodes a serialized message of `topic`; `None` if the topic is none of these. Clouds keep the
+    /// message, so it is best given away.
+    pub fn decode<'a>(&self, topic: &str, data: impl Into<Cow<'a, [u8]>>) -> Option<Result<Input>> {
+        let data = data.into();
         let mut cameras = self.cameras.iter().enumerate();
-        if let Some(input) = cameras.find_map(|(i, camera)| camera.decode(i, topic, data)) {
-            return Some(input);
+        let sends = |camera: &CameraTopics| camera.sends().iter().any(|(name, _)| *name == topic);
+        if let Some((i, camera)) = cameras.find(|(_, camera)| sends(camera)) {
+            return Some(camera.decode(i, topic, data));
         }
+        let data = &data[..];
         if topic == self.joint_states {
             Some(JointState::decode(data).map(Input::JointState))
         } else if topic == self.planned_joints {

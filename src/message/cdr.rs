@@ -59,6 +59,11 @@ impl<'a> CdrReader<'a> {
         }
     }
 
+    /// Bytes that were read.
+    pub(super) fn offset(&self) -> usize {
+        self.offset
+    }
+
     fn remaining(&self) -> usize {
         self.bytes.len().saturating_sub(self.offset)
     }

@@ -4,21 +4,25 @@ mod layout;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::cdr::CdrReader;
 use super::header::Header;
 use crate::error::Result;
-use layout::{Field, Layout};
+use layout::{Field, Layout, Rows};
 
 /// Colour of the points of a cloud without colours: grey.
 const GREY: u32 = 0x80_80_80;
 
 /// A cloud of points, organised as an image or not.
 ///
-/// Decoding takes positions and colours out of the serialized layout, in the one pass that copies
-/// them: 16 bytes a point whatever the layout.
-#[derive(Debug, Clone, PartialEq)]
+/// Decoding looks at the layout and sizes alone: the points stay where they lie in the message, and are
+/// read when they are asked for. So a cloud that is passed over costs nothing, and no point is copied
+/// before it is used.
+#[derive(Clone)]
 pub struct PointCloud2 {
     /// Time, and the frame of the points.
     pub header: Header,
@@ -26,9 +30,10 @@ pub struct PointCloud2 {
     pub height: u32,
     /// Points of a row.
     pub width: u32,
-    has_color: bool,
-    /// `height * width`, row by row.
-    points: Vec<Point>,
+    /// Where points lie in `message`; none in a cloud without points.
+    rows: Option<Rows>,
+    /// The serialized message.
+    message: Arc<Vec<u8>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,7 +45,7 @@ struct Point {
 }
 
 impl PointCloud2 {
-    /// Decodes a serialized message of any layout.
+    /// Decodes a serialized message of any layout, and keeps it: one that is borrowed is copied.
     ///
     /// `x`, `y`, `z` may be FLOAT32 or FLOAT64, in any order, at any offset. Colours are read from
     /// `rgb` or `rgba` (packed 0xAARRGGBB: FLOAT32, UINT32 or INT32), else from `r`, `g`, `b`
@@ -50,8 +55,9 @@ impl PointCloud2 {
     /// [`crate::Error::Message`] if it is truncated, a field is missing, double, or of another
     /// type, sizes don't belong together, or there are more than
     /// [`super::MAX_PIXELS`] points.
-    pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut reader = CdrReader::new(bytes, "sensor_msgs/msg/PointCloud2")?;
+    pub fn decode<'a>(bytes: impl Into<Cow<'a, [u8]>>) -> Result<Self> {
+        let bytes = bytes.into();
+        let mut reader = CdrReader::new(&bytes, "sensor_msgs/msg/PointCloud2")?;
         let header = Header::read(&mut reader)?;
         let height = reader.u32("height")?;
         let width = reader.u32("width")?;
@@ -60,23 +66,22 @@ impl PointCloud2 {
         let point_step = reader.u32("point_step")?;
         let row_step = reader.u32("row_step")?;
         let data = reader.bytes("data")?;
+        let start = reader.offset() - data.len();
         reader.u8("is_dense")?;
-        let mut cloud = Self { header, height, width, has_color: false, points: Vec::new() };
+        let mut rows = None;
         if width > 0 && height > 0 {
             let layout = Layout::new(&fields, big_endian, point_step);
-            let points = layout.and_then(|layout| {
-                cloud.has_color = layout.has_color();
-                layout.points(data, [width, height], row_step)
-            });
-            cloud.points = points.map_err(|(field, problem)| reader.error(field, problem))?;
+            let found = layout
+                .and_then(|layout| Rows::new(layout, start, data.len(), [width, height], row_step));
+            rows = Some(found.map_err(|(field, problem)| reader.error(field, problem))?);
         }
         reader.finish()?;
-        Ok(cloud)
+        Ok(Self { header, height, width, rows, message: Arc::new(bytes.into_owned()) })
     }
 
     /// Whether the cloud has colours; without, all points are grey (128, 128, 128).
     pub fn has_color(&self) -> bool {
-        self.has_color
+        self.rows.is_some_and(|rows| rows.has_color())
     }
 
     /// Calls `f` with index (`row * width + column`), x y z (metres, the header's frame) and red,
@@ -84,19 +89,50 @@ impl PointCloud2 {
     ///
     /// A point is measured if x, y, z are finite and not all zero.
     pub fn for_each(&self, f: impl FnMut(u32, [f32; 3], [u8; 3])) {
-        self.for_each_of(0..self.points.len(), f);
+        self.for_each_of(0..self.rows.map_or(0, |rows| rows.len()), f);
     }
 
     /// As [`PointCloud2::for_each`], of the points of these numbers that there are.
     pub fn for_each_of(&self, range: Range<usize>, mut f: impl FnMut(u32, [f32; 3], [u8; 3])) {
-        let n = self.points.len();
-        let range = range.start.min(n)..range.end.min(n);
-        for (i, point) in (range.start as u32..).zip(&self.points[range]) {
+        let Some(rows) = self.rows else { return };
+        rows.for_each_of(&self.message, range, |i, point| {
             if point.is_measured() {
                 let [_, r, g, b] = point.color.to_be_bytes();
                 f(i, point.position, [r, g, b]);
             }
-        }
+        });
+    }
+}
+
+/// Number, position and colour of each measured point.
+type Told = Vec<(u32, [f32; 3], [u8; 3])>;
+
+impl PointCloud2 {
+    fn told(&self) -> Told {
+        let mut points = Vec::new();
+        self.for_each(|i, position, color| points.push((i, position, color)));
+        points
+    }
+}
+
+/// Equal are clouds of the same points, whatever their layouts; where nothing was measured, nothing is
+/// compared.
+impl PartialEq for PointCloud2 {
+    fn eq(&self, other: &Self) -> bool {
+        let told = |cloud: &Self| (cloud.has_color(), cloud.height, cloud.width, cloud.told());
+        self.header == other.header && told(self) == told(other)
+    }
+}
+
+impl fmt::Debug for PointCloud2 {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("PointCloud2")
+            .field("header", &self.header)
+            .field("height", &self.height)
+            .field("width", &self.width)
+            .field("has_color", &self.has_color())
+            .field("points", &self.told())
+            .finish()
     }
 }
 

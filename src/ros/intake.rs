@@ -42,12 +42,12 @@ impl<'a> Intake<'a> {
     }
 
     /// Takes a serialized message of `topic`.
-    pub fn take(&mut self, topic: &str, bytes: &[u8]) {
+    pub fn take(&mut self, topic: &str, bytes: Vec<u8>) {
         let arrived = Instant::now();
         tracing::trace!("{topic}: {} bytes", bytes.len());
-        let stamp = header_stamp(bytes);
+        let stamp = header_stamp(&bytes);
         self.health.note(|facts, now| facts.heard(now, topic, stamp, bytes.len()));
-        self.arrivals.note(topic, bytes, arrived);
+        self.arrivals.note(topic, &bytes, arrived);
         let before = *self.frames.counts();
         let robot_before = self.frames.robot_description().cloned();
         let frame = self.frames.push_raw(topic, bytes);

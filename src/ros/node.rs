@@ -194,7 +194,7 @@ impl<'a> Spinner<'a> {
         }
         for (topic, messages) in &mut self.subscriptions {
             while let Some(Some(bytes)) = messages.next().now_or_never() {
-                intake.take(topic, &bytes);
+                intake.take(topic, bytes);
             }
         }
         if let Some(transform) = intake.take_leveled()

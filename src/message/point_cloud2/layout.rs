@@ -1,5 +1,7 @@
 //! Where positions and colours lie in the bytes of a point.
 
+use std::ops::Range;
+
 use super::super::image::MAX_PIXELS;
 use super::{GREY, Point};
 
@@ -84,29 +86,6 @@ impl Layout {
         self.color != Color::None
     }
 
-    /// The points of a cloud of `size` (width, height), row by row; rows are `row_step` bytes
-    /// apart in `data`.
-    pub(super) fn points(
-        &self,
-        data: &[u8],
-        size: [u32; 2],
-        row_step: u32,
-    ) -> Result<Vec<Point>, Problem> {
-        self.check_sizes(data, size, row_step)?;
-        let [width, height] = size.map(|n| n as usize);
-        let mut points = Vec::with_capacity(width * height);
-        let usual = self.usual();
-        for v in 0..height {
-            let start = v * row_step as usize;
-            let row = data[start..start + width * self.point_step].chunks_exact(self.point_step);
-            match usual {
-                Some(usual) => points.extend(row.map(|bytes| usual.point(bytes))),
-                None => points.extend(row.map(|bytes| self.point(bytes))),
-            }
-        }
-        Ok(points)
-    }
-
     /// This layout, if it is a usual one.
     fn usual(&self) -> Option<Usual> {
         let [x, y, z] = self.position;
@@ -121,7 +100,7 @@ impl Layout {
     }
 
     /// The `row_step` of a single row is not relied on: some drivers leave it 0.
-    fn check_sizes(&self, data: &[u8], size: [u32; 2], row_step: u32) -> Result<(), Problem> {
+    fn check_sizes(&self, n_bytes: usize, size: [u32; 2], row_step: u32) -> Result<(), Problem> {
         let [width, height] = size.map(u64::from);
         let [point_step, row_step] = [self.point_step as u64, u64::from(row_step)];
         // None of these overflows: 32 bits times 32 bits, and twice 32 bits less.
@@ -134,11 +113,10 @@ impl Layout {
             let problem =
                 format!("{row_step} bytes do not hold {width} points of {point_step} bytes");
             Err(("row_step", problem))
-        } else if needed > data.len() as u64 {
+        } else if needed > n_bytes as u64 {
             let problem = format!(
                 "{width} x {height} points of {point_step} bytes, in rows of {row_step}, are \
-                 {needed} bytes, got {}",
-                data.len()
+                 {needed} bytes, got {n_bytes}"
             );
             Err(("data", problem))
         } else {
@@ -175,6 +153,70 @@ impl Layout {
             value.reverse();
         }
         value
+    }
+}
+
+/// Where the points of a cloud lie in its message, row by row; all within it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rows {
+    layout: Layout,
+    /// First byte of the first point.
+    start: usize,
+    width: usize,
+    height: usize,
+    /// Bytes from one row to the next.
+    row_step: usize,
+}
+
+impl Rows {
+    /// Of a cloud of `size` (width, height), whose `n_bytes` of data begin at byte `start` of the message,
+    /// in rows `row_step` bytes apart.
+    pub(super) fn new(
+        layout: Layout,
+        start: usize,
+        n_bytes: usize,
+        size: [u32; 2],
+        row_step: u32,
+    ) -> Result<Self, Problem> {
+        layout.check_sizes(n_bytes, size, row_step)?;
+        let [width, height] = size.map(|n| n as usize);
+        Ok(Self { layout, start, width, height, row_step: row_step as usize })
+    }
+
+    /// Number of points.
+    pub(super) fn len(&self) -> usize {
+        self.width * self.height
+    }
+
+    pub(super) fn has_color(&self) -> bool {
+        self.layout.has_color()
+    }
+
+    /// Calls `f` with number and value of the points of these numbers that there are in `message`, which
+    /// the rows were made for.
+    pub(super) fn for_each_of(
+        &self,
+        message: &[u8],
+        range: Range<usize>,
+        mut f: impl FnMut(u32, Point),
+    ) {
+        let range = range.start.min(self.len())..range.end.min(self.len());
+        let usual = self.layout.usual();
+        let point_step = self.layout.point_step;
+        let mut next = range.start;
+        while next < range.end {
+            let (row, column) = (next / self.width, next % self.width);
+            let n = (self.width - column).min(range.end - next);
+            let start = self.start + row * self.row_step + column * point_step;
+            let points = message[start..start + n * point_step].chunks_exact(point_step);
+            let points = (next as u32..).zip(points);
+            // One loop for each, so that the usual one has no choice within.
+            match usual {
+                Some(usual) => points.for_each(|(i, bytes)| f(i, usual.point(bytes))),
+                None => points.for_each(|(i, bytes)| f(i, self.layout.point(bytes))),
+            }
+            next += n;
+        }
     }
 }
 
