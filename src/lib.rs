@@ -40,6 +40,7 @@ pub mod cloud;
 pub mod confidence;
 pub mod config;
 mod conformal;
+pub mod costs;
 pub mod deadline;
 pub mod error;
 #[cfg(feature = "bag")]

@@ -42,6 +42,7 @@ const FLOORS: &[&str] = &[
     "observation",
     "prediction",
     "known",
+    "costs",
     "candidates",
     "predictor",
     "video",
