@@ -15,7 +15,7 @@ from sim.closed_loop import results
 from sim.closed_loop.planners import NODELESS
 from sim.closed_loop.tasks import TASKS
 
-DDS = ("forecloud", "forecloud_costs")
+DDS = ("forecloud", "forecloud_costs", "forecloud_predictions")
 
 
 def arguments() -> argparse.Namespace:
@@ -41,7 +41,7 @@ def planner(name: str, args: argparse.Namespace, log: Path):
     """A planner of this name."""
     if name in NODELESS:
         return NODELESS[name]()
-    from sim.closed_loop.forecloud import OVER_DDS
+    from sim.closed_loop.over_dds import OVER_DDS
 
     return OVER_DDS[name](dict(p.split(":=", 1) for p in args.param), log, args.budget)
 

@@ -14,10 +14,14 @@ import threading
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+HERE = str(Path(__file__).resolve().parent)
+sys.path.insert(0, HERE)
+import wire  # noqa: E402
+
+# The other files here are the simulator's: their names must not stand before packages'.
+sys.path[:] = [path for path in sys.path if path != HERE]
 
 import rclpy  # noqa: E402
-import wire  # noqa: E402
 from rclpy.action import ActionClient  # noqa: E402
 from rclpy.duration import Duration  # noqa: E402
 from rclpy.qos import DurabilityPolicy, QoSProfile  # noqa: E402

@@ -159,34 +159,34 @@ def test_packets_come_back_and_wrong_ones_are_refused():
 
 
 def test_the_goal_as_a_message_says_the_same(world):
-    from sim.closed_loop import forecloud
+    from sim.closed_loop import over_dds
 
     kind = "forecloud/msg/Plan_Goal"
-    goal = forecloud.made(kind, goal=forecloud.goal_message(world.observe(), world.goal), n_steps=7, seed=5)
-    back = forecloud.TYPES.deserialize_cdr(forecloud.TYPES.serialize_cdr(goal, kind), kind)
+    goal = over_dds.made(kind, goal=over_dds.goal_message(world.observe(), world.goal), n_steps=7, seed=5)
+    back = over_dds.TYPES.deserialize_cdr(over_dds.TYPES.serialize_cdr(goal, kind), kind)
     assert (back.n_steps, back.seed, back.goal.reach, back.goal.tolerance) == (7, 5, 2, world.goal.tolerance)
     move, turn = back.goal.motion.translation, back.goal.motion.rotation
     place = world.state()[0][0]
     yaw = 2 * np.arctan2(turn.z, turn.w)
     there = turned(yaw) @ place + (move.x, move.y, move.z)
     np.testing.assert_allclose(there, world.goal.place, atol=1e-9)
-    low, high = forecloud.region(world.observe(), world.goal)
-    assert np.all(low < place) and np.all(place < high) and low[2] >= forecloud.ABOVE
+    low, high = over_dds.region(world.observe(), world.goal)
+    assert np.all(low < place) and np.all(place < high) and low[2] >= over_dds.ABOVE
 
 
 def test_a_plan_as_a_message_comes_back_and_a_broken_one_is_refused(world):
-    from sim.closed_loop import forecloud
+    from sim.closed_loop import over_dds
 
     sampler = Sampler(world.observe(), world.goal, np.random.default_rng(0))
     _, plan = sampler.fitted(sampler.straight(0))
-    message = forecloud.trajectory_message(plan)
-    back = forecloud.trajectory_of(message)
+    message = over_dds.trajectory_message(plan)
+    back = over_dds.trajectory_of(message)
     assert back.names == plan.names
     np.testing.assert_allclose(back.times, plan.times, atol=1e-9)
     np.testing.assert_array_equal(back.positions, plan.positions)
     message.points[1].positions[0] = np.nan
     with pytest.raises(ValueError, match="no numbers"):
-        forecloud.trajectory_of(message)
+        over_dds.trajectory_of(message)
     message.points[1].positions = np.zeros(1)
     with pytest.raises(ValueError):
-        forecloud.trajectory_of(message)
+        over_dds.trajectory_of(message)

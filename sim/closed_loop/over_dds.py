@@ -33,7 +33,10 @@ def interfaces():
     found = {}
     for path in sorted((ROOT / "msg").glob("*.msg")):
         found |= get_types_from_msg(path.read_text(), f"forecloud/msg/{path.stem}")
-    for path, parts in (("action/Plan.action", ("Goal", "Result", "Feedback")), ("srv/Evaluate.srv", ("Request", "Response"))):
+    for path, parts in (
+        ("action/Plan.action", ("Goal", "Result", "Feedback")), ("srv/Evaluate.srv", ("Request", "Response")),
+        ("srv/Predict.srv", ("Request", "Response")),
+    ):
         texts = (ROOT / path).read_text().split("\n---\n")
         for part, text in zip(parts, texts):
             found |= get_types_from_msg(text, f"forecloud/msg/{Path(path).stem}_{part}")
@@ -65,6 +68,12 @@ def zero(desc):
     if inner == Nodetype.BASE and what[0] != "string":
         return np.zeros(0 if node == Nodetype.SEQUENCE else detail[1], what[0] if what[0] != "bool" else np.bool_)
     return []
+
+
+def read(body: bytes, kind: str):
+    """A message from what rclpy serialized, which may be followed by bytes that mean nothing."""
+    definition = TYPES.get_msgdef(kind)
+    return definition.deserialize_cdr_le(body[4:], 0, definition.cls, TYPES)[0]
 
 
 def point(values):
@@ -188,7 +197,7 @@ class Link:
         """Serializes, asks, and reads the answer; also what the head says."""
         head |= {"find_seconds": FIND_SECS, "seconds": ANSWER_SECS}
         told, body = self.ask(head, bytes(TYPES.serialize_cdr(message, kind)))
-        return told, TYPES.deserialize_cdr(body, answer)
+        return told, read(body, answer)
 
     def end(self) -> None:
         """Ends both."""
@@ -277,4 +286,52 @@ class ForecloudCosts(OverDds, Sampling):
         ]
 
 
-OVER_DDS = {kind.name: kind for kind in (Forecloud, ForecloudCosts)}
+class ForecloudPredictions(ForecloudCosts):
+    """`~/predict` as model: whole predictions come back, and the goal is measured here."""
+
+    name = "forecloud_predictions"
+
+    def outcomes(self, seen: Observation, goal: Goal, plans: list[Trajectory]) -> list[dict]:
+        if not plans:
+            return []
+        longest = max(plan.seconds() for plan in plans)
+        request = made(
+            "forecloud/msg/Predict_Request", plans=[trajectory_message(plan) for plan in plans],
+            n_steps=min(int(np.ceil(longest * 10)) + 2, 100),
+        )
+        head = {"do": "call", "service": "predict", "kind": "forecloud/srv/Predict"}
+        _, answer = self.link.request(head, "forecloud/msg/Predict_Request", request, "forecloud/msg/Predict_Response")
+        if not answer.success:
+            raise RuntimeError(f"~/predict: {answer.message}")
+        return [self.measured(seen, goal, prediction) for prediction in answer.predictions]
+
+    @staticmethod
+    def measured(seen: Observation, goal: Goal, prediction) -> dict:
+        """Cost and terms of a prediction; particles belong to the objects whose bounds they lie in."""
+        start = np.asarray(prediction.positions, float).reshape(-1, 3)
+        end = start + np.asarray(prediction.displacements, float).reshape(prediction.n_steps, -1, 3).sum(axis=0)
+
+        def inside(bounds) -> np.ndarray:
+            return np.all((start > bounds[0]) & (start < bounds[1]), axis=1)
+
+        target = inside(region(seen, goal))
+        if not target.any():
+            return {"cost": float("inf")}
+        if goal.box is not None:
+            gaps = np.maximum(np.maximum(goal.box[0] - end, end - goal.box[1]), 0)
+        else:
+            k = goal.targets[0]
+            rotation = goal.rotation @ seen.state[1][k].T
+            gaps = end - ((start - seen.state[0][k]) @ rotation.T + goal.place)
+        reach, leave = float(np.linalg.norm(gaps[target], axis=1).mean()), 0.0
+        others = np.zeros(len(start), bool)
+        for k in set(range(len(goal.points))) - set(goal.targets):
+            points = goal.at(seen.state, k)
+            others |= inside((np.maximum(points.min(axis=0), (-9, -9, ABOVE)), points.max(axis=0)))
+        if (others := others & ~target).any():
+            ways = np.sort(np.linalg.norm((end - start)[others], axis=1))
+            leave = float(ways[-max(len(ways) // 10, 1):].mean())
+        return {"cost": reach + goal.leave_weight * leave, "reach": reach, "leave": leave}
+
+
+OVER_DDS = {kind.name: kind for kind in (Forecloud, ForecloudCosts, ForecloudPredictions)}
