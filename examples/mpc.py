@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Plans with Forecloud and executes: look, plan, check, move, look again. To copy and change.
 
-    ros2 run ... or: python3 examples/mpc.py --region 0.0 -0.2 0.01 0.2 0.0 0.2 --box 0.3 -0.1 0.0 0.5 0.1 0.2
+    python3 examples/mpc.py --region 0.0 -0.2 0.01 0.2 0.0 0.2 --box 0.3 -0.1 0.0 0.5 0.1 0.2
 
-What lies in --region (minimum, maximum; metres, the node's world frame) is to come into --box. The node only
-plans; this program sends what it has checked to the controller --controller
-(control_msgs/FollowJointTrajectory). Nothing here stops a robot: keep your hand at the emergency stop.
+What lies in --region (minimum, maximum; metres, the node's world frame) is to come into --box. The node
+only plans; this program sends what it has checked to --controller (control_msgs/FollowJointTrajectory).
+Nothing here stops a robot: keep your hand at the emergency stop.
 """
 
 import argparse
@@ -111,9 +111,11 @@ def main():
         answer = loop.plan(step)
         if answer is None:
             sys.exit("the planner refused the goal")
-        if answer.idle.reach <= args.tolerance and answer.n_plans:
-            return print("there")
         print(f"{step}: {answer.message}")
+        if not answer.success and not answer.plan.points:
+            sys.exit("the goal can't be planned for")
+        if not answer.success and answer.idle.reach <= args.tolerance:
+            return print("there")
         if not answer.success:
             continue  # no plan is good enough: another seed
         if reason := loop.wrong(answer.plan):

@@ -188,18 +188,18 @@ class Sampling(Planner):
 
 
 class NothingMoves(Sampling):
-    """As model: nothing moves."""
+    """As model: nothing moves. What a plan comes to doesn't depend on it, so few are tried."""
 
-    name = "nothing_moves"
+    name, rounds = "nothing_moves", (4,)
 
     def after(self, seen: Observation, plan: Trajectory) -> State:
         return seen.state
 
 
 class ConstantVelocity(Sampling):
-    """As model: what moves goes on as it does."""
+    """As model: what moves goes on as it does, whatever the robot does."""
 
-    name = "constant_velocity"
+    name, rounds = "constant_velocity", (4,)
 
     def after(self, seen: Observation, plan: Trajectory) -> State:
         places, turns = seen.state
