@@ -20,8 +20,8 @@ use crate::scene::{Scene, history_index};
 use crate::{Error, Result};
 
 pub use batch::Candidate;
-pub(crate) use roller::check_limits;
 use roller::Roller;
+pub(crate) use roller::check_limits;
 
 /// All that a prediction started from: made by [`crate::predictor::Predictor::snapshot`].
 #[derive(Clone)]

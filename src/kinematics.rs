@@ -1,10 +1,10 @@
 //! The robot's kinematic particles: points on its moving links, placed by joint positions.
 
 mod guard;
-mod mesh;
-mod mounting;
 mod jacobian;
 mod limits;
+mod mesh;
+mod mounting;
 mod order;
 mod skin;
 mod surface;
@@ -18,6 +18,7 @@ use skin::Skin;
 use std::ops::Range;
 use tree::Tree;
 
+pub use jacobian::ReachFor;
 pub use limits::JointLimits;
 pub use mesh::MeshSearch;
 pub use mounting::{Mount, Mounting, RobotMode};

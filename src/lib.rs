@@ -64,6 +64,7 @@ pub mod ops;
 pub mod outputs;
 pub mod particles;
 pub mod plan;
+pub mod planner;
 pub mod prediction;
 pub mod predictor;
 pub mod random;

@@ -45,6 +45,7 @@ const FLOORS: &[&str] = &[
     "costs",
     "candidates",
     "predictor",
+    "planner",
     "video",
     "recording",
     "eval",

@@ -64,7 +64,8 @@ impl Candidates {
                             false => roller.start(snapshot),
                         };
                         is_ready = true;
-                        let outcome = outcome.and_then(|()| roller.cost(snapshot, judge, candidate));
+                        let outcome =
+                            outcome.and_then(|()| roller.cost(snapshot, judge, candidate));
                         if let Ok(mut cost) = costs[i].lock() {
                             *cost = Some(outcome);
                         }

@@ -133,9 +133,8 @@ impl Roller {
         let course = &snapshot.course;
         let n_joints = course.joints.len();
         let ahead = self.joints_ahead.chunks_exact(n_joints.max(1)).take(lead + n_steps);
-        let joints: Vec<Vec<f64>> = std::iter::once(course.joints.clone())
-            .chain(ahead.map(<[f64]>::to_vec))
-            .collect();
+        let joints: Vec<Vec<f64>> =
+            std::iter::once(course.joints.clone()).chain(ahead.map(<[f64]>::to_vec)).collect();
         let cost = outcome.and_then(|()| {
             judge.cost(&Consequence {
                 displacements: &prediction.displacements,

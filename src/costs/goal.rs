@@ -35,6 +35,18 @@ impl Zone {
         zone
     }
 
+    /// The least box about points in single precision.
+    pub fn around_points(points: &[crate::geometry::Vec3]) -> Self {
+        let mut zone = Self::around(&[]);
+        for p in points {
+            for axis in 0..3 {
+                zone.min[axis] = zone.min[axis].min(p[axis].into());
+                zone.max[axis] = zone.max[axis].max(p[axis].into());
+            }
+        }
+        zone
+    }
+
     /// With `by` (m) more on every side.
     pub fn grown(&self, by: f64) -> Self {
         Self { min: self.min.map(|x| x - by), max: self.max.map(|x| x + by) }
@@ -215,7 +227,9 @@ impl Goal {
                 } else if !((norm - 1.0).abs() < 1e-3) {
                     refused(
                         "motion",
-                        format!("the quaternion's norm is {norm}, not 1; no rotation is 0, 0, 0, 1"),
+                        format!(
+                            "the quaternion's norm is {norm}, not 1; no rotation is 0, 0, 0, 1"
+                        ),
                     )
                 } else {
                     Ok(())
@@ -278,7 +292,10 @@ impl Mask {
     fn of(&self, sight: &Sight) -> Result<Vec<bool>> {
         let [width, height] = self.size;
         if self.pixels.len() as u64 != u64::from(width) * u64::from(height) {
-            return refused("mask", format!("{} pixels, not {width} x {height}", self.pixels.len()));
+            return refused(
+                "mask",
+                format!("{} pixels, not {width} x {height}", self.pixels.len()),
+            );
         }
         match sight.image_sizes.get(self.camera) {
             Some(Some(size)) if *size == self.size => {}

@@ -66,8 +66,7 @@ impl Aim {
                 for p in places {
                     let mut nearest = f64::INFINITY;
                     for (q, back) in cloud.iter().zip(&mut back) {
-                        let squared =
-                            (0..3).map(|a| (p[a] - q[a]) * (p[a] - q[a])).sum::<f64>();
+                        let squared = (0..3).map(|a| (p[a] - q[a]) * (p[a] - q[a])).sum::<f64>();
                         nearest = nearest.min(squared);
                         *back = back.min(squared);
                     }
