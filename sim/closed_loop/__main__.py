@@ -31,6 +31,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--budget", type=float, default=2.0, help="s that a plan may take; default: %(default)s")
     parser.add_argument("--decisions", type=int, help="at most, in an episode; default: the task's")
     parser.add_argument("--param", action="append", default=[], metavar="NAME:=VALUE", help="parameter of the node")
+    parser.add_argument("--setup", type=Path, help="file that makes package forecloud known; default: that of scripts/build")
+    parser.add_argument("--node", default="", metavar="COMMAND", help="in place of the package's forecloud_node")
     parser.add_argument("--no-record", action="store_true", help="neither bags nor films of planners that need no node")
     parser.add_argument("--no-film", action="store_true", help="no films; they need Pillow")
     parser.add_argument("--summary", action="store_true", help="print the table of OUT/results.jsonl, draw calibration.svg")
@@ -43,7 +45,7 @@ def planner(name: str, args: argparse.Namespace, log: Path):
         return NODELESS[name]()
     from sim.closed_loop.over_dds import OVER_DDS
 
-    return OVER_DDS[name](dict(p.split(":=", 1) for p in args.param), log, args.budget)
+    return OVER_DDS[name](dict(p.split(":=", 1) for p in args.param), log, args.budget, args.setup, args.node)
 
 
 def one(task: str, name: str, seed: int, args: argparse.Namespace) -> dict:

@@ -22,6 +22,7 @@ import wire  # noqa: E402
 sys.path[:] = [path for path in sys.path if path != HERE]
 
 import rclpy  # noqa: E402
+from ament_index_python.packages import get_package_prefix  # noqa: E402
 from rclpy.action import ActionClient  # noqa: E402
 from rclpy.duration import Duration  # noqa: E402
 from rclpy.qos import DurabilityPolicy, QoSProfile  # noqa: E402
@@ -60,16 +61,18 @@ class Bridge:
             self.heard.notify_all()
 
     def start(self, head: dict, _) -> dict:
-        """Starts the node, unless there is no `command` (it runs already), and makes publishers."""
+        """Starts the node (`find`: that of the package), and makes publishers."""
         for topic, kind, latched in head["topics"]:
             qos = QoSProfile(depth=50)
             if latched:
                 qos.durability = DurabilityPolicy.TRANSIENT_LOCAL
                 self.latched.add(topic)
             self.publishers[topic] = self.node.create_publisher(class_of(kind), topic, qos)
-        if head.get("command"):
-            with open(head["log"], "w") as log:
-                self.process = subprocess.Popen(head["command"], stdout=log, stderr=log)
+        command = head["command"]
+        if head["find"]:
+            command = [str(Path(get_package_prefix("forecloud")) / "lib" / "forecloud" / "forecloud_node"), *command]
+        with open(head["log"], "w") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
         return {"ok": True}
 
     def meet(self, head: dict, _) -> dict:

@@ -2,6 +2,7 @@
 candidates that the sampler of this package draws."""
 
 import os
+import shlex
 import subprocess
 import tempfile
 from pathlib import Path
@@ -21,10 +22,7 @@ ABOVE = 0.005  # m over the table, from which on a region begins: its top is no 
 MARGIN = 0.01  # m about a target's bounds
 N_STEPS = 30  # the longest plan asked for
 FIND_SECS, ANSWER_SECS = 20.0, 120.0
-SETUP = (
-    "source scripts/ros2_env && set +u && "
-    "{ [[ ! -f install/forecloud/share/forecloud/local_setup.bash ]] || source install/forecloud/share/forecloud/local_setup.bash; } && "
-)
+PREFIX = ROOT / "install/forecloud/share/forecloud/local_setup.bash"  # as scripts/build makes it
 
 
 def interfaces():
@@ -138,8 +136,9 @@ def trajectory_of(message) -> Trajectory:
 class Link:
     """The ROS process with the node: a sink of a Stream, and who answers."""
 
-    def __init__(self, settings: dict, log: Path, node: bool = True):
-        self.settings, self.log, self.node = settings, log, node
+    def __init__(self, settings: dict, log: Path, setup: Path | None = None, program: str = ""):
+        self.settings, self.log, self.program = settings, log, program
+        self.setup = setup or PREFIX
         self.bridge, self.met = None, False
 
     def begin(self, topics) -> None:
@@ -153,7 +152,7 @@ class Link:
             "use_sim_time": "true", "cameras": f"[{', '.join(cameras)}]", "deadline_secs": "0.0",
             "model": str(ROOT / "models" / "small.safetensors"),
         } | self.settings
-        command = [str(ROOT / "install/forecloud/lib/forecloud/forecloud_node"), "--ros-args"]
+        command = [*shlex.split(self.program), "--ros-args"]
         for name, value in parameters.items():
             command += ["-p", f"{name}:={value}"]
         # The simulator's variables would lend ROS's Python other packages.
@@ -161,13 +160,14 @@ class Link:
         env["ROS_DOMAIN_ID"] = str(10 + os.getpid() % 90)
         env["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
         env["FASTRTPS_DEFAULT_PROFILES_FILE"] = str(ROOT / "config" / "fastdds_large_clouds.xml")
-        program = f"{SETUP} exec python3 sim/closed_loop/bridge.py"
+        # A workspace that is sourced already may have no such file.
+        sourced = f"{{ [[ ! -f {shlex.quote(str(self.setup))} ]] || source {shlex.quote(str(self.setup))}; }}"
+        program = f"source scripts/ros2_env && set +u && {sourced} && exec python3 sim/closed_loop/bridge.py"
         self.errors = open(self.log.with_suffix(".bridge.log"), "w")
         self.bridge = subprocess.Popen(
             ["bash", "-c", program], cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
         )
-        start = {"do": "start", "topics": told, "log": str(self.log), "command": command if self.node else None}
-        self.ask(start)
+        self.ask({"do": "start", "topics": told, "log": str(self.log), "command": command, "find": not self.program})
 
     def ask(self, head: dict, body: bytes = b"") -> tuple[dict, bytes]:
         """A packet and its answer. Raises RuntimeError where there is none, or it says that it failed."""
@@ -184,8 +184,7 @@ class Link:
         if topic not in self.topics:
             return
         if topic not in self.latched and not self.met:
-            if self.node:
-                self.ask({"do": "meet", "needed": self.needed})
+            self.ask({"do": "meet", "needed": self.needed})
             self.met = True
         wire.write(self.bridge.stdin, {"do": "publish", "topic": topic}, data)
 
@@ -216,9 +215,12 @@ class OverDds(Planner):
 
     needs_node = True
 
-    def __init__(self, settings: dict | None = None, log: Path | None = None, budget_secs: float = 2.0):
+    def __init__(
+        self, settings: dict | None = None, log: Path | None = None, budget_secs: float = 2.0, setup: Path | None = None,
+        program: str = "",
+    ):
         log = log or Path(tempfile.gettempdir()) / f"closed_loop_{os.getpid()}.log"
-        self.link = Link(settings or {}, log)
+        self.link = Link(settings or {}, log, setup, program)
         self.budget_secs = budget_secs
 
     def look(self, seen: Observation) -> Observation:

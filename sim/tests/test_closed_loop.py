@@ -40,7 +40,9 @@ def test_a_pose_is_missed_by_the_mean_way_of_its_points():
     assert goal.reach(goal.first) == pytest.approx(0.03)
     there = goal.first[0] + [[0.03, 0, 0], [0, 0, 0]], goal.first[1]
     assert goal.reach(there) == pytest.approx(0) and goal.reached(there)
+    uneven = two(np.array([[0.1, 0, 0], [0.0, 0, 0]]))
     spun = there[0], np.stack([turned(0.2), np.eye(3)])
+    assert uneven.reach(spun) == pytest.approx(0.1 * np.sin(0.1)), "the mean of two"
     assert goal.reach(spun) == pytest.approx(2 * 0.1 * np.sin(0.1))
     moved = there[0] + [[0, 0, 0], [0, 0.04, 0]], goal.first[1]
     assert goal.leave(there, moved) == pytest.approx(0.04)
@@ -133,6 +135,7 @@ def test_intervals_and_calibration():
     assert 1 <= low < 2.5 < high <= 4
     told = {"acted": True, "reach": 0.0, "error_after_m": 0.0}
     decisions = [told | {"success_probability": p, "within_tolerance": hit} for p, hit in ((0.9, True), (1.0, False), (0.1, False))]
+    decisions.append(decisions[0] | {"acted": False})
     rows = [{"decisions": decisions}]
     first, last = results.calibration(rows)
     assert first[:2] == (0.1, 0.0) and first[4] == 1
