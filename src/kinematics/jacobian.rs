@@ -154,3 +154,104 @@ impl Robot {
         Ok((wanted.place - pose * wanted.point).norm())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::{draw, uniform};
+
+    /// A turn, a slide, and a turn that mimics the first one backwards, with an offset.
+    const MIMIC: &str = r#"<robot name="r"><link name="world"/>
+        <link name="a"><visual><geometry><box size="0.1 0.1 0.1"/></geometry></visual></link>
+        <link name="b"><visual><geometry><box size="0.1 0.1 0.1"/></geometry></visual></link>
+        <link name="c"><visual><geometry><box size="0.1 0.1 0.1"/></geometry></visual></link>
+        <joint name="turn" type="revolute"><parent link="world"/><child link="a"/>
+          <axis xyz="0 0 1"/><limit lower="-2" upper="2" effort="1" velocity="3"/></joint>
+        <joint name="slide" type="prismatic"><parent link="a"/><child link="b"/>
+          <origin xyz="0.3 0 0" rpy="0.3 0.2 0"/><axis xyz="1 0 0"/>
+          <limit lower="0" upper="1" effort="1" velocity="0.5"/></joint>
+        <joint name="follows" type="revolute"><parent link="b"/><child link="c"/>
+          <origin xyz="0.2 0 0.1"/><axis xyz="0 1 0"/><mimic joint="turn" multiplier="-0.5" offset="0.1"/>
+          <limit lower="-2" upper="2" effort="1" velocity="3"/></joint></robot>"#;
+
+    fn arms() -> Robot {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/two_arms.urdf");
+        Robot::from_urdf(&std::fs::read_to_string(file).unwrap(), 256, "world").unwrap()
+    }
+
+    /// Joints within their limits, by number.
+    fn posture(robot: &Robot, number: u64) -> Vec<f64> {
+        let joint = |(j, limits): (usize, &super::super::JointLimits)| {
+            let share = f64::from(uniform(draw(3, 0, number, j as u64)));
+            let (lower, upper) = (limits.lower.max(-3.0), limits.upper.min(3.0));
+            lower + (0.15 + 0.7 * share) * (upper - lower)
+        };
+        robot.limits().iter().enumerate().map(joint).collect()
+    }
+
+    #[test]
+    fn the_jacobian_is_that_of_finite_differences() {
+        let mimic = Robot::from_urdf(MIMIC, 64, "world").unwrap();
+        for (mut robot, name) in [(mimic, "c"), (arms(), "left_hand")] {
+            let link = robot.link_number(name).unwrap();
+            let point = Point3::new(0.05, -0.02, 0.1);
+            let joints = posture(&robot, 1);
+            let mut columns = Vec::new();
+            robot.update(&joints).unwrap();
+            let pose = *robot.pose_of(link).unwrap();
+            robot.jacobian(link, &(pose * point), &mut columns);
+            let step = 1e-6;
+            for (j, column) in columns.iter().enumerate() {
+                let mut there = joints.clone();
+                there[j] += step;
+                robot.update(&there).unwrap();
+                let moved = robot.pose_of(link).unwrap();
+                let way = (moved * point - pose * point) / step;
+                let turn = (moved.rotation * pose.rotation.inverse()).scaled_axis() / step;
+                let error = (column.fixed_rows::<3>(0) - way).norm()
+                    + (column.fixed_rows::<3>(3) - turn).norm();
+                assert!(error < 1e-4, "joint {j} of {name}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn places_that_can_be_had_are_reached_as_forward_kinematics_tells() {
+        let mut robot = arms();
+        let mut n_reached = 0;
+        for number in 0..20 {
+            let name = ["left_hand", "right_hand"][number as usize % 2];
+            let link = robot.link_number(name).unwrap();
+            let active = robot.joints_to(link);
+            assert_eq!(active.len(), 7);
+            let goal = posture(&robot, number);
+            let point = Point3::new(0.0, 0.0, 0.1);
+            robot.update(&goal).unwrap();
+            let wanted = *robot.pose_of(link).unwrap();
+            // From a posture near by: the other arm's joints stay.
+            let mut joints = goal.clone();
+            let off = |j: usize| f64::from(uniform(draw(4, 0, number, j as u64))) - 0.5;
+            active.iter().for_each(|&j| joints[j] += 0.5 * off(j));
+            let from = joints.clone();
+            let place = wanted * point;
+            let reach = ReachFor { link, point, place, turned: Some(wanted.rotation) };
+            let off_m = robot.reach(&reach, &active, &mut joints).unwrap();
+            n_reached += usize::from(off_m < 2e-3);
+            let pose = *robot.pose_of(link).unwrap();
+            assert!((place - pose * point).norm() - off_m < 1e-9, "it tells how far it is off");
+            for (j, limits) in robot.limits().iter().enumerate() {
+                let is_within = (limits.lower..=limits.upper).contains(&joints[j]);
+                assert!(is_within || joints[j] == from[j]);
+                assert!(active.contains(&j) || joints[j] == from[j]);
+            }
+        }
+        assert!(n_reached >= 19, "{n_reached} of 20");
+        // What no arm reaches is told to be far off, and nothing breaks.
+        let link = robot.link_number("left_hand").unwrap();
+        let (point, place) = (Point3::origin(), Point3::new(9.0, 0.0, 0.0));
+        let active = robot.joints_to(link);
+        let mut joints = posture(&robot, 3);
+        let reach = ReachFor { link, point, place, turned: None };
+        assert!(robot.reach(&reach, &active, &mut joints).unwrap() > 7.0);
+    }
+}

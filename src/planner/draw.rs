@@ -47,13 +47,18 @@ pub(super) struct Sampler {
 impl Sampler {
     /// All kinds of motion that the situation has.
     pub fn new(seed: u64, situation: &Situation) -> Self {
+        Self::of(seed, situation.kinds())
+    }
+
+    /// Of these kinds, each with the number of its numbers and its share of the draws.
+    pub fn of(seed: u64, kinds: Vec<(Kind, usize, f64)>) -> Self {
         let cloud = |(kind, n, share): (Kind, usize, f64)| Cloud {
             kind,
             mean: vec![0.0; n],
             spread: vec![FIRST; n],
             share,
         };
-        let clouds: Vec<Cloud> = situation.kinds().into_iter().map(cloud).collect();
+        let clouds: Vec<Cloud> = kinds.into_iter().map(cloud).collect();
         Self { seed, clouds, n_drawn: 0 }
     }
 
