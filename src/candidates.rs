@@ -1,20 +1,27 @@
 //! What would the scene do if the robot did something else? Candidate plans, rolled out from where
 //! the newest prediction started, beside the predictor and without touching it.
 
+mod batch;
+mod roller;
+
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::cloud::Workspace;
 use crate::config::PredictorConfig;
+use crate::costs::{Goal, Judge, Sight};
 use crate::kinematics::Robot;
-use crate::known::{Known, Knows};
+use crate::known::Knows;
 use crate::message::{JointTrajectory, Stamp};
-use crate::model::{Mode, Model, ModelConfig, Rollout};
+use crate::model::Model;
 use crate::observation::Course;
-use crate::plan::with_candidate;
 use crate::prediction::{Prediction, Timings, milliseconds_since};
-use crate::scene::Scene;
+use crate::scene::{Scene, history_index};
 use crate::{Error, Result};
+
+pub use batch::Candidate;
+use roller::Roller;
+pub(crate) use roller::check_limits;
 
 /// All that a prediction started from: made by [`crate::predictor::Predictor::snapshot`].
 #[derive(Clone)]
@@ -35,6 +42,8 @@ pub struct Snapshot {
     pub(crate) scene: Scene,
     /// The prediction without its displacements.
     pub(crate) prediction: Prediction,
+    /// Width and height of the depth image of each camera; none of those that are not there.
+    pub(crate) image_sizes: Vec<Option<[u32; 2]>>,
 }
 
 impl Snapshot {
@@ -47,15 +56,98 @@ impl Snapshot {
     pub fn n_particles(&self) -> usize {
         self.prediction.particles.len()
     }
+
+    /// The robot, where it is part of the frame.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] says why there is none.
+    pub fn robot(&self) -> Result<&Arc<Robot>> {
+        let Some(robot) = self.robot.as_ref().filter(|_| self.model.config.n_kinematic > 0) else {
+            let problem = "the model takes no robot, so its predictions don't depend on a plan";
+            return Err(Error::Plan { problem: problem.into() });
+        };
+        if !self.course.has_robot() {
+            let problem = "the robot was not part of the newest frame: see why in the diagnostics";
+            return Err(Error::Plan { problem: problem.into() });
+        }
+        Ok(robot)
+    }
+
+    /// Joints now (rad or m), in the robot's order.
+    pub fn joints(&self) -> &[f64] {
+        &self.course.joints
+    }
+
+    /// A goal in this frame.
+    ///
+    /// # Errors
+    /// As [`Judge::new`].
+    pub fn judge(&self, goal: &Goal) -> Result<Judge> {
+        let particles = &self.prediction.particles;
+        Judge::new(
+            goal,
+            &Sight {
+                positions: &particles.positions,
+                sources: &particles.sources,
+                image_sizes: &self.image_sizes,
+                body_of: &self.scene.start.body_of,
+                on_links: &self.scene.on_links,
+                workspace: &self.workspace,
+            },
+        )
+    }
+
+    /// With `n` of the particles, spread evenly over their order, and as large a share of the history's;
+    /// all of them if there are fewer. Roll-outs of it are faster, and coarser.
+    pub fn thinned(&self, n: usize) -> Self {
+        let n_all = self.n_particles();
+        let mut thin = self.clone();
+        // Nobody needs it again.
+        thin.prediction.history.clear();
+        if n >= n_all || n == 0 {
+            return thin;
+        }
+        let chosen: Vec<usize> = (0..n).map(|j| history_index(j, n, n_all)).collect();
+        let start = &mut thin.scene.start;
+        pick(&mut start.positions, &chosen);
+        pick(&mut start.velocities, &chosen);
+        pick(&mut start.onward, &chosen);
+        pick(&mut start.bodies, &chosen);
+        pick(&mut start.body_of, &chosen);
+        pick(&mut start.velocity_known, &chosen);
+        pick(&mut start.colors, &chosen);
+        pick(&mut thin.scene.on_links, &chosen);
+        let n_history = start.history_positions.len();
+        let m = (n_history * n).div_ceil(n_all);
+        let of_history: Vec<usize> = (0..m).map(|j| history_index(j, m, n_history)).collect();
+        pick(&mut start.history_positions, &of_history);
+        pick(&mut start.history_colors, &of_history);
+        // Numbers of bodies are fewer than particles.
+        let bodies = start.body_of.iter_mut().filter(|body| **body as usize >= n);
+        bodies.for_each(|body| *body = crate::motion::NO_BODY);
+        start.body_motions.truncate(n);
+        let particles = &mut thin.prediction.particles;
+        pick(&mut particles.positions, &chosen);
+        pick(&mut particles.colors, &chosen);
+        pick(&mut particles.sources, &chosen);
+        pick(&mut thin.prediction.situations, &chosen);
+        thin
+    }
+}
+
+/// Keeps those of the numbers `chosen`, ascending; nothing of what is not known.
+fn pick<T: Copy>(values: &mut Vec<T>, chosen: &[usize]) {
+    if !values.is_empty() {
+        *values = chosen.iter().filter_map(|&i| values.get(i).copied()).collect();
+    }
 }
 
 /// Rolls out candidate plans, on threads of its own.
 pub struct Candidates {
     threads: rayon::ThreadPool,
-    /// With the configuration that it was made for.
-    rollout: Option<(ModelConfig, Rollout)>,
-    joints_ahead: Vec<f64>,
-    known: Known,
+    roller: Roller,
+    /// A thread for each of the plans that are rolled out side by side.
+    workers: Vec<(rayon::ThreadPool, Roller)>,
 }
 
 impl Candidates {
@@ -64,19 +156,14 @@ impl Candidates {
     /// # Errors
     /// [`Error::Config`] if they can't be started.
     pub fn new(n_threads: usize) -> Result<Self> {
-        let threads = rayon::ThreadPoolBuilder::new()
-            .num_threads(n_threads)
-            .thread_name(|i| format!("plan {i}"))
-            .build()
-            .map_err(|error| Error::Config {
-                key: "plan_threads".into(),
-                problem: format!("{n_threads} threads can't be started: {error}"),
-            })?;
-        Ok(Self { threads, rollout: None, joints_ahead: Vec::new(), known: Known::default() })
+        let threads = pool(n_threads, "plan")?;
+        let workers = (0..threads.current_num_threads())
+            .map(|i| Ok((pool(1, &format!("plan {i}, worker"))?, Roller::default())));
+        Ok(Self { workers: workers.collect::<Result<_>>()?, threads, roller: Roller::default() })
     }
 
     /// `n_steps` steps from `snapshot` on, if the robot follows `candidate`; joints that it leaves
-    /// out move as in the prediction (see [`with_candidate`]).
+    /// out move as in the prediction (see [`crate::plan::with_candidate`]).
     ///
     /// The particles are those of the prediction, in their order; with the plan that the prediction
     /// had, the displacements are the same bit for bit.
@@ -92,38 +179,26 @@ impl Candidates {
     ) -> Result<Prediction> {
         let start = Instant::now();
         PredictorConfig { horizon: n_steps, ..PredictorConfig::default() }.validate()?;
-        let config = snapshot.model.config;
-        let Some(robot) = snapshot.robot.as_ref().filter(|_| config.n_kinematic > 0) else {
-            let problem = "the model takes no robot, so its predictions don't depend on a plan";
-            return Err(Error::Plan { problem: problem.into() });
-        };
-        let (mut robot, course) = (Robot::clone(robot), &snapshot.course);
-        if !course.has_robot() {
-            let problem = "the robot was not part of the newest frame: see why in the diagnostics";
-            return Err(Error::Plan { problem: problem.into() });
-        }
-        let horizon = config.horizon(n_steps);
-        let names = robot.joint_names();
-        let plan = with_candidate(&course.plan, candidate, names, course.stamp, &horizon)?;
-        let mut scene = snapshot.scene.clone();
-        let (joints, workspace) = (&mut self.joints_ahead, &snapshot.workspace);
-        course.place_robot(&plan, &mut robot, &horizon, workspace, joints, &mut scene)?;
-        scene.set_robot_origin(&snapshot.origin);
+        let roller = &mut self.roller;
+        roller.start(snapshot)?;
+        roller.place(snapshot, candidate, n_steps, 0)?;
         let particles_ms = milliseconds_since(start);
-
         let start = Instant::now();
-        let rollout = match &mut self.rollout {
-            Some((known, rollout)) if *known == config => rollout,
-            other => &mut other.insert((config, Rollout::new(config.rollout(), Mode::Inference))).1,
-        };
-        self.threads.install(|| rollout.run(&snapshot.model.weights, &scene, n_steps))?;
-        let displacements = (0..n_steps).map(|t| rollout.displacements(t).to_vec());
-        let mut prediction =
-            Prediction { displacements: displacements.collect(), ..snapshot.prediction.clone() };
-        self.known.apply(snapshot.knows, &snapshot.model, &scene, &mut prediction);
-        let sigmas = (0..n_steps).map_while(|t| rollout.sigmas(t));
-        self.known.tell_sigmas(sigmas, &snapshot.model, &mut prediction);
+        let mut prediction = snapshot.prediction.clone();
+        self.threads.install(|| roller.run(snapshot, n_steps, &mut prediction))?;
         let timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
         Ok(Prediction { timings, ..prediction })
     }
+}
+
+fn pool(n_threads: usize, name: &str) -> Result<rayon::ThreadPool> {
+    let name = name.to_owned();
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(n_threads)
+        .thread_name(move |i| format!("{name} {i}"))
+        .build()
+        .map_err(|error| Error::Config {
+            key: "plan_threads".into(),
+            problem: format!("{n_threads} threads can't be started: {error}"),
+        })
 }

@@ -3,6 +3,7 @@
 mod calibrate;
 mod compare;
 mod curve;
+mod evaluate;
 mod info;
 mod intake;
 mod layers;
@@ -12,12 +13,14 @@ mod numbers;
 mod out_folder;
 // Each user of it, the examples among them, takes a part.
 mod outcome;
+mod plan;
 #[allow(dead_code)]
 mod plot;
 mod replay;
 mod replay_args;
 mod replay_folder;
 mod say;
+mod snapshot;
 mod steps;
 mod stop;
 mod threads;
@@ -46,6 +49,8 @@ enum Command {
     TrainVideo(Box<train_video::Args>),
     Calibrate(Box<calibrate::Args>),
     Compare(Box<compare::Args>),
+    Evaluate(Box<evaluate::Args>),
+    Plan(Box<plan::Args>),
 }
 
 impl Cli {
@@ -58,6 +63,8 @@ impl Cli {
             Command::TrainVideo(args) => train_video::run(&args).map(|()| Outcome::Done),
             Command::Calibrate(args) => calibrate::run(&args).map(|()| Outcome::Done),
             Command::Compare(args) => compare::run(&args).map(|()| Outcome::Done),
+            Command::Evaluate(args) => evaluate::run(&args).map(|()| Outcome::Done),
+            Command::Plan(args) => plan::run(&args),
         }
     }
 }

@@ -187,6 +187,14 @@ pub enum Error {
         /// What is wrong, and the remedy.
         problem: String,
     },
+    /// A goal that plans can't be judged by.
+    #[error("goal: {field}: {problem}")]
+    Goal {
+        /// The field of the goal, or its file.
+        field: String,
+        /// What is wrong, and the remedy.
+        problem: String,
+    },
     /// No window of the training recordings is long enough.
     #[error(
         "no recording has {horizon} steps without a gap: record longer, or shorten --curriculum"

@@ -1,6 +1,8 @@
 //! The robot's kinematic particles: points on its moving links, placed by joint positions.
 
 mod guard;
+mod jacobian;
+mod limits;
 mod mesh;
 mod mounting;
 mod order;
@@ -16,6 +18,8 @@ use skin::Skin;
 use std::ops::Range;
 use tree::Tree;
 
+pub use jacobian::ReachFor;
+pub use limits::JointLimits;
 pub use mesh::MeshSearch;
 pub use mounting::{Mount, Mounting, RobotMode};
 pub use order::JointOrder;
@@ -63,6 +67,8 @@ pub struct Robot {
     /// Node of each link with particles, and their range in `points`; in ascending order.
     runs: Vec<(usize, Range<usize>)>,
     skin: Skin,
+    /// Of the independent joints.
+    limits: Vec<JointLimits>,
     /// Poses of the tree's nodes: scratch of `place`.
     world_from_link: Vec<Isometry3<f64>>,
     /// What was read otherwise than its author may expect, for the log.
@@ -124,6 +130,7 @@ impl Robot {
             points: Vec::new(),
             runs: Vec::new(),
             skin: Skin::default(),
+            limits: limits::of_joints(&urdf, &tree.joint_names),
             world_from_link: Vec::with_capacity(tree.nodes.len()),
             warnings: Vec::new(),
             tree,

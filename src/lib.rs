@@ -40,6 +40,7 @@ pub mod cloud;
 pub mod confidence;
 pub mod config;
 mod conformal;
+pub mod costs;
 pub mod deadline;
 pub mod error;
 #[cfg(feature = "bag")]
@@ -63,6 +64,7 @@ pub mod ops;
 pub mod outputs;
 pub mod particles;
 pub mod plan;
+pub mod planner;
 pub mod prediction;
 pub mod predictor;
 pub mod random;

@@ -66,6 +66,14 @@ impl Course {
         !self.placed[1].is_empty()
     }
 
+    /// Puts the root of `robot`, and what else tf places, where they are now.
+    ///
+    /// # Errors
+    /// As [`Robot::set_mount`].
+    pub fn mount(&self, robot: &mut Robot) -> Result<()> {
+        robot.set_mount(&self.mounts[1])
+    }
+
     /// Kinematic particles one step back, now, and at each step ahead, where `plan` leads `robot`,
     /// into `scene`: `[n_steps + 2]` rows, and the links; none where the robot stays far outside of
     /// `workspace`. `joints_ahead` is scratch.

@@ -1,12 +1,16 @@
 //! What the robot is about to do: joint positions ahead, from its planned trajectories.
 
 mod candidate;
+#[cfg(feature = "bag")]
+mod plans_file;
 
 use crate::error::{Error, Result};
 use crate::message::{JointTrajectory, Stamp};
 use std::sync::Arc;
 
 pub use candidate::with_candidate;
+#[cfg(feature = "bag")]
+pub use plans_file::read_plans;
 
 /// When a forecast is wanted, and how late the robot follows its commands.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -36,6 +36,8 @@ pub struct Predictor {
     prediction: Prediction,
     /// Whether `scene` is what `prediction` started from.
     is_predicted: bool,
+    /// As [`Snapshot::image_sizes`].
+    image_sizes: Vec<Option<[u32; 2]>>,
     pace: Pace,
 }
 
@@ -56,6 +58,7 @@ impl Predictor {
             known: Known::default(),
             prediction: Prediction::default(),
             is_predicted: false,
+            image_sizes: Vec::new(),
             pace: Pace::new(config.deadline(&model.config)),
             model,
             config,
@@ -178,6 +181,12 @@ impl Predictor {
         self.known.tell_sigmas(told, &self.model, prediction);
         prediction.timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
         self.memory.remember(now);
+        self.image_sizes.clear();
+        for camera in &frame.cameras {
+            let n_known = self.image_sizes.len().max(camera.camera + 1);
+            self.image_sizes.resize(n_known, None);
+            self.image_sizes[camera.camera] = camera.image_size();
+        }
         self.is_predicted = true;
         Ok(Some(&self.prediction))
     }
@@ -199,6 +208,7 @@ impl Predictor {
             knows: Knows::from(&self.config),
             scene: self.scene.clone(),
             prediction: self.prediction.without_displacements(),
+            image_sizes: self.image_sizes.clone(),
         })
     }
 

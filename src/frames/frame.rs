@@ -90,6 +90,14 @@ impl CameraFrame {
         }
     }
 
+    /// Width and height of the depth image, if there is one.
+    pub fn image_size(&self) -> Option<[u32; 2]> {
+        match &self.view {
+            View::Depth { depth, .. } => Some([depth.width, depth.height]),
+            View::Points(_) => None,
+        }
+    }
+
     /// Stamp of the colour image, if there is one.
     pub fn color_stamp(&self) -> Option<Stamp> {
         match &self.view {

@@ -37,14 +37,14 @@ pub struct Orders {
     pub settings: Option<Settings>,
     /// Whether to predict from frames, or to let them pass.
     pub paused: Option<bool>,
-    /// Where candidates are to start from.
-    pub wish: Option<Wish>,
+    /// Where candidates are to start from; those of several threads.
+    pub wishes: Vec<Wish>,
 }
 
 impl Orders {
     fn are_none(&self) -> bool {
-        let Self { reset, robot, settings, paused, wish } = self;
-        !reset && robot.is_none() && settings.is_none() && paused.is_none() && wish.is_none()
+        let Self { reset, robot, settings, paused, wishes } = self;
+        !reset && robot.is_none() && settings.is_none() && paused.is_none() && wishes.is_empty()
     }
 }
 

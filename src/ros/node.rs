@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::panic;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -20,11 +20,12 @@ use super::intake::Intake;
 use super::mailbox::{Mailbox, Settings};
 use super::parameter_services::ParameterServices;
 use super::parameters::{self, NodeConfig};
+use super::planning::Planning;
 use super::publish::{Origin, Outputs};
 use super::qos::{self, TopicWatch};
 use super::rollouts::{MAX_WAITING, Rollouts};
 use super::rosout::{self, Records};
-use super::services::{Job, Services};
+use super::services::{Job, Services, Tasks};
 use super::static_tf::StaticTf;
 use super::worker::Worker;
 use crate::frames::{Frame, Frames, FramesConfig, TopicSpec};
@@ -100,19 +101,28 @@ fn serve(
     let origin = Origin::new(predictor.model(), &config.world_frame);
     let outputs = Outputs::new(node, origin.clone(), config.motion_min_m as f32)?;
     let mailbox = Arc::new(Mailbox::default());
-    let rollouts = Rollouts::new(mailbox.clone(), origin, config.plan_threads)?;
+    let rollouts = Rollouts::new(mailbox.clone(), origin.clone(), config.plan_threads)?;
     let (jobs, waiting) = mpsc::sync_channel(MAX_WAITING);
+    let planning = Planning::new(mailbox.clone(), origin, config.plan_threads)?;
+    let (sender, tasks) = mpsc::channel();
+    let n_waiting = Arc::new(AtomicUsize::new(0));
+    let to_planning = Tasks { sender, n_waiting: n_waiting.clone() };
     let topics = TopicWatch::new(node, arguments, frames.specs())?;
     let health = Arc::new(Health::new(about(&config, &predictor)?, topics.topics()));
     let worker = Worker::new(predictor, &config, outputs, Arc::clone(&health));
     let links = Links { monitor, topics, health: &health, mailbox: &mailbox };
-    let mut spinner = Spinner::new(node, config, frames, model, jobs, links)?;
+    let doors = (jobs, to_planning);
+    let mut spinner = Spinner::new(node, config, frames, model, doors, links)?;
 
     // Not waited for at the end: a long roll-out must not hold it up.
     std::thread::Builder::new()
         .name("plan".into())
         .spawn(move || rollouts.run(waiting))
         .context("thread of the candidate plans")?;
+    std::thread::Builder::new()
+        .name("planner".into())
+        .spawn(move || planning.run(tasks, &n_waiting))
+        .context("thread of the planner")?;
     std::thread::scope(|scope| {
         // The scope waits for the worker also where this thread panics.
         let close = mailbox.close_on_drop();
@@ -152,18 +162,19 @@ struct Spinner<'a> {
 }
 
 impl<'a> Spinner<'a> {
-    /// Subscribes all topics and offers all services; `jobs` leads to the thread that rolls out.
+    /// Subscribes all topics and offers all services; the doors lead to the thread that rolls out, and to
+    /// the one that plans.
     fn new(
         node: &'a mut r2r::Node,
         config: NodeConfig,
         frames: FramesConfig,
         model: ModelConfig,
-        jobs: SyncSender<Job>,
+        (jobs, tasks): (SyncSender<Job>, Tasks),
         links: Links<'a>,
     ) -> anyhow::Result<Self> {
         let mut clock = RosClock::of(node);
         clock.use_sim_time(node, config.use_sim_time).map_err(anyhow::Error::msg)?;
-        let services = Services::new(node, jobs)?;
+        let services = Services::new(node, jobs, tasks)?;
         let parameters = ParameterServices::new(node, config, clock.now())?;
         let wanted = frames.specs();
         let subscriptions = subscribe(node, &wanted)?;

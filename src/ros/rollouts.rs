@@ -76,7 +76,7 @@ impl Rollouts {
         if !PredictorConfig::HORIZON.contains(&n_steps) {
             return Err(format!("n_steps: {n_steps} is not in {:?}", PredictorConfig::HORIZON));
         }
-        let snapshot = self.snapshot()?;
+        let snapshot = snapshot(&self.mailbox)?;
         let n_particles = snapshot.n_particles();
         if n_plans * n_steps * n_particles > MAX_DISPLACEMENTS {
             return Err(format!(
@@ -93,33 +93,34 @@ impl Rollouts {
         let message = format!("{n_plans} plans, {n_steps} steps from {} s on", snapshot.stamp());
         Ok(Predict::Response { success: true, message, predictions })
     }
+}
 
-    /// What the newest prediction started from; where predicting was idle, the next one.
-    fn snapshot(&self) -> Result<Box<Snapshot>, String> {
-        let (wish, answers) = mpsc::channel();
-        self.mailbox.order(|orders| orders.wish = Some(wish));
-        let deadline = Instant::now() + PATIENCE;
-        let mut reason = None;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match answers.recv_timeout(left) {
-                Ok(Answer::Snapshot(snapshot)) => return Ok(snapshot),
-                Ok(Answer::NotYet(why)) => reason = Some(why),
-                Ok(Answer::Refused(why)) => return Err(why),
-                Err(mpsc::RecvTimeoutError::Timeout) => {
-                    let why = reason.unwrap_or_else(|| "the predictor is busy".into());
-                    let waited_secs = PATIENCE.as_secs();
-                    return Err(format!("no frame was predicted in {waited_secs} s: {why}"));
-                }
-                Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    return Err("the node is ending".into());
-                }
+/// What the newest prediction started from; where predicting was idle, the next one.
+pub fn snapshot(mailbox: &Mailbox<Frame>) -> Result<Box<Snapshot>, String> {
+    let (wish, answers) = mpsc::channel();
+    mailbox.order(|orders| orders.wishes.push(wish));
+    let deadline = Instant::now() + PATIENCE;
+    let mut reason = None;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match answers.recv_timeout(left) {
+            Ok(Answer::Snapshot(snapshot)) => return Ok(snapshot),
+            Ok(Answer::NotYet(why)) => reason = Some(why),
+            Ok(Answer::Refused(why)) => return Err(why),
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                let why = reason.unwrap_or_else(|| "the predictor is busy".into());
+                let waited_secs = PATIENCE.as_secs();
+                return Err(format!("no frame was predicted in {waited_secs} s: {why}"));
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err("the node is ending".into());
             }
         }
     }
 }
 
-fn trajectory(message: &TrajectoryMsg) -> JointTrajectory {
+/// A plan from its message.
+pub fn trajectory(message: &TrajectoryMsg) -> JointTrajectory {
     let TrajectoryMsg { header, joint_names, points } = message;
     let point = |point: &r2r::trajectory_msgs::msg::JointTrajectoryPoint| TrajectoryPoint {
         positions: point.positions.clone(),

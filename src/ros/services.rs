@@ -1,13 +1,19 @@
-//! `~/reset`, `~/pause`, and the door to `~/predict`.
+//! `~/reset`, `~/pause`, and the doors to `~/predict`, `~/evaluate` and `~/plan`.
 
-use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, SyncSender, TrySendError};
 
-use r2r::ServiceRequest;
-use r2r::forecloud::srv::Predict;
+use anyhow::anyhow;
+use futures::{FutureExt, Stream, StreamExt};
+use r2r::forecloud::action::Plan;
+use r2r::forecloud::srv::{Evaluate, Predict};
 use r2r::std_srvs::srv::{SetBool, Trigger};
+use r2r::{ActionServerCancelRequest, ActionServerGoalRequest, ServiceRequest};
 
 use super::intake::Intake;
 use super::mailbox::Mailbox;
+use super::planning::{Finding, Judging, MAX_WAITING, Task, not_evaluated};
 use super::service::{Service, respond};
 use crate::frames::Frame;
 
@@ -19,25 +25,61 @@ pub struct Job {
     pub horizon: usize,
 }
 
+/// The way to the thread that judges and finds plans.
+pub struct Tasks {
+    /// Where they go.
+    pub sender: Sender<Task>,
+    /// How many lie there.
+    pub n_waiting: Arc<AtomicUsize>,
+}
+
+impl Tasks {
+    /// Hands a task on; gives it back where too many wait, or the thread has gone.
+    fn give(&self, task: Task) -> Result<(), (Box<Task>, &'static str)> {
+        if self.n_waiting.load(Ordering::Relaxed) >= MAX_WAITING {
+            return Err((Box::new(task), "busy with earlier requests: ask again later"));
+        }
+        self.n_waiting.fetch_add(1, Ordering::Relaxed);
+        self.sender.send(task).map_err(|back| (Box::new(back.0), "the node is ending"))
+    }
+}
+
+/// A goal of `~/plan` that has not ended, and how its client asks to stop.
+struct Active {
+    cancels: Box<dyn Stream<Item = ActionServerCancelRequest> + Unpin>,
+    cancelled: Arc<AtomicBool>,
+    ended: Arc<AtomicBool>,
+}
+
 /// The node's own services.
 pub struct Services {
     reset: Service<Trigger::Service>,
     pause: Service<SetBool::Service>,
     predict: Service<Predict::Service>,
     jobs: SyncSender<Job>,
+    evaluate: Service<Evaluate::Service>,
+    plan: Box<dyn Stream<Item = ActionServerGoalRequest<Plan::Action>> + Unpin>,
+    active: Vec<Active>,
+    tasks: Tasks,
 }
 
 impl Services {
-    /// Offers the services; `jobs` leads to the thread that rolls out.
+    /// Offers the services; `jobs` leads to the thread that rolls out, `tasks` to the one that plans.
     ///
     /// # Errors
     /// What rcl says, with the service.
-    pub fn new(node: &mut r2r::Node, jobs: SyncSender<Job>) -> anyhow::Result<Self> {
+    pub fn new(node: &mut r2r::Node, jobs: SyncSender<Job>, tasks: Tasks) -> anyhow::Result<Self> {
+        let plan = node.create_action_server::<Plan::Action>("~/plan");
+        let plan = plan.map_err(|error| anyhow!("action ~/plan: {error}"))?;
         Ok(Self {
             reset: Service::new(node, "reset")?,
             pause: Service::new(node, "pause")?,
             predict: Service::new(node, "predict")?,
             jobs,
+            evaluate: Service::new(node, "evaluate")?,
+            plan: Box::new(plan),
+            active: Vec::new(),
+            tasks,
         })
     }
 
@@ -73,6 +115,56 @@ impl Services {
             let (Job { request, .. }, reason) = refused;
             respond("predict", request, refusal(reason));
         }
+        while let Some(request) = self.evaluate.next() {
+            let task = Task::Judge(Judging { request, horizon });
+            if let Err((task, reason)) = self.tasks.give(task)
+                && let Task::Judge(Judging { request, .. }) = *task
+            {
+                respond("evaluate", request, not_evaluated(reason));
+            }
+        }
+        self.serve_plan(horizon);
+    }
+
+    /// Takes the goals of `~/plan` and the requests to cancel them.
+    fn serve_plan(&mut self, horizon: usize) {
+        while let Some(Some(request)) = self.plan.next().now_or_never() {
+            // Accepted first: a goal that is rejected has no result, and so no words.
+            let (goal, cancels) = match request.accept() {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!("~/plan: a goal was not accepted: {error}");
+                    continue;
+                }
+            };
+            let cancelled = Arc::new(AtomicBool::new(false));
+            let ended = Arc::new(AtomicBool::new(false));
+            let finding =
+                Finding { goal, cancelled: cancelled.clone(), ended: ended.clone(), horizon };
+            match self.tasks.give(Task::Find(finding)) {
+                Ok(()) => self.active.push(Active { cancels: Box::new(cancels), cancelled, ended }),
+                Err((task, reason)) => {
+                    if let Task::Find(Finding { mut goal, .. }) = *task {
+                        let message = reason.to_owned();
+                        let result = Plan::Result { message, ..Plan::Result::default() };
+                        if let Err(error) = goal.abort(result) {
+                            tracing::warn!("~/plan: the result was not sent: {error}");
+                        }
+                    }
+                }
+            }
+        }
+        self.active.retain_mut(|active| {
+            while let Some(Some(request)) = active.cancels.next().now_or_never() {
+                if active.ended.load(Ordering::Acquire) {
+                    request.reject();
+                } else {
+                    active.cancelled.store(true, Ordering::Release);
+                    request.accept();
+                }
+            }
+            !active.ended.load(Ordering::Acquire)
+        });
     }
 }
 

@@ -40,8 +40,8 @@ pub struct Worker {
     passed: VecDeque<Frame>,
     outputs: Outputs,
     health: Arc<Health>,
-    /// Wants a snapshot of the next prediction.
-    wish: Option<Wish>,
+    /// Want a snapshot of the next prediction.
+    wishes: Vec<Wish>,
     last_wish: Option<Instant>,
     problems: Problems,
     /// What predictions run on, as far as that was told.
@@ -77,7 +77,7 @@ impl Worker {
             passed: VecDeque::new(),
             outputs,
             health,
-            wish: None,
+            wishes: Vec::new(),
             last_wish: None,
             problems: Problems::default(),
             device: String::new(),
@@ -127,9 +127,7 @@ impl Worker {
         if let Some(paused) = orders.paused {
             self.paused = paused;
         }
-        if let Some(wish) = orders.wish {
-            self.consider(wish);
-        }
+        orders.wishes.into_iter().for_each(|wish| self.consider(wish));
     }
 
     fn set_config(&mut self, config: PredictorConfig) {
@@ -174,7 +172,7 @@ impl Worker {
                 let reason =
                     outcome.err().map_or_else(|| "no frame came".into(), |e| e.to_string());
                 let _ = wish.send(Answer::NotYet(reason));
-                self.wish = Some(wish);
+                self.wishes.push(wish);
             }
         }
     }
@@ -224,22 +222,28 @@ impl Worker {
         }
     }
 
-    /// Sends a snapshot to whom waits for one, or why this frame gave none.
+    /// Sends a snapshot to those who wait for one, or why this frame gave none.
     fn answer_wish(&mut self, outcome: Result<(), String>) {
-        let Some(wish) = self.wish.take() else { return };
+        if self.wishes.is_empty() {
+            return;
+        }
         match outcome.and_then(|()| self.predictor.snapshot().map_err(|e| e.to_string())) {
             Ok(snapshot) => {
-                let _ = wish.send(Answer::Snapshot(Box::new(snapshot)));
+                for wish in self.wishes.drain(..) {
+                    let _ = wish.send(Answer::Snapshot(Box::new(snapshot.clone())));
+                }
             }
             // Where nobody waits any longer, the wish is over.
-            Err(reason) => self.wish = wish.send(Answer::NotYet(reason)).is_ok().then_some(wish),
+            Err(reason) => {
+                self.wishes.retain(|wish| wish.send(Answer::NotYet(reason.clone())).is_ok());
+            }
         }
     }
 
     fn is_wanted(&self) -> bool {
         let asked = |at: Instant| at.elapsed() < INTEREST;
         !self.idle_without_subscribers
-            || self.wish.is_some()
+            || !self.wishes.is_empty()
             || self.last_wish.is_some_and(asked)
             || self.outputs.are_heard()
     }

@@ -1,0 +1,104 @@
+//! Many plans at once: one roll-out a thread, each thread on a plan of its own, so that the results
+//! are those of [`Candidates::predict`] to the bit, on any number of threads.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Candidates, Snapshot, check_limits};
+use crate::config::PredictorConfig;
+use crate::costs::{Judge, PlanCost};
+use crate::message::JointTrajectory;
+use crate::plan::with_candidate;
+use crate::{Error, Result};
+
+/// A plan, and which part of it is rolled out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// The plan.
+    pub plan: JointTrajectory,
+    /// Steps of the roll-out.
+    pub n_steps: usize,
+    /// Steps before the roll-out, in which nothing but the robot is taken to move.
+    pub lead: usize,
+}
+
+impl Candidate {
+    /// A plan that is rolled out from the start.
+    pub fn whole(plan: JointTrajectory, n_steps: usize) -> Self {
+        Self { plan, n_steps, lead: 0 }
+    }
+}
+
+impl Candidates {
+    /// What each of `candidates` costs, in their order; `None` of those that were not begun before
+    /// `goes_on` became false. The first is always looked at.
+    ///
+    /// # Errors
+    /// As [`Snapshot::robot`]; [`Error::Plan`] names the first candidate that can't be followed or goes
+    /// beyond the robot's limits, [`Error::Config`] for a number of steps that a prediction can't have.
+    pub fn evaluate(
+        &mut self,
+        snapshot: &Snapshot,
+        judge: &Judge,
+        candidates: &[Candidate],
+        goes_on: impl Fn() -> bool + Sync,
+    ) -> Result<Vec<Option<PlanCost>>> {
+        check(snapshot, candidates)?;
+        let next = AtomicUsize::new(0);
+        let costs: Vec<Mutex<Option<Result<PlanCost>>>> =
+            candidates.iter().map(|_| Mutex::new(None)).collect();
+        let n_workers = candidates.len().min(self.workers.len());
+        std::thread::scope(|scope| {
+            for (pool, roller) in &mut self.workers[..n_workers] {
+                let (next, costs, goes_on) = (&next, &costs, &goes_on);
+                let work = move || {
+                    let mut is_ready = false;
+                    loop {
+                        let i = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(candidate) = candidates.get(i).filter(|_| i == 0 || goes_on())
+                        else {
+                            return;
+                        };
+                        let outcome = match is_ready {
+                            true => Ok(()),
+                            false => roller.start(snapshot),
+                        };
+                        is_ready = true;
+                        let outcome =
+                            outcome.and_then(|()| roller.cost(snapshot, judge, candidate));
+                        if let Ok(mut cost) = costs[i].lock() {
+                            *cost = Some(outcome);
+                        }
+                    }
+                };
+                scope.spawn(move || pool.install(work));
+            }
+        });
+        let cost = |(i, cost): (usize, Mutex<Option<Result<PlanCost>>>)| {
+            let cost = cost.into_inner().unwrap_or_default().transpose();
+            cost.map_err(|error| of_plan(i, error))
+        };
+        costs.into_iter().enumerate().map(cost).collect()
+    }
+}
+
+/// Refuses what can't be followed before anything is rolled out.
+fn check(snapshot: &Snapshot, candidates: &[Candidate]) -> Result<()> {
+    let (robot, course) = (snapshot.robot()?, &snapshot.course);
+    for (i, Candidate { plan, n_steps, lead }) in candidates.iter().enumerate() {
+        let horizon = lead.saturating_add(*n_steps);
+        PredictorConfig { horizon, ..PredictorConfig::default() }.validate()?;
+        let horizon = snapshot.model.config.horizon(horizon);
+        with_candidate(&course.plan, plan.clone(), robot.joint_names(), course.stamp, &horizon)
+            .and_then(|_| check_limits(plan, robot))
+            .map_err(|error| of_plan(i, error))?;
+    }
+    Ok(())
+}
+
+fn of_plan(i: usize, error: Error) -> Error {
+    match error {
+        Error::Plan { problem } => Error::Plan { problem: format!("plan {i}: {problem}") },
+        other => other,
+    }
+}

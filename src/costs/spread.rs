@@ -1,0 +1,32 @@
+//! Errors that a prediction may have, as its two radii tell: draws that are the same for all plans.
+
+/// Errors that are looked at.
+pub(super) const N_DRAWS: usize = 64;
+/// Radius that half of all errors lie within over the standard deviation along an axis, if they are
+/// normal: the root of the median of chi squared of three degrees.
+const HALF_OVER_SIGMA: f64 = 1.538_17;
+
+/// Standard deviation along one axis (m) where half of all errors lie within `half` (m).
+pub(super) fn sigma(half: f64) -> f64 {
+    half / HALF_OVER_SIGMA
+}
+
+/// Error number `draw` (m) of a place of which half of all errors lie within `half` and 90 % within
+/// `most` (m). Lengths are the quantiles in equal shares: as the cube root within `half`, where normal
+/// errors are; beyond, their logarithm is linear in that of the share that is longer. Directions go
+/// round the sphere by the golden angle.
+pub(super) fn offset(draw: usize, half: f64, most: f64) -> [f64; 3] {
+    let share = (draw as f64 + 0.5) / N_DRAWS as f64;
+    let length = if share <= 0.5 || half <= 0.0 {
+        half * (2.0 * share).min(1.0).cbrt()
+    } else {
+        let tail = (2.0 * (1.0 - share)).ln() / 0.2f64.ln();
+        half * (most.max(half) / half).powf(tail)
+    };
+    // Not in step with the lengths: 37 and 64 have no common factor.
+    let place = ((draw * 37) % N_DRAWS) as f64;
+    let z = 1.0 - (2.0 * place + 1.0) / N_DRAWS as f64;
+    let angle = place * 2.399_963_229_728_653;
+    let across = (1.0 - z * z).sqrt();
+    [across * angle.cos(), across * angle.sin(), z].map(|x| x * length)
+}

@@ -1,0 +1,49 @@
+//! How far and how fast joints go.
+
+use super::Robot;
+
+/// Limits of a joint, as the robot's description has them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct JointLimits {
+    /// Least position (rad or m); minus infinity where there is none.
+    pub lower: f64,
+    /// Greatest position (rad or m).
+    pub upper: f64,
+    /// Greatest speed (rad/s or m/s); infinity where it is not told.
+    pub speed: f64,
+}
+
+impl JointLimits {
+    /// None.
+    pub const NONE: Self =
+        Self { lower: f64::NEG_INFINITY, upper: f64::INFINITY, speed: f64::INFINITY };
+}
+
+impl Robot {
+    /// Limits of the independent joints, in the order of [`Robot::joint_names`].
+    pub fn limits(&self) -> &[JointLimits] {
+        &self.limits
+    }
+}
+
+/// Of the joints `names`. Limits that make no sense are none, and those of mimicking joints are not
+/// looked at.
+pub(super) fn of_joints(urdf: &urdf_rs::Robot, names: &[String]) -> Vec<JointLimits> {
+    let of_joint = |name: &String| {
+        let Some(joint) = urdf.joints.iter().find(|joint| joint.name == *name) else {
+            return JointLimits::NONE;
+        };
+        let told = &joint.limit;
+        let is_bound = joint.joint_type != urdf_rs::JointType::Continuous
+            && told.lower.is_finite()
+            && told.upper.is_finite()
+            && told.lower < told.upper;
+        let (lower, upper) = match is_bound {
+            true => (told.lower, told.upper),
+            false => (f64::NEG_INFINITY, f64::INFINITY),
+        };
+        let is_told = told.velocity.is_finite() && told.velocity > 0.0;
+        JointLimits { lower, upper, speed: if is_told { told.velocity } else { f64::INFINITY } }
+    };
+    names.iter().map(of_joint).collect()
+}

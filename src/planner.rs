@@ -1,0 +1,369 @@
+//! Finds a plan that reaches a goal: plans are drawn, what the robot can't do is thrown away, what is left
+//! is rolled out and judged by its cost, and the next ones are drawn near the best: the cross-entropy
+//! method (Rubinstein 1999), each kind of motion apart.
+//!
+//! Nothing is sent to the robot. The same seed, frame and number of plans give the same plan, on any
+//! number of threads.
+
+mod check;
+mod draw;
+mod motion;
+mod path;
+#[cfg(test)]
+mod tests;
+mod tools;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use rayon::prelude::*;
+
+use crate::candidates::{Candidate, Candidates, Snapshot};
+use crate::config::PredictorConfig;
+use crate::costs::{Goal, Judge, PlanCost};
+use crate::kinematics::Robot;
+use crate::message::JointTrajectory;
+use crate::{Error, Result};
+use check::Surroundings;
+use draw::{Kind, Sampler};
+use motion::Situation;
+use path::Path;
+
+/// What the planner is given besides goal and frame.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlanSettings {
+    /// Longest time that it takes; `None` for as long as `max_plans` take.
+    pub budget: Option<Duration>,
+    /// Plans that are rolled out at most; 0 for no such limit.
+    pub max_plans: usize,
+    /// Longest plan, in steps of the model.
+    pub n_steps: usize,
+    /// Joints that may move; all if empty.
+    pub joint_names: Vec<String>,
+    /// Links that may touch what is to be moved; those at the ends of arms if empty.
+    pub tool_links: Vec<String>,
+    /// Seed of all draws.
+    pub seed: u64,
+    /// Particles of the roll-outs; 0 for all of the frame's.
+    pub n_particles: usize,
+}
+
+impl Default for PlanSettings {
+    fn default() -> Self {
+        Self {
+            budget: Some(Duration::from_secs(2)),
+            max_plans: 0,
+            n_steps: 30,
+            joint_names: Vec::new(),
+            tool_links: Vec::new(),
+            seed: 0,
+            n_particles: 512,
+        }
+    }
+}
+
+/// How far the planner has come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// The best so far.
+    pub best: PlanCost,
+    /// Plans rolled out.
+    pub n_plans: usize,
+    /// Time taken.
+    pub elapsed: Duration,
+}
+
+/// What the planner found.
+#[derive(Debug, Clone)]
+pub struct Planned {
+    /// Whether the plan is worth executing: it costs less than standing still, by more than its
+    /// interval.
+    pub success: bool,
+    /// What was found, or why nothing was.
+    pub message: String,
+    /// The best plan; standing still where there is no better one.
+    pub plan: JointTrajectory,
+    /// What it costs, rolled out over its whole length.
+    pub cost: PlanCost,
+    /// Steps over which it was.
+    pub n_steps: usize,
+    /// What standing still costs, over as many steps.
+    pub idle: PlanCost,
+    /// Plans rolled out.
+    pub n_plans: usize,
+    /// Time taken.
+    pub elapsed: Duration,
+}
+
+/// Plans rolled out before the next ones are drawn.
+const GENERATION: usize = 16;
+/// Of each kind, the best that the next ones are drawn near to.
+const N_ELITES: usize = 4;
+/// Draws for a generation at most: what can't be done costs little to find out.
+const MAX_DRAWS: usize = 256;
+/// Draws that are looked at side by side.
+const AT_ONCE: usize = 32;
+/// Share of the budget that is kept for the roll-out of the best over their whole length.
+const KEPT: f64 = 0.2;
+/// The best that are rolled out over their whole length.
+const N_FINAL: usize = 3;
+/// Generations in a row of which nothing could be done, after which no more are drawn.
+const MAX_EMPTY: usize = 4;
+
+/// A plan with what it was drawn from.
+#[derive(Debug, Clone)]
+struct Drawn {
+    kind: Kind,
+    numbers: Vec<f64>,
+    candidate: Candidate,
+    /// Steps to the plan's end.
+    n_steps: usize,
+}
+
+/// The planner; keeps its threads and buffers from one goal to the next.
+pub struct Planner {
+    candidates: Candidates,
+    threads: rayon::ThreadPool,
+}
+
+impl Planner {
+    /// With `n_threads` threads; 0 takes one per CPU.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if they can't be started.
+    pub fn new(n_threads: usize) -> Result<Self> {
+        let threads = rayon::ThreadPoolBuilder::new().num_threads(n_threads);
+        let threads = threads.thread_name(|i| format!("planner {i}")).build();
+        let threads = threads.map_err(|error| Error::Config {
+            key: "plan_threads".into(),
+            problem: format!("{n_threads} threads can't be started: {error}"),
+        })?;
+        Ok(Self { candidates: Candidates::new(n_threads)?, threads })
+    }
+
+    /// What rolls out.
+    pub fn candidates(&mut self) -> &mut Candidates {
+        &mut self.candidates
+    }
+
+    /// Finds a plan from `snapshot` on. `goes_on` is told the best so far after each generation; once it
+    /// is false, the best so far is returned.
+    ///
+    /// # Errors
+    /// [`Error::Goal`] for a goal that plans can't be judged by, [`Error::Plan`] without a robot or of
+    /// joints or links that it lacks, [`Error::Config`] for settings that make no sense. That no plan is
+    /// good enough is no error: see [`Planned::success`].
+    pub fn plan(
+        &mut self,
+        snapshot: &Snapshot,
+        goal: &Goal,
+        settings: &PlanSettings,
+        mut goes_on: impl FnMut(&Progress) -> bool,
+    ) -> Result<Planned> {
+        let start = Instant::now();
+        let horizon = settings.n_steps;
+        PredictorConfig { horizon, ..PredictorConfig::default() }.validate()?;
+        if settings.budget.is_none() && settings.max_plans == 0 {
+            let problem = "0 without a budget would never end: give one of the two".into();
+            return Err(Error::Config { key: "max_plans".into(), problem });
+        }
+        let mut robot = Robot::clone(snapshot.robot()?);
+        snapshot.course.mount(&mut robot)?;
+        // Judged by all particles that there are, before they are thinned out.
+        let whole = snapshot.judge(goal)?;
+        let thin = snapshot.thinned(settings.n_particles);
+        let (thin, judge) = match thin.judge(goal) {
+            Ok(judge) => (thin, judge),
+            // All of a small target's particles may have been left out.
+            Err(_) => (snapshot.thinned(0), whole.clone()),
+        };
+        let situation = Situation::new(snapshot, &whole, settings)?;
+        let mut search = Search {
+            robot: &robot,
+            snapshot: &thin,
+            judge: &judge,
+            settings,
+            surroundings: Surroundings::new(snapshot, &whole, &situation),
+            situation,
+            refused: BTreeMap::new(),
+            ranked: Vec::new(),
+            n_plans: 0,
+            start,
+        };
+        search.run(&mut self.candidates, &self.threads, &mut goes_on)?;
+        search.end(&mut self.candidates, &whole)
+    }
+}
+
+/// A search under way.
+struct Search<'a> {
+    /// Placed as its mount is now.
+    robot: &'a Robot,
+    snapshot: &'a Snapshot,
+    judge: &'a Judge,
+    settings: &'a PlanSettings,
+    situation: Situation,
+    surroundings: Surroundings,
+    /// Why draws were thrown away, and how many.
+    refused: BTreeMap<&'static str, usize>,
+    /// All that were rolled out, the best first.
+    ranked: Vec<(f64, Drawn)>,
+    n_plans: usize,
+    start: Instant,
+}
+
+impl Search<'_> {
+    fn run(
+        &mut self,
+        candidates: &mut Candidates,
+        threads: &rayon::ThreadPool,
+        goes_on: &mut impl FnMut(&Progress) -> bool,
+    ) -> Result<()> {
+        let mut sampler = Sampler::new(self.settings.seed, &self.situation);
+        let end = self.settings.budget.map(|budget| self.start + budget.mul_f64(1.0 - KEPT));
+        let is_time = || end.is_none_or(|end| Instant::now() < end);
+        let mut best = PlanCost::UNKNOWN;
+        let mut n_empty = 0;
+        if self.judge.is_reached() {
+            return Ok(());
+        }
+        while n_empty < MAX_EMPTY && is_time() {
+            let left = match self.settings.max_plans {
+                0 => usize::MAX,
+                most => most.saturating_sub(self.n_plans),
+            };
+            let wanted = left.min(GENERATION);
+            if wanted == 0 {
+                break;
+            }
+            let drawn = self.draw(&mut sampler, wanted, threads);
+            n_empty = if drawn.is_empty() { n_empty + 1 } else { 0 };
+            let to_roll: Vec<Candidate> = drawn.iter().map(|d| d.candidate.clone()).collect();
+            let costs = match to_roll.is_empty() {
+                true => Vec::new(),
+                false => candidates.evaluate(self.snapshot, self.judge, &to_roll, is_time)?,
+            };
+            for (drawn, cost) in drawn.into_iter().zip(costs) {
+                let Some(cost) = cost else { continue };
+                self.n_plans += 1;
+                if cost.cost < best.cost {
+                    best = cost;
+                }
+                let place = self.ranked.partition_point(|(other, _)| *other <= cost.cost);
+                self.ranked.insert(place, (cost.cost, drawn));
+            }
+            sampler.learn(self.ranked.iter().map(|(_, drawn)| (drawn.kind, &drawn.numbers[..])));
+            let elapsed = self.start.elapsed();
+            if !goes_on(&Progress { best, n_plans: self.n_plans, elapsed }) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Up to `n` plans that the robot can do.
+    fn draw(&mut self, sampler: &mut Sampler, n: usize, threads: &rayon::ThreadPool) -> Vec<Drawn> {
+        let mut found = Vec::new();
+        let mut n_drawn = 0;
+        while found.len() < n && n_drawn < MAX_DRAWS {
+            let draws: Vec<(Kind, Vec<f64>)> = (0..AT_ONCE).map(|_| sampler.draw()).collect();
+            n_drawn += draws.len();
+            let this = &*self;
+            let looked: Vec<std::result::Result<Drawn, &'static str>> = threads.install(|| {
+                let robot = || Robot::clone(this.robot);
+                let look = |robot: &mut Robot, (kind, numbers)| this.look(robot, kind, numbers);
+                draws.into_par_iter().map_init(robot, look).collect()
+            });
+            for looked in looked {
+                match looked {
+                    Ok(drawn) if found.len() < n => found.push(drawn),
+                    Ok(_) => {}
+                    Err(why) => *self.refused.entry(why).or_default() += 1,
+                }
+            }
+        }
+        found
+    }
+
+    /// The plan of a draw, or why it can't be done.
+    fn look(
+        &self,
+        robot: &mut Robot,
+        kind: Kind,
+        numbers: Vec<f64>,
+    ) -> std::result::Result<Drawn, &'static str> {
+        let path = self.situation.path(robot, kind, &numbers)?;
+        let candidate = self.situation.candidate(&path, self.settings.n_steps)?;
+        self.surroundings.check(robot, &path)?;
+        let n_steps = candidate.lead + candidate.n_steps;
+        Ok(Drawn { kind, numbers, candidate, n_steps })
+    }
+
+    /// The best of the best over their whole length, against standing still.
+    fn end(self, candidates: &mut Candidates, whole: &Judge) -> Result<Planned> {
+        let finalists: Vec<&Drawn> =
+            self.ranked.iter().take(N_FINAL).map(|(_, drawn)| drawn).collect();
+        let n_steps = finalists.iter().map(|drawn| drawn.n_steps).max();
+        let n_steps = n_steps.unwrap_or(self.settings.n_steps);
+        let idle = Path::stand(self.snapshot.joints()).trajectory(&self.situation);
+        let mut all = vec![Candidate::whole(idle.clone(), n_steps)];
+        all.extend(finalists.iter().map(|d| Candidate::whole(d.candidate.plan.clone(), n_steps)));
+        // However late it is: what is told of a plan is told of all of it.
+        let costs = candidates.evaluate(self.snapshot, self.judge, &all, || true)?;
+        let costs: Vec<PlanCost> =
+            costs.into_iter().map(|c| c.unwrap_or(PlanCost::UNKNOWN)).collect();
+        let best = (0..costs.len()).min_by(|&a, &b| costs[a].cost.total_cmp(&costs[b].cost));
+        let best = best.unwrap_or(0);
+        let (cost, idle_cost) = (costs[best], costs[0]);
+        let gain = idle_cost.cost - cost.cost;
+        let success = best > 0 && gain > cost.cost_90;
+        let message = if whole.is_reached() {
+            format!(
+                "the goal is reached already: the target is {:.1} mm off, the tolerance is {:.1} mm",
+                whole.reach_now() * 1e3,
+                whole.goal().tolerance * 1e3
+            )
+        } else if success {
+            format!(
+                "{} plans: the best brings the target from {:.1} mm to {:.1} mm",
+                self.n_plans,
+                whole.reach_now() * 1e3,
+                cost.reach * 1e3
+            )
+        } else {
+            self.why_not(gain, cost.cost_90)
+        };
+        Ok(Planned {
+            success,
+            message,
+            plan: if best == 0 { idle } else { all[best].plan.clone() },
+            cost,
+            n_steps,
+            idle: idle_cost,
+            n_plans: self.n_plans,
+            elapsed: self.start.elapsed(),
+        })
+    }
+
+    fn why_not(&self, gain: f64, interval: f64) -> String {
+        let refused: Vec<String> =
+            self.refused.iter().map(|(why, n)| format!("{n} {why}")).collect();
+        let refused = match refused.is_empty() {
+            true => String::new(),
+            false => format!("; drawn and thrown away: {}", refused.join(", ")),
+        };
+        if self.n_plans == 0 {
+            return format!(
+                "no plan is good enough: none that the robot can do was found{refused}. Remedy: more \
+                 steps (n_steps) or time, other tool_links, or a target within reach"
+            );
+        }
+        format!(
+            "no plan is good enough: the best of {} costs {:.4} less than standing still, and is \
+             unsure by {:.4}{refused}. Remedy: more time, another seed, or more steps",
+            self.n_plans,
+            gain.max(0.0),
+            interval
+        )
+    }
+}

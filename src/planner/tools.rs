@@ -1,0 +1,118 @@
+//! What a robot touches things with: the ends of its arms.
+
+use nalgebra::{Point3, Vector3};
+
+use crate::kinematics::Robot;
+use crate::{Error, Result};
+
+/// The end of an arm.
+#[derive(Debug, Clone)]
+pub(super) struct Tool {
+    /// The link that is led; fingers keep their places on it.
+    pub link: usize,
+    /// The point of it that is led, in its frame (m).
+    pub tip: Point3<f64>,
+    /// Surface about the tip, in its frame (m).
+    pub surface: Vec<Point3<f64>>,
+    /// Joints that move it and may.
+    pub joints: Vec<usize>,
+}
+
+/// Surface nearer to the tip than this counts as the tip's (m).
+const ABOUT_M: f64 = 0.06;
+/// Share of the surface that is the tip: the farthest out.
+const TIP_SHARE: usize = 12;
+
+/// The tools of these links, all ends of arms if there are none, that the joints `active` move; `robot`
+/// as it was placed last.
+///
+/// # Errors
+/// [`Error::Plan`] names a link that the robot lacks, that has no surface, or that no joint moves.
+pub(super) fn tools(robot: &Robot, links: &[String], active: &[usize]) -> Result<Vec<Tool>> {
+    let wrong = |problem: String| Err(Error::Plan { problem });
+    let mut ends: Vec<usize> = Vec::new();
+    for name in links {
+        match robot.link_number(name) {
+            Some(link) => ends.push(link),
+            None => {
+                let known = robot.link_names().join(", ");
+                return wrong(format!("the robot has no link '{name}'; its links are: {known}"));
+            }
+        }
+    }
+    if links.is_empty() {
+        ends = ends_of(robot);
+    }
+    let mut tools = Vec::new();
+    for link in ends {
+        match tool(robot, link, active) {
+            Some(tool) => tools.push(tool),
+            None if links.is_empty() => {}
+            None => {
+                let name = &robot.link_names()[link];
+                return wrong(format!(
+                    "link '{name}' can't be a tool: it has no surface, or none of joint_names moves it"
+                ));
+            }
+        }
+    }
+    if tools.is_empty() {
+        return wrong("none of joint_names moves an end of an arm: name others".into());
+    }
+    Ok(tools)
+}
+
+/// Links at the ends of arms; of fingers the hand that they are on.
+fn ends_of(robot: &Robot) -> Vec<usize> {
+    let surfaces: Vec<usize> = robot.surfaces().map(|(link, _)| link).collect();
+    let is_below = |link: usize, above: usize| {
+        let mut at = link;
+        while at != 0 && at != above {
+            at = robot.parent_of(at);
+        }
+        at == above && link != above
+    };
+    let is_end = |&link: &usize| !surfaces.iter().any(|&other| is_below(other, link));
+    let ends: Vec<usize> = surfaces.iter().copied().filter(is_end).collect();
+    let mut led: Vec<usize> = Vec::new();
+    for &end in &ends {
+        let parent = robot.parent_of(end);
+        let has_sibling =
+            ends.iter().any(|&other| other != end && robot.parent_of(other) == parent);
+        // Arms on one base are no fingers.
+        let is_hand = has_sibling && !robot.joints_to(parent).is_empty();
+        led.push(if is_hand { parent } else { end });
+    }
+    led.sort_unstable();
+    led.dedup();
+    led
+}
+
+fn tool(robot: &Robot, link: usize, active: &[usize]) -> Option<Tool> {
+    let joints: Vec<usize> =
+        robot.joints_to(link).into_iter().filter(|joint| active.contains(joint)).collect();
+    let from_world = robot.pose_of(link)?.inverse();
+    let mut points: Vec<Point3<f64>> = Vec::new();
+    for (other, surface) in robot.surfaces() {
+        let mut at = other;
+        while at != 0 && at != link {
+            at = robot.parent_of(at);
+        }
+        if at == link {
+            let pose = from_world * robot.pose_of(other)?;
+            points.extend(surface.iter().map(|p| pose * p));
+        }
+    }
+    if joints.is_empty() || points.is_empty() {
+        return None;
+    }
+    let n = points.len() as f64;
+    let middle: Vector3<f64> = points.iter().map(|p| p.coords).sum::<Vector3<f64>>() / n;
+    let axis = middle.try_normalize(1e-6).unwrap_or(Vector3::z());
+    points.sort_by(|a, b| b.coords.dot(&axis).total_cmp(&a.coords.dot(&axis)));
+    let at_end = &points[..points.len().div_ceil(TIP_SHARE)];
+    let sum: Vector3<f64> = at_end.iter().map(|p| p.coords).sum();
+    let tip = Point3::from(sum / at_end.len() as f64);
+    points.retain(|p| (p - tip).norm() < ABOUT_M);
+    Some(Tool { link, tip, surface: points, joints })
+}

@@ -1,0 +1,282 @@
+//! The thread that judges plans and finds them, one request after the other, beside the live
+//! predictions. Nothing is sent to the robot: who asks executes.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use r2r::forecloud::action::Plan;
+use r2r::forecloud::msg::PlanCost as CostMsg;
+use r2r::forecloud::srv::Evaluate;
+use r2r::{ActionServerGoal, ServiceRequest};
+
+use super::goal::goal;
+use super::mailbox::Mailbox;
+use super::publish::{Origin, trajectory_message};
+use super::rollouts::{snapshot, trajectory};
+use super::service::respond;
+use crate::candidates::Candidate;
+use crate::config::PredictorConfig;
+use crate::costs::PlanCost;
+use crate::frames::Frame;
+use crate::planner::{PlanSettings, Planner};
+
+/// Requests that wait while one is worked on; further ones are refused.
+pub const MAX_WAITING: usize = 16;
+/// Plans of one request.
+const MAX_PLANS: usize = 256;
+/// Longest budget (s).
+const MAX_SECS: f64 = 600.0;
+
+/// A request to judge plans.
+pub struct Judging {
+    /// The request.
+    pub request: ServiceRequest<Evaluate::Service>,
+    /// The steps that it gets where it asks for none.
+    pub horizon: usize,
+}
+
+/// A request to find one.
+pub struct Finding {
+    /// The goal of the action.
+    pub goal: ActionServerGoal<Plan::Action>,
+    /// Whether its client has asked to stop.
+    pub cancelled: Arc<AtomicBool>,
+    /// Set once it has ended.
+    pub ended: Arc<AtomicBool>,
+    /// The steps that it gets where it asks for none.
+    pub horizon: usize,
+}
+
+/// What the thread works on.
+pub enum Task {
+    /// Judge plans.
+    Judge(Judging),
+    /// Find one.
+    Find(Finding),
+}
+
+/// Works on requests until none can come any more.
+pub struct Planning {
+    mailbox: Arc<Mailbox<Frame>>,
+    origin: Origin,
+    planner: Planner,
+}
+
+impl Planning {
+    /// With `n_threads` threads for the roll-outs.
+    ///
+    /// # Errors
+    /// They can't be started.
+    pub fn new(
+        mailbox: Arc<Mailbox<Frame>>,
+        origin: Origin,
+        n_threads: usize,
+    ) -> crate::Result<Self> {
+        Ok(Self { mailbox, origin, planner: Planner::new(n_threads)? })
+    }
+
+    /// Works on `tasks`; `n_waiting` counts them down as they are begun.
+    pub fn run(mut self, tasks: Receiver<Task>, n_waiting: &AtomicUsize) {
+        for task in tasks {
+            n_waiting.fetch_sub(1, Ordering::Relaxed);
+            match task {
+                Task::Judge(judging) => self.judge(judging),
+                Task::Find(finding) => self.find(finding),
+            }
+        }
+    }
+
+    fn judge(&mut self, Judging { request, horizon }: Judging) {
+        // Goals come from outside: whatever they do, the node goes on.
+        let answer = || self.evaluate(&request.message, horizon);
+        let response = match catch_unwind(AssertUnwindSafe(answer)) {
+            Ok(outcome) => outcome.unwrap_or_else(not_evaluated),
+            Err(_) => not_evaluated("the evaluation panicked: see the node's log"),
+        };
+        if !response.success {
+            tracing::warn!("~/evaluate refused: {}", response.message);
+        }
+        respond("evaluate", request, response);
+    }
+
+    fn evaluate(
+        &mut self,
+        request: &Evaluate::Request,
+        horizon: usize,
+    ) -> Result<Evaluate::Response, String> {
+        let start = Instant::now();
+        let n_plans = request.plans.len();
+        if !(1..=MAX_PLANS).contains(&n_plans) {
+            return Err(format!("{n_plans} plans are not in 1..={MAX_PLANS}"));
+        }
+        let n_steps = steps(request.n_steps, horizon)?;
+        let budget = budget("budget_secs", request.budget_secs)?;
+        let words = |error: crate::Error| error.to_string();
+        let goal = goal(&request.goal).map_err(words)?;
+        let snapshot = snapshot(&self.mailbox)?;
+        let judge = snapshot.judge(&goal).map_err(words)?;
+        let plans = request.plans.iter().map(|plan| Candidate::whole(trajectory(plan), n_steps));
+        let plans: Vec<Candidate> = plans.collect();
+        let in_time = || budget.is_none_or(|budget| start.elapsed() < budget);
+        let candidates = self.planner.candidates();
+        let costs = candidates.evaluate(&snapshot, &judge, &plans, in_time).map_err(words)?;
+        let n_evaluated = costs.iter().flatten().count();
+        let costs: Vec<PlanCost> =
+            costs.into_iter().map(|cost| cost.unwrap_or(PlanCost::UNKNOWN)).collect();
+        let best = (0..n_plans).min_by(|&a, &b| costs[a].cost.total_cmp(&costs[b].cost));
+        let best = best.unwrap_or(0);
+        let mut prediction = Vec::new();
+        if request.want_prediction {
+            let plan = plans[best].plan.clone();
+            let rolled = candidates.predict(&snapshot, plan, n_steps).map_err(words)?;
+            prediction.push(self.origin.message(&rolled));
+        }
+        let reached = match judge.is_reached() {
+            true => "; the goal is reached already",
+            false => "",
+        };
+        let message = format!(
+            "{n_evaluated} of {n_plans} plans, {n_steps} steps from {} s on; {} particles are the \
+             target, {:.4} m from the goal now{reached}",
+            snapshot.stamp(),
+            judge.target().len(),
+            judge.reach_now()
+        );
+        Ok(Evaluate::Response {
+            success: true,
+            message,
+            costs: costs.iter().map(cost_message).collect(),
+            best: best as u32,
+            n_evaluated: n_evaluated as u32,
+            prediction,
+        })
+    }
+
+    fn find(&mut self, Finding { mut goal, cancelled, ended, horizon }: Finding) {
+        let work = || self.plan(&goal, &cancelled, horizon);
+        let result = match catch_unwind(AssertUnwindSafe(work)) {
+            Ok(outcome) => outcome,
+            Err(_) => Err("planning panicked: see the node's log".into()),
+        };
+        let is_refused = result.is_err();
+        let result = result.unwrap_or_else(|message| {
+            tracing::warn!("~/plan refused: {message}");
+            Plan::Result { message, ..Plan::Result::default() }
+        });
+        let outcome = match (cancelled.load(Ordering::Acquire), is_refused) {
+            (true, _) => goal.cancel(result),
+            (false, true) => goal.abort(result),
+            // A cancel request may have come between.
+            (false, false) => goal.succeed(result.clone()).or_else(|_| goal.cancel(result)),
+        };
+        if let Err(error) = outcome {
+            tracing::warn!("~/plan: the result was not sent: {error}");
+        }
+        ended.store(true, Ordering::Release);
+    }
+
+    fn plan(
+        &mut self,
+        handle: &ActionServerGoal<Plan::Action>,
+        cancelled: &AtomicBool,
+        horizon: usize,
+    ) -> Result<Plan::Result, String> {
+        let asked = &handle.goal;
+        if cancelled.load(Ordering::Acquire) {
+            return Err("cancelled before it was begun".into());
+        }
+        let words = |error: crate::Error| error.to_string();
+        let budget = budget("budget_secs", asked.budget_secs)?;
+        let goal = goal(&asked.goal).map_err(words)?;
+        if budget.is_none() && asked.max_plans == 0 {
+            return Err("budget_secs and max_plans are both 0: planning would never end".into());
+        }
+        let settings = PlanSettings {
+            budget,
+            max_plans: asked.max_plans as usize,
+            n_steps: steps(asked.n_steps, horizon)?,
+            joint_names: asked.joint_names.clone(),
+            tool_links: asked.tool_links.clone(),
+            seed: asked.seed,
+            ..PlanSettings::default()
+        };
+        let snapshot = snapshot(&self.mailbox)?;
+        let goes_on = |progress: &crate::planner::Progress| {
+            let feedback = Plan::Feedback {
+                best: cost_message(&progress.best),
+                n_plans: progress.n_plans as u32,
+                elapsed_secs: progress.elapsed.as_secs_f64(),
+            };
+            // A client that has gone is no reason to end.
+            if let Err(error) = handle.publish_feedback(feedback) {
+                tracing::debug!("~/plan: feedback was not sent: {error}");
+            }
+            !cancelled.load(Ordering::Acquire)
+        };
+        let planned = self.planner.plan(&snapshot, &goal, &settings, goes_on).map_err(words)?;
+        let cancelled = match cancelled.load(Ordering::Acquire) {
+            true => "cancelled; the best so far: ",
+            false => "",
+        };
+        Ok(Plan::Result {
+            success: planned.success,
+            message: format!("{cancelled}{}", planned.message),
+            plan: trajectory_message(&planned.plan),
+            cost: cost_message(&planned.cost),
+            idle: cost_message(&planned.idle),
+            n_plans: planned.n_plans as u32,
+            planning_secs: planned.elapsed.as_secs_f64(),
+        })
+    }
+}
+
+fn steps(asked: u32, horizon: usize) -> Result<usize, String> {
+    let n_steps = if asked == 0 { horizon } else { asked as usize };
+    match PredictorConfig::HORIZON.contains(&n_steps) {
+        true => Ok(n_steps),
+        false => Err(format!("n_steps: {n_steps} is not in {:?}", PredictorConfig::HORIZON)),
+    }
+}
+
+/// A time to end; none for 0.
+fn budget(name: &str, secs: f64) -> Result<Option<Duration>, String> {
+    if !(0.0..=MAX_SECS).contains(&secs) {
+        return Err(format!("{name}: {secs} s is not in 0..={MAX_SECS}"));
+    }
+    Ok((secs > 0.0).then(|| Duration::from_secs_f64(secs)))
+}
+
+/// The answer to a request that can't be fulfilled.
+pub fn not_evaluated(reason: impl Into<String>) -> Evaluate::Response {
+    Evaluate::Response { message: reason.into(), ..Evaluate::Response::default() }
+}
+
+fn cost_message(cost: &PlanCost) -> CostMsg {
+    let &PlanCost {
+        cost,
+        cost_90,
+        reach,
+        keep_out,
+        leave,
+        clearance,
+        reach_sigma,
+        success_probability,
+        length,
+        smoothness,
+    } = cost;
+    CostMsg {
+        cost,
+        cost_90,
+        reach,
+        keep_out,
+        leave,
+        clearance,
+        reach_sigma,
+        success_probability,
+        length,
+        smoothness,
+    }
+}

@@ -1,0 +1,195 @@
+"""~/evaluate and ~/plan over DDS: costs, plans, refusals, clients that cancel, die and come in crowds."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from conftest import wait_for, wait_for_future
+from geometry_msgs.msg import Point
+from rclpy.action import ActionClient
+from test_services import SMALL, plan_of, scaled, stream, subscribe  # noqa: F401
+from action_msgs.msg import GoalStatus
+
+from forecloud.action import Plan
+from forecloud.msg import Goal
+from forecloud.srv import Evaluate
+
+ASK = """
+import sys, rclpy
+from rclpy.action import ActionClient
+from forecloud.action import Plan
+from forecloud.msg import Goal
+rclpy.init()
+node = rclpy.create_node("mortal")
+client = ActionClient(node, Plan, "/forecloud/plan")
+client.wait_for_server()
+goal = Plan.Goal(budget_secs=6.0, n_steps=30)
+goal.goal.select = Goal.SELECT_BODY
+goal.goal.reach = Goal.REACH_POSE
+goal.goal.motion.translation.x = 0.08
+goal.goal.tolerance = 0.0
+got = lambda m: print("working", flush=True)
+future = client.send_goal_async(goal, feedback_callback=got)
+rclpy.spin(node)
+"""
+
+
+def goal(**fields) -> Goal:
+    """The body nearest to the middle goes 8 cm along x."""
+    made = Goal(select=Goal.SELECT_BODY, reach=Goal.REACH_POSE, point=Point(z=0.1))
+    made.motion.translation.x = 0.08
+    for name, value in fields.items():
+        setattr(made, name, value)
+    return made
+
+
+class Planner:
+    """Clients of the planner."""
+
+    def __init__(self, ros):
+        self._ros = ros
+        self._evaluate = ros.create_client(Evaluate, "/forecloud/evaluate")
+        self._plan = ActionClient(ros, Plan, "/forecloud/plan")
+        self.feedback: list = []
+
+    def wait(self) -> Planner:
+        wait_for(self._evaluate.service_is_ready, "~/evaluate")
+        wait_for(self._plan.server_is_ready, "~/plan")
+        return self
+
+    def send(self, plans, **fields):
+        given = {"goal": goal(), "n_steps": 5, **fields}
+        return self._evaluate.call_async(Evaluate.Request(plans=plans, **given))
+
+    def evaluate(self, plans, **fields):
+        return wait_for_future(self.send(plans, **fields))
+
+    def begin(self, **fields):
+        """The handle of an accepted goal."""
+        asked = Plan.Goal(**{"goal": goal(), "n_steps": 30, **fields})
+        handle = wait_for_future(self._plan.send_goal_async(asked, self.feedback.append))
+        assert handle.accepted
+        return handle
+
+    def plan(self, **fields):
+        return wait_for_future(self.begin(**fields).get_result_async())
+
+    def close(self):
+        self._ros.destroy_client(self._evaluate)
+        self._plan.destroy()
+
+
+@pytest.fixture
+def planner(ros):
+    made = Planner(ros)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def node(ros, start_node, stream, planner):  # noqa: F811
+    """A node that predicts."""
+    started = start_node(*SMALL)
+    predictions, _ = subscribe(ros)
+    stream()
+    predictions.wait_for(1)
+    planner.wait()
+    started.predictions = predictions
+    return started
+
+
+def test_plans_are_judged_and_the_best_is_told(node, recording, planner):
+    plans = [scaled(plan_of(recording), factor) for factor in (1.0, -2.0, 0.0)]
+    answer = planner.evaluate(plans, want_prediction=True)
+    assert answer.success, answer.message
+    assert answer.n_evaluated == len(answer.costs) == 3
+    costs = [c.cost for c in answer.costs]
+    assert answer.best == costs.index(min(costs))
+    assert all(c.cost == pytest.approx(c.reach) for c in answer.costs), "the only weight"
+    assert all(0.0 <= c.success_probability <= 1.0 for c in answer.costs)
+    (prediction,) = answer.prediction
+    assert prediction.n_steps == 5
+    reached = planner.evaluate(plans[:1], goal=goal(tolerance=1.0))
+    assert reached.success and "reached already" in reached.message
+
+
+def test_what_makes_no_sense_is_refused_with_the_reason(node, recording, planner):
+    good = plan_of(recording)
+    beyond = scaled(plan_of(recording), 1000.0)
+    other = plan_of(recording)
+    other.joint_names[0] = "x"
+    nan = plan_of(recording)
+    nan.points[0].positions[0] = math.nan
+    empty = goal(select=Goal.SELECT_PIXELS)
+    empty.mask.encoding = "mono8"
+    far = goal()
+    far.motion.translation.x = 9.0
+    nothing = goal(select=Goal.SELECT_REGION)
+    nothing.region.min.z = nothing.region.max.z = 5.0
+    for plans, asked, told in [
+        ([], goal(), "0 plans are not in 1..=256"),
+        ([good] * 257, goal(), "257 plans"),
+        ([good, beyond], goal(), "plan 1: point"),
+        ([other], goal(), "no joint 'x'"),
+        ([nan], goal(), "at NaN"),
+        ([good], empty, "goal: mask: 0 x 0 pixels"),
+        ([good], far, "outside of the workspace"),
+        ([good], nothing, "no particle lies in"),
+        ([good], goal(kappa=math.nan), "goal: kappa: NaN"),
+        ([good], goal(reach=7), "goal: reach: 7"),
+    ]:
+        answer = planner.evaluate(plans, goal=asked)
+        assert not answer.success and told in answer.message, answer.message
+    for fields, told in [
+        ({"budget_secs": -1.0}, "budget_secs: -1 s is not in"),
+        ({"budget_secs": 0.0}, "would never end"),
+        ({"n_steps": 101}, "n_steps: 101"),
+        ({"joint_names": ["x"]}, "no joint 'x'"),
+        ({"tool_links": ["spoon"]}, "no link 'spoon'"),
+        ({"goal": far}, "outside of the workspace"),
+    ]:
+        ended = planner.plan(**fields)
+        assert ended.status == GoalStatus.STATUS_ABORTED
+        assert not ended.result.success and told in ended.result.message, ended.result.message
+    assert node.running() and "panicked" not in node.log
+
+
+def test_a_plan_is_found_and_told_of_and_evaluates_to_its_cost(node, planner):
+    ended = planner.plan(budget_secs=0.0, max_plans=16, seed=1)
+    assert ended.status == GoalStatus.STATUS_SUCCEEDED
+    result = ended.result
+    assert 0 < result.n_plans <= 16, result.message
+    assert result.plan.header.stamp.sec > 0 and len(result.plan.joint_names) == 14
+    assert all(len(p.positions) == 14 for p in result.plan.points)
+    assert result.cost.cost <= result.idle.cost
+    assert planner.feedback and planner.feedback[-1].feedback.n_plans == result.n_plans
+    reached = planner.plan(goal=goal(tolerance=1.0)).result
+    assert not reached.success and reached.message.startswith("the goal is reached already")
+
+
+def test_cancelled_dead_and_many_clients_get_their_answers(ros, node, recording, planner):
+    handle = planner.begin(budget_secs=60.0, goal=goal(tolerance=0.0))
+    wait_for(lambda: planner.feedback, "feedback")
+    result = handle.get_result_async()
+    assert wait_for_future(handle.cancel_goal_async()).goals_canceling
+    ended = wait_for_future(result)
+    assert ended.status == GoalStatus.STATUS_CANCELED
+    assert ended.result.message.startswith("cancelled; the best so far: ")
+    # A client that dies while its plan is looked for.
+    mortal = subprocess.Popen([sys.executable, "-c", ASK], stdout=subprocess.PIPE, env=os.environ)
+    assert mortal.stdout.readline() == b"working\n"
+    mortal.send_signal(signal.SIGKILL)
+    mortal.wait()
+    # Ten at once, behind it and behind one another: all are answered.
+    waiting = [planner.send([plan_of(recording)]) for _ in range(10)]
+    n_before = len(node.predictions.messages)
+    node.predictions.wait_for(n_before + 2)
+    answers = [wait_for_future(answer) for answer in waiting]
+    assert all(answer.success or "busy" in answer.message for answer in answers)
+    assert any(answer.success for answer in answers)
+    assert node.running() and "panicked" not in node.log
