@@ -117,7 +117,8 @@ def _run(line: Sequence[str], progress: bool) -> Result:
         return result
     said = "\n".join(messages)
     if result.exit_code == 2:
-        raise ConfigError(said.split("\n\nUsage:")[0].removeprefix("error: ").strip())
+        words = said.split("\n\nUsage:")[0].split("\n\nFor more information")[0]
+        raise ConfigError(words.removeprefix("error: ").strip())
     at = said.rfind("error: ")
     problem = said[at + 7 :] if at >= 0 else said or f"ended with {result.exit_code}"
     raise ToolError(problem.strip(), result.exit_code, said)

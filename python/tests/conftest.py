@@ -13,7 +13,7 @@ TINY = ROOT / "tests" / "data" / "tiny_push"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--fuzz", type=int, default=20_000, help="calls that are fuzzed")
+    parser.addoption("--fuzz", type=int, default=10_000, help="calls that are fuzzed")
     parser.addoption("--seed", type=int, default=1, help="seed of the fuzzed calls")
 
 

@@ -7,13 +7,13 @@ import math
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import forecloud as fc
 from conftest import ROOT, TINY
+from mcap import chunks
 
 
 def mean_errors(recording: fc.Recording, frames, predictions, horizon: int) -> dict[str, list[list[float]]]:
@@ -54,9 +54,7 @@ def test_predictions_are_the_tools_to_the_bit(predictions, recording, model, tmp
     table = fc.replay(TINY, model=model, out=out, progress=False)
     assert table.report["n_predicted"] == len(predictions)
     assert table.report["model_hash"] == model.hash
-    written = b"".join(path.read_bytes() for path in out.rglob("*.mcap"))
-    assert written, "the tool wrote no predictions"
-    messages = uncompressed(out)
+    messages = chunks(out)
     for prediction in predictions:
         for array in (prediction.positions, prediction.displacements, prediction.sources,
                       prediction.sigma, prediction.sigma_90):
@@ -64,31 +62,6 @@ def test_predictions_are_the_tools_to_the_bit(predictions, recording, model, tmp
     wrong = predictions[0].displacements.copy()
     wrong.view(np.uint32)[2, 100, 1] ^= 1
     assert wrong.tobytes() not in messages
-
-
-def uncompressed(folder: Path) -> bytes:
-    """The chunks of the MCAP files in a folder, in a row."""
-    found = []
-    for path in sorted(folder.rglob("*.mcap")):
-        data, at = path.read_bytes(), 8
-        while at + 9 <= len(data) - 8:
-            opcode, length = data[at], int.from_bytes(data[at + 1 : at + 9], "little")
-            record = data[at + 9 : at + 9 + length]
-            if opcode == 0x06:
-                at_name = 8 + 8 + 8 + 4
-                n_name = int.from_bytes(record[at_name : at_name + 4], "little")
-                name = record[at_name + 4 : at_name + 4 + n_name].decode()
-                body = record[at_name + 4 + n_name + 8 :]
-                found.append(unpack(name, body))
-            at += 9 + length
-    return b"".join(found)
-
-
-def unpack(name: str, body: bytes) -> bytes:
-    if name == "":
-        return body
-    zstandard = pytest.importorskip("zstandard", reason="chunks are compressed")
-    return zstandard.ZstdDecompressor().decompressobj().decompress(body)
 
 
 def test_replay_is_a_table_of_what_the_tool_prints(recording, frames, predictions, model):
