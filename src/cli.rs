@@ -1,4 +1,7 @@
-//! The tool's commands, one file each.
+//! The tool: its commands, one file each.
+
+// `println!` and `eprintln!` panic where nobody reads them any more: see `say`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod calibrate;
 mod compare;
@@ -30,13 +33,56 @@ mod train_loop;
 mod train_video;
 mod train_worker;
 
+use std::ffi::OsString;
+
+use clap::Parser;
+
+use crate::frames::FramesConfig;
+use crate::instruction_set::InstructionSet;
 use outcome::Outcome;
-pub use say::say;
+use say::say;
+
+/// Runs the tool with its arguments, the first of which is its name; returns its exit code.
+///
+/// What it says goes to the process's stdout and stderr, errors included. Signals that it listens to end
+/// the process as they end programs.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(told) => {
+            // Help that was asked for is told so, too.
+            let _ = told.print();
+            return told.exit_code().try_into().unwrap_or(1);
+        }
+    };
+    match InstructionSet::from_environment().map_err(Into::into).and_then(|_| cli.run()) {
+        Ok(outcome) => outcome.exit_code(),
+        Err(error) => {
+            say(format_args!("error: {error:#}"));
+            1
+        }
+    }
+}
+
+/// How recordings are read, as the tool's arguments `--cameras`, `--remap` and their like say.
+///
+/// # Errors
+/// In words, what is wrong with them and what is allowed.
+pub fn frames_config(arguments: &[String]) -> Result<FramesConfig, String> {
+    #[derive(Parser)]
+    #[command(no_binary_name = true, disable_help_flag = true)]
+    struct Only {
+        #[command(flatten)]
+        topics: topics::TopicArgs,
+    }
+    let only = Only::try_parse_from(arguments).map_err(|told| told.render().to_string())?;
+    only.topics.config().map_err(|error| format!("{error:#}"))
+}
 
 /// Predicts how the point cloud that a robot sees will move.
 #[derive(clap::Parser)]
-#[command(version, arg_required_else_help = true)]
-pub struct Cli {
+#[command(name = "forecloud", version, arg_required_else_help = true)]
+struct Cli {
     #[command(subcommand)]
     command: Command,
 }
@@ -55,7 +101,7 @@ enum Command {
 
 impl Cli {
     /// Runs the chosen command.
-    pub fn run(self) -> anyhow::Result<Outcome> {
+    fn run(self) -> anyhow::Result<Outcome> {
         match self.command {
             Command::Info(args) => info::run(&args).map(|()| Outcome::Done),
             Command::Replay(args) => replay::run(&args),

@@ -22,7 +22,7 @@
 //! |---|---|---|
 //! | none | the predictor and all that it needs | neither SQLite, MCAP nor a command line |
 //! | `bag` | `bag`, `recording`, `video`, `eval`, `train`: recordings, and what works on them | SQLite, MCAP, zstd |
-//! | `cli` (default) | the tool `forecloud`; `bag` with it | clap, progress bars |
+//! | `cli` (default) | `cli`, the tool `forecloud`; `bag` with it | clap, progress bars |
 //! | `cuda` (default) | the whole step on an NVIDIA GPU; its driver is looked for at run time | cudarc |
 //! | `ros` | `ros`, the node `forecloud_node` and `forecloud_plan_relay`; needs a sourced ROS 2 | r2r |
 //!
@@ -30,12 +30,18 @@
 
 #![warn(missing_docs)]
 
+// The tool names the library as examples do, which take some of its files.
+#[cfg(feature = "cli")]
+extern crate self as forecloud;
+
 pub mod backend;
 #[cfg(feature = "bag")]
 pub mod bag;
 pub mod camera;
 pub mod candidates;
 pub mod carried;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod cloud;
 pub mod confidence;
 pub mod config;

@@ -49,6 +49,7 @@ const FLOORS: &[&str] = &[
     "recording",
     "eval",
     "train",
+    "cli",
     "ros",
 ];
 
@@ -57,8 +58,8 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("r2r", &["ros.rs", "ros/"]),
     ("cudarc", &["backend/cuda.rs", "backend/cuda/"]),
     // The tool's, which a library has no use for.
-    ("clap", &["cli.rs", "cli/", "main.rs"]),
-    ("indicatif", &["cli.rs", "cli/", "main.rs"]),
+    ("clap", &["cli.rs", "cli/"]),
+    ("indicatif", &["cli.rs", "cli/"]),
 ];
 
 /// A source file: its path in `src/`, and its code without tests, comments and texts.

@@ -29,6 +29,8 @@ pub fn shipped(name: &str) -> Result<PathBuf> {
     let prefixes = executable.ancestors().skip(2).take(2);
     let shares = prefixes.map(|prefix| prefix.join("share/forecloud").join(name));
     let mut places: Vec<PathBuf> = vec![name.into()];
+    // The Python package, in whose folder they lie, says where that is.
+    places.extend(std::env::var_os("FORECLOUD_SHARE").map(|share| Path::new(&share).join(name)));
     places.extend(shares);
     if let Some(found) = places.iter().find(|place| place.is_file()) {
         return Ok(found.clone());

@@ -1,7 +1,5 @@
 //! How commands end, for scripts.
 
-use std::process::ExitCode;
-
 /// What a command comes to; errors end with 1, arguments that are wrong with 2 (by clap).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
@@ -11,11 +9,12 @@ pub enum Outcome {
     Partial,
 }
 
-impl From<Outcome> for ExitCode {
-    fn from(outcome: Outcome) -> Self {
-        match outcome {
-            Outcome::Done => Self::SUCCESS,
-            Outcome::Partial => Self::from(3),
+impl Outcome {
+    /// The exit code.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Partial => 3,
         }
     }
 }

@@ -1,0 +1,35 @@
+"""Forecloud predicts where every point that RGB-D cameras see will be next, given what the robot is about
+to do.
+
+::
+
+    import forecloud as fc
+
+    recording = fc.Recording("data/demo_tumble")
+    predictor = fc.Predictor.of(recording)
+    for frame in recording:
+        if prediction := predictor.step(frame):
+            print(frame.stamp, prediction.displacements.shape)   # [steps, particles, 3], metres
+
+World frame: z up, metres; times in seconds (`stamp`) and nanoseconds (`stamp_ns`). `docs/python.md` has the
+table of all there is.
+"""
+
+from __future__ import annotations
+
+from . import errors
+from ._native import __version__, n_threads, set_threads
+from .errors import ForecloudError
+from .graph import Features, Graph, Mask, Walks, knn, masks
+from .labels import NO_BODY, Flow, Hindsight, Particles, hindsight, particles
+from .predictor import SITUATIONS, Model, Prediction, Predictor, shipped_model
+from .recording import CLASSES, Camera, Frame, Plan, Recording, TrueMotion
+from .tool import Table, replay, run, train
+from .view import show
+
+__all__ = [
+    "CLASSES", "Camera", "Features", "Flow", "ForecloudError", "Frame", "Graph", "Hindsight", "Mask", "Model",
+    "NO_BODY", "Particles", "Plan", "Prediction", "Predictor", "Recording", "SITUATIONS", "Table",
+    "TrueMotion", "Walks", "__version__", "errors", "hindsight", "knn", "masks", "n_threads", "particles",
+    "replay", "run", "set_threads", "shipped_model", "show", "train",
+]

@@ -1,0 +1,268 @@
+"""Predictions: where every point that the cameras see will be next."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+from . import _arrays, _native
+from .errors import ConfigError, InputError, ModelError
+from .recording import Camera, Frame, Plan, Recording
+
+SITUATIONS = ("robot", "resting", "moving", "flying")
+"""Names of what `Prediction.situations` tells: carried by a link of the robot, known to rest, moving or
+not known, moving and touching nothing."""
+
+
+def shipped_model() -> str:
+    """Path of the model that comes with the package: the tool's `models/small.safetensors`."""
+    return str(Path(__file__).parent / "models" / "small.safetensors")
+
+
+class Model:
+    """A model file, loaded once; predictors may share it.
+
+    Raises `ModelError` for files that cannot be used, of another version for instance.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        """`path`: without one the shipped model."""
+        self.path = shipped_model() if path is None else _path(path)
+        self._native = _native.Model(self.path)
+
+    @property
+    def hash(self) -> str:
+        """Hash of its file, as reports and messages tell it."""
+        return self._native.hash
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Its sizes and settings; `step_secs` is the length of a step (s)."""
+        return json.loads(self._native.config)
+
+    def __repr__(self) -> str:
+        return f"<forecloud.Model {self.path}, {self.hash[:12]}>"
+
+
+def _path(path: Any) -> str:
+    try:
+        return os.fsdecode(path)
+    except TypeError:
+        raise InputError(f"model: expected a path or a forecloud.Model, got {type(path).__name__}") from None
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Predicted motion of the particles of one frame, in the world frame (z up, metres).
+
+    All arrays are yours.
+    """
+
+    positions: np.ndarray
+    """Particles in the frame, `[n, 3]`, float32, m."""
+    displacements: np.ndarray
+    """Displacement of each in each step, `[steps, n, 3]`, float32, m, from where the step before left it."""
+    sigma: np.ndarray | None
+    """Radius (m) `[steps, n]` within which, of models that were calibrated, about two thirds of the errors
+    lie; None of models that don't tell."""
+    sigma_90: np.ndarray | None
+    """The same for nine tenths of the errors."""
+    colors: np.ndarray
+    """Red, green, blue of each, `[n, 3]`, float32, 0 to 1."""
+    sources: np.ndarray
+    """Where each was seen, `[n]`, uint32: camera << 24 | pixel (row * width + column)."""
+    situations: np.ndarray
+    """What each does at the start, `[n]`, uint8: index into `forecloud.SITUATIONS`."""
+    stamp_ns: int
+    """Stamp of the frame."""
+    history_stamp_ns: int
+    """Stamp of the frame one step back."""
+    step_secs: float
+    """Length of a step (s)."""
+    seed: int
+    """Seed of the particles' draw."""
+    is_cut: bool
+    """Whether it has fewer steps or particles than were asked for, to end in time."""
+    support_m: float | None
+    """Height (world z, m) of the plane that most points lie on; None without one."""
+    timings_ms: tuple[float, float] = field(repr=False)
+    """What clouds and particles, and what graph and model took (ms)."""
+
+    @property
+    def stamp(self) -> float:
+        """Stamp in seconds; `stamp_ns` is exact."""
+        return self.stamp_ns / 1e9
+
+    def __len__(self) -> int:
+        """Number of particles."""
+        return len(self.positions)
+
+    def paths(self) -> np.ndarray:
+        """Where each particle is now and after each step, `[steps + 1, n, 3]`, float32, m.
+
+        Summed step by step in float32, as the node's clients do.
+        """
+        path = np.empty((len(self.displacements) + 1, *self.positions.shape), np.float32)
+        path[0] = self.positions
+        for t, displacement in enumerate(self.displacements):
+            np.add(path[t], displacement, out=path[t + 1])
+        return path
+
+
+class Predictor:
+    """Predicts frame after frame; the same predictor as the node's and the tool's.
+
+    ::
+
+        recording = fc.Recording("data/demo_tumble")
+        predictor = fc.Predictor.of(recording, horizon=10)
+        for frame in recording:
+            if prediction := predictor.step(frame):
+                print(prediction.displacements[0].max())
+
+    Keywords are the settings of `config/forecloud.yaml`'s predictor: `horizon` (steps), `n_particles` (0:
+    as trained), `seed`, `device` (`"cpu"`, `"auto"`, `"cuda"`, `"cuda:1"`), `robot` (`"required"`,
+    `"optional"`, `"none"`), `workspace` (lowest and highest corner, `[2, 3]`, m; None: the model's),
+    `origin` (m), `hold_at_rest`, `carry_robot`, `lean_when_unlike`, `history_tolerance_secs`,
+    `deadline_secs`, `min_horizon`, `min_particles`.
+
+    A predictor works for one thread at a time; steps leave the interpreter to other threads.
+
+    Raises `ConfigError` for settings that make no sense, `ModelError`, `DeviceError`.
+    """
+
+    def __init__(self, model: Model | str | os.PathLike[str] | None = None, **settings: Any) -> None:
+        """`model`: a model or its file; without one the shipped model."""
+        self.model = model if isinstance(model, Model) else Model(model)
+        self._native = _native.Predictor(self.model._native, _settings(settings))
+        self.warnings: list[str] = []
+        """What of the robot's description was read otherwise than its author may expect."""
+
+    @classmethod
+    def of(
+        cls,
+        recording: Recording,
+        model: Model | str | os.PathLike[str] | None = None,
+        mesh_folders: Sequence[str | os.PathLike[str]] = (),
+        **settings: Any,
+    ) -> Predictor:
+        """A predictor that is set up for a recording as `forecloud replay` sets it up: with its robot, and,
+        unless `workspace` is given, with the box that its cameras see where that is not the model's."""
+        if not isinstance(recording, Recording):
+            raise InputError(f"recording: expected a forecloud.Recording, got {type(recording).__name__}")
+        loaded = model if isinstance(model, Model) else Model(model)
+        if settings.get("workspace") is None:
+            place = recording._native.place(loaded._native)
+            if place is not None:
+                settings = {**settings, "workspace": place[0], "origin": place[1]}
+        predictor = cls(loaded, **settings)
+        urdf = recording.robot_description
+        if urdf is not None and predictor.config["robot"] != "none":
+            predictor.set_robot(urdf, recording.world_frame, mesh_folders, beside=recording.path)
+        return predictor
+
+    def set_robot(
+        self,
+        urdf: str,
+        world_frame: str = "world",
+        mesh_folders: Sequence[str | os.PathLike[str]] = (),
+        beside: str | os.PathLike[str] | None = None,
+    ) -> list[str]:
+        """Takes the robot's description (URDF text); returns its warnings.
+
+        `mesh_folders`: where its meshes are looked for first; `beside`: a recording beside which they may
+        lie. Raises `RobotError`.
+        """
+        folders = [_path(folder) for folder in mesh_folders]
+        beside = None if beside is None else _path(beside)
+        self.warnings = self._native.set_robot(urdf, world_frame, folders, beside)
+        return self.warnings
+
+    def step(
+        self,
+        frame: Frame | None = None,
+        *,
+        stamp: float | int | None = None,
+        depth: Any = None,
+        intrinsics: Any = None,
+        poses: Any = None,
+        color: Any = None,
+        joints: Mapping[str, float] | None = None,
+        plans: Sequence[Plan] = (),
+    ) -> Prediction | None:
+        """Predicts from a frame; None while there is no frame of the same cameras one step before it.
+
+        Instead of `frame`: arrays of one camera, or lists of them for several: `depth` `[height, width]`
+        (uint16 mm or float32 m), `intrinsics` (3 x 3, or fx, fy, cx, cy), `poses` (4 x 4 world from camera,
+        or x, y, z and a quaternion x, y, z, w), `color` `[height, width, 3]` uint8, and `stamp` (s, or ns
+        as an int), `joints` (names with rad or m).
+
+        Raises `InputError` for what makes the frame unusable, `RobotError`, `StateError`; the next frame
+        starts afresh.
+        """
+        if frame is None:
+            if stamp is None:
+                raise InputError("stamp: the time of the images is needed (s, or ns as an int)")
+            cameras = _cameras(depth, intrinsics, poses, color)
+            frame = Frame(stamp, cameras, joints, plans)
+        elif any(given is not None for given in (stamp, depth, intrinsics, poses, color, joints)):
+            raise InputError("step: either a frame, or arrays by name")
+        if not isinstance(frame, Frame):
+            raise InputError(f"frame: expected a forecloud.Frame or arrays by name, got {type(frame).__name__}")
+        told = self._native.step(frame._native)
+        return None if told is None else Prediction(**told)
+
+    def recall(self, frame: Frame) -> None:
+        """Takes a frame that is not predicted from, so that later ones find their history."""
+        if not isinstance(frame, Frame):
+            raise InputError(f"frame: expected a forecloud.Frame, got {type(frame).__name__}")
+        self._native.recall(frame._native)
+
+    def forget(self) -> int:
+        """Forgets all frames, as after a jump of the scene; returns how many there were."""
+        return self._native.forget()
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """All settings."""
+        return json.loads(self._native.config)
+
+    def set_config(self, **settings: Any) -> None:
+        """Takes other settings from the next frame on; those that are not named stay."""
+        self._native.set_config(_settings({**self.config, **settings}))
+
+    @property
+    def device(self) -> str:
+        """What it runs on."""
+        return self._native.device
+
+    @property
+    def step_secs(self) -> float:
+        """Length of a step (s)."""
+        return self.model.config["step_secs"]
+
+
+def _settings(settings: dict[str, Any]) -> str:
+    if settings.get("workspace") is not None:
+        corners = _arrays.box("workspace", settings["workspace"])
+        assert corners is not None
+        settings = {**settings, "workspace": {"min": corners[0], "max": corners[1]}}
+    return _arrays.settings("settings of the predictor", settings)
+
+
+def _cameras(depth: Any, intrinsics: Any, poses: Any, color: Any) -> list[Camera]:
+    if depth is None or intrinsics is None or poses is None:
+        raise InputError("depth, intrinsics and poses are needed, of one camera or lists of several")
+    if isinstance(depth, (list, tuple)) and depth and np.ndim(depth[0]) == 2:
+        colors = [None] * len(depth) if color is None else color
+        try:
+            groups = list(zip(depth, intrinsics, poses, colors, strict=True))
+        except (TypeError, ValueError):
+            raise InputError("intrinsics, poses and color: as many are needed as depth images") from None
+        return [Camera(depth=d, intrinsics=k, pose=p, color=c) for d, k, p, c in groups]
+    return [Camera(depth=depth, intrinsics=intrinsics, pose=poses, color=color)]

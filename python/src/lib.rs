@@ -1,0 +1,40 @@
+//! Forecloud for Python: what `python/forecloud/` gives its names, docstrings and shapes.
+//!
+//! Nothing of the method is here. Arrays are checked where they come in; long work leaves the interpreter
+//! to others (`work`); what goes wrong becomes an exception (`errors`).
+
+mod arrays;
+mod errors;
+mod frame;
+mod graph;
+mod labels;
+mod model;
+mod predictor;
+mod recording;
+mod work;
+
+use std::ffi::OsString;
+
+use pyo3::prelude::*;
+
+/// Runs the tool as a command: until it ends, nothing else of the interpreter runs in this thread.
+///
+/// `arguments`: the first is its name. Returns the exit code.
+#[pyfunction]
+fn run_tool(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
+    py.detach(|| forecloud::cli::run(arguments))
+}
+
+/// The compiled part of the package; see the package's modules instead.
+#[pymodule(gil_used = true)]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(run_tool, module)?)?;
+    work::add_to(module)?;
+    frame::add_to(module)?;
+    graph::add_to(module)?;
+    labels::add_to(module)?;
+    model::add_to(module)?;
+    predictor::add_to(module)?;
+    recording::add_to(module)
+}

@@ -1,0 +1,193 @@
+//! Predictions of frame after frame.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use forecloud::backend::Device;
+use forecloud::config::PredictorConfig;
+use forecloud::kinematics::MeshSearch;
+use forecloud::predictor::{Prediction, Predictor as Inner};
+use numpy::{PyArray1, PyArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::{self, Kind, raise};
+use crate::frame::Frame;
+use crate::model::{Model, json};
+use crate::{arrays, work};
+
+/// Predicts frame after frame.
+#[pyclass(frozen, module = "forecloud._native")]
+pub struct Predictor {
+    inner: Mutex<Inner>,
+    step_secs: f64,
+    pid: u32,
+}
+
+/// A prediction on its way to Python: all of it is copied while other threads of the interpreter run.
+struct Told {
+    stamp_ns: i64,
+    history_stamp_ns: i64,
+    seed: u64,
+    is_cut: bool,
+    support_m: Option<f32>,
+    timings_ms: [f64; 2],
+    positions: Vec<[f32; 3]>,
+    colors: Vec<[f32; 3]>,
+    sources: Vec<u32>,
+    n_steps: usize,
+    displacements: Vec<f32>,
+    sigmas: [Vec<f32>; 2],
+    situations: Vec<u8>,
+}
+
+impl Told {
+    fn new(prediction: &Prediction) -> Self {
+        let flat = |level| prediction.told_sigmas(level).concat();
+        let steps = &prediction.displacements;
+        let n = prediction.particles.len();
+        let mut displacements = Vec::with_capacity(steps.len() * 3 * n);
+        steps.iter().for_each(|step| displacements.extend_from_slice(step.as_flattened()));
+        Self {
+            stamp_ns: prediction.stamp.nanos(),
+            history_stamp_ns: prediction.history_stamp.nanos(),
+            seed: prediction.seed,
+            is_cut: prediction.is_cut,
+            support_m: prediction.particles.support_m,
+            timings_ms: [prediction.timings.particles_ms, prediction.timings.predict_ms],
+            positions: prediction.particles.positions.clone(),
+            colors: prediction.particles.colors.clone(),
+            sources: prediction.particles.sources.clone(),
+            n_steps: steps.len(),
+            displacements,
+            sigmas: [flat(0), flat(1)],
+            situations: prediction.situations.iter().map(|&situation| situation as u8).collect(),
+        }
+    }
+
+    fn into_dict(self, py: Python<'_>, step_secs: f64) -> PyResult<Bound<'_, PyDict>> {
+        let (n, n_steps) = (self.positions.len(), self.n_steps);
+        let dict = PyDict::new(py);
+        dict.set_item("stamp_ns", self.stamp_ns)?;
+        dict.set_item("history_stamp_ns", self.history_stamp_ns)?;
+        dict.set_item("step_secs", step_secs)?;
+        dict.set_item("seed", self.seed)?;
+        dict.set_item("is_cut", self.is_cut)?;
+        dict.set_item("support_m", self.support_m)?;
+        dict.set_item("timings_ms", self.timings_ms)?;
+        dict.set_item("positions", arrays::rows(py, &self.positions)?)?;
+        dict.set_item("colors", arrays::rows(py, &self.colors)?)?;
+        dict.set_item("sources", PyArray1::from_vec(py, self.sources))?;
+        let displacements = PyArray1::from_vec(py, self.displacements);
+        dict.set_item("displacements", displacements.reshape([n_steps, n, 3])?)?;
+        for (name, sigmas) in ["sigma", "sigma_90"].into_iter().zip(self.sigmas) {
+            let is_told = n > 0 && sigmas.len() == n_steps * n;
+            let sigmas = is_told.then(|| PyArray1::from_vec(py, sigmas).reshape([n_steps, n]));
+            dict.set_item(name, sigmas.transpose()?)?;
+        }
+        dict.set_item("situations", PyArray1::from_vec(py, self.situations))?;
+        Ok(dict)
+    }
+}
+
+#[pymethods]
+impl Predictor {
+    #[new]
+    fn new(py: Python<'_>, model: &Model, settings: &str) -> PyResult<Self> {
+        let config = config(settings)?;
+        let model = model.inner.clone();
+        let step_secs = model.config.step_secs;
+        let inner = work::run(py, |_| Inner::new(model, config))?.map_err(errors::of)?;
+        Ok(Self { inner: Mutex::new(inner), step_secs, pid: std::process::id() })
+    }
+
+    /// All settings, as JSON.
+    #[getter]
+    fn config(&self) -> PyResult<String> {
+        json(self.lock()?.config())
+    }
+
+    /// What it runs on, in words.
+    #[getter]
+    fn device(&self) -> PyResult<String> {
+        Ok(self.lock()?.backend().describe())
+    }
+
+    fn set_robot(
+        &self,
+        py: Python<'_>,
+        urdf: &str,
+        world_frame: &str,
+        mesh_folders: Vec<PathBuf>,
+        beside: Option<PathBuf>,
+    ) -> PyResult<Vec<String>> {
+        let mut inner = self.lock()?;
+        let inner = &mut *inner;
+        let warnings = work::run(py, move |_| {
+            let meshes = MeshSearch::new(&mesh_folders);
+            inner.set_meshes(beside.map_or(meshes.clone(), |bag| meshes.beside(&bag)));
+            inner.set_robot(urdf, world_frame).map(<[String]>::to_vec)
+        })?;
+        warnings.map_err(errors::of)
+    }
+
+    fn set_config(&self, py: Python<'_>, settings: &str) -> PyResult<()> {
+        let config = config(settings)?;
+        let mut inner = self.lock()?;
+        let inner = &mut *inner;
+        work::run(py, move |_| inner.set_config(config))?.map_err(errors::of)
+    }
+
+    fn forget(&self) -> PyResult<usize> {
+        Ok(self.lock()?.forget())
+    }
+
+    /// The prediction as a dictionary; none without history.
+    fn step<'py>(&self, py: Python<'py>, frame: &Frame) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let mut inner = self.lock()?;
+        let (inner, frame) = (&mut *inner, &*frame.inner);
+        let told = work::run(py, move |_| inner.step(frame).map(|told| told.map(Told::new)))?;
+        let told = told.map_err(errors::of)?;
+        told.map(|told| told.into_dict(py, self.step_secs)).transpose()
+    }
+
+    fn recall(&self, py: Python<'_>, frame: &Frame) -> PyResult<()> {
+        let mut inner = self.lock()?;
+        let (inner, frame) = (&mut *inner, &*frame.inner);
+        work::run(py, move |_| inner.recall(frame))?.map_err(errors::of)
+    }
+}
+
+impl Predictor {
+    fn lock(&self) -> PyResult<MutexGuard<'_, Inner>> {
+        let inner = match self.inner.try_lock() {
+            Ok(inner) => inner,
+            Err(TryLockError::WouldBlock) => {
+                return Err(raise(
+                    Kind::State,
+                    "this predictor is at work in another thread: give each thread its own (they may \
+                     share a model)",
+                ));
+            }
+            Err(TryLockError::Poisoned(inner)) => inner.into_inner(),
+        };
+        if self.pid != std::process::id() && inner.backend().name() != Device::Cpu.to_string() {
+            return Err(raise(
+                Kind::Fork,
+                "a GPU does not follow into a forked process: make the predictor after the fork, take \
+                 multiprocessing's 'spawn', or device='cpu'",
+            ));
+        }
+        Ok(inner)
+    }
+}
+
+/// Settings from JSON; what is not there is as by default.
+fn config(settings: &str) -> PyResult<PredictorConfig> {
+    serde_json::from_str(settings)
+        .map_err(|error| raise(Kind::Config, format!("settings of the predictor: {error}")))
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Predictor>()
+}

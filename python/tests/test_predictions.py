@@ -1,0 +1,202 @@
+"""Predictions, and that they are the tool's to the bit."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import forecloud as fc
+from conftest import ROOT, TINY
+
+
+def mean_errors(recording: fc.Recording, frames, predictions, horizon: int) -> dict[str, list[list[float]]]:
+    """Distances of predicted from true positions by class and step, one after the other."""
+    by_stamp = {frame.stamp_ns: frame for frame in frames}
+    distances: dict[str, list[list[float]]] = {name: [[] for _ in range(horizon)] for name in fc.CLASSES}
+    for prediction in predictions:
+        frame = by_stamp[prediction.stamp_ns]
+        truth = recording.true_motion(frame, prediction.positions, prediction.sources, horizon=horizon)
+        if truth is None:
+            continue
+        paths = prediction.paths()[1:]
+        for step, (there, classes) in enumerate(zip(truth.positions, truth.classes)):
+            apart = np.linalg.norm(paths[step].astype(np.float64) - there.astype(np.float64), axis=1)
+            for number, name in enumerate(fc.CLASSES):
+                distances[name][step] += apart[classes == number].tolist()
+    return distances
+
+
+def test_predictions_have_shapes_and_types(predictions, recording, model):
+    assert len(predictions) == 5
+    for prediction in predictions:
+        n, steps = len(prediction), len(prediction.displacements)
+        assert n == model.config["n_particles"] and steps == 5
+        assert prediction.displacements.shape == (steps, n, 3) and prediction.displacements.dtype == np.float32
+        assert prediction.positions.shape == prediction.colors.shape == (n, 3)
+        assert prediction.sources.shape == (n,) and prediction.sources.dtype == np.uint32
+        assert prediction.sigma.shape == prediction.sigma_90.shape == (steps, n)
+        assert (prediction.sigma_90 >= prediction.sigma).all() and (prediction.sigma > 0).all()
+        assert prediction.situations.max() < len(fc.SITUATIONS)
+        assert 0 < prediction.stamp_ns - prediction.history_stamp_ns < 2e8
+        assert prediction.paths().shape == (steps + 1, n, 3)
+
+
+def test_predictions_are_the_tools_to_the_bit(predictions, recording, model, tmp_path):
+    """The tool writes its predictions as messages (MCAP, CDR); they are found there byte by byte."""
+    out = tmp_path / "out"
+    table = fc.replay(TINY, model=model, out=out, progress=False)
+    assert table.report["n_predicted"] == len(predictions)
+    assert table.report["model_hash"] == model.hash
+    written = b"".join(path.read_bytes() for path in out.rglob("*.mcap"))
+    assert written, "the tool wrote no predictions"
+    messages = uncompressed(out)
+    for prediction in predictions:
+        for array in (prediction.positions, prediction.displacements, prediction.sources,
+                      prediction.sigma, prediction.sigma_90):
+            assert array.tobytes() in messages, "a prediction is not the tool's"
+    wrong = predictions[0].displacements.copy()
+    wrong.view(np.uint32)[2, 100, 1] ^= 1
+    assert wrong.tobytes() not in messages
+
+
+def uncompressed(folder: Path) -> bytes:
+    """The chunks of the MCAP files in a folder, in a row."""
+    found = []
+    for path in sorted(folder.rglob("*.mcap")):
+        data, at = path.read_bytes(), 8
+        while at + 9 <= len(data) - 8:
+            opcode, length = data[at], int.from_bytes(data[at + 1 : at + 9], "little")
+            record = data[at + 9 : at + 9 + length]
+            if opcode == 0x06:
+                at_name = 8 + 8 + 8 + 4
+                n_name = int.from_bytes(record[at_name : at_name + 4], "little")
+                name = record[at_name + 4 : at_name + 4 + n_name].decode()
+                body = record[at_name + 4 + n_name + 8 :]
+                found.append(unpack(name, body))
+            at += 9 + length
+    return b"".join(found)
+
+
+def unpack(name: str, body: bytes) -> bytes:
+    if name == "":
+        return body
+    zstandard = pytest.importorskip("zstandard", reason="chunks are compressed")
+    return zstandard.ZstdDecompressor().decompressobj().decompress(body)
+
+
+def test_replay_is_a_table_of_what_the_tool_prints(recording, frames, predictions, model):
+    table = fc.replay([TINY], model=model.path, progress=False)
+    command = [sys.executable, "-m", "forecloud", "replay", "--json", "--model", model.path, str(TINY)]
+    told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert told["errors"] == table.report["errors"]
+    rows = {(m, c, t, s): mean for m, c, t, s, mean in zip(
+        table["method"], table["class"], table["task"], table["step"], table["mean_mm"])}
+    distances = mean_errors(recording, frames, predictions, 5)
+    compared = 0
+    for ours, theirs in (("moving", "object_moving"), ("robot", "robot")):
+        for step in range(5):
+            mean = rows.get(("model", theirs, "all", step + 1))
+            if mean is not None and not math.isnan(mean):
+                ours_mm = 1e3 * math.fsum(distances[ours][step]) / len(distances[ours][step])
+                assert ours_mm == pytest.approx(mean, rel=1e-5)
+                compared += 1
+    assert compared > 0
+    assert len({len(column) for column in table.values()}) == 1
+    assert "<table>" in table._repr_html_()
+
+
+def test_arrays_give_the_same_prediction(recording, frames, predictions, model):
+    """Frames taken apart and put together again: to the bit, by frames and by plain arrays."""
+    by_frames, by_arrays = fc.Predictor.of(recording, model), fc.Predictor.of(recording, model)
+    n_compared = 0
+    for frame in frames:
+        again = fc.Frame(frame.stamp_ns, frame.cameras, frame.joints, frame.plans, frame.root)
+        cameras = frame.cameras
+        found = [by_frames.step(again), by_arrays.step(
+            stamp=frame.stamp_ns, depth=[camera.depth for camera in cameras],
+            intrinsics=[camera.intrinsics for camera in cameras], poses=[camera.pose for camera in cameras],
+            color=[camera.color for camera in cameras], joints=frame.joints, plans=frame.plans,
+        )]
+        wanted = [p for p in predictions if p.stamp_ns == frame.stamp_ns]
+        for prediction in found:
+            assert (prediction is not None) == bool(wanted)
+            if prediction is not None:
+                assert prediction.displacements.tobytes() == wanted[0].displacements.tobytes()
+                assert prediction.sigma.tobytes() == wanted[0].sigma.tobytes()
+                n_compared += 1
+    assert n_compared == 10
+
+
+def test_matrices_serve_as_poses(frames, model, recording):
+    predictor = fc.Predictor.of(recording, model)
+    found = []
+    for frame in frames[:3]:
+        cameras = [fc.Camera(c.depth.astype(np.float32) / 1000, c.intrinsics[[0, 1, 0, 1], [0, 1, 2, 2]],
+                             c.world_from_camera, c.color) for c in frame.cameras]
+        found.append(predictor.step(fc.Frame(frame.stamp, cameras, frame.joints)))
+    assert found[-1] is not None and np.abs(found[-1].displacements).max() > 1e-3
+
+
+def test_images_are_views_that_live_on(recording):
+    frame = next(iter(recording))
+    camera = frame.cameras[0]
+    depth, color = camera.depth, camera.color
+    assert depth.dtype == np.uint16 and color.shape == (*depth.shape, 3)
+    assert not depth.flags.owndata and not depth.flags.writeable and not color.flags.writeable
+    with pytest.raises(ValueError):
+        depth[0, 0] = 1
+    before = (depth.sum(), color.sum())
+    del frame, camera
+    assert (depth.sum(), color.sum()) == before
+    positions, colors, sources = next(iter(recording)).cloud()
+    assert len(positions) == len(colors) == len(sources) > 1000
+
+
+def test_truth_bodies_and_robot(recording, frames):
+    kinds = {kind for _, kind in recording.bodies}
+    assert kinds == {"static", "robot", "object"} and recording.task
+    frame = frames[2]
+    positions, _, sources = frame.cloud()
+    assert frame.has_bodies and frame.bodies(sources).max() < len(recording.bodies)
+    poses = recording.body_poses(frame.stamp_ns)
+    assert poses.shape == (len(recording.bodies), 7)
+    assert np.allclose(np.linalg.norm(poses[:, 3:], axis=1), 1)
+    assert set(frame.joints) and all(math.isfinite(x) for x in frame.joints.values())
+    assert recording.body_poses(0) is None
+    assert recording.counts["frames"] == len(frames)
+
+
+def test_settings_are_taken_and_told(recording, model):
+    predictor = fc.Predictor.of(recording, model, horizon=2, n_particles=512, seed=7)
+    assert predictor.config["horizon"] == 2 and predictor.config["seed"] == 7
+    found = [p for p in map(predictor.step, recording) if p is not None]
+    assert {p.displacements.shape for p in found} == {(2, 512, 3)}
+    predictor.set_config(horizon=3)
+    assert predictor.config["horizon"] == 3 and predictor.config["n_particles"] == 512
+    assert predictor.forget() > 0
+    assert predictor.step(next(iter(recording))) is None
+
+
+def test_the_shipped_model_comes_with_the_package(model):
+    assert fc.Model().hash == model.hash
+
+
+@pytest.mark.skipif(shutil.which("forecloud") is None, reason="the package is not installed")
+def test_the_command_runs_anywhere(tmp_path):
+    def run(*arguments):
+        return subprocess.run(["forecloud", *arguments], cwd=tmp_path, capture_output=True, text=True)
+
+    assert run("--version").stdout.split()[1] == fc.__version__
+    assert run("replay", "--json", str(TINY)).returncode == 0
+    assert run("replay").returncode == 2
+    wrong = run("replay", "nowhere")
+    assert wrong.returncode == 1 and "nowhere" in wrong.stderr
+    assert "view" in run("--help").stdout
+    assert (ROOT / "python").is_dir()
