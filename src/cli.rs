@@ -9,8 +9,10 @@ mod curve;
 mod evaluate;
 mod info;
 mod intake;
+mod label;
 mod layers;
 mod memory;
+mod merge;
 mod model_file;
 mod numbers;
 mod out_folder;
@@ -32,6 +34,7 @@ mod train;
 mod train_end;
 mod train_loop;
 mod train_video;
+mod train_worker;
 
 use std::ffi::OsString;
 
@@ -91,6 +94,8 @@ struct Cli {
 enum Command {
     Info(info::Args),
     Replay(Box<replay::Args>),
+    Label(Box<label::Args>),
+    Merge(merge::Args),
     Train(Box<train::Args>),
     TrainVideo(Box<train_video::Args>),
     Calibrate(Box<calibrate::Args>),
@@ -105,6 +110,8 @@ impl Cli {
         match self.command {
             Command::Info(args) => info::run(&args).map(|()| Outcome::Done),
             Command::Replay(args) => replay::run(&args),
+            Command::Label(args) => label::run(&args),
+            Command::Merge(args) => merge::run(&args),
             Command::Train(args) => train::run(&args).map(|()| Outcome::Done),
             Command::TrainVideo(args) => train_video::run(&args).map(|()| Outcome::Done),
             Command::Calibrate(args) => calibrate::run(&args).map(|()| Outcome::Done),

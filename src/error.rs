@@ -209,6 +209,18 @@ pub enum Error {
          robot_description (robot_state_publisher does), or set it to 'optional'"
     )]
     NoRobot,
+    /// Shares of a work that are no whole.
+    #[error("shards: {}", problems.join("; "))]
+    Shards {
+        /// What is missing or wrong, and the remedy.
+        problems: Vec<String>,
+    },
+    /// Figures of a replayed recording that can't be.
+    #[error("{what}: figures that no replay of these settings has: replay the recording again")]
+    Part {
+        /// Which figures.
+        what: &'static str,
+    },
     /// Nothing was predicted yet, so there is nothing to start from.
     #[error(
         "no frame was predicted from yet: it takes two frames one step apart; check that the \

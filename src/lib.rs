@@ -82,6 +82,8 @@ mod rest;
 pub mod ros;
 pub mod scene;
 mod scratch;
+#[cfg(feature = "bag")]
+pub mod shards;
 pub mod simd;
 pub mod situation;
 pub mod tf;

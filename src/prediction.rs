@@ -93,7 +93,7 @@ impl Prediction {
 }
 
 /// Milliseconds of the stages of one prediction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Timings {
     /// Clouds, sampling and the robot's particles.
     pub particles_ms: f64,

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const FLOORS: &[&str] = &[
     "error",
     "outputs",
+    "shards",
     "random",
     "scratch",
     "instruction_set",

@@ -9,6 +9,7 @@ use forecloud::eval::{Film, MostActive, Replay, Report};
 use forecloud::model::Model;
 use forecloud::outputs::{Kind, Outputs};
 use forecloud::recording::Recording;
+use forecloud::shards::{Manifest, Outcome as Came, Shard, ShardFolder, fingerprint};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -25,19 +26,33 @@ pub use super::replay_args::Args;
 pub fn run(args: &Args) -> Result<Outcome> {
     let n_threads = threads::bounded(args.threads.map(usize::from));
     let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads);
-    let report = pool.build().context("cannot start threads")?.install(|| replay(args))?;
-    let mut stdout = std::io::stdout().lock();
-    let text = match args.json {
-        true => serde_json::to_string_pretty(&report)? + "\n",
-        false => report.to_string(),
-    };
-    // Flushed by hand: what is left to the end of the program fails in silence.
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")?;
+    let pool = pool.build().context("cannot start threads")?;
+    if let Some(shard) = args.shard {
+        return pool.install(|| replay_shard(args, shard));
+    }
+    let report = pool.install(|| replay(args))?;
+    print(&report, args.json)?;
     outcome(&report)
 }
 
+/// Prints the report to stdout.
+pub fn print(report: &Report, json: bool) -> Result<()> {
+    let text = match json {
+        true => serde_json::to_string_pretty(report)? + "\n",
+        false => report.to_string(),
+    };
+    write(&text)
+}
+
+/// Writes to stdout.
+pub fn write(text: &str) -> Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    // Flushed by hand: what is left to the end of the program fails in silence.
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")
+}
+
 /// What a script is told.
-fn outcome(report: &Report) -> Result<Outcome> {
+pub fn outcome(report: &Report) -> Result<Outcome> {
     let published = report.published.as_ref();
     let agreement = published.map(|published| published.agreement());
     if let (Some(published), Some(Agreement::Different)) = (published, agreement) {
@@ -87,6 +102,43 @@ fn replay(args: &Args) -> Result<Report> {
     session.finish(model_path)
 }
 
+/// Replays a share of the recordings, and leaves what comes of each in the folder.
+fn replay_shard(args: &Args, shard: Shard) -> Result<Outcome> {
+    let (mut session, model_path) = Session::open(args)?;
+    let terms = session.replay.terms();
+    let manifest = Manifest::new("replay", shard, Some(&model_path), &args.bags, &terms)?;
+    let out = args.out.as_deref().context("--shard needs --out")?;
+    let folder = ShardFolder::open(out, &session.outputs, manifest)?;
+    let recordings = folder.recordings();
+    let (mut n_before, mut n_skipped) = (0, 0);
+    for (index, path) in recordings.iter().enumerate() {
+        let print = fingerprint(path);
+        if print.as_ref().is_ok_and(|print| folder.done(path, print).is_some()) {
+            n_before += 1;
+            continue;
+        }
+        let played = session.play(index, path);
+        let parts = session.replay.take_parts();
+        let came = match (played, parts.into_iter().next()) {
+            (Ok(()), Some(part)) => Came::Result(serde_json::to_value(part)?),
+            (played, _) => {
+                let error = played.err().context("nothing was found")?;
+                say(format_args!("skipped: {}: {error:#}", path.display()));
+                n_skipped += 1;
+                Came::Skipped(format!("{error:#}"))
+            }
+        };
+        folder.keep(path, &print.unwrap_or_default(), came)?;
+    }
+    let (n, out) = (recordings.len(), out.display());
+    let n_now = n - n_before - n_skipped;
+    say(format_args!(
+        "shard {shard}: {n_now} recordings replayed, {n_before} were before, {n_skipped} skipped: \
+         {out}, for `forecloud merge` with the other shards"
+    ));
+    Ok(if n_skipped == 0 { Outcome::Done } else { Outcome::Partial })
+}
+
 impl<'a> Session<'a> {
     /// Reads and checks all that can be before the work.
     fn open(args: &'a Args) -> Result<(Self, PathBuf)> {
@@ -96,7 +148,11 @@ impl<'a> Session<'a> {
         let config = args.config(published.as_ref());
         // What is wrong behind this is wrong with a recording.
         config.validate_for(&model.config)?;
-        for path in &args.bags {
+        let own: Vec<&Path> = match args.shard {
+            Some(shard) => shard.of(&args.bags)?,
+            None => args.bags.iter().map(PathBuf::as_path).collect(),
+        };
+        for path in own {
             std::fs::metadata(path).with_context(|| format!("cannot replay {}", path.display()))?;
         }
         let video = args.video(&model_path)?;
@@ -106,7 +162,7 @@ impl<'a> Session<'a> {
         if let Some(path) = &args.picture {
             outputs.check(path, Kind::Picture).context("cannot save the picture")?;
         }
-        if let Some(path) = &args.out {
+        if let Some(path) = args.page() {
             replay_folder::check(path, &outputs)?;
         }
         let step_secs = model.config.step_secs;
@@ -140,13 +196,13 @@ impl<'a> Session<'a> {
         if let Some(folder) = &mut self.folder {
             folder.set_workspace(self.config.workspace_of(&self.model.config));
         }
-        if let Some(out) = args.out.as_deref().filter(|_| self.folder.is_none()) {
+        if let Some(out) = args.page().filter(|_| self.folder.is_none()) {
             let world_frame = &self.replay.frames_config().world_frame;
             let made_by = (&self.model, &self.config);
             self.folder = Some(Folder::create(out, &self.outputs, made_by, world_frame, n_bags)?);
         }
         let bar = progress(&recording, index + 1, n_bags);
-        let wants_picture = args.picture.is_some() || args.out.is_some();
+        let wants_picture = args.picture.is_some() || args.page().is_some();
         let (most_active, folder) = (&mut self.most_active, &mut self.folder);
         let film = &mut self.film;
         let mut watched = Ok(());
@@ -168,7 +224,7 @@ impl<'a> Session<'a> {
         let sheet = self.film.as_mut().and_then(Film::end_recording);
         // Those of its reader were told when it was opened.
         let told = recording.bag().warnings().len();
-        let warnings = self.replay.bags().last().map_or(&[][..], |bag| &bag.warnings);
+        let warnings = self.replay.parts().last().map_or(&[][..], |part| &part.bag.warnings);
         warn(path, warnings.get(told..).unwrap_or_default());
         self.folder.as_mut().map_or(Ok(()), |folder| folder.end_bag(path, sheet.as_ref()))
     }

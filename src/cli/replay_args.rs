@@ -6,6 +6,7 @@ use forecloud::cloud::{SensorNoise, Workspace};
 use forecloud::config::PredictorConfig;
 use forecloud::eval::Published;
 use forecloud::model::Model;
+use forecloud::shards::Shard;
 use forecloud::video::VideoModel;
 use std::path::{Path, PathBuf};
 
@@ -36,6 +37,7 @@ Examples:
   forecloud replay --no-truth data/demo_tumble
   forecloud replay --predictions node.mcap data/demo_tumble
   forecloud replay --render --out results data/demo_tumble
+  forecloud replay --shard 1/4 --out shards push_*; forecloud merge shards
   forecloud replay --workspace -1,-1,-0.1 1,1,1.5 my_bag
   forecloud replay --cameras front --input points --remap /front/points:=/lidar/points my_bag")]
 pub struct Args {
@@ -102,6 +104,15 @@ pub struct Args {
     /// model, else the shipped models/video.safetensors]
     #[arg(long, value_name = "FILE", requires = "render")]
     pub(super) video: Option<PathBuf>,
+    /// Replay share I, from 1, of N of the recordings, which is chosen by their names alone, and leave what
+    /// comes of each in --out, for `forecloud merge`; a second run does only what is missing there
+    #[arg(
+        long,
+        value_name = "I/N",
+        requires = "out",
+        conflicts_with_all = ["picture", "render", "predictions", "json"]
+    )]
+    pub(super) shard: Option<Shard>,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
@@ -125,6 +136,11 @@ fn parse_corner(text: &str) -> Result<Corner, String> {
 }
 
 impl Args {
+    /// The folder of the page, if there is to be one.
+    pub(super) fn page(&self) -> Option<&Path> {
+        self.out.as_deref().filter(|_| self.shard.is_none())
+    }
+
     /// None for a strength of 0.
     pub(super) fn noise(&self) -> Result<Option<SensorNoise>> {
         let Some(strength) = self.sensor_noise else { return Ok(None) };

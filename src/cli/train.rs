@@ -60,7 +60,7 @@ pub struct Args {
     recordings: PathBuf,
     /// Folder of the run; made if it is not there
     #[arg(long, value_name = "DIR")]
-    out: PathBuf,
+    pub(super) out: PathBuf,
     #[arg(
         long,
         value_name = "N",
@@ -70,7 +70,7 @@ pub struct Args {
     steps: Option<u64>,
     /// Stop after this step, although the schedule goes on (the same command without it resumes)
     #[arg(long, value_name = "STEP", value_parser = within(TrainConfig::STEPS))]
-    stop_at: Option<u64>,
+    pub(super) stop_at: Option<u64>,
     /// Start from this model's weights and sizes instead of random weights (fine-tuning); with
     /// --width, a multiple of its own, from a wider model that predicts the same; with --chunk, --inputs
     /// or --sigma from one that has learned as much, and has those to learn
@@ -136,25 +136,25 @@ pub struct Args {
     seed: u64,
     /// Steps from one validation to the next
     #[arg(long, value_name = "STEPS", default_value_t = 500, value_parser = within(TrainConfig::STEPS))]
-    validate_every: u64,
+    pub(super) validate_every: u64,
     /// Windows of a validation
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = within(1..=1_000_000usize))]
-    validation_windows: usize,
+    pub(super) validation_windows: usize,
     #[command(flatten)]
     hold_out: HoldOutArgs,
     /// Seconds from one checkpoint to the next: at most so much is lost if the power fails
     #[arg(long, value_name = "SECS", default_value_t = 60.0, value_parser = within(0.0..=86_400.0))]
-    checkpoint_secs: f64,
+    pub(super) checkpoint_secs: f64,
     /// Use at most this many training recordings, spread over the folder
     #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
     max_recordings: Option<usize>,
     /// Compute activations again in the backward pass instead of keeping them: a fraction of the
     /// memory, 1.1 to 1.3 times the time, the same model to the bit. A run may go on with or without
     #[arg(long)]
-    recompute: bool,
+    pub(super) recompute: bool,
     /// Threads to train on [default: all cores]
     #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
-    threads: Option<usize>,
+    pub(super) threads: Option<usize>,
     #[command(flatten)]
     sizes: SizeArgs,
     #[command(flatten)]
@@ -193,39 +193,9 @@ fn train(args: &Args) -> Result<()> {
     if let Some(pixels) = &pixels {
         trainer = trainer.with_pixels(pixels.clone());
     }
-    let recordings = Recordings::find(&args.recordings, args.max_recordings.is_some())?;
-    recordings.must_not_hold(&args.out)?;
-    let known = match &args.remember {
-        // Not clap's to say: it waives the rule where sizes are given, with which --from can't be.
-        Some(_) if args.from.is_none() => {
-            bail!("--remember: only a model that a run starts --from knows anything")
-        }
-        Some(folder) => Some(Recordings::find(folder, false).context("--remember")?),
-        None => None,
-    };
-    known.iter().try_for_each(|known| known.must_not_hold(&args.out))?;
-    for recordings in std::iter::once(&recordings).chain(&known) {
-        args.labels.iter().try_for_each(|labels| recordings.must_not_hold(labels))?;
-    }
-    let teacher = Teacher::named(&args.teacher).context("unknown --teacher")?;
-    let of_settings = (trainer.config(), model);
-    let new = Teaching { what: "", teacher, pixels };
-    let [train, validation] = load(args, &recordings, of_settings, new)?;
-    let of_known = Teaching { what: KNOWN, teacher: Teacher::Auto, pixels: None };
-    let known = known.map(|known| load(args, &known, of_settings, of_known)).transpose()?;
-    let (train, known) = match known {
-        Some([known, validation]) => (train.remember(known), Some(validation)),
-        None => (train, None),
-    };
+    let Data { train, validation, known, n_steps } = data(args, trainer.config(), model, pixels)?;
     if !files.checkpoint.exists() {
         keep_earlier(&files)?;
-    }
-    let n_steps = validation.longest(VALIDATION_STEPS);
-    if n_steps < VALIDATION_STEPS {
-        say(format_args!(
-            "validation: no window reaches {VALIDATION_STEPS} steps, so {n_steps} are validated: \
-             longer recordings reach more"
-        ));
     }
     let stop = Stop::register().context("signal handlers")?;
     let end = args.stop_at.unwrap_or(u64::MAX).min(trainer.config().steps);
@@ -257,8 +227,59 @@ fn train(args: &Args) -> Result<()> {
     end.tell(&trainer, &validation, (args.validation_windows, n_steps))
 }
 
+/// What a run trains on, and is validated with.
+pub(super) struct Data {
+    pub(super) train: Dataset,
+    pub(super) validation: Dataset,
+    /// Recordings of what is not to be forgotten, held out.
+    known: Option<Dataset>,
+    /// Steps that are validated.
+    pub(super) n_steps: usize,
+}
+
+/// Reads the recordings.
+pub(super) fn data(
+    args: &Args,
+    config: &TrainConfig,
+    model: ModelConfig,
+    pixels: Option<Pixels>,
+) -> Result<Data> {
+    let recordings = Recordings::find(&args.recordings, args.max_recordings.is_some())?;
+    recordings.must_not_hold(&args.out)?;
+    let known = match &args.remember {
+        // Not clap's to say: it waives the rule where sizes are given, with which --from can't be.
+        Some(_) if args.from.is_none() => {
+            bail!("--remember: only a model that a run starts --from knows anything")
+        }
+        Some(folder) => Some(Recordings::find(folder, false).context("--remember")?),
+        None => None,
+    };
+    known.iter().try_for_each(|known| known.must_not_hold(&args.out))?;
+    for recordings in std::iter::once(&recordings).chain(&known) {
+        args.labels.iter().try_for_each(|labels| recordings.must_not_hold(labels))?;
+    }
+    let teacher = Teacher::named(&args.teacher).context("unknown --teacher")?;
+    let of_settings = (config, model);
+    let new = Teaching { what: "", teacher, pixels };
+    let [train, validation] = load(args, &recordings, of_settings, new)?;
+    let of_known = Teaching { what: KNOWN, teacher: Teacher::Auto, pixels: None };
+    let known = known.map(|known| load(args, &known, of_settings, of_known)).transpose()?;
+    let (train, known) = match known {
+        Some([known, validation]) => (train.remember(known), Some(validation)),
+        None => (train, None),
+    };
+    let n_steps = validation.longest(VALIDATION_STEPS);
+    if n_steps < VALIDATION_STEPS {
+        say(format_args!(
+            "validation: no window reaches {VALIDATION_STEPS} steps, so {n_steps} are validated: \
+             longer recordings reach more"
+        ));
+    }
+    Ok(Data { train, validation, known, n_steps })
+}
+
 /// The start model, if there is one, what is trained, and whether it has grown from the model's file.
-fn model(args: &Args) -> Result<(Option<Model>, ModelConfig, bool)> {
+pub(super) fn model(args: &Args) -> Result<(Option<Model>, ModelConfig, bool)> {
     let start = match &args.from {
         Some(path) => Some(Model::load(path).context("--from")?),
         None => None,
@@ -289,7 +310,7 @@ fn new_model(args: &Args) -> Result<ModelConfig> {
     Ok(model)
 }
 
-fn train_config(args: &Args, model: &ModelConfig) -> Result<TrainConfig> {
+pub(super) fn train_config(args: &Args, model: &ModelConfig) -> Result<TrainConfig> {
     let mut config = preset(args)?.train();
     args.steps_of.apply(&mut config, model);
     config.steps = args.steps.unwrap_or(config.steps);
@@ -300,7 +321,7 @@ fn train_config(args: &Args, model: &ModelConfig) -> Result<TrainConfig> {
 }
 
 /// Encoder and renderer, where pixels teach, which `config` tells from then on.
-fn video(args: &Args, config: &mut TrainConfig) -> Result<Option<VideoModel>> {
+pub(super) fn video(args: &Args, config: &mut TrainConfig) -> Result<Option<VideoModel>> {
     let Some(path) = &args.video else {
         let needs_video = Teacher::named(&args.teacher) == Some(Teacher::Video);
         ensure!(
@@ -375,16 +396,14 @@ struct Teaching {
     pixels: Option<Pixels>,
 }
 
-/// Recordings to train on and to validate with.
-fn load(
-    args: &Args,
-    recordings: &Recordings,
-    (config, model): (&TrainConfig, ModelConfig),
-    Teaching { what, teacher, pixels }: Teaching,
-) -> Result<[Dataset; 2]> {
-    let tell = |line: String| say(format_args!("{what}{line}"));
-    let noise = SensorNoise { strength: config.sensor_noise, ..SensorNoise::default() };
-    let max_horizon = config.longest().max(VALIDATION_STEPS);
+/// How recordings are read to train on, and to validate with.
+pub fn dataset_configs(
+    strength: f32,
+    max_horizon: usize,
+    teacher: Teacher,
+    seed: u64,
+) -> [DatasetConfig; 2] {
+    let noise = SensorNoise { strength, ..SensorNoise::default() };
     // Validation is the same for all seeds.
     let fixed = DatasetConfig {
         max_horizon,
@@ -393,8 +412,20 @@ fn load(
         teacher,
         ..DatasetConfig::default()
     };
-    let noise = SensorNoise { seed: args.seed, ..noise };
-    let varied = DatasetConfig { noise, varies_noise: true, ..fixed };
+    let noise = SensorNoise { seed, ..noise };
+    [DatasetConfig { noise, varies_noise: true, ..fixed }, fixed]
+}
+
+/// Recordings to train on and to validate with.
+fn load(
+    args: &Args,
+    recordings: &Recordings,
+    (config, model): (&TrainConfig, ModelConfig),
+    Teaching { what, teacher, pixels }: Teaching,
+) -> Result<[Dataset; 2]> {
+    let tell = |line: String| say(format_args!("{what}{line}"));
+    let max_horizon = config.longest().max(VALIDATION_STEPS);
+    let [varied, fixed] = dataset_configs(config.sensor_noise, max_horizon, teacher, args.seed);
     let (frames, meshes) = (args.topics.config()?, args.topics.meshes()?);
     let bar = bar(recordings.len() as u64, "reading {wide_bar} {pos} of {len} recordings{msg}");
     // A long recording is one: its frames show that it goes on.

@@ -153,7 +153,7 @@ fn shown(checked: &Validation) -> String {
     )
 }
 
-fn log_line(
+pub fn log_line(
     step: u64,
     secs: f64,
     loss_mm: f64,

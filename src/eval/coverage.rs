@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::confidence::LEVELS;
 use crate::eval::metrics::{Mean, TrueMotion, distance_m};
@@ -14,15 +14,16 @@ use crate::situation::Situation;
 const LEAST_RANKED: usize = 20;
 
 /// What became of the radii, recording by recording.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Coverage {
     /// By situation and step (0-based).
+    #[serde(with = "entries")]
     cells: BTreeMap<(usize, usize), Cell>,
     /// Recordings so far.
     n_recordings: usize,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Cell {
     /// Shares of errors within the radius of each level, a mean for each recording.
     within: BTreeMap<usize, [Mean; LEVELS.len()]>,
@@ -96,6 +97,30 @@ impl Coverage {
         }
     }
 
+    /// Takes all that `other` has: its recordings follow.
+    pub fn merge(&mut self, other: &Self) {
+        for (&key, cell) in &other.cells {
+            let own = self.cells.entry(key).or_default();
+            for (&recording, means) in &cell.within {
+                let within = own.within.entry(self.n_recordings + recording).or_default();
+                within.iter_mut().zip(means).for_each(|(own, mean)| own.merge(*mean));
+            }
+            let radii = own.radius_mm.iter_mut().zip(&cell.radius_mm);
+            radii.for_each(|(own, mean)| own.merge(*mean));
+            own.correlation.merge(cell.correlation);
+        }
+        self.n_recordings += other.n_recordings;
+    }
+
+    /// Whether it can be of one recording and `horizon` steps.
+    pub(super) fn can_be(&self, horizon: usize) -> bool {
+        let keys = self.cells.iter().all(|(&(situation, step), cell)| {
+            let recordings = cell.within.keys().all(|&recording| recording <= 1);
+            situation <= Situation::ALL.len() && step < horizon && recordings
+        });
+        keys && self.n_recordings <= 1
+    }
+
     /// A row for each situation that occurred, and one for all.
     pub fn rows(&self) -> Vec<ConfidenceRow> {
         let n_steps = self.cells.keys().map(|(_, step)| step + 1).max().unwrap_or(0);
@@ -126,6 +151,25 @@ impl Coverage {
             })
         };
         names.enumerate().filter_map(row).collect()
+    }
+}
+
+/// A map whose keys are no texts, as a list of its entries.
+mod entries {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Cell;
+
+    type Cells = BTreeMap<(usize, usize), Cell>;
+
+    pub(super) fn serialize<S: Serializer>(cells: &Cells, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(cells)
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Cells, D::Error> {
+        Ok(Vec::<((usize, usize), Cell)>::deserialize(from)?.into_iter().collect())
     }
 }
 

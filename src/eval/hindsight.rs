@@ -24,7 +24,7 @@ pub use tally::{Tallies, Tally};
 const MAX_PROBLEMS: usize = 8;
 
 /// What hindsight found.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Findings {
     /// Sums over the points.
     pub tallies: Tallies,
@@ -45,7 +45,7 @@ pub struct Findings {
 }
 
 /// What became of one step of the predictions.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct StepCounts {
     /// Predictions for which a frame showed the end of the step.
     pub n_observed: u64,

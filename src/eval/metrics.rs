@@ -107,7 +107,7 @@ impl TrueMotion {
 }
 
 /// A mean that is still growing.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Mean {
     /// Sum of the values.
     pub sum: f64,
@@ -139,7 +139,7 @@ impl Mean {
 /// Of static points the error is false motion: the length of the displacement predicted for that
 /// step alone. Of all others it is the distance between the predicted and the true position after
 /// the step, with all steps before it.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Scores {
     by_task: BTreeMap<String, BTreeMap<usize, [Mean; Class::ALL.len()]>>,
 }
@@ -192,6 +192,11 @@ impl Scores {
                 own.iter_mut().zip(means).for_each(|(own, mean)| own.merge(*mean));
             }
         }
+    }
+
+    /// Whether it can be of `horizon` steps.
+    pub(super) fn can_be(&self, horizon: usize) -> bool {
+        self.by_task.values().all(|steps| steps.keys().all(|&step| step < horizon))
     }
 
     /// Mean error of `class` after `step` (0-based), of one task or of all (mm).

@@ -1,29 +1,28 @@
 //! Recordings played to the predictor, in-process, each prediction held against the truth, or
 //! against what was seen later where there is none.
 
-use std::mem::{Discriminant, discriminant};
 use std::path::{Path, PathBuf};
 
 use crate::cloud::{SensorNoise, Workspace};
 use crate::config::PredictorConfig;
-use crate::eval::coverage::Coverage;
-use crate::eval::hindsight::{Findings, Group, Hindsight};
+use crate::eval::hindsight::{Group, Hindsight};
 use crate::eval::method::Method;
 use crate::eval::observed::Eye;
+use crate::eval::part::{Part, Terms};
 use crate::eval::published::{self, Published, Setup};
+use crate::eval::report::Device;
 use crate::eval::survey::{Survey, Surveyor};
-use crate::eval::unlike::UnlikeCounts;
-use crate::eval::{Scores, TrueMotion, baselines};
+use crate::eval::{TrueMotion, baselines};
 use crate::frames::{CameraFrame, Frame, FrameCounts, FramesConfig};
 use crate::kinematics::{MeshSearch, Mounting, RobotMode};
 use crate::message::Stamp;
 use crate::model::Model;
-use crate::predictor::{Prediction, Predictor, Timings};
+use crate::predictor::{Prediction, Predictor};
 use crate::recording::{BodyIds, Recording, Truth};
 use crate::{Error, Result};
 
 /// What became of one recording.
-#[derive(Debug, Clone, serde::Serialize)]
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
 pub struct BagResult {
     /// The recording.
     pub path: PathBuf,
@@ -53,7 +52,7 @@ pub struct BagResult {
 }
 
 /// A recording that could not be played.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SkippedBag {
     /// The recording.
     pub path: PathBuf,
@@ -62,19 +61,20 @@ pub struct SkippedBag {
 }
 
 /// Frames that could not be predicted, or judged, for one cause.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 pub struct Failure {
     /// Message of the first one.
     pub first: String,
     /// How many there were.
     pub count: u64,
-    cause: Discriminant<Error>,
+    /// Its kind: the name of [`Error`]'s variant.
+    pub cause: String,
 }
 
 impl Failure {
     /// Whether too few points were left in the workspace.
     pub(super) fn is_too_few_points(&self) -> bool {
-        self.cause == discriminant(&Error::TooFewPoints { needed: 0, got: 0 })
+        self.cause == cause(&Error::TooFewPoints { needed: 0, got: 0 })
     }
 }
 
@@ -95,28 +95,23 @@ pub struct Replayed<'a> {
 
 /// Plays recordings and keeps what comes of it.
 pub struct Replay {
-    pub(super) model: Model,
-    pub(super) config: PredictorConfig,
+    model: Model,
+    config: PredictorConfig,
     frames: FramesConfig,
     pub(super) published: Option<Published>,
     ignores_truth: bool,
     /// The workspace that was asked for; without one it follows the cameras of each recording.
-    pub(super) asked: Option<Workspace>,
-    /// Whether it is what the cameras of a recording see, rather than the model's.
-    pub(super) follows_cameras: bool,
+    asked: Option<Workspace>,
+    /// Whether the box of the recording at hand is what its cameras see, rather than the model's.
+    follows_cameras: bool,
     device: String,
-    pub(super) noise: Option<SensorNoise>,
+    noise: Option<SensorNoise>,
     meshes: MeshSearch,
-    pub(super) scores: [Scores; Method::ALL.len()],
-    pub(super) coverage: Coverage,
-    /// Of models that know what they know.
-    pub(super) unlike: Option<UnlikeCounts>,
-    pub(super) findings: Option<Findings>,
-    pub(super) bags: Vec<BagResult>,
+    /// What was found in the recordings so far.
+    pub(super) parts: Vec<Part>,
+    /// What is being found in the recording at hand.
+    part: Part,
     pub(super) skipped: Vec<SkippedBag>,
-    pub(super) failures: Vec<Failure>,
-    pub(super) timings: Vec<Timings>,
-    pub(super) n_particles: Option<[usize; 2]>,
 }
 
 impl Replay {
@@ -138,15 +133,9 @@ impl Replay {
             device: String::new(),
             noise: None,
             meshes: MeshSearch::default(),
-            scores: Default::default(),
-            coverage: Coverage::default(),
-            unlike: None,
-            findings: None,
-            bags: Vec::new(),
+            parts: Vec::new(),
+            part: Part::default(),
             skipped: Vec::new(),
-            failures: Vec::new(),
-            timings: Vec::new(),
-            n_particles: None,
         }
     }
 
@@ -188,7 +177,7 @@ impl Replay {
         self.config.workspace = place.map(|place| place.workspace);
         self.config.origin = place.map_or([0.0; 3], |place| place.origin);
         let proposed = self.config.workspace.filter(|proposed| *proposed != usual);
-        self.follows_cameras |= proposed.is_some();
+        self.follows_cameras = proposed.is_some();
         Ok(proposed)
     }
 
@@ -205,6 +194,8 @@ impl Replay {
     /// As [`Recording::open`], [`SensorNoise::validate`], [`Predictor::new`] and
     /// [`Predictor::set_robot`].
     pub fn add(&mut self, recording: &Recording, mut watch: impl FnMut(&Replayed)) -> Result<()> {
+        // What a recording that failed has left is of no report.
+        self.part = Part { follows_cameras: self.follows_cameras, ..Part::default() };
         let mut predictor = Predictor::new(self.model.clone(), self.config)?;
         let meshes = self.meshes.beside(recording.bag().path());
         predictor.set_meshes(meshes.clone());
@@ -219,7 +210,7 @@ impl Replay {
         }
         let mut surveyor = Surveyor::new(self.workspace(), recording.frames_config());
         let truth = recording.truth().filter(|_| !self.ignores_truth);
-        self.coverage.next_recording();
+        self.part.coverage.next_recording();
         let task = truth.map(|truth| truth.task.as_str());
         let mut hindsight = truth.is_none().then(|| self.hindsight(urdf.as_deref(), &meshes));
         let mut bag = BagResult::new(recording.bag().path(), task);
@@ -261,7 +252,7 @@ impl Replay {
         })?;
         if let Some(findings) = hindsight.map(Hindsight::finish).transpose()? {
             bag.n_in_hindsight = findings.n_predictions;
-            self.findings.get_or_insert_default().merge(findings);
+            self.part.findings.get_or_insert_default().merge(findings);
         }
         let backend = predictor.backend();
         self.device = match backend.missed() {
@@ -275,17 +266,41 @@ impl Replay {
             let world_frame = &self.frames.world_frame;
             warnings.extend(Mounting::of(&urdf, world_frame)?.warning(world_frame));
         }
-        self.bags.push(BagResult { frames, last_problem, warnings, survey, ..bag });
+        self.part.bag = BagResult { frames, last_problem, warnings, survey, ..bag };
+        self.part.device = Device::this();
+        self.parts.push(std::mem::take(&mut self.part));
         Ok(())
     }
 
-    /// What became of the recordings so far.
-    pub fn bags(&self) -> &[BagResult] {
-        &self.bags
+    /// What was found in the recordings so far.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Takes out what was found so far: reports are of what follows.
+    pub fn take_parts(&mut self) -> Vec<Part> {
+        std::mem::take(&mut self.parts)
+    }
+
+    /// What the replay is of, beside its recordings.
+    pub fn terms(&self) -> Terms {
+        let model = &self.model.config;
+        Terms {
+            version: env!("CARGO_PKG_VERSION").into(),
+            model_hash: self.model.hash.clone(),
+            step_secs: model.step_secs,
+            n_history: model.n_history,
+            n_kinematic: model.n_kinematic,
+            trained_workspace: model.workspace,
+            config: PredictorConfig { workspace: self.asked, origin: [0.0; 3], ..self.config },
+            frames: self.frames.clone(),
+            noise: self.noise,
+            ignores_truth: self.ignores_truth,
+        }
     }
 
     /// Box of the particles (world frame, m).
-    pub(super) fn workspace(&self) -> Workspace {
+    fn workspace(&self) -> Workspace {
         self.config.workspace_of(&self.model.config)
     }
 
@@ -343,13 +358,13 @@ impl Replay {
         match predictor.step(frame) {
             Ok(Some(prediction)) => {
                 bag.n_predicted += 1;
-                self.timings.push(prediction.timings);
+                self.part.timings.push(prediction.timings);
                 if !prediction.unlike.distances.is_empty() {
-                    self.unlike.get_or_insert_default().add(&prediction.unlike);
+                    self.part.unlike.get_or_insert_default().add(&prediction.unlike);
                 }
                 let n = prediction.particles.len();
-                let [least, most] = self.n_particles.unwrap_or([n, n]);
-                self.n_particles = Some([least.min(n), most.max(n)]);
+                let [least, most] = self.part.n_particles.unwrap_or([n, n]);
+                self.part.n_particles = Some([least.min(n), most.max(n)]);
                 Some(prediction)
             }
             Ok(None) => {
@@ -365,10 +380,10 @@ impl Replay {
     }
 
     fn fail(&mut self, error: &Error) {
-        let cause = discriminant(error);
-        match self.failures.iter_mut().find(|failure| failure.cause == cause) {
+        let (cause, failures) = (cause(error), &mut self.part.failures);
+        match failures.iter_mut().find(|failure| failure.cause == cause) {
             Some(failure) => failure.count += 1,
-            None => self.failures.push(Failure { first: error.to_string(), count: 1, cause }),
+            None => failures.push(Failure { first: error.to_string(), count: 1, cause }),
         }
     }
 
@@ -394,9 +409,9 @@ impl Replay {
             (Method::VelocityEstimated, &estimated),
             (Method::VelocityTrue, &privileged),
         ] {
-            self.scores[method as usize].add(&truth.task, displacements, &motion)?;
+            self.part.scores[method as usize].add(&truth.task, displacements, &motion)?;
         }
-        self.coverage.add(prediction, &motion);
+        self.part.coverage.add(prediction, &motion);
         Ok(Some(motion))
     }
 
@@ -419,27 +434,20 @@ impl Replay {
         let motion = TrueMotion::follow(truth, ids, points, stamp, step_secs, n_steps);
         if let Some(motion) = motion {
             let displacements = published::displacements(node);
-            self.scores[Method::Node as usize].add(&truth.task, &displacements, &motion)?;
+            self.part.scores[Method::Node as usize].add(&truth.task, &displacements, &motion)?;
         }
         Ok(())
     }
 }
 
+/// The name of its variant.
+fn cause(error: &Error) -> String {
+    let text = format!("{error:?}");
+    text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
+}
+
 impl BagResult {
     fn new(path: &Path, task: Option<&str>) -> Self {
-        Self {
-            path: path.to_owned(),
-            task: task.map(str::to_owned),
-            n_predicted: 0,
-            n_evaluated: 0,
-            n_in_hindsight: 0,
-            n_without_truth: 0,
-            n_without_history: 0,
-            n_other_cameras: 0,
-            frames: FrameCounts::default(),
-            last_problem: None,
-            warnings: Vec::new(),
-            survey: Survey::default(),
-        }
+        Self { path: path.to_owned(), task: task.map(str::to_owned), ..Self::default() }
     }
 }

@@ -7,7 +7,7 @@ mod table;
 mod verdict;
 mod video;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 use crate::cloud::{SensorNoise, Workspace};
@@ -16,6 +16,7 @@ use crate::eval::coverage::ConfidenceRow;
 use crate::eval::film::VideoReport;
 use crate::eval::method::Method;
 use crate::eval::metrics::Class;
+use crate::eval::part::{Part, Pool, Terms};
 use crate::eval::published::Comparison;
 use crate::eval::replay::{BagResult, Replay, SkippedBag};
 use crate::eval::unlike::UnlikeCounts;
@@ -137,7 +138,7 @@ pub struct Time {
 }
 
 /// What predictions ran on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Device {
     /// Model name of the CPU.
     pub cpu: String,
@@ -146,18 +147,33 @@ pub struct Device {
 }
 
 impl Replay {
-    /// The report of all recordings so far; `device.n_threads` is the current pool's.
+    /// The report of all recordings so far.
     pub fn report(&self) -> Report {
-        let sum = |count: fn(&BagResult) -> u64| self.bags.iter().map(count).sum();
+        let published = self.published.as_ref().map(|published| published.comparison());
+        Pool::new(&self.terms(), &self.parts, &self.skipped, published).report()
+    }
+}
+
+impl Report {
+    /// The report of recordings that were replayed apart, in the order in which they would have been
+    /// replayed together: the same to the last digit, but for what measures time.
+    pub fn of_parts(terms: &Terms, parts: &[Part], skipped: &[SkippedBag]) -> Self {
+        Pool::new(terms, parts, skipped, None).report()
+    }
+}
+
+impl Pool<'_> {
+    fn report(&self) -> Report {
+        let sum = |count: fn(&BagResult) -> u64| self.bags().map(count).sum();
         let mut messages = FrameCounts::default();
-        self.bags.iter().for_each(|bag| messages += bag.frames);
+        self.bags().for_each(|bag| messages += bag.frames);
         let failures = self.failures.iter();
-        let config = &self.model.config;
+        let Terms { config, .. } = self.terms;
         let mut report = Report {
             generator: "forecloud replay",
             version: env!("CARGO_PKG_VERSION"),
-            bags: self.bags.clone(),
-            skipped: self.skipped.clone(),
+            bags: self.bags().cloned().collect(),
+            skipped: self.skipped.to_vec(),
             messages,
             n_frames: sum(|bag| bag.frames.frames),
             n_predicted: sum(|bag| bag.n_predicted),
@@ -169,27 +185,27 @@ impl Replay {
             failures: failures
                 .map(|failure| FailureRow { first: failure.first.clone(), count: failure.count })
                 .collect(),
-            step_secs: config.step_secs,
-            horizon: self.config.horizon,
+            step_secs: self.terms.step_secs,
+            horizon: config.horizon,
             errors: self.error_rows(),
             confidence: self.coverage.rows(),
             unlike: self.unlike.clone(),
             hindsight: self.findings.as_ref().map(HindsightReport::new),
             video: None,
             verdicts: Vec::new(),
-            sensor_noise: self.noise,
+            sensor_noise: self.terms.noise,
             workspace: self.workspace(),
             notes: self.notes(),
-            published: self.published.as_ref().map(|published| published.comparison().clone()),
+            published: self.published.cloned(),
             n_particles: self.n_particles,
-            n_history: config.n_history,
-            n_kinematic: config.n_kinematic,
-            time: Time::of(&self.timings, self.config.horizon),
-            seed: self.config.seed,
-            model_hash: self.model.hash.clone(),
+            n_history: self.terms.n_history,
+            n_kinematic: self.terms.n_kinematic,
+            time: Time::of(&self.timings, config.horizon),
+            seed: config.seed,
+            model_hash: self.terms.model_hash.clone(),
             model_path: None,
-            device: Device::this(),
-            config: PredictorConfig { workspace: self.asked, origin: [0.0; 3], ..self.config },
+            device: self.device(),
+            config: *config,
         };
         report.verdicts = Verdict::all(&report);
         report
@@ -211,7 +227,7 @@ impl Replay {
     }
 
     fn error_row(&self, method: Method, class: Class, task: Option<&str>) -> ErrorRow {
-        let steps = 0..self.config.horizon;
+        let steps = 0..self.terms.config.horizon;
         let means = steps.map(|step| self.scores[method as usize].mean(class, step, task));
         let (mean_mm, n_points) = means.map(|mean| (mean.get(), mean.n)).unzip();
         ErrorRow { method, class: class.name(), task: task.map(str::to_owned), mean_mm, n_points }

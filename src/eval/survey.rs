@@ -2,7 +2,7 @@
 //! where the model's box or step does not fit them.
 
 use nalgebra::Vector3;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::cloud::{Cloud, Workspace};
@@ -24,7 +24,7 @@ const ASKEW_DEG: std::ops::Range<f64> = 15.0..75.0;
 const SKY: f64 = 0.7;
 
 /// What was found of one recording.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Survey {
     /// Box that was predicted in (world frame, m).
     pub workspace: Workspace,

@@ -1,11 +1,13 @@
 //! How much of what moved in the recordings was unlike all that the model knows.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use crate::novelty::Unlike;
 
 /// Particles of all predictions, each counted in each.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnlikeCounts {
     /// That moved, or of whose motion nothing was known.
     pub n_moving: u64,
@@ -13,7 +15,7 @@ pub struct UnlikeCounts {
     pub n_unlike: u64,
     /// In what the unlike ones of a prediction differed most: name, and in how many predictions;
     /// the most usual first.
-    pub most: Vec<(&'static str, u64)>,
+    pub most: Vec<(Cow<'static, str>, u64)>,
 }
 
 impl UnlikeCounts {
@@ -22,10 +24,26 @@ impl UnlikeCounts {
         self.n_moving += unlike.n_moving as u64;
         self.n_unlike += unlike.n_unlike as u64;
         let Some(difference) = unlike.most else { return };
-        match self.most.iter_mut().find(|(name, _)| *name == difference.name()) {
-            Some((_, count)) => *count += 1,
-            None => self.most.push((difference.name(), 1)),
+        self.count(&Cow::Borrowed(difference.name()), 1);
+        self.sort();
+    }
+
+    /// Takes all that `other` has.
+    pub fn merge(&mut self, other: &Self) {
+        self.n_moving += other.n_moving;
+        self.n_unlike += other.n_unlike;
+        other.most.iter().for_each(|(name, n)| self.count(name, *n));
+        self.sort();
+    }
+
+    fn count(&mut self, name: &Cow<'static, str>, n: u64) {
+        match self.most.iter_mut().find(|(own, _)| own == name) {
+            Some((_, count)) => *count += n,
+            None => self.most.push((name.clone(), n)),
         }
+    }
+
+    fn sort(&mut self) {
         self.most.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
     }
 

@@ -129,7 +129,7 @@ impl Frame {
 }
 
 /// What became of the messages; see [`super::Frames::last_problem`] for the cause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct FrameCounts {
     /// Frames that were complete.
     pub frames: u64,

@@ -60,7 +60,8 @@ impl LabelKey {
         self.0.update(&bytes);
     }
 
-    fn file_name(&self) -> String {
+    /// Name of the file of its labels.
+    pub fn file_name(&self) -> String {
         let hash = self.0.clone().finalize();
         hash[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>() + ".labels"
     }

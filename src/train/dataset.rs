@@ -245,8 +245,13 @@ impl Dataset {
         self.episodes.iter()
     }
 
+    /// Names of the files that labels of its recordings are kept in ([`Dataset::with_labels`]).
+    pub fn label_files(&self) -> impl Iterator<Item = &str> {
+        self.episodes.iter().filter_map(|episode| episode.label_file.as_deref())
+    }
+
     /// How the frames of its recordings are made.
-    pub(super) fn frames(&self) -> &FramesConfig {
+    pub fn frames(&self) -> &FramesConfig {
         &self.frames
     }
 

@@ -95,6 +95,8 @@ pub(super) struct Episode {
     /// What hindsight found of the cameras and clocks, where it teaches.
     pub(super) rig: Rig,
     pub(super) step_secs: f64,
+    /// Name of the file that its labels are kept in, if they are.
+    pub(super) label_file: Option<String>,
 }
 
 impl Episode {
@@ -180,6 +182,7 @@ impl Episode {
             skipped,
             rig: Rig::default(),
             step_secs,
+            label_file: None,
         };
         match in_hindsight {
             true => {

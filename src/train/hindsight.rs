@@ -37,6 +37,7 @@ impl Episode {
             self.place_measured(t, &mut robot, &mut row)?;
             key.add(sample.stamp.nanos(), &sample.cloud(), &row);
         }
+        self.label_file = Some(key.file_name());
         let n_points: Vec<usize> =
             self.samples.iter().map(|sample| sample.positions.len()).collect();
         let Some(kept) = cache.read(&key, &n_points) else {

@@ -26,6 +26,7 @@ impl Episode {
             kinds: self.kinds.clone(),
             robot: self.robot.clone(),
             rig: self.rig.clone(),
+            label_file: self.label_file.clone(),
             samples,
             stretch,
             // What was skipped of the whole is told once.

@@ -1,12 +1,14 @@
 //! The training loop: windows, roll-out, loss, back-propagation, AdamW; checkpoints that resume
 //! exactly.
 
+use std::ops::Range;
 use std::path::Path;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::adamw::AdamW;
 use super::checkpoint::{self, Vectors};
@@ -29,7 +31,7 @@ const LOSS_SCALE: f32 = 100.0;
 const SIGMA_SCALE: f32 = 0.3;
 
 /// What one step of training gave.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct StepReport {
     /// Loss in millimetres; 0 of windows that pixels alone teach.
     pub loss_mm: f64,
@@ -42,6 +44,17 @@ pub struct StepReport {
     pub learning_rate: f32,
 }
 
+/// What one window of a step gave.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct WindowLoss {
+    /// Loss of its labels (m).
+    pub loss: f64,
+    /// Sum of the mean squared errors of the rays of each of its steps that was drawn.
+    pub of_pixels: f64,
+    /// How many these are.
+    pub n_pictured: usize,
+}
+
 /// A training run.
 pub struct Trainer {
     config: TrainConfig,
@@ -52,7 +65,11 @@ pub struct Trainer {
     average: Vec<f32>,
     optimizer: AdamW,
     gradient: Vec<f32>,
+    mode: Mode,
+    /// One for each window that was computed at once so far.
     lanes: Vec<Lane>,
+    /// Windows of this step whose gradients the first lanes hold.
+    computed: Range<usize>,
     pixels: Option<Pixels>,
 }
 
@@ -86,15 +103,10 @@ impl Trainer {
         weights: Vec<f32>,
         optimizer: AdamW,
     ) -> Self {
-        let lane = || Lane {
-            window: Window::default(),
-            rollout: Rollout::new(model.rollout(), Mode::Training),
-            gradients: Gradients::new(&layout),
-            d_positions: Vec::new(),
-            d_log_sigmas: Vec::new(),
-        };
         Self {
-            lanes: (0..config.batch).map(|_| lane()).collect(),
+            mode: Mode::Training,
+            lanes: Vec::new(),
+            computed: 0..0,
             pixels: None,
             config,
             model,
@@ -127,9 +139,8 @@ impl Trainer {
     /// Has backward passes compute activations again instead of keeping them
     /// ([`Mode::TrainingRecompute`]): less memory, more time, the same result to the bit.
     pub fn recompute(mut self) -> Self {
-        for lane in &mut self.lanes {
-            lane.rollout = Rollout::new(self.model.rollout(), Mode::TrainingRecompute);
-        }
+        self.mode = Mode::TrainingRecompute;
+        self.lanes.clear();
         self
     }
 
@@ -194,15 +205,51 @@ impl Trainer {
     /// # Errors
     /// [`Error::NonFinite`] if the gradient is not finite; what roll-out and model return.
     pub fn step(&mut self, data: &Dataset) -> Result<StepReport> {
-        let step = self.optimizer.step;
-        let (config, weights) = (&self.config, &self.weights);
-        let n_lanes = self.lanes.len() as u64;
+        let losses = self.compute(data, 0..self.config.batch)?;
+        let mut sum = std::mem::take(&mut self.gradient);
+        sum.clear();
+        sum.resize(self.weights.len(), 0.0);
+        let report = self.add_gradients(&mut sum).and_then(|()| self.apply(&mut sum, &losses));
+        self.gradient = sum;
+        report
+    }
+
+    /// Weights, each of which has a gradient.
+    pub fn n_weights(&self) -> usize {
+        self.weights.len()
+    }
+
+    /// Computes the gradients of some windows of the next step, of all [`TrainConfig::batch`]; they are
+    /// kept for [`Trainer::add_gradients`]. Returns what each window gave, in their order.
+    ///
+    /// A step on several machines: each computes some windows, [`Trainer::add_gradients`] of all of them
+    /// go one after the other, in the order of the windows, and each of them takes
+    /// [`Trainer::apply`] of the same sum. That is [`Trainer::step`] to the bit, however many
+    /// there are.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for windows that the step does not have; as [`Trainer::step`].
+    pub fn compute(&mut self, data: &Dataset, windows: Range<usize>) -> Result<Vec<WindowLoss>> {
+        let (step, config, weights) = (self.optimizer.step, &self.config, &self.weights);
+        if windows.end > config.batch || windows.start > windows.end {
+            let (expected, got) = (config.batch, windows.end.max(windows.start));
+            return Err(Error::Shape { what: "windows of a training step", expected, got });
+        }
+        self.computed = 0..0;
+        let (model, layout, mode) = (&self.model, &self.layout, self.mode);
+        self.lanes.resize_with(self.lanes.len().max(windows.len()), || Lane {
+            window: Window::default(),
+            rollout: Rollout::new(model.rollout(), mode),
+            gradients: Gradients::new(layout),
+            d_positions: Vec::new(),
+            d_log_sigmas: Vec::new(),
+        });
+        let n_lanes = config.batch as u64;
         let pixels = self.pixels.as_ref().zip(config.pixels.as_ref());
-        let outcomes: Vec<Result<(f64, PixelLoss)>> = self
-            .lanes
+        let outcomes: Vec<Result<WindowLoss>> = self.lanes[..windows.len()]
             .par_iter_mut()
-            .enumerate()
-            .map(|(index, lane)| {
+            .zip(windows.clone())
+            .map(|(lane, index)| {
                 let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
                 rng.set_stream(1 + step * n_lanes + index as u64);
                 let horizon = config.horizon(step);
@@ -212,26 +259,75 @@ impl Trainer {
                 let loss = lane.accumulate(config, weights, horizon)?;
                 let of_pixels = lane.accumulate_pixels(config, pixels, horizon, &mut rng)?;
                 lane.backward(weights)?;
-                Ok((loss, of_pixels))
+                let (of_pixels, n_pictured) = (of_pixels.loss, of_pixels.n_steps);
+                Ok(WindowLoss { loss, of_pixels, n_pictured })
             })
             .collect();
-        let (mut loss, mut of_pixels) = (0.0, PixelLoss::default());
-        for outcome in outcomes {
-            let (of_lane, of_its_pixels) = outcome?;
-            loss += of_lane / n_lanes as f64;
-            of_pixels.loss += of_its_pixels.loss;
-            of_pixels.n_steps += of_its_pixels.n_steps;
+        let losses: Result<Vec<WindowLoss>> = outcomes.into_iter().collect();
+        self.computed = windows;
+        losses
+    }
+
+    /// Adds the gradients of the windows that were computed last to `sum`, `[n_weights]`, in which
+    /// those of all windows before them are: 0 before the first.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for a sum of another length.
+    pub fn add_gradients(&self, sum: &mut [f32]) -> Result<()> {
+        self.must_be_of_weights(sum)?;
+        let lanes = &self.lanes[..self.computed.len()];
+        lanes.iter().for_each(|lane| lane.gradients.add_to(sum));
+        Ok(())
+    }
+
+    /// Ends the step with the gradients of all its windows, `[n_weights]`, which are clipped in place,
+    /// and what each window gave, in their order.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for another number of gradients or windows; [`Error::NonFinite`] if the
+    /// gradient is not finite.
+    pub fn apply(&mut self, sum: &mut [f32], losses: &[WindowLoss]) -> Result<StepReport> {
+        self.must_be_of_weights(sum)?;
+        let (step, expected, got) = (self.optimizer.step, self.config.batch, losses.len());
+        if got != expected {
+            return Err(Error::Shape { what: "windows of a training step", expected, got });
         }
-        self.gradient.fill(0.0);
-        self.lanes.iter().for_each(|lane| lane.gradients.add_to(&mut self.gradient));
+        let (mut loss, mut of_pixels, mut n_pictured) = (0.0, 0.0, 0);
+        for window in losses {
+            loss += window.loss / expected as f64;
+            of_pixels += window.of_pixels;
+            n_pictured += window.n_pictured;
+        }
         let learning_rate = self.config.learning_rate(step);
-        let norm = self.optimizer.update(&mut self.weights, &mut self.gradient, learning_rate);
+        let norm = self.optimizer.update(&mut self.weights, sum, learning_rate);
         if !norm.is_finite() {
             return Err(Error::NonFinite { what: "gradient of a training step" });
         }
+        self.computed = 0..0;
         self.update_average();
-        let pixel_loss = (of_pixels.n_steps > 0).then(|| of_pixels.loss / of_pixels.n_steps as f64);
+        let pixel_loss = (n_pictured > 0).then(|| of_pixels / n_pictured as f64);
         Ok(StepReport { loss_mm: 1e3 * loss, pixel_loss, gradient_norm: norm, learning_rate })
+    }
+
+    fn must_be_of_weights(&self, sum: &[f32]) -> Result<()> {
+        let (expected, got) = (self.weights.len(), sum.len());
+        match got == expected {
+            true => Ok(()),
+            false => Err(Error::Shape { what: "gradients of a model", expected, got }),
+        }
+    }
+
+    /// A hash of all that the next steps depend on: of two machines on one run the same after each step,
+    /// or one of them computes otherwise.
+    pub fn fingerprint(&self) -> String {
+        let mut hash = Sha256::new().chain_update(self.optimizer.step.to_le_bytes());
+        for values in [&self.weights, &self.average, &self.optimizer.mean, &self.optimizer.square] {
+            for chunk in values.chunks(4096) {
+                let bytes: Vec<u8> = chunk.iter().flat_map(|x| x.to_le_bytes()).collect();
+                hash.update(&bytes);
+            }
+        }
+        hash.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Short memory at first, or the random start would stay in the average for long.

@@ -6,7 +6,7 @@ use crate::eval::region::Region;
 use crate::eval::surface::Sight;
 
 /// What was found of one kind of points.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Tally {
     /// Predicted points.
     pub n_points: u64,
@@ -81,7 +81,7 @@ fn share(n: u64, of: u64) -> Option<f64> {
 }
 
 /// Tallies of every step, method and region.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Tallies {
     steps: Vec<[[Tally; Region::ALL.len()]; Method::ALL.len()]>,
 }
@@ -104,6 +104,15 @@ impl Tallies {
         let wanted = Region::ALL.into_iter().filter(|&r| region.is_none_or(|region| region == r));
         wanted.for_each(|region| pooled.merge(&regions[region as usize]));
         pooled
+    }
+
+    /// Whether it can be of `horizon` steps.
+    pub(in crate::eval) fn can_be(&self, horizon: usize) -> bool {
+        let fits = |tally: &Tally| {
+            let told = tally.n_in_front.checked_add(tally.n_agree);
+            told.is_some_and(|told| told <= tally.n_covered) && tally.n_covered <= tally.n_points
+        };
+        self.steps.len() <= horizon && self.steps.as_flattened().as_flattened().iter().all(fits)
     }
 
     /// Takes all that `other` has.

@@ -3,12 +3,13 @@
 use crate::cloud::Workspace;
 use crate::eval::method::Method;
 use crate::eval::metrics::Class;
-use crate::eval::replay::{BagResult, Failure, Replay};
+use crate::eval::part::Pool;
+use crate::eval::replay::{BagResult, Failure};
 use crate::eval::report::percent;
 use crate::eval::survey::Survey;
 use crate::geometry::Vec3;
 
-impl Replay {
+impl Pool<'_> {
     /// What is missing in the report of all recordings so far.
     pub(super) fn notes(&self) -> Vec<String> {
         let first = [self.box_note(), self.rate_note(), self.reach_note()];
@@ -34,11 +35,11 @@ impl Replay {
 
     /// Points that lie outside of the workspace: where, and a box that holds them.
     fn box_note(&self) -> Option<String> {
-        let surveys = || self.bags.iter().map(|bag| &bag.survey);
+        let surveys = || self.bags().map(|bag| &bag.survey);
         let sum = |count: fn(&Survey) -> usize| surveys().map(count).sum::<usize>();
         let (measured, inside) = (sum(|s| s.n_measured), sum(|s| s.n_in_workspace));
         let nothing_left = self.failures.iter().any(Failure::is_too_few_points);
-        let is_told = self.follows_cameras || measured == 0 || 2 * inside >= measured;
+        let is_told = self.follows_cameras() || measured == 0 || 2 * inside >= measured;
         if !nothing_left && is_told {
             return None;
         }
@@ -62,19 +63,19 @@ impl Replay {
             "{workspace} (m, in {}) holds {share} % of the points that the cameras measured in \
              the first frames; nearly all of these lie between {} and {}: --workspace {} {} takes \
              them in, or name another --world-frame. The model was trained in a box of {} m",
-            self.frames_config().world_frame,
+            self.terms.frames.world_frame,
             corner(low),
             corner(high),
             corner(low),
             corner(high),
-            sides(&self.model.config.workspace)
+            sides(&self.terms.trained_workspace)
         ))
     }
 
     /// Frames that do not come one step apart: which rate was measured, and which is wanted.
     fn rate_note(&self) -> Option<String> {
         let (step_secs, tolerance_secs) =
-            (self.model.config.step_secs, self.config.history_tolerance_secs);
+            (self.terms.step_secs, self.terms.config.history_tolerance_secs);
         let misses = |bag: &&BagResult| {
             bag.survey.frame_secs.is_some_and(|secs| {
                 let nearest = (step_secs / secs).round().max(1.0) * secs;
@@ -83,7 +84,7 @@ impl Replay {
                     && 2 * bag.n_predicted < bag.frames.frames
             })
         };
-        let bag = self.bags.iter().find(misses)?;
+        let bag = self.bags().find(misses)?;
         let rate_hz = 1.0 / bag.survey.frame_secs?;
         Some(format!(
             "frames come at {rate_hz:.1} Hz; the model takes steps of {step_secs} s and needs, for \
@@ -98,8 +99,8 @@ impl Replay {
 
     /// Steps that no recording reaches.
     fn reach_note(&self) -> Option<String> {
-        let (horizon, step_secs) = (self.config.horizon, self.model.config.step_secs);
-        let n_predicted: u64 = self.bags.iter().map(|bag| bag.n_predicted).sum();
+        let (horizon, step_secs) = (self.terms.config.horizon, self.terms.step_secs);
+        let n_predicted: u64 = self.bags().map(|bag| bag.n_predicted).sum();
         let n_reached = (0..horizon).rev().find(|&step| self.reaches(step)).map_or(0, |s| s + 1);
         if n_predicted == 0 || n_reached == horizon {
             return None;

@@ -227,7 +227,7 @@ impl Report {
     pub(in crate::eval) fn unlike(&self) -> Option<String> {
         let unlike = self.unlike.as_ref().filter(|unlike| unlike.n_unlike > 0)?;
         let share = percent(unlike.share());
-        let most: Vec<&str> = unlike.most.iter().take(2).map(|(name, _)| *name).collect();
+        let most: Vec<&str> = unlike.most.iter().take(2).map(|(name, _)| name.as_ref()).collect();
         let lean = match self.config.lean_when_unlike {
             true => "its prediction leans on the trivial one",
             false => "its prediction is the model's all the same",
