@@ -5,6 +5,7 @@
 //! A mask has a file of its own and a line in the table below; nothing else knows it by name.
 
 mod causal;
+mod centrality;
 mod centroids;
 #[cfg(test)]
 mod check;
@@ -12,12 +13,15 @@ mod diffusion;
 mod factorised;
 mod forest;
 mod grid_heat;
+mod learnt_features;
 mod packed;
 mod padded_grid;
+mod pagerank;
 mod products;
 mod random_walk;
 mod rwgnk;
 mod series;
+mod smoothing;
 mod spanning;
 mod step;
 mod symmetric_grf;
@@ -209,6 +213,12 @@ table! {
         "heat that spreads on the graph, exp(-λ·Laplacian)";
     RandomWalk(random_walk::RandomWalk), "random_walk",
         "a walker who leaves at random times, exp(-λ·random walk's Laplacian)";
+    PageRank(pagerank::PageRank), "pagerank",
+        "a walker who may stop before each hop (personalised PageRank), (1 + σ·Laplacian)⁻¹";
+    Centrality(centrality::Centrality), "centrality",
+        "an ablation: a number learnt for each number of neighbours, whoever they are";
+    LearntFeatures(learnt_features::LearntFeatures), "learnt_features",
+        "an ablation: features learnt for each stretch of the tokens' order, whatever the graph";
 }
 
 /// ln(1 + e^x), stable for large x: what makes parameters positive.

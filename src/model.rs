@@ -24,7 +24,7 @@ pub use cpu::{Engine, Gradients, Mode};
 pub use interlacer::{InterlacerConfig, Layout, Span};
 pub use layers::{FeatureMap, GlobalLayer, LayersConfig, LocalLayer};
 pub use rollout::{Rollout, RolloutConfig};
-pub use tokens::{Inputs, TokenConfig};
+pub use tokens::{Encodings, Inputs, TokenConfig};
 
 /// Metadata key of the configuration in model files.
 const CONFIG_KEY: &str = "forecloud.config";
@@ -73,6 +73,9 @@ pub struct ModelConfig {
     /// What the model is told of its particles.
     #[serde(default, skip_serializing_if = "Inputs::is_first")]
     pub inputs: Inputs,
+    /// What it is told of where they lie in their graph.
+    #[serde(default, skip_serializing_if = "Encodings::is_none")]
+    pub encodings: Encodings,
     /// Whether it tells how sure it is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tells_sigma: bool,
@@ -111,6 +114,7 @@ impl Default for ModelConfig {
             layers: LayersConfig::default(),
             chunk: 1,
             inputs: Inputs::First,
+            encodings: Encodings::None,
             tells_sigma: false,
         }
     }
@@ -120,7 +124,7 @@ impl ModelConfig {
     /// Sizes of the Interlacer.
     pub fn interlacer(&self) -> InterlacerConfig {
         InterlacerConfig {
-            n_features: tokens::n_features(self.chunk, self.inputs),
+            n_features: tokens::n_features(self.chunk, self.inputs, self.encodings),
             width: self.width,
             n_heads: self.n_heads,
             n_blocks: self.n_blocks,
@@ -148,8 +152,14 @@ impl ModelConfig {
     /// What the roll-out needs to know.
     pub fn rollout(&self) -> RolloutConfig {
         let (frame, interlacer, mask) = (self.frame(), self.interlacer(), self.mask);
-        let (chunk, inputs) = (self.chunk, self.inputs);
-        let tokens = TokenConfig { frame, step_secs: self.step_secs as f32, chunk, inputs };
+        let tokens = TokenConfig {
+            frame,
+            step_secs: self.step_secs as f32,
+            chunk: self.chunk,
+            inputs: self.inputs,
+            encodings: self.encodings,
+            k: self.k,
+        };
         RolloutConfig { interlacer, mask, tokens }
     }
 

@@ -9,7 +9,7 @@ use forecloud::graph::EdgeWeights;
 use forecloud::graph::walks::{Halting, Sampler, WalkConfig};
 use forecloud::masks::{MaskConfig, MaskKind};
 use forecloud::model::{
-    FeatureMap, GlobalLayer, Inputs, LayersConfig, LocalLayer, Model, ModelConfig,
+    Encodings, FeatureMap, GlobalLayer, Inputs, LayersConfig, LocalLayer, Model, ModelConfig,
 };
 use serde::de::DeserializeOwned;
 
@@ -33,11 +33,12 @@ pub const IDS: [&str; 13] = [
 ];
 
 /// Names of the options in [`SizeArgs`]; first those in which a start model can grow.
-pub const SIZE_IDS: [&str; 11] = [
+pub const SIZE_IDS: [&str; 12] = [
     "width",
     "chunk",
     "inputs",
     "sigma",
+    "encodings",
     "blocks",
     "k",
     "n_hops",
@@ -78,6 +79,16 @@ pub struct SizeArgs {
     /// Teach the model to tell how sure it is of each particle and step
     #[arg(long)]
     sigma: bool,
+    #[arg(
+        long,
+        value_parser = names(Encodings::ALL, Encodings::name),
+        help = or(
+            "Tell the model where in their graph its tokens lie, by layers that solve it: `heat`, \
+             `eigenvectors` or `both` (docs/method.md)",
+            ModelConfig::default().encodings.name()
+        )
+    )]
+    encodings: Option<String>,
     #[arg(long, help = or("Blocks of the model", ModelConfig::default().n_blocks))]
     blocks: Option<usize>,
     #[arg(long, help = or("Neighbours of each token in the graph", ModelConfig::default().k))]
@@ -144,6 +155,7 @@ impl SizeArgs {
             *size = given.unwrap_or(*size);
         }
         model.inputs = self.inputs().unwrap_or(model.inputs);
+        model.encodings = self.encodings().unwrap_or(model.encodings);
         model.tells_sigma |= self.sigma;
         model.plan_lag_secs = self.plan_lag.unwrap_or(model.plan_lag_secs);
         if let Some(walks) = &mut model.mask.walks {
@@ -161,6 +173,11 @@ impl SizeArgs {
     fn inputs(&self) -> Option<Inputs> {
         let name = self.inputs.as_ref()?;
         Inputs::ALL.into_iter().find(|inputs| inputs.name() == name)
+    }
+
+    fn encodings(&self) -> Option<Encodings> {
+        let name = self.encodings.as_ref()?;
+        Encodings::ALL.into_iter().find(|encodings| encodings.name() == name)
     }
 
     /// The start model, as large as the given sizes say.

@@ -84,6 +84,20 @@ pub fn dense_graph(graph: &WeightedGraph) -> Vec<f64> {
     dense
 }
 
+/// Normalised Laplacian L of the graph taken both ways, `[n, n]`.
+pub fn dense_laplacian(nodes: &Nodes<'_>) -> Vec<f64> {
+    let (n, w) = (nodes.positions.len(), dense_graph(nodes.graph));
+    let a: Vec<f64> = (0..n * n).map(|at| 0.5 * (w[at] + w[at % n * n + at / n])).collect();
+    let degree: Vec<f64> = (0..n).map(|i| a[i * n..(i + 1) * n].iter().sum()).collect();
+    let entry = |at: usize| {
+        let (i, j) = (at / n, at % n);
+        let own = f64::from(u8::from(i == j && degree[i] > 0.0));
+        let joined = degree[i] > 0.0 && degree[j] > 0.0;
+        own - if joined { a[at] / (degree[i] * degree[j]).sqrt() } else { 0.0 }
+    };
+    (0..n * n).map(entry).collect()
+}
+
 pub fn identity(n: usize) -> Vec<f64> {
     (0..n * n).map(|at| f64::from(u8::from(at / n == at % n))).collect()
 }

@@ -103,21 +103,56 @@ impl PaddedGrid {
         self.axes.iter().map(|axis| axis.padded).product()
     }
 
-    /// Transforms the larger grid in place: along the last axis, which then becomes the first, for each.
-    pub fn transform(
+    /// Transforms the larger grid `[a_0, …, a_d]` along each axis, the last first; the spectrum is told as
+    /// `[a_1, …, a_d, a_0]`. Rows along the last axis are zeros, and taken for such, beyond `n_rows` of the
+    /// first axis. Gives the spectrum and the memory that is not needed for it.
+    pub fn forward<'a>(
         &self,
-        inverse: bool,
-        grid: &mut [Complex32],
-        other: &mut [Complex32],
+        n_rows: usize,
+        mut grid: &'a mut [Complex32],
+        mut other: &'a mut [Complex32],
         scratch: &mut [Complex32],
-    ) {
-        for axis in self.axes.iter().rev() {
-            let fft = if inverse { &axis.inverse } else { &axis.forward };
-            fft.process_with_scratch(grid, scratch);
-            if self.axes.len() > 1 {
+    ) -> (&'a mut [Complex32], &'a mut [Complex32]) {
+        let filled = self.filled(n_rows);
+        for (at, axis) in self.axes.iter().enumerate().rev() {
+            let is_last = at + 1 == self.axes.len();
+            let len = if is_last { filled } else { grid.len() };
+            axis.forward.process_with_scratch(&mut grid[..len], scratch);
+            if at > 0 {
                 turn(grid, other, axis.padded);
-                grid.copy_from_slice(other);
+                (grid, other) = (other, grid);
             }
+        }
+        (grid, other)
+    }
+
+    /// Back from a spectrum of [`PaddedGrid::forward`], times the grid's length, for the rows along the last
+    /// axis up to `n_rows` of the first axis; the others are of no use.
+    pub fn inverse<'a>(
+        &self,
+        n_rows: usize,
+        mut grid: &'a mut [Complex32],
+        mut other: &'a mut [Complex32],
+        scratch: &mut [Complex32],
+    ) -> (&'a mut [Complex32], &'a mut [Complex32]) {
+        let filled = self.filled(n_rows);
+        for (at, axis) in self.axes.iter().enumerate() {
+            if at > 0 {
+                turn(grid, other, grid.len() / axis.padded);
+                (grid, other) = (other, grid);
+            }
+            let is_last = at + 1 == self.axes.len();
+            let len = if is_last { filled } else { grid.len() };
+            axis.inverse.process_with_scratch(&mut grid[..len], scratch);
+        }
+        (grid, other)
+    }
+
+    /// Numbers of the larger grid up to `n_rows` of its first axis; all where that is its only one.
+    fn filled(&self, n_rows: usize) -> usize {
+        match &self.axes[..] {
+            [first, _, ..] => self.len() / first.padded.max(1) * n_rows.min(first.padded),
+            _ => self.len(),
         }
     }
 
@@ -150,7 +185,7 @@ impl PaddedGrid {
     }
 }
 
-/// `to` = the rows `[_, width]` of `from` as columns: the last axis becomes the first.
+/// `to` = the rows `[_, width]` of `from` as columns.
 fn turn(from: &[Complex32], to: &mut [Complex32], width: usize) {
     const TILE: usize = 16;
     let rows = from.len() / width;

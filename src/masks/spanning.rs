@@ -10,16 +10,20 @@ pub(super) const ROOT: u32 = u32::MAX;
 /// Minimum spanning forest of a graph, each tree rooted at its first node.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Spanning {
-    /// Nodes, parents before children.
+    /// Nodes, parents before children, depth first.
     pub order: Vec<u32>,
     /// Parent of each node, or [`ROOT`].
     pub parents: Vec<u32>,
     /// The way to it (m).
     pub lengths: Vec<f32>,
     edges: Vec<(f32, u32, u32)>,
-    /// Union-find while the forest grows; afterwards where each node's branches begin.
+    /// Union-find while the forest grows; afterwards where each node's neighbours begin.
     sets: Vec<u32>,
     branches: Vec<(u32, u32, f32)>,
+    /// Neighbours in the forest.
+    ends: Vec<u32>,
+    /// What is still to be ordered: nodes, their parents and the ways to these.
+    open: Vec<(u32, u32, f32)>,
 }
 
 /// The set of `i`, the way there made shorter.
@@ -61,38 +65,40 @@ impl Spanning {
         }
     }
 
-    /// Orders the nodes from the trees' first nodes on, breadth first.
+    /// Orders the nodes from the trees' first nodes on, depth first: in passes over them a node's parent and
+    /// children are near in time, so their rows are still in the cache.
     fn root(&mut self, n: usize) {
         self.branches.sort_unstable_by_key(|&(i, j, _)| (i, j));
         self.sets.clear();
-        let starts = (0..=n as u32).map(|i| self.branches.partition_point(|edge| edge.0 < i));
-        self.sets.extend(starts.map(|start| start as u32));
+        self.sets.resize(n + 1, 0);
+        self.branches.iter().for_each(|branch| self.sets[branch.0 as usize + 1] += 1);
+        (0..n).for_each(|i| self.sets[i + 1] += self.sets[i]);
+        self.ends.clear();
+        self.ends.extend(self.branches.iter().map(|branch| branch.1));
         self.parents.clear();
         self.parents.resize(n, 0);
         self.lengths.clear();
         self.lengths.resize(n, f32::NAN);
         self.order.clear();
-        let mut next = 0;
         for first in 0..n as u32 {
             if !self.lengths[first as usize].is_nan() {
                 continue;
             }
-            self.reach(first, ROOT, 0.0);
-            while let Some(&node) = self.order.get(next) {
-                next += 1;
+            self.open.push((first, ROOT, 0.0));
+            while let Some((node, parent, length)) = self.open.pop() {
+                self.order.push(node);
+                self.parents[node as usize] = parent;
+                self.lengths[node as usize] = length;
                 let at = self.sets[node as usize] as usize..self.sets[node as usize + 1] as usize;
-                for place in at {
-                    let (_, child, length) = self.branches[place];
-                    if child != self.parents[node as usize] {
-                        self.reach(child, node, length);
-                    }
-                }
+                let branches = self.branches[at].iter().rev();
+                let children = branches.filter(|branch| branch.1 != parent);
+                self.open.extend(children.map(|&(_, child, length)| (child, node, length)));
             }
         }
     }
 
-    fn reach(&mut self, node: u32, parent: u32, length: f32) {
-        self.order.push(node);
-        (self.parents[node as usize], self.lengths[node as usize]) = (parent, length);
+    /// Nodes that `node` is joined with in the forest.
+    pub fn neighbors(&self, node: usize) -> &[u32] {
+        &self.ends[self.sets[node] as usize..self.sets[node + 1] as usize]
     }
 }

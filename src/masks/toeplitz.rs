@@ -3,13 +3,20 @@
 //! al. 2021); f = softplus(θ). Pixels and patches of a depth image, steps of time, cells.
 //!
 //! A circular convolution on a larger grid ([`super::padded_grid`]) by fast Fourier transforms, O(N log N).
-//! Kernels are real, so two columns go through as one of complex numbers.
+//! Kernels are real, so two columns go through as one of complex numbers: no transform is of fewer numbers
+//! than it must be.
 
 use rustfft::num_complex::Complex32;
 
 use super::padded_grid::{Axis, PaddedGrid};
 use super::{Mask, sigmoid, softplus};
 use crate::Result;
+use crate::simd::vectorized;
+
+/// Most pairs of columns that are laid out together: a row's part of them is a cache line.
+const PAIRS: usize = 8;
+/// Most numbers of the grids that they fill.
+const MAX_GRIDS: usize = 1 << 20;
 
 /// The mask over a full grid, whose nodes lie in row-major order (the last axis fastest).
 #[derive(Debug, Clone)]
@@ -41,41 +48,84 @@ impl Toeplitz {
         self.grid.places(|axis| 2 * axis.reach + 1, wrapped)
     }
 
+    /// Places along the first axis that nodes have.
+    fn n_rows(&self) -> usize {
+        self.grid.axes().first().map_or(1, |axis| axis.len)
+    }
+
+    /// How many pairs of columns go through together.
+    fn n_pairs(&self, width: usize) -> usize {
+        let most = (MAX_GRIDS / self.grid.len().max(1)).clamp(1, PAIRS);
+        width.div_ceil(2).clamp(1, most)
+    }
+
     /// y = M x, or Mᵀ x.
     fn product(&self, params: &[f32], transposed: bool, x: &[f32], y: &mut [f32]) {
         let (len, width) = (self.grid.len(), x.len() / self.n_nodes().max(1));
-        self.grid.with(2, |grids, other, scratch| {
-            let (kernel, grid) = grids.split_at_mut(len);
+        let (n_pairs, n_rows) = (self.n_pairs(width), self.n_rows());
+        self.grid.with(n_pairs + 1, |grids, other, scratch| {
+            let (kernel, grids) = grids.split_at_mut(len);
             let scale = 1.0 / len as f32;
             for (&at, &theta) in self.offsets().iter().zip(params) {
                 kernel[at as usize].re = scale * softplus(theta);
             }
-            self.grid.transform(false, kernel, other, scratch);
+            // Offsets wrap around: the kernel fills all rows.
+            let (kernel, other) = self.grid.forward(usize::MAX, kernel, other, scratch);
             if transposed {
                 kernel.iter_mut().for_each(|k| *k = k.conj());
             }
-            for column in (0..width).step_by(2) {
-                self.lay(x, width, column, grid);
-                self.grid.transform(false, grid, other, scratch);
-                grid.iter_mut().zip(&*kernel).for_each(|(z, k)| *z *= k);
-                self.grid.transform(true, grid, other, scratch);
-                for (y, &at) in y.chunks_exact_mut(width).zip(&self.places) {
-                    let z = grid[at as usize];
-                    y[column] = z.re;
-                    y[column + 1..].iter_mut().take(1).for_each(|y| *y = z.im);
+            for first in (0..width).step_by(2 * n_pairs) {
+                let n_pairs = n_pairs.min((width - first).div_ceil(2));
+                let grids = &mut grids[..n_pairs * len];
+                self.lay(x, width, first, grids);
+                for grid in grids.chunks_exact_mut(len) {
+                    let (z, spare) = self.grid.forward(n_rows, grid, other, scratch);
+                    multiply(z, kernel);
+                    // As many turns back as there: the result lies where the columns lay.
+                    self.grid.inverse(n_rows, z, spare, scratch);
                 }
+                self.take(grids, width, first, y);
             }
         });
     }
 
-    /// Two columns from `column` on, zeros where no node is.
-    fn lay(&self, x: &[f32], width: usize, column: usize, grid: &mut [Complex32]) {
-        grid.fill(Complex32::default());
+    /// Pairs of columns from `first` on into a grid each, zeros where no node is.
+    fn lay(&self, x: &[f32], width: usize, first: usize, grids: &mut [Complex32]) {
+        let len = self.grid.len();
+        grids.fill(Complex32::default());
         for (x, &at) in x.chunks_exact(width).zip(&self.places) {
-            let im = x.get(column + 1).copied().unwrap_or(0.0);
-            grid[at as usize] = Complex32::new(x[column], im);
+            let places = grids[at as usize..].iter_mut().step_by(len);
+            for (z, pair) in places.zip(x[first..].chunks(2)) {
+                *z = Complex32::new(pair[0], pair.get(1).copied().unwrap_or(0.0));
+            }
         }
     }
+
+    /// The same, back.
+    fn take(&self, grids: &[Complex32], width: usize, first: usize, y: &mut [f32]) {
+        let len = self.grid.len();
+        for (y, &at) in y.chunks_exact_mut(width).zip(&self.places) {
+            let places = grids[at as usize..].iter().step_by(len);
+            for (z, pair) in places.zip(y[first..].chunks_mut(2)) {
+                pair[0] = z.re;
+                pair[1..].iter_mut().for_each(|y| *y = z.im);
+            }
+        }
+    }
+}
+
+vectorized! {
+/// z = z·k, number by number.
+fn multiply(z: &'a mut [Complex32], k: &'a [Complex32]) {
+    z.iter_mut().zip(k).for_each(|(z, k)| *z *= k);
+}
+}
+
+vectorized! {
+/// sum += a·b̄, number by number.
+fn correlate(sum: &'a mut [Complex32], a: &'a [Complex32], b: &'a [Complex32]) {
+    sum.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum += a * b.conj());
+}
 }
 
 impl Mask for Toeplitz {
@@ -94,18 +144,23 @@ impl Mask for Toeplitz {
     /// ∂f(o): Σ dy_i·x_j over the pairs at the offset o, a circular correlation.
     fn gradients(&self, params: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]) {
         let (len, width) = (self.grid.len(), x.len() / self.n_nodes().max(1));
-        self.grid.with(3, |grids, other, scratch| {
+        let (n_pairs, n_rows) = (self.n_pairs(width), self.n_rows());
+        self.grid.with(2 * n_pairs + 2, |grids, other, scratch| {
             let (sum, rest) = grids.split_at_mut(len);
-            let (of_x, of_dy) = rest.split_at_mut(len);
-            for column in (0..width).step_by(2) {
-                for (from, grid) in [(x, &mut *of_x), (dy, &mut *of_dy)] {
-                    self.lay(from, width, column, grid);
-                    self.grid.transform(false, grid, other, scratch);
+            let (another, rest) = rest.split_at_mut(len);
+            let (of_x, of_dy) = rest.split_at_mut(n_pairs * len);
+            for first in (0..width).step_by(2 * n_pairs) {
+                let n_pairs = n_pairs.min((width - first).div_ceil(2));
+                let (of_x, of_dy) = (&mut of_x[..n_pairs * len], &mut of_dy[..n_pairs * len]);
+                self.lay(x, width, first, of_x);
+                self.lay(dy, width, first, of_dy);
+                for (x, dy) in of_x.chunks_exact_mut(len).zip(of_dy.chunks_exact_mut(len)) {
+                    let (x, _) = self.grid.forward(n_rows, x, other, scratch);
+                    let (dy, _) = self.grid.forward(n_rows, dy, another, scratch);
+                    correlate(sum, dy, x);
                 }
-                let products = of_dy.iter().zip(&*of_x).map(|(dy, x)| dy * x.conj());
-                sum.iter_mut().zip(products).for_each(|(sum, product)| *sum += product);
             }
-            self.grid.transform(true, sum, other, scratch);
+            let (sum, _) = self.grid.inverse(usize::MAX, sum, other, scratch);
             let offsets = self.offsets();
             for ((d, &theta), &at) in d_params.iter_mut().zip(params).zip(&offsets) {
                 *d += f64::from(sum[at as usize].re) / len as f64 * sigmoid(theta);
@@ -115,68 +170,4 @@ impl Mask for Toeplitz {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Error;
-    use crate::masks::check::{assert_products, softplus64};
-
-    /// Place of node `i` of a grid along each axis, the last first.
-    fn place(shape: &[usize], mut i: usize) -> Vec<i64> {
-        let mut along = |&len: &usize| {
-            let at = i % len;
-            i /= len;
-            at as i64
-        };
-        shape.iter().rev().map(&mut along).collect()
-    }
-
-    #[test]
-    fn the_toeplitz_mask_is_the_dense_one() {
-        let grids: [(&str, &[usize], &[usize]); 6] = [
-            ("steps of time", &[13], &[4]),
-            ("an image", &[5, 7], &[2, 3]),
-            ("all offsets", &[3, 4], &[2, 3]),
-            ("cells", &[3, 2, 5], &[1, 1, 2]),
-            ("one node", &[1], &[0]),
-            ("a lone number", &[], &[]),
-        ];
-        for (name, shape, reach) in grids {
-            let mask = Toeplitz::new(shape, reach).unwrap();
-            let n: usize = shape.iter().product();
-            assert_eq!(mask.n_nodes(), n);
-            assert_products(name, &mask, mask.n_params(), 1e-5, |params| {
-                let entry = |at: usize| {
-                    let (to, from) = (place(shape, at / n), place(shape, at % n));
-                    let (mut index, mut stride) = (0, 1);
-                    for (shift, &reach) in
-                        to.iter().zip(&from).map(|(a, b)| a - b).zip(reach.iter().rev())
-                    {
-                        let (reach, side) = (reach as i64, 2 * reach as i64 + 1);
-                        if shift.abs() > reach {
-                            return 0.0;
-                        }
-                        index += (shift + reach) * stride;
-                        stride *= side;
-                    }
-                    softplus64(params[index as usize])
-                };
-                (0..n * n).map(entry).collect()
-            });
-        }
-    }
-
-    #[test]
-    fn grids_too_large_or_shorter_than_the_reach_are_refused() {
-        for (shape, reach) in [
-            (&[4usize, 4][..], &[1usize][..]),
-            (&[usize::MAX, 2], &[1, 1]),
-            (&[1 << 13, 1 << 12], &[1, 1]),
-            (&[4, 4], &[1, 4]),
-            (&[0, 4], &[0, 1]),
-        ] {
-            let refused = matches!(Toeplitz::new(shape, reach), Err(Error::Shape { .. }));
-            assert!(refused || shape == [0, 4], "{shape:?}, {reach:?}");
-        }
-        assert_eq!(Toeplitz::new(&[0, 4], &[0, 1]).unwrap().n_nodes(), 0);
-    }
-}
+mod tests;

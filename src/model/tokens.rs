@@ -5,6 +5,7 @@
 //! passes of several steps now, in their middle and at their end.
 
 mod contacts;
+mod encodings;
 mod features;
 mod flight;
 
@@ -15,12 +16,14 @@ use crate::geometry::{Nearest, RigidMotion, Vec3, add, follow_links, minus};
 use crate::motion::MOTION_SCALE_M;
 use crate::scene::StepState;
 use contacts::Contacts;
+use encodings::EncodedGraph;
 use features::{
     AHEAD_DIRECTION, BODY, COLOR, DIRECTION, KIND, NEAR_MOTION, NEARNESS, ROBOT_MOTION, VELOCITY,
     VELOCITY_KNOWN, encode_motion, encode_nearness, encode_octaves, encode_position,
     nearness_gradient, octaves_gradient, position_gradient,
 };
 
+pub use encodings::Encodings;
 pub(super) use features::places;
 pub use features::{N_FEATURES, TokenConfig, n_features};
 use flight::Flight;
@@ -94,6 +97,7 @@ pub struct Tokens {
     links_ahead: Vec<Vec<RigidMotion>>,
     contacts: Contacts,
     flight: Flight,
+    graph: EncodedGraph,
 }
 
 /// Gradients of one pass's scene, history and velocities.
@@ -144,7 +148,7 @@ impl Tokens {
     ///
     /// # Errors
     /// [`crate::Error::Shape`] if the state's vectors do not belong together, or the robot's do not
-    /// reach the end of the pass.
+    /// reach the end of the pass; with encodings as [`crate::graph::KnnGraph::rebuild`].
     pub fn encode(&mut self, state: &StepState, config: &TokenConfig) -> Result<()> {
         state.check(config.chunk)?;
         let stride = state.stride();
@@ -160,7 +164,7 @@ impl Tokens {
         let rows = &state.kinematic[..config.chunk + 2];
         if config.inputs == Inputs::Paper {
             self.encode_alone(state, config);
-            return Ok(());
+            return self.encode_graph(config);
         }
         self.find_nearest(state, rows);
         self.follow_links(state, rows);
@@ -179,7 +183,7 @@ impl Tokens {
         let rows = features.par_chunks_mut(config.n_features()).with_min_len(256).enumerate();
         rows.for_each(|(token, row)| self.encode_token(state, config, token, row));
         (self.features, self.candidates) = (features, candidates);
-        Ok(())
+        self.encode_graph(config)
     }
 
     /// Encodes what [`Inputs::Paper`] tells; all else is 0.
@@ -341,9 +345,9 @@ impl Tokens {
         }
     }
 
-    /// From the gradients of features and candidates to those of the state; what touches bodies is held
-    /// constant. What it gives for
-    /// velocities is of use where there is no motion onward.
+    /// From the gradients of features and candidates to those of the state; what touches bodies and the
+    /// graph of encodings are held constant. What it gives for velocities is of use where there is no
+    /// motion onward.
     pub fn backward(
         &self,
         state: &StepState,
@@ -442,8 +446,14 @@ pub(crate) mod tests {
     use crate::ops::check::numbers;
 
     pub const FRAME: Frame = Frame { center_m: [0.05, 0.0, 0.3], half_side_m: 0.5 };
-    pub const ONE: TokenConfig =
-        TokenConfig { frame: FRAME, step_secs: 0.1, chunk: 1, inputs: Inputs::First };
+    pub const ONE: TokenConfig = TokenConfig {
+        frame: FRAME,
+        step_secs: 0.1,
+        chunk: 1,
+        inputs: Inputs::First,
+        encodings: Encodings::None,
+        k: 3,
+    };
     pub const THREE: TokenConfig = TokenConfig { chunk: 3, inputs: Inputs::Second, ..ONE };
 
     /// A seeded scene of `n` particles, `h` of history and `k` kinematic ones.
@@ -478,7 +488,9 @@ pub(crate) mod tests {
 
     #[test]
     fn gradients_of_the_state_are_finite_differences() {
-        for config in [ONE, THREE, TokenConfig { inputs: Inputs::Paper, ..THREE }] {
+        let encodings = Encodings::Both;
+        let encoded = TokenConfig { encodings, ..THREE };
+        for config in [ONE, THREE, TokenConfig { inputs: Inputs::Paper, ..THREE }, encoded] {
             check_gradients(&config);
         }
     }

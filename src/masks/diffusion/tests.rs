@@ -1,21 +1,7 @@
 //! Diffusion against the dense exponential.
 
 use super::*;
-use crate::masks::check::{assert_mask, dense_graph, graphs, identity, matmul, softplus64};
-
-/// L of a graph, `[n, n]`.
-fn laplacian(nodes: &Nodes<'_>) -> Vec<f64> {
-    let (n, w) = (nodes.positions.len(), dense_graph(nodes.graph));
-    let a: Vec<f64> = (0..n * n).map(|at| 0.5 * (w[at] + w[at % n * n + at / n])).collect();
-    let degree: Vec<f64> = (0..n).map(|i| a[i * n..(i + 1) * n].iter().sum()).collect();
-    let entry = |at: usize| {
-        let (i, j) = (at / n, at % n);
-        let own = f64::from(u8::from(i == j && degree[i] > 0.0));
-        let joined = degree[i] > 0.0 && degree[j] > 0.0;
-        own - if joined { a[at] / (degree[i] * degree[j]).sqrt() } else { 0.0 }
-    };
-    (0..n * n).map(entry).collect()
-}
+use crate::masks::check::{assert_mask, dense_laplacian, graphs, identity, matmul, softplus64};
 
 /// exp(a) of `[n, n]`: Taylor's series of a / 2^10, squared ten times.
 fn exponential(a: &[f64], n: usize) -> Vec<f64> {
@@ -29,7 +15,7 @@ fn exponential(a: &[f64], n: usize) -> Vec<f64> {
 }
 
 fn dense(nodes: &Nodes<'_>, lambda: f64) -> Vec<f64> {
-    let l: Vec<f64> = laplacian(nodes).iter().map(|l| -lambda * l).collect();
+    let l: Vec<f64> = dense_laplacian(nodes).iter().map(|l| -lambda * l).collect();
     exponential(&l, nodes.positions.len())
 }
 

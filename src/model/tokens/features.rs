@@ -1,7 +1,7 @@
 //! Places of the input features in a token's row, and how positions and the robot are told there.
 
 use super::contacts::N_CONTACT;
-use super::{Frame, Inputs};
+use super::{Encodings, Frame, Inputs};
 use crate::geometry::{Vec3, length};
 use crate::motion::{MOTION_SCALE_M, N_BODY_FEATURES, NEARNESS_M};
 
@@ -43,12 +43,16 @@ pub struct TokenConfig {
     pub chunk: usize,
     /// What is told.
     pub inputs: Inputs,
+    /// What is told of the tokens' graph.
+    pub encodings: Encodings,
+    /// Neighbours of a token in that graph.
+    pub k: usize,
 }
 
 impl TokenConfig {
     /// Input features a token.
     pub fn n_features(&self) -> usize {
-        n_features(self.chunk, self.inputs)
+        n_features(self.chunk, self.inputs, self.encodings)
     }
 
     /// Where the features of step `j` lie.
@@ -83,10 +87,10 @@ impl TokenConfig {
     }
 }
 
-/// Input features a token of passes of `chunk` steps.
-pub fn n_features(chunk: usize, inputs: Inputs) -> usize {
+/// Input features a token of passes of `chunk` steps; those of the encodings are the last.
+pub fn n_features(chunk: usize, inputs: Inputs, encodings: Encodings) -> usize {
     let more = if inputs == Inputs::Second { N_MORE + N_CONTACT * chunk } else { 0 };
-    N_FEATURES + (chunk - 1) * N_STEP_FEATURES + more
+    N_FEATURES + (chunk - 1) * N_STEP_FEATURES + more + encodings.width()
 }
 
 /// For each feature of `from`, its place among those of `to`, which tells all of it.
@@ -101,6 +105,8 @@ pub(in crate::model) fn places(from: &TokenConfig, to: &TokenConfig) -> Vec<usiz
     if let (Some(old), Some(new)) = (from.more_at(), to.more_at()) {
         lie(old, new, N_MORE);
     }
+    let encodings = [from, to].map(|config| config.n_features() - config.encodings.width());
+    lie(encodings[0], encodings[1], from.encodings.width());
     for step in 0..from.chunk {
         if let (Some(old), Some(new)) = (from.contact_at(step), to.contact_at(step)) {
             lie(old, new, N_CONTACT);

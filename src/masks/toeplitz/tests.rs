@@ -1,0 +1,65 @@
+//! Toeplitz masks against the dense matrix.
+
+use super::*;
+use crate::Error;
+use crate::masks::check::{assert_products, softplus64};
+
+/// Place of node `i` of a grid along each axis, the last first.
+fn place(shape: &[usize], mut i: usize) -> Vec<i64> {
+    let mut along = |&len: &usize| {
+        let at = i % len;
+        i /= len;
+        at as i64
+    };
+    shape.iter().rev().map(&mut along).collect()
+}
+
+#[test]
+fn the_toeplitz_mask_is_the_dense_one() {
+    let grids: [(&str, &[usize], &[usize]); 6] = [
+        ("steps of time", &[13], &[4]),
+        ("an image", &[5, 7], &[2, 3]),
+        ("all offsets", &[3, 4], &[2, 3]),
+        ("cells", &[3, 2, 5], &[1, 1, 2]),
+        ("one node", &[1], &[0]),
+        ("a lone number", &[], &[]),
+    ];
+    for (name, shape, reach) in grids {
+        let mask = Toeplitz::new(shape, reach).unwrap();
+        let n: usize = shape.iter().product();
+        assert_eq!(mask.n_nodes(), n);
+        assert_products(name, &mask, mask.n_params(), 1e-5, |params| {
+            let entry = |at: usize| {
+                let (to, from) = (place(shape, at / n), place(shape, at % n));
+                let (mut index, mut stride) = (0, 1);
+                for (shift, &reach) in
+                    to.iter().zip(&from).map(|(a, b)| a - b).zip(reach.iter().rev())
+                {
+                    let (reach, side) = (reach as i64, 2 * reach as i64 + 1);
+                    if shift.abs() > reach {
+                        return 0.0;
+                    }
+                    index += (shift + reach) * stride;
+                    stride *= side;
+                }
+                softplus64(params[index as usize])
+            };
+            (0..n * n).map(entry).collect()
+        });
+    }
+}
+
+#[test]
+fn grids_too_large_or_shorter_than_the_reach_are_refused() {
+    for (shape, reach) in [
+        (&[4usize, 4][..], &[1usize][..]),
+        (&[usize::MAX, 2], &[1, 1]),
+        (&[1 << 13, 1 << 12], &[1, 1]),
+        (&[4, 4], &[1, 4]),
+        (&[0, 4], &[0, 1]),
+    ] {
+        let refused = matches!(Toeplitz::new(shape, reach), Err(Error::Shape { .. }));
+        assert!(refused || shape == [0, 4], "{shape:?}, {reach:?}");
+    }
+    assert_eq!(Toeplitz::new(&[0, 4], &[0, 1]).unwrap().n_nodes(), 0);
+}
