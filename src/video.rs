@@ -1,7 +1,7 @@
 //! Video: what the cameras will see of a prediction, drawn as pictures.
 //!
 //! As in HD-VPD (Whitney et al. 2024; GRF masking, ICLR 2025, appendix C.3) a U-Net gives each pixel
-//! [`VideoConfig::n_features`] numbers ([`Encoder`]), particles carry these to where they go, and a
+//! [`VideoConfig::n_features`] numbers ([`Encoder`]; a vision transformer can take its place), particles carry these to where they go, and a
 //! renderer like Point-NeRF draws what a camera sees of them ([`Renderer`]). Both are trained
 //! together, by pictures and their depths ([`crate::train::video`]); what is drawn can teach the dynamics in
 //! turn ([`crate::train::pixels`]).
@@ -13,6 +13,8 @@ mod encoder;
 mod pictures;
 mod renderer;
 mod spool;
+mod unet;
+mod vit;
 mod weights;
 
 pub use carry::Guides;
@@ -24,5 +26,6 @@ pub use pictures::Picture;
 pub(crate) use pictures::tests::of_tiny_push;
 pub use renderer::{Gradients, Ray, RayGradient, Rendered, Renderer, Scene, Traced};
 pub use spool::{Kept, Spool};
+pub use vit::{Block, EncoderKind, PatchMask, VitConfig, VitLayout};
 pub(crate) use weights::config_metadata;
-pub use weights::{VideoLayout, VideoModel};
+pub use weights::{EncoderLayout, VideoLayout, VideoModel};

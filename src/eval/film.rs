@@ -151,7 +151,7 @@ impl Film {
             }
         }
         if let Some(prediction) = prediction.filter(|_| !pictures.is_empty()) {
-            let drawing = Drawing::new(&self.model, &pictures, self.seed, now.nanos());
+            let drawing = Drawing::new(&self.model, &pictures, self.seed, now.nanos())?;
             let places = carried(&drawing.seen.positions, prediction)?;
             let picture_ms = &mut self.picture_ms;
             let draw = |positions: &Vec<Vec3>| -> Result<Vec<Colors>> {

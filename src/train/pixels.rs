@@ -123,7 +123,7 @@ impl Pixels {
         let Some(Some(now)) = window.shots.first() else { return Ok(sum) };
         let VideoModel { layout, weights } = &*self.model;
         let now = self.spool.read(now)?;
-        let drawing = Drawing::new(&self.model, &now, rng.random(), window.stamp_ns);
+        let drawing = Drawing::new(&self.model, &now, rng.random(), window.stamp_ns)?;
         let mut points = drawing.seen.positions.clone();
         window.place(&mut points);
         let guides = Guides::new(&points, &positions[0])?;

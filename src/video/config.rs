@@ -2,10 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::vit::EncoderKind;
 use crate::{Error, Result};
 
 /// Annular kernels of the renderer.
 pub const N_KERNELS: usize = 4;
+/// Patches of a picture, at most: of what each hears and is heard by, there is memory.
+const MAX_PATCHES: usize = 4096;
 /// Nearest particles that a place of a ray is drawn from, at most.
 pub const N_NEIGHBORS: usize = 16;
 
@@ -15,7 +18,10 @@ pub const N_NEIGHBORS: usize = 16;
 pub struct VideoConfig {
     /// Numbers that the encoder gives a pixel, and a particle carries.
     pub n_features: usize,
-    /// Channels of the encoder at full, half and quarter size.
+    /// What gives pixels their features.
+    #[serde(default, skip_serializing_if = "EncoderKind::is_unet")]
+    pub encoder: EncoderKind,
+    /// Channels of the U-Net at full, half and quarter size.
     pub channels: [usize; 3],
     /// Width of the two hidden layers of the renderer.
     pub hidden: usize,
@@ -45,6 +51,7 @@ impl Default for VideoConfig {
     fn default() -> Self {
         Self {
             n_features: 16,
+            encoder: EncoderKind::Unet,
             channels: [16, 32, 64],
             hidden: 64,
             radii_m: [0.0, 0.01, 0.02, 0.05],
@@ -100,6 +107,15 @@ impl VideoConfig {
                 let (low, high) = allowed.into_inner();
                 return Err(wrong(key, format!("{value} is not {low} to {high}")));
             }
+        }
+        let EncoderKind::Vit(vit) = &self.encoder else { return Ok(()) };
+        if let Some((key, problem)) = vit.problem() {
+            return Err(wrong(key, problem));
+        }
+        let n_patches: usize = vit.grid(self.picture).iter().product();
+        if n_patches > MAX_PATCHES {
+            let problem = format!("{n_patches} patches of a picture are more than {MAX_PATCHES}");
+            return Err(wrong("vit.patch", problem));
         }
         Ok(())
     }

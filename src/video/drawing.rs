@@ -87,16 +87,24 @@ pub struct Drawing<'a> {
 }
 
 impl<'a> Drawing<'a> {
-    /// Encodes `pictures` of a frame of this stamp, and draws its particles.
-    pub fn new(model: &'a VideoModel, pictures: &[Picture], seed: u64, stamp_ns: i64) -> Self {
+    /// Encodes `pictures` of a frame of this stamp, by themselves, and draws its particles.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    pub fn new(
+        model: &'a VideoModel,
+        pictures: &[Picture],
+        seed: u64,
+        stamp_ns: i64,
+    ) -> Result<Self> {
         let config = &model.layout.config;
         let range_m = [config.near_m, config.far_m];
         let seen = Seen::draw(pictures, config.n_particles, range_m, (seed, stamp_ns));
         let encoder = Encoder::new(&model.layout, &model.weights);
-        let encode = |picture: &Picture| encoder.encode(picture.size, &picture.unit_colors());
-        let encoded: Vec<Encoded> = pictures.iter().map(encode).collect();
+        let encode = |picture: &Picture| encoder.encode(picture, &[]);
+        let encoded = pictures.iter().map(encode).collect::<Result<Vec<Encoded>>>()?;
         let features = seen.features(pictures, &encoded, config.n_features);
-        Self { model, seen, features }
+        Ok(Self { model, seen, features })
     }
 
     /// What its particles carry, `[n, n_features]`.
@@ -154,11 +162,11 @@ mod tests {
         let config = VideoConfig { n_particles: 300, ..VideoConfig::default() };
         let layout = VideoLayout::new(config).unwrap();
         let model = VideoModel { weights: layout.initial_weights(1), layout };
-        let drawing = Drawing::new(&model, &pictures, 4, 5);
+        let drawing = Drawing::new(&model, &pictures, 4, 5).unwrap();
         assert_eq!(drawing.seen.positions.len(), 300);
         let encoder = Encoder::new(&model.layout, &model.weights);
         let encoded: Vec<Encoded> =
-            pictures.iter().map(|p| encoder.encode(p.size, &p.unit_colors())).collect();
+            pictures.iter().map(|p| encoder.encode(p, &[]).unwrap()).collect();
         // The gradient of Σ d·features is d, summed where a pixel has it.
         let d = vec![1.0; drawing.features.len()];
         let back = drawing.seen.features_backward(&pictures, &encoded, &d, 16);
@@ -170,8 +178,8 @@ mod tests {
         assert!((all - product).abs() < 1e-2 * all.abs().max(1.0), "{all}, {product}");
         let drawn = drawing.draw(&drawing.seen.positions, &pictures[1]).unwrap();
         assert_eq!(drawn.len(), pictures[1].n_pixels());
-        let again = Drawing::new(&model, &pictures, 4, 5);
+        let again = Drawing::new(&model, &pictures, 4, 5).unwrap();
         assert_eq!(again.seen.pixels, drawing.seen.pixels);
-        assert_ne!(Drawing::new(&model, &pictures, 5, 5).seen.pixels, drawing.seen.pixels);
+        assert_ne!(Drawing::new(&model, &pictures, 5, 5).unwrap().seen.pixels, drawing.seen.pixels);
     }
 }

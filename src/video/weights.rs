@@ -7,7 +7,8 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::config::VideoConfig;
-use super::encoder::N_CONVOLUTIONS;
+use super::unet::N_CONVOLUTIONS;
+use super::vit::{EncoderKind, VitLayout};
 #[cfg(doc)]
 use crate::Error;
 use crate::Result;
@@ -23,12 +24,53 @@ pub(crate) const CONFIG_KEY: &str = "forecloud.video";
 pub struct VideoLayout {
     /// Sizes.
     pub config: VideoConfig,
-    /// Convolutions of the encoder, `[9·n_in, n_out]`, in the order in which they run.
-    pub convolutions: [Affine; N_CONVOLUTIONS],
+    /// Tensors of the encoder.
+    pub encoder: EncoderLayout,
     /// Dense layers of the renderer, `[n_in, n_out]`; behind those of the encoder.
     pub dense: [Affine; 3],
     /// All tensors, by place.
     pub tensors: Vec<Tensor>,
+}
+
+/// Tensors of the encoder.
+#[derive(Debug, Clone)]
+pub enum EncoderLayout {
+    /// Convolutions, `[9·n_in, n_out]`, in the order in which they run.
+    Unet([Affine; N_CONVOLUTIONS]),
+    /// Of the vision transformer.
+    Vit(Box<VitLayout>),
+}
+
+/// Tensors as they are laid out, one behind the other.
+#[derive(Default)]
+pub(super) struct Table {
+    tensors: Vec<Tensor>,
+    n_params: usize,
+}
+
+impl Table {
+    pub fn tensor(&mut self, name: String, shape: Vec<usize>) -> Span {
+        let span = Span::new(self.n_params, shape.iter().product());
+        self.n_params = span.range().end;
+        self.tensors.push(Tensor { name, shape, span });
+        span
+    }
+
+    /// A dense layer.
+    pub fn affine(&mut self, name: &str, n_in: usize, n_out: usize) -> Affine {
+        Affine {
+            weight: self.tensor(format!("{name}.weight"), vec![n_in, n_out]),
+            bias: self.tensor(format!("{name}.bias"), vec![n_out]),
+        }
+    }
+
+    /// A LayerNorm.
+    pub fn norm(&mut self, name: &str, width: usize) -> Affine {
+        Affine {
+            weight: self.tensor(format!("{name}.weight"), vec![width]),
+            bias: self.tensor(format!("{name}.bias"), vec![width]),
+        }
+    }
 }
 
 impl VideoLayout {
@@ -38,42 +80,20 @@ impl VideoLayout {
     /// As [`VideoConfig::validate`].
     pub fn new(config: VideoConfig) -> Result<Self> {
         config.validate()?;
-        let [narrow, middle, wide] = config.channels;
-        let (mut tensors, mut n_params) = (Vec::new(), 0);
-        let mut tensor = |name: String, shape: Vec<usize>| {
-            let span = Span::new(n_params, shape.iter().product());
-            n_params = span.range().end;
-            tensors.push(Tensor { name, shape, span });
-            span
+        let mut table = Table::default();
+        let encoder = match config.encoder {
+            EncoderKind::Unet => EncoderLayout::Unet(convolutions(&config, &mut table)),
+            EncoderKind::Vit(vit) => {
+                let layout = VitLayout::new(vit, config.picture, config.n_features, &mut table);
+                EncoderLayout::Vit(Box::new(layout))
+            }
         };
-        let mut affine = |name: String, n_in: usize, n_out: usize| Affine {
-            weight: tensor(format!("{name}.weight"), vec![n_in, n_out]),
-            bias: tensor(format!("{name}.bias"), vec![n_out]),
-        };
-        let widths = [
-            (3, narrow),
-            (narrow, narrow),
-            (narrow, middle),
-            (middle, middle),
-            (middle, wide),
-            (wide, wide),
-            (wide + middle, middle),
-            (middle, middle),
-            (middle + narrow, narrow),
-            (narrow, config.n_features),
-        ];
-        let mut index = 0;
-        let convolutions = widths.map(|(n_in, n_out)| {
-            let convolution = affine(format!("encoder.{index}"), 9 * n_in, n_out);
-            index += 1;
-            convolution
-        });
         let dense = [
-            affine("renderer.0".into(), config.n_inputs(), config.hidden),
-            affine("renderer.1".into(), config.hidden, config.hidden),
-            affine("renderer.2".into(), config.hidden, 4),
+            table.affine("renderer.0", config.n_inputs(), config.hidden),
+            table.affine("renderer.1", config.hidden, config.hidden),
+            table.affine("renderer.2", config.hidden, 4),
         ];
-        Ok(Self { config, convolutions, dense, tensors })
+        Ok(Self { config, encoder, dense, tensors: table.tensors })
     }
 
     /// Numbers in the flat vector.
@@ -87,19 +107,55 @@ impl VideoLayout {
     }
 
     /// Initial weights: uniform of variance 2 / n_in (He et al. 2015), where no ReLU follows 1 / n_in;
-    /// biases 0.
+    /// those of LayerNorms 1; biases and all else 0.
     pub fn initial_weights(&self, seed: u64) -> Vec<f32> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut values = vec![0.0; self.n_params()];
-        let last = [self.convolutions[N_CONVOLUTIONS - 1].weight, self.dense[2].weight];
+        let mut plain = vec![self.dense[2].weight];
+        match &self.encoder {
+            EncoderLayout::Unet(convolutions) => {
+                plain.push(convolutions[N_CONVOLUTIONS - 1].weight);
+            }
+            EncoderLayout::Vit(vit) => {
+                plain.extend([vit.embed, vit.head, vit.skip].map(|dense| dense.weight));
+                plain.extend(vit.blocks.iter().flat_map(|b| [b.out.weight, b.down.weight]));
+            }
+        }
         for tensor in self.tensors.iter().filter(|tensor| tensor.name.ends_with(".weight")) {
-            let gain = if last.contains(&tensor.span) { 3.0 } else { 6.0 };
-            let bound = (gain / tensor.shape[0] as f32).sqrt();
+            let gain = if plain.contains(&tensor.span) { 3.0 } else { 6.0 };
             let values = tensor.span.of_mut(&mut values);
+            let &[n_in, _] = &tensor.shape[..] else {
+                values.fill(1.0);
+                continue;
+            };
+            let bound = (gain / n_in as f32).sqrt();
             values.iter_mut().for_each(|w| *w = rng.random_range(-bound..bound));
         }
         values
     }
+}
+
+/// Those of the U-Net.
+fn convolutions(config: &VideoConfig, table: &mut Table) -> [Affine; N_CONVOLUTIONS] {
+    let [narrow, middle, wide] = config.channels;
+    let widths = [
+        (3, narrow),
+        (narrow, narrow),
+        (narrow, middle),
+        (middle, middle),
+        (middle, wide),
+        (wide, wide),
+        (wide + middle, middle),
+        (middle, middle),
+        (middle + narrow, narrow),
+        (narrow, config.n_features),
+    ];
+    let mut index = 0;
+    widths.map(|(n_in, n_out)| {
+        let convolution = table.affine(&format!("encoder.{index}"), 9 * n_in, n_out);
+        index += 1;
+        convolution
+    })
 }
 
 /// Encoder and renderer with their weights.
@@ -163,6 +219,7 @@ mod tests {
     use super::*;
     use crate::Error;
     use crate::model::weights;
+    use crate::video::VitConfig;
 
     fn small() -> VideoConfig {
         VideoConfig { channels: [2, 3, 4], hidden: 8, ..VideoConfig::default() }
@@ -178,6 +235,21 @@ mod tests {
         let loaded = VideoModel::load(&path).unwrap();
         assert_eq!((loaded.layout.config, loaded.weights), (small(), values));
         assert!(crate::model::Model::load(&path).is_err(), "no dynamics");
+    }
+
+    #[test]
+    fn files_say_nothing_of_the_encoder_that_all_had_before_there_was_another() {
+        let of = |config: &VideoConfig| config_metadata(config)[CONFIG_KEY].clone();
+        assert!(!of(&small()).contains("vit") && !of(&small()).contains("encoder"));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("video.safetensors");
+        let encoder = EncoderKind::Vit(VitConfig { n_past: 1, ..VitConfig::default() });
+        let layout = VideoLayout::new(VideoConfig { encoder, ..small() }).unwrap();
+        let model = VideoModel { weights: layout.initial_weights(3), layout };
+        model.save(&path).unwrap();
+        let loaded = VideoModel::load(&path).unwrap();
+        assert_eq!(loaded.layout.config, model.layout.config);
+        assert_eq!((loaded.hash(), loaded.weights), (model.hash(), model.weights));
     }
 
     #[test]

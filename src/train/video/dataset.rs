@@ -11,7 +11,7 @@ use crate::cloud::Cloud;
 use crate::frames::FramesConfig;
 use crate::message::Stamp;
 use crate::recording::{Recording, carry};
-use crate::video::{Kept, Picture, Seen, Spool, VideoConfig};
+use crate::video::{Encoded, Encoder, Kept, Picture, Seen, Spool, VideoConfig};
 use crate::{Error, Result};
 
 /// Frames of recordings, reduced to pictures, which lie on disk.
@@ -37,6 +37,9 @@ struct Shot {
 pub struct Window {
     /// What the encoded frame's cameras saw.
     pub pictures: Vec<Picture>,
+    /// What each of these cameras saw before, the oldest first, where the encoder looks at that
+    /// ([`crate::video::EncoderKind::n_past`]).
+    pub past: Vec<Vec<Picture>>,
     /// Its particles, as they were drawn.
     pub seen: Seen,
     /// Where these truly are in the frame that is drawn (m).
@@ -45,6 +48,19 @@ pub struct Window {
     pub targets: Vec<Picture>,
     /// How many frames later that is; 0: the same.
     pub n_later: usize,
+}
+
+impl Window {
+    /// Features of the pictures.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    pub fn encode(&self, encoder: &Encoder<'_>) -> Result<Vec<Encoded>> {
+        let encode = |(picture, past): (&Picture, &Vec<Picture>)| {
+            encoder.encode(picture, &past.iter().collect::<Vec<_>>())
+        };
+        self.pictures.iter().zip(&self.past).map(encode).collect()
+    }
 }
 
 impl VideoDataset {
@@ -177,6 +193,10 @@ impl VideoDataset {
             [Ok(pictures), Ok(targets)] => [pictures, targets],
             [Err(error), _] | [_, Err(error)] => return Some(Err(error)),
         };
+        let past = match self.past(shots, t, &pictures) {
+            Ok(past) => past,
+            Err(error) => return Some(Err(error)),
+        };
         let seen = Seen::draw(&pictures, n_particles, [near_m, far_m], draw);
         let places = seen.positions.iter().zip(&seen.pixels);
         let moved = |(position, &(number, pixel)): (&[f32; 3], &(usize, usize))| match n_later {
@@ -184,6 +204,21 @@ impl VideoDataset {
             _ => carry(*position, from.bodies[number][pixel], &from.poses, &to.poses),
         };
         let positions = places.map(moved).collect();
-        Some(Ok(Window { pictures, seen, positions, targets, n_later }))
+        Some(Ok(Window { pictures, past, seen, positions, targets, n_later }))
+    }
+
+    /// What the cameras of `pictures` saw in the frames before `shots[t]` that the encoder looks at.
+    fn past(&self, shots: &[Shot], t: usize, pictures: &[Picture]) -> Result<Vec<Vec<Picture>>> {
+        let mut past: Vec<Vec<Picture>> = pictures.iter().map(|_| Vec::new()).collect();
+        for shot in &shots[t.saturating_sub(self.config.encoder.n_past())..t] {
+            for before in self.spool.read(&shot.pictures)? {
+                let is_same =
+                    |now: &&Picture| (now.camera, now.size) == (before.camera, before.size);
+                if let Some(at) = pictures.iter().position(|now| is_same(&now)) {
+                    past[at].push(before);
+                }
+            }
+        }
+        Ok(past)
     }
 }

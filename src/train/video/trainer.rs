@@ -12,8 +12,7 @@ use crate::model::weights::{self, File, OPTIMIZER_PREFIXES};
 use crate::train::adamw::AdamW;
 use crate::train::differences::differences;
 use crate::video::{
-    Encoded, Encoder, Gradients, Picture, Ray, Renderer, Scene, VideoConfig, VideoLayout,
-    VideoModel, config_metadata,
+    Encoder, Gradients, Ray, Renderer, Scene, VideoConfig, VideoLayout, VideoModel, config_metadata,
 };
 use crate::{Error, Result};
 
@@ -146,8 +145,7 @@ impl VideoTrainer {
         let VideoModel { layout, weights } = &self.model;
         let n_features = layout.config.n_features;
         let encoder = Encoder::new(layout, weights);
-        let encode = |picture: &Picture| encoder.encode(picture.size, &picture.unit_colors());
-        let encoded: Vec<Encoded> = window.pictures.iter().map(encode).collect();
+        let encoded = window.encode(&encoder)?;
         let features = window.seen.features(&window.pictures, &encoded, n_features);
         let scene = Scene::new(layout, &window.positions, &features)?;
         let mut targets = Targets::new(layout.config.far_m);
@@ -196,8 +194,7 @@ impl VideoTrainer {
         for window in windows {
             let window = window?;
             let encoder = Encoder::new(layout, weights);
-            let encode = |picture: &Picture| encoder.encode(picture.size, &picture.unit_colors());
-            let encoded: Vec<Encoded> = window.pictures.iter().map(encode).collect();
+            let encoded = window.encode(&encoder)?;
             let features = window.seen.features(&window.pictures, &encoded, n_features);
             let scene = Scene::new(layout, &window.positions, &features)?;
             for target in &window.targets {
@@ -231,7 +228,7 @@ impl VideoTrainer {
 mod tests {
     use super::*;
     use crate::frames::FramesConfig;
-    use crate::video::Spool;
+    use crate::video::{EncoderKind, Spool, VitConfig};
 
     fn small() -> (VideoTrainConfig, VideoConfig) {
         let video = VideoConfig {
@@ -245,13 +242,35 @@ mod tests {
     }
 
     fn data() -> VideoDataset {
+        data_of(small().1)
+    }
+
+    fn data_of(video: VideoConfig) -> VideoDataset {
         let spool = Spool::new(&std::env::temp_dir()).unwrap();
-        let mut data = VideoDataset::new(small().1, FramesConfig::default(), spool);
+        let mut data = VideoDataset::new(video, FramesConfig::default(), spool);
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tiny_push").as_ref();
         let glimpse = crate::recording::Recording::glimpse(path).unwrap();
         assert!(!data.add(path, "no such", true).unwrap(), "of another split");
         assert!(data.add(path, &glimpse.truth().unwrap().split, false).unwrap());
         data
+    }
+
+    #[test]
+    fn windows_have_the_past_that_the_encoder_looks_at() {
+        let past = |n_past| {
+            let encoder = EncoderKind::Vit(VitConfig { n_past, ..VitConfig::default() });
+            let data = data_of(VideoConfig { encoder, ..small().1 });
+            assert!(data.n_frames() > 1);
+            data.spread(1, 0).next().unwrap().unwrap()
+        };
+        assert!(past(0).past.iter().all(Vec::is_empty));
+        let window = past(1);
+        assert_eq!(window.past.len(), window.pictures.len());
+        for (picture, past) in window.pictures.iter().zip(&window.past) {
+            assert_eq!(past.len(), 1);
+            assert_eq!((past[0].camera, past[0].size), (picture.camera, picture.size));
+            assert_ne!(past[0].colors, picture.colors);
+        }
     }
 
     #[test]
