@@ -38,6 +38,9 @@ def interfaces():
         texts = (ROOT / path).read_text().split("\n---\n")
         for part, text in zip(parts, texts):
             found |= get_types_from_msg(text, f"forecloud/msg/{Path(path).stem}_{part}")
+    # std_srvs/SetBool, which the store has not.
+    found |= get_types_from_msg("bool data", "forecloud/msg/SetBool_Request")
+    found |= get_types_from_msg("bool success\nstring message", "forecloud/msg/SetBool_Response")
     types.register(found)
     return types
 
@@ -217,11 +220,11 @@ class OverDds(Planner):
 
     def __init__(
         self, settings: dict | None = None, log: Path | None = None, budget_secs: float = 2.0, setup: Path | None = None,
-        program: str = "",
+        program: str = "", max_plans: int = 0, pause: bool = False,
     ):
         log = log or Path(tempfile.gettempdir()) / f"closed_loop_{os.getpid()}.log"
         self.link = Link(settings or {}, log, setup, program)
-        self.budget_secs = budget_secs
+        self.budget_secs, self.max_plans, self.pause = budget_secs, max_plans, pause
 
     def look(self, seen: Observation) -> Observation:
         """Waits for the newest frame's prediction; where it was passed over, for that of a further one."""
@@ -231,6 +234,12 @@ class OverDds(Planner):
                 return world.observe()
             world.idle(0.1)
         raise RuntimeError(f"no frame was predicted: {self.link.log} says why")
+
+    def acts(self, now: bool) -> None:
+        if self.pause:
+            request = made("forecloud/msg/SetBool_Request", data=now)
+            head = {"do": "call", "service": "pause", "kind": "std_srvs/srv/SetBool"}
+            self.link.request(head, "forecloud/msg/SetBool_Request", request, "forecloud/msg/SetBool_Response")
 
     def close(self) -> None:
         self.link.end()
@@ -245,7 +254,7 @@ class Forecloud(OverDds):
         seen = self.look(seen)
         request = made(
             "forecloud/msg/Plan_Goal", goal=goal_message(seen, goal), budget_secs=self.budget_secs, n_steps=N_STEPS,
-            seed=int(self.rng.integers(2**31)),
+            max_plans=self.max_plans, seed=int(self.rng.integers(2**31)),
         )
         head = {"do": "act", "action": "plan", "kind": "forecloud/action/Plan"}
         told, answer = self.link.request(head, "forecloud/msg/Plan_Goal", request, "forecloud/msg/Plan_Result")

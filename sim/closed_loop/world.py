@@ -163,13 +163,12 @@ class World:
         self.touches += bool(np.any((one & two) | (one & fixed[pairs[:, 1]]) | (two & fixed[pairs[:, 0]])))
 
     def back(self) -> None:
-        """Every arm that is away goes home, straight up first; then all settles."""
+        """Every arm that is away goes home, straight up first."""
         for mover in self.movers.values():
             columns = [self.names.index(name) for name in mover.spec.joints]
             joints = self.command[columns]
             if np.abs(joints - mover.home).max() > 1e-3:
                 self.execute(mover.back(joints))
-        self.idle(SETTLE)
 
     def observe(self) -> Observation:
         """What is there now."""
