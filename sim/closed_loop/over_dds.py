@@ -158,8 +158,7 @@ class Link:
         command = [*shlex.split(self.program), "--ros-args"]
         for name, value in parameters.items():
             command += ["-p", f"{name}:={value}"]
-        # The simulator's variables would lend ROS's Python other packages.
-        env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+        env = dict(os.environ)
         env["ROS_DOMAIN_ID"] = str(10 + os.getpid() % 90)
         env["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
         env["FASTRTPS_DEFAULT_PROFILES_FILE"] = str(ROOT / "config" / "fastdds_large_clouds.xml")
