@@ -20,6 +20,7 @@ from sim.closed_loop.world import Observation
 ROOT = Path(__file__).resolve().parents[2]
 ABOVE = 0.005  # m over the table, from which on a region begins: its top is no target
 MARGIN = 0.01  # m about a target's bounds
+INSIDE = 0.005  # m by which a box is asked for smaller than it is scored: cameras see one side of things
 N_STEPS = 30  # the longest plan asked for
 FIND_SECS, ANSWER_SECS = 20.0, 120.0
 PREFIX = ROOT / "install/forecloud/share/forecloud/local_setup.bash"  # as scripts/build makes it
@@ -103,7 +104,8 @@ def goal_message(seen: Observation, goal: Goal):
         leave_weight=goal.leave_weight,
     )
     if goal.box is not None:
-        return made("forecloud/msg/Goal", reach=0, box=box(*goal.box), **values)
+        shrunk = np.array((INSIDE, INSIDE, 0.0))
+        return made("forecloud/msg/Goal", reach=0, box=box(goal.box[0] + shrunk, goal.box[1] - shrunk), **values)
     k = goal.targets[0]
     place, turn = seen.state[0][k], seen.state[1][k]
     rotation = goal.rotation @ turn.T
