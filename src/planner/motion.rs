@@ -17,6 +17,8 @@ use crate::{Error, Result};
 const LUMP_M: f64 = 0.04;
 /// Lumps that are pushed at most: those farthest from where they are wanted.
 const MAX_LUMPS: usize = 4;
+/// Particles of the target that lumps are found among at most.
+const MAX_PLACES: usize = 1024;
 /// Way between tool and target before a push (m).
 const STANDOFF_M: f64 = 0.035;
 /// Over the target on the way (m).
@@ -91,7 +93,10 @@ impl Situation {
         active.sort_unstable();
         active.dedup();
         let tools = tools(&robot, &settings.tool_links, &active)?;
-        let places = judge.target_places();
+        // Of large targets a share: it is enough to tell where they are.
+        let mut places = judge.target_places();
+        let one_in = places.len().div_ceil(MAX_PLACES).max(1);
+        places = places.into_iter().step_by(one_in).collect();
         let holds = |tool: &Tool| {
             let pose = robot.pose_of(tool.link).copied().unwrap_or_default();
             let near = |p: &[f64; 3]| {
