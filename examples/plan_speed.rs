@@ -96,7 +96,7 @@ fn plans(snapshot: &Snapshot) -> Result<Vec<Candidate>> {
             points: [(0, from), (1_000_000_000, to)].map(point).to_vec(),
             ..JointTrajectory::default()
         };
-        Candidate::whole(plan, N_STEPS)
+        Candidate { plan, n_steps: N_STEPS }
     };
     Ok((0..N_PLANS).map(plan).collect())
 }

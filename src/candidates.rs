@@ -2,6 +2,7 @@
 //! the newest prediction started, beside the predictor and without touching it.
 
 mod batch;
+mod free;
 mod roller;
 
 use std::sync::Arc;
@@ -20,8 +21,12 @@ use crate::scene::{Scene, history_index};
 use crate::{Error, Result};
 
 pub use batch::Candidate;
+pub(crate) use free::Seen;
 use roller::Roller;
 pub(crate) use roller::check_limits;
+
+/// Particles of the roll-outs that plans are judged by, unless another number is asked for.
+pub const PLAN_PARTICLES: usize = 512;
 
 /// All that a prediction started from: made by [`crate::predictor::Predictor::snapshot`].
 #[derive(Clone)]
@@ -95,6 +100,20 @@ impl Snapshot {
                 workspace: &self.workspace,
             },
         )
+    }
+
+    /// A goal in this frame, with what its plans are rolled out from: [`PLAN_PARTICLES`] of the particles,
+    /// or all where the target would lose its own.
+    ///
+    /// # Errors
+    /// As [`Judge::new`].
+    pub fn for_plans(&self, goal: &Goal, n_particles: usize) -> Result<(Self, Judge)> {
+        let judge = self.judge(goal)?;
+        let thin = self.thinned(n_particles);
+        match thin.judge(goal) {
+            Ok(of_thin) => Ok((thin, of_thin)),
+            Err(_) => Ok((self.thinned(0), judge)),
+        }
     }
 
     /// With `n` of the particles, spread evenly over their order, and as large a share of the history's;

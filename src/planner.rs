@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
-use crate::candidates::{Candidate, Candidates, Snapshot};
+use crate::candidates::{Candidate, Candidates, PLAN_PARTICLES, Snapshot};
 use crate::config::PredictorConfig;
 use crate::costs::{Goal, Judge, PlanCost};
 use crate::kinematics::Robot;
@@ -57,7 +57,7 @@ impl Default for PlanSettings {
             joint_names: Vec::new(),
             tool_links: Vec::new(),
             seed: 0,
-            n_particles: 512,
+            n_particles: PLAN_PARTICLES,
         }
     }
 }
@@ -83,11 +83,11 @@ pub struct Planned {
     pub message: String,
     /// The best plan; standing still where there is no better one.
     pub plan: JointTrajectory,
-    /// What it costs, rolled out over its whole length.
+    /// What it costs.
     pub cost: PlanCost,
     /// Steps over which it was.
     pub n_steps: usize,
-    /// What standing still costs, over as many steps.
+    /// What standing still costs, over as many steps as a plan may have.
     pub idle: PlanCost,
     /// Plans rolled out.
     pub n_plans: usize,
@@ -103,10 +103,6 @@ const N_ELITES: usize = 4;
 const MAX_DRAWS: usize = 256;
 /// Draws that are looked at side by side.
 const AT_ONCE: usize = 32;
-/// Share of the budget that is kept for the roll-out of the best over their whole length.
-const KEPT: f64 = 0.2;
-/// The best that are rolled out over their whole length.
-const N_FINAL: usize = 3;
 /// Generations in a row of which nothing could be done, after which no more are drawn.
 const MAX_EMPTY: usize = 4;
 
@@ -116,8 +112,6 @@ struct Drawn {
     kind: Kind,
     numbers: Vec<f64>,
     candidate: Candidate,
-    /// Steps to the plan's end.
-    n_steps: usize,
 }
 
 /// The planner; keeps its threads and buffers from one goal to the next.
@@ -171,12 +165,7 @@ impl Planner {
         snapshot.course.mount(&mut robot)?;
         // Judged by all particles that there are, before they are thinned out.
         let whole = snapshot.judge(goal)?;
-        let thin = snapshot.thinned(settings.n_particles);
-        let (thin, judge) = match thin.judge(goal) {
-            Ok(judge) => (thin, judge),
-            // All of a small target's particles may have been left out.
-            Err(_) => (snapshot.thinned(0), whole.clone()),
-        };
+        let (thin, judge) = snapshot.for_plans(goal, settings.n_particles)?;
         let situation = Situation::new(snapshot, &whole, settings)?;
         let mut search = Search {
             robot: &robot,
@@ -188,10 +177,13 @@ impl Planner {
             refused: BTreeMap::new(),
             ranked: Vec::new(),
             n_plans: 0,
+            idle: PlanCost::UNKNOWN,
+            is_reached: whole.is_reached(),
             start,
         };
+        search.stand(&mut self.candidates)?;
         search.run(&mut self.candidates, &self.threads, &mut goes_on)?;
-        search.end(&mut self.candidates, &whole)
+        Ok(search.end(&whole))
     }
 }
 
@@ -207,12 +199,24 @@ struct Search<'a> {
     /// Why draws were thrown away, and how many.
     refused: BTreeMap<&'static str, usize>,
     /// All that were rolled out, the best first.
-    ranked: Vec<(f64, Drawn)>,
+    ranked: Vec<(PlanCost, Drawn)>,
     n_plans: usize,
+    /// What standing still costs.
+    idle: PlanCost,
+    is_reached: bool,
     start: Instant,
 }
 
 impl Search<'_> {
+    /// What standing still costs: always a candidate.
+    fn stand(&mut self, candidates: &mut Candidates) -> Result<()> {
+        let plan = Path::stand(self.situation.joints()).trajectory(&self.situation);
+        let idle = [Candidate { plan, n_steps: self.settings.n_steps }];
+        let costs = candidates.evaluate(self.snapshot, self.judge, &idle, || true)?;
+        self.idle = costs.into_iter().flatten().next().unwrap_or(PlanCost::UNKNOWN);
+        Ok(())
+    }
+
     fn run(
         &mut self,
         candidates: &mut Candidates,
@@ -220,11 +224,11 @@ impl Search<'_> {
         goes_on: &mut impl FnMut(&Progress) -> bool,
     ) -> Result<()> {
         let mut sampler = Sampler::new(self.settings.seed, &self.situation);
-        let end = self.settings.budget.map(|budget| self.start + budget.mul_f64(1.0 - KEPT));
+        let end = self.settings.budget.map(|budget| self.start + budget);
         let is_time = || end.is_none_or(|end| Instant::now() < end);
-        let mut best = PlanCost::UNKNOWN;
+        let mut best = self.idle;
         let mut n_empty = 0;
-        if self.judge.is_reached() {
+        if self.is_reached {
             return Ok(());
         }
         while n_empty < MAX_EMPTY && is_time() {
@@ -249,8 +253,8 @@ impl Search<'_> {
                 if cost.cost < best.cost {
                     best = cost;
                 }
-                let place = self.ranked.partition_point(|(other, _)| *other <= cost.cost);
-                self.ranked.insert(place, (cost.cost, drawn));
+                let place = self.ranked.partition_point(|(other, _)| other.cost <= cost.cost);
+                self.ranked.insert(place, (cost, drawn));
             }
             sampler.learn(self.ranked.iter().map(|(_, drawn)| (drawn.kind, &drawn.numbers[..])));
             let elapsed = self.start.elapsed();
@@ -295,28 +299,16 @@ impl Search<'_> {
         let path = self.situation.path(robot, kind, &numbers)?;
         let candidate = self.situation.candidate(&path, self.settings.n_steps)?;
         self.surroundings.check(robot, &path)?;
-        let n_steps = candidate.lead + candidate.n_steps;
-        Ok(Drawn { kind, numbers, candidate, n_steps })
+        Ok(Drawn { kind, numbers, candidate })
     }
 
-    /// The best of the best over their whole length, against standing still.
-    fn end(self, candidates: &mut Candidates, whole: &Judge) -> Result<Planned> {
-        let finalists: Vec<&Drawn> =
-            self.ranked.iter().take(N_FINAL).map(|(_, drawn)| drawn).collect();
-        let n_steps = finalists.iter().map(|drawn| drawn.n_steps).max();
-        let n_steps = n_steps.unwrap_or(self.settings.n_steps);
-        let idle = Path::stand(self.snapshot.joints()).trajectory(&self.situation);
-        let mut all = vec![Candidate::whole(idle.clone(), n_steps)];
-        all.extend(finalists.iter().map(|d| Candidate::whole(d.candidate.plan.clone(), n_steps)));
-        // However late it is: what is told of a plan is told of all of it.
-        let costs = candidates.evaluate(self.snapshot, self.judge, &all, || true)?;
-        let costs: Vec<PlanCost> =
-            costs.into_iter().map(|c| c.unwrap_or(PlanCost::UNKNOWN)).collect();
-        let best = (0..costs.len()).min_by(|&a, &b| costs[a].cost.total_cmp(&costs[b].cost));
-        let best = best.unwrap_or(0);
-        let (cost, idle_cost) = (costs[best], costs[0]);
-        let gain = idle_cost.cost - cost.cost;
-        let success = best > 0 && gain > cost.cost_90;
+    /// The best, against standing still.
+    fn end(self, whole: &Judge) -> Planned {
+        let best = self.ranked.first().filter(|(cost, _)| cost.cost < self.idle.cost);
+        let cost = best.map_or(self.idle, |(cost, _)| *cost);
+        let gain = self.idle.cost - cost.cost;
+        let success = best.is_some() && gain > cost.cost_90;
+        let (idle_mm, best_mm) = (self.idle.reach * 1e3, cost.reach * 1e3);
         let message = if whole.is_reached() {
             format!(
                 "the goal is reached already: the target is {:.1} mm off, the tolerance is {:.1} mm",
@@ -325,24 +317,30 @@ impl Search<'_> {
             )
         } else if success {
             format!(
-                "{} plans: the best brings the target from {:.1} mm to {:.1} mm",
-                self.n_plans,
-                whole.reach_now() * 1e3,
-                cost.reach * 1e3
+                "the best of {} plans leaves the target {best_mm:.1} mm off, standing still \
+                 {idle_mm:.1} mm",
+                self.n_plans
             )
         } else {
             self.why_not(gain, cost.cost_90)
         };
-        Ok(Planned {
+        let (plan, n_steps) = match best {
+            Some((_, drawn)) => (drawn.candidate.plan.clone(), drawn.candidate.n_steps),
+            None => {
+                let still = Path::stand(self.situation.joints());
+                (still.trajectory(&self.situation), self.settings.n_steps)
+            }
+        };
+        Planned {
             success,
             message,
-            plan: if best == 0 { idle } else { all[best].plan.clone() },
+            plan,
             cost,
             n_steps,
-            idle: idle_cost,
+            idle: self.idle,
             n_plans: self.n_plans,
             elapsed: self.start.elapsed(),
-        })
+        }
     }
 
     fn why_not(&self, gain: f64, interval: f64) -> String {

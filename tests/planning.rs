@@ -85,7 +85,7 @@ fn many_at_once_are_each_as_alone_on_any_number_of_threads() {
     let snapshot = snapshot(256);
     let judge = snapshot.judge(&goal()).unwrap();
     let plans: Vec<Candidate> =
-        plans(&snapshot, 5).into_iter().map(|plan| Candidate::whole(plan, 5)).collect();
+        plans(&snapshot, 5).into_iter().map(|plan| Candidate { plan, n_steps: 5 }).collect();
     let [one, three] = [1, 3].map(|n_threads| {
         let mut candidates = Candidates::new(n_threads).unwrap();
         candidates.evaluate(&snapshot, &judge, &plans, || true).unwrap()
@@ -119,7 +119,7 @@ fn the_tool_tells_the_librarys_costs_to_the_bit() {
     let snapshot = snapshot(256);
     let judge = snapshot.judge(&goal()).unwrap();
     let all: Vec<Candidate> =
-        plans(&snapshot, 2).into_iter().map(|plan| Candidate::whole(plan, 5)).collect();
+        plans(&snapshot, 2).into_iter().map(|plan| Candidate { plan, n_steps: 5 }).collect();
     let costs = Candidates::new(1).unwrap().evaluate(&snapshot, &judge, &all, || true).unwrap();
     let costs: Vec<_> = costs.into_iter().flatten().collect();
     let folder = tempfile::tempdir().unwrap();
@@ -154,7 +154,7 @@ fn plans_that_no_robot_could_follow_are_refused_by_number() {
     let mut told = |change: &dyn Fn(&mut JointTrajectory)| {
         let mut all = good.clone();
         change(&mut all[1]);
-        let all: Vec<_> = all.into_iter().map(|plan| Candidate::whole(plan, 5)).collect();
+        let all: Vec<_> = all.into_iter().map(|plan| Candidate { plan, n_steps: 5 }).collect();
         let outcome = candidates.evaluate(&snapshot, &judge, &all, || true);
         outcome.err().map_or_else(String::new, |error| error.to_string())
     };
@@ -213,7 +213,7 @@ fn what_is_found_is_within_limits_and_costs_what_it_is_told() {
     }
     let thin = snapshot.thinned(128);
     let judge = thin.judge(&goal()).unwrap();
-    let all = [Candidate::whole(found.plan.clone(), found.n_steps)];
+    let all = [Candidate { plan: found.plan.clone(), n_steps: found.n_steps }];
     let cost = Candidates::new(1).unwrap().evaluate(&thin, &judge, &all, || true).unwrap();
     assert_eq!(format!("{:?}", cost[0].unwrap()), format!("{:?}", found.cost));
 }

@@ -29,6 +29,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--variety", choices=("seen", "unseen"), default="seen", help="of the objects")
     parser.add_argument("--kappa", type=float, default=0.0, help="how many sigma to stay on the safe side; default: %(default)s")
     parser.add_argument("--budget", type=float, default=2.0, help="s that a plan may take; default: %(default)s")
+    parser.add_argument("--max-plans", type=int, default=0, help="plans that Forecloud tries at most; 0: what the budget allows")
+    parser.add_argument("--pause", action="store_true", help="no predictions while the robot acts: for a busy machine")
     parser.add_argument("--decisions", type=int, help="at most, in an episode; default: the task's")
     parser.add_argument("--param", action="append", default=[], metavar="NAME:=VALUE", help="parameter of the node")
     parser.add_argument("--setup", type=Path, help="file that makes package forecloud known; default: that of scripts/build")
@@ -45,7 +47,7 @@ def planner(name: str, args: argparse.Namespace, log: Path):
         return NODELESS[name]()
     from sim.closed_loop.over_dds import OVER_DDS
 
-    return OVER_DDS[name](dict(p.split(":=", 1) for p in args.param), log, args.budget, args.setup, args.node)
+    return OVER_DDS[name](dict(p.split(":=", 1) for p in args.param), log, args.budget, args.setup, args.node, args.max_plans, args.pause)
 
 
 def one(task: str, name: str, seed: int, args: argparse.Namespace) -> dict:

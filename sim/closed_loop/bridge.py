@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -48,17 +47,23 @@ class Bridge:
         self.node = rclpy.create_node("closed_loop")
         self.publishers, self.latched, self.clients, self.process = {}, set(), {}, None
         self.stamps: set[int] = set()
-        self.heard = threading.Condition()
         self.node.create_subscription(Prediction, f"{NAME}/prediction", self.predicted, 20)
         self.actions = {}
-        threading.Thread(target=rclpy.spin, args=(self.node,), daemon=True).start()
+
+    def spin(self, done, seconds: float) -> bool:
+        """Handles what comes in until `done()`, or for so long. In this thread: an action client that another
+        one spins can get the answer to a goal before it has noted that it asked (rclpy)."""
+        end = time.monotonic() + seconds
+        while not done():
+            if time.monotonic() > end:
+                return False
+            rclpy.spin_once(self.node, timeout_sec=0.1)
+        return True
 
     def predicted(self, message) -> None:
         """Notes that a frame was predicted."""
         stamp = message.header.stamp
-        with self.heard:
-            self.stamps.add(stamp.sec * 10**9 + stamp.nanosec)
-            self.heard.notify_all()
+        self.stamps.add(stamp.sec * 10**9 + stamp.nanosec)
 
     def start(self, head: dict, _) -> dict:
         """Starts the node (`find`: that of the package), and makes publishers."""
@@ -94,15 +99,11 @@ class Bridge:
 
     def wait(self, head: dict, _) -> dict:
         """Waits for the prediction of a stamp (ns)."""
-        with self.heard:
-            ok = self.heard.wait_for(lambda: head["stamp"] in self.stamps, head["seconds"])
-        return {"ok": ok, "predicted": len(self.stamps)}
+        return {"ok": self.spin(lambda: head["stamp"] in self.stamps, head["seconds"]), "predicted": len(self.stamps)}
 
     def until(self, future, seconds: float, what: str):
         """The result of a future; raises TimeoutError."""
-        done = threading.Event()
-        future.add_done_callback(lambda _: done.set())
-        if not done.wait(seconds):
+        if not self.spin(future.done, seconds):
             raise TimeoutError(f"no {what} in {seconds} s")
         return future.result()
 
@@ -111,7 +112,7 @@ class Bridge:
         kind = class_of(head["kind"])
         name = f"{NAME}/{head['service']}"
         client = self.clients.get(name) or self.clients.setdefault(name, self.node.create_client(kind, name))
-        if not client.wait_for_service(timeout_sec=head["find_seconds"]):
+        if not self.spin(client.service_is_ready, head["find_seconds"]):
             return {"ok": False, "message": f"no service {name}"}, b""
         start = time.monotonic()
         answer = self.until(client.call_async(deserialize_message(body, kind.Request)), head["seconds"], "answer")
@@ -122,7 +123,7 @@ class Bridge:
         kind = class_of(head["kind"])
         name = f"{NAME}/{head['action']}"
         client = self.actions.get(name) or self.actions.setdefault(name, ActionClient(self.node, kind, name))
-        if not client.wait_for_server(timeout_sec=head["find_seconds"]):
+        if not self.spin(client.server_is_ready, head["find_seconds"]):
             return {"ok": False, "message": f"no action {name}"}, b""
         heard: list = []
         start = time.monotonic()
@@ -150,6 +151,7 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     bridge = Bridge()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the node ends with it
     try:
         while packet := wire.read(sys.stdin.buffer):
             head, body = packet

@@ -4,7 +4,7 @@ import numpy as np
 
 from sim.closed_loop.planners import Planner
 from sim.closed_loop.tasks import DECISIONS, Scene
-from sim.closed_loop.world import World
+from sim.closed_loop.world import SETTLE, World
 
 FIRST_LOOK = 0.5  # s of frames before the first decision
 
@@ -22,8 +22,11 @@ def run(planner: Planner, made: Scene, stream=None, decisions: int | None = None
             break
         decision = planner.plan(world.observe(), goal)
         if decision.plan:
+            planner.acts(True)
             world.execute(decision.plan, settle=0.2)
             world.back()
+            planner.acts(False)
+            world.idle(SETTLE)
         else:
             world.idle(0.2)
         rows.append(row(decision, goal, before, world.state()))

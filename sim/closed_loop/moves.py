@@ -10,6 +10,7 @@ from sim.arm import PERIOD, Arm
 HOVER = 0.2  # m, height of the finger tips on the way to where a push begins
 FINGER = 0.013  # m, from the line between the fingers to their outside
 RUN_UP = 0.04  # m before contact
+OFF = 0.03  # m that a hand goes back before it goes up
 APPROACH, DOWN, AWAY = 1.0, 0.9, 1.0  # m/s at most
 THIN = 2  # every so many samples of 20 ms becomes a point
 
@@ -93,9 +94,16 @@ class Mover:
         arm.move([*stop, push.height, turned], push.speed, steady=True)
         return self.done()
 
-    def back(self, joints: np.ndarray) -> Trajectory:
-        """Straight up and home from any joints."""
+    def back(self, joints: np.ndarray, done: np.ndarray | None = None) -> Trajectory:
+        """From any joints a little of the way back that they came (`done`: rows of the last motion's joints,
+        PERIOD apart), so that nothing is dragged along; then straight up, and home."""
         arm = self.begin(joints, self.pose_of(joints))
+        x, y, z, turned = arm.pose
+        for row in reversed(done if done is not None else []):
+            arm.joints.append(np.array(row))
+            arm.pose = self.pose_of(row)
+            if np.linalg.norm(arm.pose[:3] - (x, y, z)) > OFF:
+                break
         x, y, z, turned = arm.pose
         arm.move([x, y, max(z, HOVER), turned], AWAY)
         arm.move(self.home_pose, AWAY, exact=True)

@@ -20,6 +20,7 @@ from sim.closed_loop.world import Observation
 ROOT = Path(__file__).resolve().parents[2]
 ABOVE = 0.005  # m over the table, from which on a region begins: its top is no target
 MARGIN = 0.01  # m about a target's bounds
+INSIDE = 0.005  # m by which a box is asked for smaller than it is scored: cameras see one side of things
 N_STEPS = 30  # the longest plan asked for
 FIND_SECS, ANSWER_SECS = 20.0, 120.0
 PREFIX = ROOT / "install/forecloud/share/forecloud/local_setup.bash"  # as scripts/build makes it
@@ -38,6 +39,9 @@ def interfaces():
         texts = (ROOT / path).read_text().split("\n---\n")
         for part, text in zip(parts, texts):
             found |= get_types_from_msg(text, f"forecloud/msg/{Path(path).stem}_{part}")
+    # std_srvs/SetBool, which the store has not.
+    found |= get_types_from_msg("bool data", "forecloud/msg/SetBool_Request")
+    found |= get_types_from_msg("bool success\nstring message", "forecloud/msg/SetBool_Response")
     types.register(found)
     return types
 
@@ -100,7 +104,8 @@ def goal_message(seen: Observation, goal: Goal):
         leave_weight=goal.leave_weight,
     )
     if goal.box is not None:
-        return made("forecloud/msg/Goal", reach=0, box=box(*goal.box), **values)
+        shrunk = np.array((INSIDE, INSIDE, 0.0))
+        return made("forecloud/msg/Goal", reach=0, box=box(goal.box[0] + shrunk, goal.box[1] - shrunk), **values)
     k = goal.targets[0]
     place, turn = seen.state[0][k], seen.state[1][k]
     rotation = goal.rotation @ turn.T
@@ -155,8 +160,7 @@ class Link:
         command = [*shlex.split(self.program), "--ros-args"]
         for name, value in parameters.items():
             command += ["-p", f"{name}:={value}"]
-        # The simulator's variables would lend ROS's Python other packages.
-        env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+        env = dict(os.environ)
         env["ROS_DOMAIN_ID"] = str(10 + os.getpid() % 90)
         env["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
         env["FASTRTPS_DEFAULT_PROFILES_FILE"] = str(ROOT / "config" / "fastdds_large_clouds.xml")
@@ -217,11 +221,11 @@ class OverDds(Planner):
 
     def __init__(
         self, settings: dict | None = None, log: Path | None = None, budget_secs: float = 2.0, setup: Path | None = None,
-        program: str = "",
+        program: str = "", max_plans: int = 0, pause: bool = False,
     ):
         log = log or Path(tempfile.gettempdir()) / f"closed_loop_{os.getpid()}.log"
         self.link = Link(settings or {}, log, setup, program)
-        self.budget_secs = budget_secs
+        self.budget_secs, self.max_plans, self.pause = budget_secs, max_plans, pause
 
     def look(self, seen: Observation) -> Observation:
         """Waits for the newest frame's prediction; where it was passed over, for that of a further one."""
@@ -231,6 +235,12 @@ class OverDds(Planner):
                 return world.observe()
             world.idle(0.1)
         raise RuntimeError(f"no frame was predicted: {self.link.log} says why")
+
+    def acts(self, now: bool) -> None:
+        if self.pause:
+            request = made("forecloud/msg/SetBool_Request", data=now)
+            head = {"do": "call", "service": "pause", "kind": "std_srvs/srv/SetBool"}
+            self.link.request(head, "forecloud/msg/SetBool_Request", request, "forecloud/msg/SetBool_Response")
 
     def close(self) -> None:
         self.link.end()
@@ -245,7 +255,7 @@ class Forecloud(OverDds):
         seen = self.look(seen)
         request = made(
             "forecloud/msg/Plan_Goal", goal=goal_message(seen, goal), budget_secs=self.budget_secs, n_steps=N_STEPS,
-            seed=int(self.rng.integers(2**31)),
+            max_plans=self.max_plans, seed=int(self.rng.integers(2**31)),
         )
         head = {"do": "act", "action": "plan", "kind": "forecloud/action/Plan"}
         told, answer = self.link.request(head, "forecloud/msg/Plan_Goal", request, "forecloud/msg/Plan_Result")

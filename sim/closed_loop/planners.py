@@ -108,6 +108,9 @@ class Planner:
         """The decision, without its time."""
         raise NotImplementedError
 
+    def acts(self, now: bool) -> None:
+        """The robot begins or ends to carry out a decision."""
+
     def close(self) -> None:
         """Ends what it started."""
 

@@ -53,6 +53,7 @@ class World:
         self.command = np.concatenate([m.home for m in self.movers.values()])
         self.data.qpos[self.qpos] = self.command
         mujoco.mj_forward(self.model, self.data)
+        self.last = self.command[None]  # rows of the last motion, PERIOD apart
         self.touches = 0  # joint samples in which an arm touched table or other arm
         self.sample = 0
         self.tell = self.stands
@@ -116,6 +117,7 @@ class World:
         frames = max(int(np.ceil((plan.seconds() + settle) / FRAME_SECS - 1e-9)), 1)
         self.go(tell, frames)
         self.command = tell(np.array([plan.seconds()]))[0]
+        self.last = tell(np.arange(0, plan.seconds(), PERIOD))
 
     def idle(self, seconds: float) -> None:
         """Stands."""
@@ -163,13 +165,13 @@ class World:
         self.touches += bool(np.any((one & two) | (one & fixed[pairs[:, 1]]) | (two & fixed[pairs[:, 0]])))
 
     def back(self) -> None:
-        """Every arm that is away goes home, straight up first; then all settles."""
+        """Every arm that is away goes home: back a little, and straight up first."""
         for mover in self.movers.values():
             columns = [self.names.index(name) for name in mover.spec.joints]
             joints = self.command[columns]
             if np.abs(joints - mover.home).max() > 1e-3:
-                self.execute(mover.back(joints))
-        self.idle(SETTLE)
+                done = self.last[:, columns]
+                self.execute(mover.back(joints, done))
 
     def observe(self) -> Observation:
         """What is there now."""

@@ -78,6 +78,7 @@ def test_imagining_changes_nothing_and_is_what_happens(world):
     np.testing.assert_allclose(fresh.state()[0], imagined[0], atol=0.002)
     assert np.linalg.norm(imagined[0][0] - world.state()[0][0]) > 0.02, "it is pushed"
     fresh.back()
+    fresh.idle(0.4)
     assert np.abs(fresh.data.qpos[fresh.qpos] - world.command).max() < 0.01, "the arms are home again"
 
 

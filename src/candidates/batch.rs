@@ -4,6 +4,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::free::surroundings;
 use super::{Candidates, Snapshot, check_limits};
 use crate::config::PredictorConfig;
 use crate::costs::{Judge, PlanCost};
@@ -11,27 +12,21 @@ use crate::message::JointTrajectory;
 use crate::plan::with_candidate;
 use crate::{Error, Result};
 
-/// A plan, and which part of it is rolled out.
+/// A plan, and how long it is looked at.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
     /// The plan.
     pub plan: JointTrajectory,
-    /// Steps of the roll-out.
+    /// Steps from the frame on.
     pub n_steps: usize,
-    /// Steps before the roll-out, in which nothing but the robot is taken to move.
-    pub lead: usize,
-}
-
-impl Candidate {
-    /// A plan that is rolled out from the start.
-    pub fn whole(plan: JointTrajectory, n_steps: usize) -> Self {
-        Self { plan, n_steps, lead: 0 }
-    }
 }
 
 impl Candidates {
     /// What each of `candidates` costs, in their order; `None` of those that were not begun before
     /// `goes_on` became false. The first is always looked at.
+    ///
+    /// Where a scene rests, steps in which the robot moves through free air are not rolled out, but for
+    /// the last pass of the model: nothing moves in them.
     ///
     /// # Errors
     /// As [`Snapshot::robot`]; [`Error::Plan`] names the first candidate that can't be followed or goes
@@ -44,6 +39,7 @@ impl Candidates {
         goes_on: impl Fn() -> bool + Sync,
     ) -> Result<Vec<Option<PlanCost>>> {
         check(snapshot, candidates)?;
+        let seen = &surroundings(snapshot);
         let next = AtomicUsize::new(0);
         let costs: Vec<Mutex<Option<Result<PlanCost>>>> =
             candidates.iter().map(|_| Mutex::new(None)).collect();
@@ -64,8 +60,8 @@ impl Candidates {
                             false => roller.start(snapshot),
                         };
                         is_ready = true;
-                        let outcome =
-                            outcome.and_then(|()| roller.cost(snapshot, judge, candidate));
+                        let outcome = outcome
+                            .and_then(|()| roller.cost(snapshot, judge, candidate, seen.as_ref()));
                         if let Ok(mut cost) = costs[i].lock() {
                             *cost = Some(outcome);
                         }
@@ -85,8 +81,8 @@ impl Candidates {
 /// Refuses what can't be followed before anything is rolled out.
 fn check(snapshot: &Snapshot, candidates: &[Candidate]) -> Result<()> {
     let (robot, course) = (snapshot.robot()?, &snapshot.course);
-    for (i, Candidate { plan, n_steps, lead }) in candidates.iter().enumerate() {
-        let horizon = lead.saturating_add(*n_steps);
+    for (i, Candidate { plan, n_steps }) in candidates.iter().enumerate() {
+        let horizon = *n_steps;
         PredictorConfig { horizon, ..PredictorConfig::default() }.validate()?;
         let horizon = snapshot.model.config.horizon(horizon);
         with_candidate(&course.plan, plan.clone(), robot.joint_names(), course.stamp, &horizon)

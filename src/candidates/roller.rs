@@ -1,6 +1,7 @@
 //! One roll-out at a time, with what is the same for all candidates of a snapshot kept.
 
 use super::Snapshot;
+use super::free::{Seen, free_steps};
 use crate::costs::{Consequence, Judge, PlanCost};
 use crate::geometry::{RigidMotion, add, follow_links};
 use crate::kinematics::{NO_LINK, Robot};
@@ -37,8 +38,7 @@ impl Roller {
         Ok(())
     }
 
-    /// Puts the robot where `candidate` leads it, for `n_steps` steps that begin `lead` steps from now:
-    /// until then the scene stays as it is, but for what lies on the robot.
+    /// Puts the robot where `candidate` leads it, for `n_steps` steps and `more`.
     ///
     /// # Errors
     /// [`Error::Plan`] for a candidate that can't be followed.
@@ -47,29 +47,30 @@ impl Roller {
         snapshot: &Snapshot,
         candidate: JointTrajectory,
         n_steps: usize,
-        lead: usize,
+        more: usize,
     ) -> Result<()> {
         let Some(robot) = self.robot.as_mut() else { return Err(Error::NoRobot) };
         let course = &snapshot.course;
         let mut horizon = snapshot.model.config.horizon(n_steps);
-        horizon.n_steps += lead;
+        horizon.n_steps += more;
         let names = robot.joint_names();
         let plan = with_candidate(&course.plan, candidate, names, course.stamp, &horizon)?;
         let (joints, workspace) = (&mut self.joints_ahead, &snapshot.workspace);
         let scene = &mut self.scene;
         course.place_robot(&plan, robot, &horizon, workspace, joints, scene)?;
         scene.set_robot_origin(&snapshot.origin);
-        if lead > 0 {
-            self.begin_at(snapshot, lead);
-        }
         Ok(())
     }
 
-    /// Lets the roll-out begin `lead` steps from now.
+    /// Lets the roll-out begin `lead` steps from now: until then the scene stays as it is, but for what
+    /// lies on the robot.
     fn begin_at(&mut self, snapshot: &Snapshot, lead: usize) {
         let Scene { start, kinematic, on_links, .. } = &mut self.scene;
         start.positions.clone_from(&snapshot.scene.start.positions);
         start.velocities.clone_from(&snapshot.scene.start.velocities);
+        if lead == 0 {
+            return;
+        }
         let [there, back] = &mut self.motions;
         follow_links(&start.kinematic_links, &kinematic[1], &kinematic[lead + 1], there);
         follow_links(&start.kinematic_links, &kinematic[lead + 1], &kinematic[lead], back);
@@ -121,9 +122,17 @@ impl Roller {
         snapshot: &Snapshot,
         judge: &Judge,
         candidate: &super::Candidate,
+        seen: Option<&Seen>,
     ) -> Result<PlanCost> {
-        let &super::Candidate { ref plan, n_steps, lead } = candidate;
-        self.place(snapshot, plan.clone(), n_steps, lead)?;
+        let n_all = candidate.n_steps;
+        let chunk = snapshot.model.config.chunk;
+        // The passes of a roll-out that begins later end later.
+        self.place(snapshot, candidate.plan.clone(), n_all, chunk.saturating_sub(1))?;
+        let most = n_all.saturating_sub(chunk);
+        let rows = self.scene.kinematic.get(1..).unwrap_or_default();
+        let lead = seen.map_or(0, |seen| free_steps(seen, rows, most));
+        self.begin_at(snapshot, lead);
+        let n_steps = n_all - lead;
         let mut prediction = std::mem::take(&mut self.prediction);
         prediction.clone_from(&snapshot.prediction);
         let outcome = self.run(snapshot, n_steps, &mut prediction);

@@ -1,7 +1,7 @@
 //! `forecloud evaluate`: what plans would cost.
 
 use anyhow::{Context, Result, ensure};
-use forecloud::candidates::{Candidate, Candidates};
+use forecloud::candidates::{Candidate, Candidates, PLAN_PARTICLES};
 use forecloud::costs::{PlanCost, read_goal};
 use forecloud::plan::read_plans;
 use serde_json::json;
@@ -32,8 +32,8 @@ pub struct Args {
     /// Steps of each roll-out
     #[arg(long, value_name = "STEPS", default_value_t = 10)]
     steps: usize,
-    /// Particles of the roll-outs [default: all of the frame's]
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    /// Particles of the roll-outs; 0 for all of the frame's
+    #[arg(long, value_name = "N", default_value_t = PLAN_PARTICLES)]
     thin: usize,
     /// Print one JSON object
     #[arg(long)]
@@ -46,10 +46,9 @@ pub fn run(args: &Args) -> Result<()> {
     let plans = read_plans(&args.plans)?;
     ensure!(!plans.is_empty(), "{} has no plans", args.plans.display());
     let snapshot = args.snapshot.take("forecloud evaluate")?;
-    let snapshot = if args.thin > 0 { snapshot.thinned(args.thin) } else { snapshot };
-    let judge = snapshot.judge(&goal)?;
+    let (snapshot, judge) = snapshot.for_plans(&goal, args.thin)?;
     let candidates: Vec<Candidate> =
-        plans.into_iter().map(|plan| Candidate::whole(plan, args.steps)).collect();
+        plans.into_iter().map(|plan| Candidate { plan, n_steps: args.steps }).collect();
     let mut roller = Candidates::new(args.snapshot.n_threads())?;
     let costs = roller.evaluate(&snapshot, &judge, &candidates, || true)?;
     let costs: Vec<PlanCost> = costs.into_iter().flatten().collect();

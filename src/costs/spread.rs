@@ -13,15 +13,15 @@ pub(super) fn sigma(half: f64) -> f64 {
 
 /// Error number `draw` (m) of a place of which half of all errors lie within `half` and 90 % within
 /// `most` (m). Lengths are the quantiles in equal shares: as the cube root within `half`, where normal
-/// errors are; beyond, their logarithm is linear in that of the share that is longer. Directions go
-/// round the sphere by the golden angle.
+/// errors are; beyond, linear in the logarithm of the share that is longer (an exponential tail).
+/// Directions go round the sphere by the golden angle.
 pub(super) fn offset(draw: usize, half: f64, most: f64) -> [f64; 3] {
     let share = (draw as f64 + 0.5) / N_DRAWS as f64;
-    let length = if share <= 0.5 || half <= 0.0 {
-        half * (2.0 * share).min(1.0).cbrt()
+    let length = if share <= 0.5 {
+        half * (2.0 * share).cbrt()
     } else {
         let tail = (2.0 * (1.0 - share)).ln() / 0.2f64.ln();
-        half * (most.max(half) / half).powf(tail)
+        half + (most.max(half) - half) * tail
     };
     // Not in step with the lengths: 37 and 64 have no common factor.
     let place = ((draw * 37) % N_DRAWS) as f64;

@@ -189,6 +189,9 @@ fn draws_have_the_two_radii_for_quantiles_and_no_side() {
     assert_eq!(lengths.iter().filter(|x| **x <= 1.0).count(), N_DRAWS / 2);
     let within = lengths.iter().filter(|x| **x <= 3.0).count();
     assert_eq!(within, (0.9 * N_DRAWS as f64) as usize + 1, "90 %, rounded to a draw");
+    // Radii that differ much, as of what rests and may yet be struck, have no endless tail.
+    let last = super::goal::distance(&offset(N_DRAWS - 1, 1e-6, 0.02), &[0.0; 3]);
+    assert!((0.02..0.08).contains(&last), "{last} m");
     for axis in 0..3 {
         let mean = (0..N_DRAWS).map(|draw| offset(draw, 1.0, 1.6)[axis]).sum::<f64>();
         assert!((mean / N_DRAWS as f64).abs() < 0.1, "{mean}");

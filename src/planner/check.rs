@@ -5,21 +5,15 @@
 //! along the way: what no camera sees and no box tells of, links that no joint moves (the base), and
 //! edges between two points are not seen.
 
-use std::collections::HashSet;
-
 use super::motion::Situation;
 use super::path::Path;
-use crate::candidates::Snapshot;
+use crate::candidates::{Seen, Snapshot};
 use crate::costs::{Judge, Zone};
 use crate::geometry::{Vec3, squared_distance};
 use crate::kinematics::Robot;
 
 /// Way of any joint between two looks (rad or m).
 const LOOK: f64 = 0.08;
-/// Cells of what is seen (m): a point of the robot in one of these or beside it touches.
-const CELL_M: f32 = 0.012;
-/// What lies less high above what things stand on is not looked for: that is (m).
-const FLOOR_M: f32 = 0.012;
 /// Height above what things stand on that the robot keeps (m).
 const ABOVE_M: f32 = 0.004;
 /// Clearance of its links to each other (m).
@@ -29,7 +23,7 @@ const APART_M: f32 = 0.015;
 pub(super) struct Surroundings {
     floor: Option<f32>,
     zones: Vec<Zone>,
-    seen: HashSet<[i32; 3]>,
+    seen: Seen,
     /// Points of each link with its number.
     runs: Vec<std::ops::Range<usize>>,
     /// Pairs of links that could touch.
@@ -45,21 +39,13 @@ impl Surroundings {
         let mut this = Self {
             floor,
             zones: judge.goal().keep_out.clone(),
-            seen: HashSet::new(),
+            seen: Seen::default(),
             runs: Vec::new(),
             pairs: Vec::new(),
             inside: Vec::new(),
         };
         let places = judge.other_places().chain(judge.target_places());
-        for p in places.map(|p| p.map(|x| x as f32)) {
-            if floor.is_some_and(|z| p[2] < z + FLOOR_M) {
-                continue;
-            }
-            let [x, y, z] = cell(&p);
-            for at in 0..27 {
-                this.seen.insert([x + at % 3 - 1, y + at / 3 % 3 - 1, z + at / 9 - 1]);
-            }
-        }
+        this.seen = Seen::new(places.map(|p| p.map(|x| x as f32)), floor);
         let Ok(robot) = snapshot.robot() else { return this };
         let mut robot = Robot::clone(robot);
         let mut now = Vec::new();
@@ -119,7 +105,7 @@ impl Surroundings {
         if !self.zones.is_empty() && outside().any(|(p, _)| in_zone(p)) {
             return Err("into a keep-out box");
         }
-        if is_free && outside().any(|(p, _)| self.seen.contains(&cell(p))) {
+        if is_free && outside().any(|(p, _)| self.seen.is_near(p)) {
             return Err("into things on the way");
         }
         match self.pairs.iter().any(|&pair| self.nearest(points, pair, APART_M)) {
@@ -132,7 +118,7 @@ impl Surroundings {
     fn touches(&self, p: &Vec3) -> bool {
         self.floor.is_some_and(|floor| p[2] < floor + ABOVE_M)
             || self.zones.iter().any(|zone| zone.contains(&p.map(f64::from)))
-            || self.seen.contains(&cell(p))
+            || self.seen.is_near(p)
     }
 
     /// Whether two links come nearer to each other than `apart` (m).
@@ -159,8 +145,4 @@ fn are_joined(robot: &Robot, a: usize, b: usize) -> bool {
     };
     let (of_a, of_b) = (line(a), line(b));
     of_a.contains(&b) || of_b.contains(&a) || (of_a[1] == of_b[1] && of_a[1] != 0)
-}
-
-fn cell(p: &Vec3) -> [i32; 3] {
-    p.map(|x| (x / CELL_M).floor() as i32)
 }

@@ -17,8 +17,10 @@ use crate::{Error, Result};
 const LUMP_M: f64 = 0.04;
 /// Lumps that are pushed at most: those farthest from where they are wanted.
 const MAX_LUMPS: usize = 4;
+/// Particles of the target that lumps are found among at most.
+const MAX_PLACES: usize = 1024;
 /// Way between tool and target before a push (m).
-const STANDOFF_M: f64 = 0.02;
+const STANDOFF_M: f64 = 0.035;
 /// Over the target on the way (m).
 const OVER_M: f64 = 0.06;
 /// A tool this near to the target may hold it (m).
@@ -61,7 +63,6 @@ pub(super) struct Situation {
     holds: Vec<bool>,
     lumps: Vec<Lump>,
     horizon: Horizon,
-    chunk: usize,
     /// Height of what things stand on (m).
     floor: Option<f64>,
 }
@@ -92,7 +93,10 @@ impl Situation {
         active.sort_unstable();
         active.dedup();
         let tools = tools(&robot, &settings.tool_links, &active)?;
-        let places = judge.target_places();
+        // Of large targets a share: it is enough to tell where they are.
+        let mut places = judge.target_places();
+        let one_in = places.len().div_ceil(MAX_PLACES).max(1);
+        places = places.into_iter().step_by(one_in).collect();
         let holds = |tool: &Tool| {
             let pose = robot.pose_of(tool.link).copied().unwrap_or_default();
             let near = |p: &[f64; 3]| {
@@ -117,7 +121,6 @@ impl Situation {
             holds,
             lumps: lumps(judge, &places),
             horizon: config.horizon(settings.n_steps),
-            chunk: config.chunk,
             floor: snapshot.prediction.particles.support_m.map(f64::from),
         })
     }
@@ -310,7 +313,7 @@ impl Situation {
         path
     }
 
-    /// The plan of a way, and which part of it is to be rolled out.
+    /// The plan of a way, and how long it is to be looked at: until things have come to rest.
     pub fn candidate(
         &self,
         path: &Path,
@@ -321,11 +324,7 @@ impl Situation {
         if n_all > most {
             return Err("longer than n_steps");
         }
-        let lead = (path.free_until / step_secs).floor() as usize;
-        let lead = lead.min(n_all.saturating_sub(1));
-        // The rest of a pass costs nothing.
-        let n_steps = (n_all - lead).next_multiple_of(self.chunk.max(1)).min(most - lead);
-        Ok(Candidate { plan: path.trajectory(self), n_steps, lead })
+        Ok(Candidate { plan: path.trajectory(self), n_steps: n_all })
     }
 }
 

@@ -17,7 +17,7 @@ use super::mailbox::Mailbox;
 use super::publish::{Origin, trajectory_message};
 use super::rollouts::{snapshot, trajectory};
 use super::service::respond;
-use crate::candidates::Candidate;
+use crate::candidates::{Candidate, PLAN_PARTICLES};
 use crate::config::PredictorConfig;
 use crate::costs::PlanCost;
 use crate::frames::Frame;
@@ -117,12 +117,12 @@ impl Planning {
         let words = |error: crate::Error| error.to_string();
         let goal = goal(&request.goal).map_err(words)?;
         let snapshot = snapshot(&self.mailbox)?;
-        let judge = snapshot.judge(&goal).map_err(words)?;
-        let plans = request.plans.iter().map(|plan| Candidate::whole(trajectory(plan), n_steps));
+        let (thin, judge) = snapshot.for_plans(&goal, PLAN_PARTICLES).map_err(words)?;
+        let plans = request.plans.iter().map(|plan| Candidate { plan: trajectory(plan), n_steps });
         let plans: Vec<Candidate> = plans.collect();
         let in_time = || budget.is_none_or(|budget| start.elapsed() < budget);
         let candidates = self.planner.candidates();
-        let costs = candidates.evaluate(&snapshot, &judge, &plans, in_time).map_err(words)?;
+        let costs = candidates.evaluate(&thin, &judge, &plans, in_time).map_err(words)?;
         let n_evaluated = costs.iter().flatten().count();
         let costs: Vec<PlanCost> =
             costs.into_iter().map(|cost| cost.unwrap_or(PlanCost::UNKNOWN)).collect();
