@@ -145,11 +145,7 @@ impl Recording {
     }
 
     /// Box and origin where the cameras see a scene first.
-    fn place(
-        &self,
-        py: Python<'_>,
-        model: &Model,
-    ) -> PyResult<Option<([[f32; 3]; 2], [f32; 3])>> {
+    fn place(&self, py: Python<'_>, model: &Model) -> PyResult<Option<([[f32; 3]; 2], [f32; 3])>> {
         let (recording, usual) = (&self.inner, model.inner.config.workspace);
         let place = work::run(py, |_| recording.place(&usual))?.map_err(errors::of)?;
         Ok(place.map(|place| {

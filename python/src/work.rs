@@ -56,10 +56,7 @@ fn pool() -> PyResult<&'static Pool> {
 ///
 /// `work` may look at the flag, which a signal sets, to end early. The exception of a signal's handler
 /// (KeyboardInterrupt) is raised once the work has ended.
-pub fn run<T: Send>(
-    py: Python<'_>,
-    work: impl FnOnce(&AtomicBool) -> T + Send,
-) -> PyResult<T> {
+pub fn run<T: Send>(py: Python<'_>, work: impl FnOnce(&AtomicBool) -> T + Send) -> PyResult<T> {
     let pool = pool()?;
     let stop = AtomicBool::new(false);
     let mut signal = Ok(());
