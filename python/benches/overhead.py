@@ -39,9 +39,11 @@ def main() -> None:
             arrays.append(1e3 * (time.perf_counter() - start))
     walls, inside = np.array(walls), np.array(inside)
     added = walls - inside
-    print(f"{len(walls)} steps on {fc.n_threads()} threads: {np.median(walls):.3f} ms, of them the library's "
-          f"{np.median(inside):.3f} ms, the bindings' {np.median(added):.3f} ms "
-          f"({100 * np.median(added) / np.median(inside):.2f} %; medians)")
+    print(f"{len(walls)} steps on {fc.n_threads()} threads")
+    # On a busy machine threads wait for a processor when they hand over; the fastest tenth did so least.
+    for q, name in [(0.5, "median"), (0.1, "fastest tenth")]:
+        a, b = np.quantile(inside, q), np.quantile(added, q)
+        print(f"{name}: {a:.3f} ms the library's step, {b:.3f} ms the bindings ({100 * b / a:.2f} %)")
     print(f"a frame of arrays: {np.median(arrays):.3f} ms (median), {frames[0]!r}")
 
 
