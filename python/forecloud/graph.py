@@ -46,7 +46,8 @@ class Features:
         n = len(self.starts) - 1
         if n * n * self.loads.shape[1] > 1 << 27:
             raise InputError(f"dense: a matrix of {n} x {n} does not fit; take rows of starts, nodes and loads")
-        rows = np.repeat(np.arange(n), np.diff(self.starts.astype(np.int64)))
+        starts = self.starts.astype(np.int64)
+        rows = np.repeat(np.arange(n), starts[1:] - starts[:-1])
         dense = np.zeros((self.loads.shape[1], n, n))
         dense[:, rows, self.nodes] = self.loads.T
         if modulation is None:

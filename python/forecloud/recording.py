@@ -153,7 +153,7 @@ class Frame:
         that frame."""
         if isinstance(cameras, Camera) or not all(isinstance(camera, Camera) for camera in cameras):
             raise InputError("cameras: expected a list of forecloud.Camera")
-        robot = None
+        robot: Any = None
         if joints is not None:
             if not isinstance(joints, Mapping):
                 raise InputError("joints: expected names with positions (rad or m), such as {'elbow': 0.3}")

@@ -3,6 +3,8 @@ command (training with a checkpoint), and its results are the command's."""
 
 from __future__ import annotations
 
+import html
+import importlib
 import json
 import os
 import signal
@@ -13,11 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
+import numpy as np
+
 from . import _arrays
-from .errors import ConfigError, InputError, ToolError
-
-Paths = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
-
+from .errors import ConfigError, InputError, MissingExtra, ToolError
 
 @dataclass
 class Result:
@@ -141,22 +142,21 @@ class Table(dict):
     def dataframe(self) -> Any:
         """As a pandas DataFrame; needs pandas."""
         try:
-            import pandas
+            pandas = importlib.import_module("pandas")
         except ImportError:
-            from .errors import MissingExtra
-
             raise MissingExtra("pandas is not installed: pip install pandas") from None
         return pandas.DataFrame(dict(self))
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        import html
-
         head = "".join(f"<th>{html.escape(name)}</th>" for name in self)
         rows = zip(*self.values())
-        cell = lambda value: f"{value:.2f}" if isinstance(value, float) else html.escape(str(value))
-        body = "".join("<tr>" + "".join(f"<td>{cell(value)}</td>" for value in row) + "</tr>" for row in rows)
+        body = "".join("<tr>" + "".join(f"<td>{_cell(value)}</td>" for value in row) + "</tr>" for row in rows)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else html.escape(str(value))
 
 
 def replay(bags: Any, *, model: Any = None, progress: bool = True, **options: Any) -> Table:
@@ -172,8 +172,6 @@ def replay(bags: Any, *, model: Any = None, progress: bool = True, **options: An
 
     Raises `ToolError` if nothing could be predicted.
     """
-    import numpy as np
-
     if isinstance(bags, (str, bytes, os.PathLike)):
         bags = [bags]
     bags = [os.fsdecode(bag) for bag in bags]

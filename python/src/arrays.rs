@@ -26,9 +26,9 @@ pub fn slice<'a, T: numpy::Element, const D: usize>(
         let shape = shape.join(", ");
         return Err(input(format!("{what}: expected shape [{shape}], got {got:?}")));
     }
-    array.as_slice().map_err(|_| {
-        input(format!("{what}: not contiguous; pass numpy.ascontiguousarray(…)"))
-    })
+    array
+        .as_slice()
+        .map_err(|_| input(format!("{what}: not contiguous; pass numpy.ascontiguousarray(…)")))
 }
 
 /// Points `[n, 3]`, all of them finite.

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use forecloud::camera::Camera;
 use forecloud::cloud::{Cloud, MAX_PIXELS, Workspace};
-use forecloud::frames::{CameraFrame, ColorView, Frame as Inner, Joints, MAX_CAMERAS, RobotState, View};
+use forecloud::frames::{
+    CameraFrame, ColorView, Frame as Inner, Joints, MAX_CAMERAS, RobotState, View,
+};
 use forecloud::kinematics::Mount;
 use forecloud::message::{
     CameraInfo, Header, Image, JointTrajectory, PointCloud2, Stamp, TrajectoryPoint,
@@ -128,7 +130,10 @@ impl Frame {
         sources: PyReadonlyArrayDyn<'py, u32>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let Some(ids) = &self.ids else {
-            return Err(raise(Kind::State, "this frame has no truth: its recording holds none of it"));
+            return Err(raise(
+                Kind::State,
+                "this frame has no truth: its recording holds none of it",
+            ));
         };
         let sources = arrays::slice("sources", &sources, [-1])?;
         let found: Vec<u16> = sources.iter().map(|&source| ids.id(source)).collect();
@@ -227,8 +232,7 @@ fn info(
 ) -> PyResult<CameraInfo> {
     let p = [k[0], k[1], k[2], 0.0, k[3], k[4], k[5], 0.0, k[6], k[7], k[8], 0.0];
     let r = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0];
-    let info =
-        CameraInfo { header: header.clone(), height, width, distortion_model, d, k, r, p };
+    let info = CameraInfo { header: header.clone(), height, width, distortion_model, d, k, r, p };
     Camera::new(&info).map_err(errors::of)?;
     Ok(info)
 }
@@ -261,7 +265,8 @@ fn plan((start_ns, joint_names, times, rows): PlanIn) -> PyResult<Arc<JointTraje
             return wrong(format!("each point needs a finite position for each of {n} joints"));
         }
     }
-    let point = |(time_from_start_nanos, positions)| TrajectoryPoint { positions, time_from_start_nanos };
+    let point =
+        |(time_from_start_nanos, positions)| TrajectoryPoint { positions, time_from_start_nanos };
     let points = times.into_iter().zip(rows).map(point).collect();
     let header = Header { stamp: Stamp::from_nanos(start_ns), frame_id: String::new() };
     Ok(Arc::new(JointTrajectory { header, joint_names, points }))

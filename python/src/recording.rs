@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use forecloud::cloud::Workspace;
 use forecloud::eval::{Class, TrueMotion};
-use forecloud::frames::{Frame as Inner, FrameCounts};
+use forecloud::frames::{Frame as Inner, FrameCounts, FramesConfig};
 use forecloud::message::Stamp;
 use forecloud::recording::{BodyIds, BodyKind, Recording as Opened};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArrayDyn};
@@ -25,10 +25,14 @@ const AHEAD: usize = 2;
 /// The process that first opened a recording.
 static FIRST_PID: AtomicU32 = AtomicU32::new(0);
 
-/// A recording.
+/// A recording. A forked process opens it anew: two would read each other's places in one open file.
 #[pyclass(frozen, module = "forecloud._native")]
 pub struct Recording {
-    inner: Arc<Opened>,
+    /// Whence, whatever the current folder is by then.
+    absolute: PathBuf,
+    config: FramesConfig,
+    /// Locked only while the interpreter is held, as it is by who forks: no child finds it locked.
+    opened: Mutex<(u32, Arc<Opened>)>,
 }
 
 /// What the thread that reads hands over.
@@ -47,6 +51,44 @@ pub struct Frames {
     pid: u32,
 }
 
+impl Drop for Frames {
+    /// In a forked process what the reading thread may hold is left alone.
+    fn drop(&mut self) {
+        if self.pid != std::process::id() {
+            let receiver = self.receiver.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(receiver.take());
+        }
+    }
+}
+
+impl Recording {
+    /// The recording as this process opened it.
+    fn inner(&self, py: Python<'_>) -> PyResult<Arc<Opened>> {
+        let pid = std::process::id();
+        {
+            let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+            if opened.0 == pid {
+                return Ok(opened.1.clone());
+            }
+        }
+        let (path, config) = (&self.absolute, self.config.clone());
+        let anew = work::run(py, |_| Opened::open(path, config))?.map_err(errors::of)?;
+        let anew = Arc::new(anew);
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *opened, (pid, anew.clone()));
+        // Its files are the parent's to close.
+        if before.0 != pid {
+            std::mem::forget(before.1);
+        }
+        Ok(anew)
+    }
+
+    /// What never changes, however often it is opened.
+    fn first(&self) -> Arc<Opened> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+    }
+}
+
 #[pymethods]
 impl Recording {
     /// Opens one; `arguments` are the tool's.
@@ -63,13 +105,15 @@ impl Recording {
                  multiprocessing's 'spawn'",
             ));
         }
+        let absolute = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+        let kept = config.clone();
         let opened = work::run(py, |_| Opened::open(&path, config))?.map_err(errors::of)?;
-        Ok(Self { inner: Arc::new(opened) })
+        Ok(Self { absolute, config: kept, opened: Mutex::new((pid, Arc::new(opened))) })
     }
 
-    fn frames(&self) -> PyResult<Frames> {
+    fn frames(&self, py: Python<'_>) -> PyResult<Frames> {
         let (sender, receiver) = sync_channel(AHEAD);
-        let recording = self.inner.clone();
+        let recording = self.inner(py)?;
         // Not of the pool: it waits for who takes the frames.
         let play = move || {
             let played = catch_unwind(AssertUnwindSafe(|| {
@@ -98,59 +142,57 @@ impl Recording {
 
     #[getter]
     fn path(&self) -> PathBuf {
-        self.inner.bag().path().to_owned()
+        self.first().bag().path().to_owned()
     }
 
     #[getter]
     fn start_ns(&self) -> Option<i64> {
-        self.inner.bag().start().map(Stamp::nanos)
+        self.first().bag().start().map(Stamp::nanos)
     }
 
     #[getter]
     fn end_ns(&self) -> Option<i64> {
-        self.inner.bag().end().map(Stamp::nanos)
+        self.first().bag().end().map(Stamp::nanos)
     }
 
     /// Topics: name, type, number of messages.
     #[getter]
     fn topics(&self) -> Vec<(String, String, u64)> {
-        let topics = self.inner.bag().topics().iter();
+        let opened = self.first();
+        let topics = opened.bag().topics().iter();
         topics.map(|t| (t.name.to_string(), t.message_type.clone(), t.n_messages)).collect()
     }
 
     #[getter]
     fn warnings(&self) -> Vec<String> {
-        self.inner.bag().warnings().to_vec()
+        self.first().bag().warnings().to_vec()
     }
 
     #[getter]
     fn cameras(&self) -> Vec<String> {
-        let topics = &self.inner.frames_config().topics;
+        let opened = self.first();
+        let topics = &opened.frames_config().topics;
         topics.cameras.iter().map(|camera| camera.name.clone()).collect()
     }
 
     #[getter]
     fn world_frame(&self) -> String {
-        self.inner.frames_config().world_frame.clone()
+        self.first().frames_config().world_frame.clone()
     }
 
     #[getter]
     fn robot_lack(&self) -> Option<String> {
-        self.inner.robot_lack()
+        self.first().robot_lack()
     }
 
     fn robot_description(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        let recording = &self.inner;
+        let recording = self.inner(py)?;
         work::run(py, |_| recording.robot_description())?.map_err(errors::of)
     }
 
     /// Box and origin where the cameras see a scene first.
-    fn place(
-        &self,
-        py: Python<'_>,
-        model: &Model,
-    ) -> PyResult<Option<([[f32; 3]; 2], [f32; 3])>> {
-        let (recording, usual) = (&self.inner, model.inner.config.workspace);
+    fn place(&self, py: Python<'_>, model: &Model) -> PyResult<Option<([[f32; 3]; 2], [f32; 3])>> {
+        let (recording, usual) = (self.inner(py)?, model.inner.config.workspace);
         let place = work::run(py, |_| recording.place(&usual))?.map_err(errors::of)?;
         Ok(place.map(|place| {
             let Workspace { min, max } = place.workspace;
@@ -161,7 +203,8 @@ impl Recording {
     /// Task, split, and name and kind of each body; none without truth.
     #[getter]
     fn truth(&self) -> Option<(String, String, Vec<(String, &'static str)>)> {
-        let truth = self.inner.truth()?;
+        let opened = self.first();
+        let truth = opened.truth()?;
         let kind = |kind| match kind {
             BodyKind::Static => "static",
             BodyKind::Robot => "robot",
@@ -177,7 +220,8 @@ impl Recording {
         py: Python<'py>,
         stamp_ns: i64,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let truth = self.inner.truth();
+        let opened = self.first();
+        let truth = opened.truth();
         let poses = truth.and_then(|truth| truth.poses(Stamp::from_nanos(stamp_ns)));
         let Some(poses) = poses else { return Ok(None) };
         let flat: Vec<f64> = poses.iter().flat_map(arrays::pose).collect();
@@ -202,7 +246,8 @@ impl Recording {
                 "{horizon} steps of {step_secs} s: at most 1000, each of 0.001 to 1000 s"
             )));
         }
-        let (Some(truth), Some(ids)) = (self.inner.truth(), &frame.ids) else { return Ok(None) };
+        let opened = self.first();
+        let (Some(truth), Some(ids)) = (opened.truth(), &frame.ids) else { return Ok(None) };
         let at = (&points[..], sources);
         let stamp = frame.inner.stamp;
         let Some(motion) = TrueMotion::follow(truth, ids, at, stamp, step_secs, horizon) else {

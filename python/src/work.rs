@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
+use forecloud::instruction_set::InstructionSet;
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::errors::{Kind, raise};
+use crate::errors::{self, Kind, raise};
 
 /// How often signals are looked for.
 pub const LOOK: Duration = Duration::from_millis(50);
@@ -40,6 +41,8 @@ fn pool() -> PyResult<&'static Pool> {
         {
             return Ok(pool);
         }
+        // Said once, before any work is done by others than were asked for.
+        InstructionSet::from_environment().map_err(errors::of)?;
         let threads = ThreadPoolBuilder::new().num_threads(n_threads).build();
         let threads =
             threads.map_err(|e| raise(Kind::Internal, format!("cannot start threads: {e}")))?;
@@ -56,10 +59,7 @@ fn pool() -> PyResult<&'static Pool> {
 ///
 /// `work` may look at the flag, which a signal sets, to end early. The exception of a signal's handler
 /// (KeyboardInterrupt) is raised once the work has ended.
-pub fn run<T: Send>(
-    py: Python<'_>,
-    work: impl FnOnce(&AtomicBool) -> T + Send,
-) -> PyResult<T> {
+pub fn run<T: Send>(py: Python<'_>, work: impl FnOnce(&AtomicBool) -> T + Send) -> PyResult<T> {
     let pool = pool()?;
     let stop = AtomicBool::new(false);
     let mut signal = Ok(());

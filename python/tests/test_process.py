@@ -24,8 +24,9 @@ SEARCH = {**os.environ, "PYTHONPATH": str(Path(fc.__file__).parent.parent)}
 
 
 def script(text: str, *arguments: str, **more) -> subprocess.CompletedProcess:
+    more = {"env": SEARCH, **more}
     return subprocess.run([sys.executable, "-c", textwrap.dedent(text), *arguments], capture_output=True,
-                          text=True, env=SEARCH, timeout=300, **more)
+                          text=True, timeout=300, **more)
 
 
 def test_other_threads_run_meanwhile():
@@ -172,6 +173,44 @@ def test_multiprocessing_by_fork_gives_the_same():
             assert pool.map(work, [sys.argv[1]] * 2) == [wanted] * 2
         """, str(TINY))
     assert done.returncode == 0, done.stderr
+
+
+def test_a_recording_is_read_by_parent_and_child_at_once():
+    """Each reads an open file of its own: of one, each would move the other's place."""
+    done = script(
+        """
+        import os, sys
+        import forecloud as fc
+        recording = fc.Recording(sys.argv[1])
+        def read():
+            return [frame.cameras[0].depth.tobytes() for frame in recording]
+        wanted = read()
+        def is_same():
+            same = [read() == wanted for _ in range(3)]
+            return all(same) and recording.counts["bad_messages"] == 0
+        os.chdir("/")
+        children = []
+        for _ in range(3):
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0 if is_same() else 1)
+            children.append(pid)
+        assert is_same()
+        assert not any(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children)
+        """, os.path.relpath(ROOT / "data/demo_tumble"))
+    assert done.returncode == 0, done.stderr
+
+
+def test_unknown_instructions_are_refused():
+    done = script(
+        """
+        import forecloud as fc
+        try:
+            fc.Model()
+        except fc.errors.ConfigError as error:
+            print(error)
+        """, env={**SEARCH, "FORECLOUD_SIMD": "mmx"})
+    assert "mmx" in done.stdout, done.stderr
 
 
 def test_another_interpreter_is_refused_with_words():
