@@ -2,9 +2,10 @@
 //! memory (k-MIP attention, Graph Transformer 003).
 //!
 //! Rows hold `[q | k | v]`, each of width d; head by head a_i = Σ_j softmax_j(q_i·k_j / √d_h) v_j over the
-//! k keys j of largest q_i·k_j, ties to the lower j. Scores are made in blocks; what is
-//! kept of them is the largest of each 16. The k-th largest of those bounds the k-th largest score from
-//! below, and the few stretches that reach it are scored again.
+//! k keys j of largest q_i·k_j, ties to the lower j. Scores are made in blocks; what is kept of a block are
+//! the largest of 16 comb-like sets of keys, each the key at one lane of vectors. The k-th largest of those
+//! bounds the k-th largest score from below, and the few combs that reach it are scored again; it is found
+//! among those that reach the k-th largest of larger combs' maxima.
 
 use std::ops::Range;
 
@@ -23,16 +24,20 @@ pub const SCRATCH_LEN: usize = BLOCK * BLOCK;
 /// In place of a key where there are fewer than k.
 pub const NO_KEY: u32 = u32::MAX;
 
-/// Keys of which one maximum is kept.
-const STRETCH: usize = 16;
+/// Lanes: of a block's scores, and of [`GROUP`] maxima, one maximum is kept for each, of every so many.
+const LANES: usize = 16;
+/// Maxima of a larger comb's lanes.
+const GROUP: usize = 8 * LANES;
 
 /// Memory that each thread keeps.
 #[derive(Default)]
 struct Search {
-    /// Largest score of each query and stretch of keys, `[rows, stretches]`.
+    /// Largest score of each query and comb of keys, `[rows, combs]`.
     maxima: Vec<f32>,
-    /// One query's, to be sorted.
-    sorted: Vec<f32>,
+    /// One query's largest of larger combs.
+    larger: Vec<f32>,
+    /// Combs that may reach the threshold, with their maxima.
+    reaching: Vec<(f32, u32)>,
     /// Keys that may be chosen, with their scores.
     candidates: Vec<(f32, u32)>,
 }
@@ -41,39 +46,59 @@ thread_local! {
     static SEARCH: std::cell::RefCell<Search> = std::cell::RefCell::default();
 }
 
-/// The larger ones of the two halves.
-#[inline(always)]
-fn halved<const N: usize>(of: &[f32]) -> [f32; N] {
-    std::array::from_fn(|i| if of[i] > of[i + N] { of[i] } else { of[i + N] })
+/// Combs of `n` keys in blocks of `block`.
+fn n_combs(n: usize, block: usize) -> usize {
+    n / block * LANES + (n % block).min(LANES)
+}
+
+/// Keys of a comb, of `n`.
+fn keys_of(comb: usize, n: usize) -> impl Iterator<Item = usize> {
+    let first = comb / LANES * BLOCK;
+    (first + comb % LANES..(first + BLOCK).min(n)).step_by(LANES)
 }
 
 vectorized! {
-/// The largest score of each stretch.
-fn maxima(scores: &'a [f32], maxima: &'a mut [f32]) {
-    let whole = scores.chunks_exact(STRETCH);
+/// The largest number of each lane, of as many as `maxima` has.
+fn maxima(numbers: &'a [f32], maxima: &'a mut [f32]) {
+    let mut largest = [f32::NEG_INFINITY; LANES];
+    let whole = numbers.chunks_exact(LANES);
     let tail = whole.remainder();
-    if let Some(max) = maxima.get_mut(whole.len()).filter(|_| !tail.is_empty()) {
-        *max = tail.iter().fold(f32::NEG_INFINITY, |max, &score| max.max(score));
+    for numbers in whole {
+        for lane in 0..LANES {
+            let number = numbers[lane];
+            largest[lane] = if number > largest[lane] { number } else { largest[lane] };
+        }
     }
-    for (scores, max) in whole.zip(maxima) {
-        // Of fixed lengths, so that all stays in registers.
-        let eight: [f32; 8] = halved(&scores[..16]);
-        let four: [f32; 4] = halved(&eight);
-        let two: [f32; 2] = halved(&four);
-        *max = if two[0] > two[1] { two[0] } else { two[1] };
+    for (largest, &number) in largest.iter_mut().zip(tail) {
+        *largest = largest.max(number);
+    }
+    maxima.copy_from_slice(&largest[..maxima.len()]);
+}
+}
+
+vectorized! {
+/// Combs whose maximum is not below `floor`.
+fn reach(maxima: &'a [f32], floor: f32, reaching: &'a mut Vec<(f32, u32)>) {
+    reaching.clear();
+    for (index, maxima) in maxima.chunks(LANES).enumerate() {
+        // Few do: a look at all lanes at once.
+        if maxima.iter().fold(false, |any, &max| any | (max >= floor)) {
+            let combs = (index * LANES) as u32..;
+            reaching.extend(maxima.iter().copied().zip(combs).filter(|max| max.0 >= floor));
+        }
     }
 }
 }
 
 vectorized! {
-/// Scores the keys of the stretches whose maximum is not below `threshold`, and keeps those that are not
+/// Scores the keys of the combs whose maximum is not below `threshold`, and keeps those that are not
 /// below `floor`.
 fn score_again(
     qkv: &'a [f32],
     heads: Heads,
     head: usize,
     row: usize,
-    maxima: &'a [f32],
+    combs: &'a [(f32, u32)],
     threshold: f32,
     floor: f32,
     candidates: &'a mut Vec<(f32, u32)>,
@@ -81,8 +106,8 @@ fn score_again(
     let n = qkv.len() / (3 * heads.width);
     let q = part(qkv, row, heads, 0, head);
     candidates.clear();
-    for stretch in (0..maxima.len()).filter(|&stretch| maxima[stretch] >= threshold) {
-        for key in stretch * STRETCH..((stretch + 1) * STRETCH).min(n) {
+    for &(_, comb) in combs.iter().filter(|comb| comb.0 >= threshold) {
+        for key in keys_of(comb as usize, n) {
             let score = dot(q, part(qkv, key, heads, 1, head));
             if score >= floor {
                 candidates.push((score, key as u32));
@@ -93,24 +118,37 @@ fn score_again(
 }
 
 impl Search {
+    /// A number that at least k of a query's maxima reach: the k-th largest of larger combs.
+    fn least(larger: &mut Vec<f32>, of: &[f32], k: usize) -> f32 {
+        larger.clear();
+        larger.resize(n_combs(of.len(), GROUP), 0.0);
+        for (of, larger) in of.chunks(GROUP).zip(larger.chunks_mut(LANES)) {
+            maxima(of, larger);
+        }
+        if k >= larger.len() {
+            return f32::NEG_INFINITY;
+        }
+        *larger.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a)).1
+    }
+
     /// The `k` keys of largest score of a query into `candidates`, by key. The k-th largest maximum is no
-    /// more than the k-th largest score, so all of them lie in stretches that reach it.
+    /// more than the k-th largest score, so all of them lie in combs that reach it.
     fn choose(&mut self, qkv: &[f32], heads: Heads, head: usize, row: usize, k: usize, at: usize) {
-        let n_stretches = (qkv.len() / (3 * heads.width)).div_ceil(STRETCH);
-        let maxima = &self.maxima[at * n_stretches..(at + 1) * n_stretches];
+        let n_combs = n_combs(qkv.len() / (3 * heads.width), BLOCK);
+        let maxima = &self.maxima[at * n_combs..(at + 1) * n_combs];
         let mut threshold = f32::NEG_INFINITY;
-        if k < n_stretches {
-            self.sorted.clear();
-            self.sorted.extend_from_slice(maxima);
-            threshold = *self.sorted.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a)).1;
+        reach(maxima, Self::least(&mut self.larger, maxima, k), &mut self.reaching);
+        if k < self.reaching.len() {
+            let order = |a: &(f32, u32), b: &(f32, u32)| b.0.total_cmp(&a.0);
+            threshold = self.reaching.select_nth_unstable_by(k - 1, order).1.0;
         }
         // A product of matrices rounds otherwise than a sum of its own.
         let floor = threshold - 1e-4 * threshold.abs();
-        let candidates = &mut self.candidates;
-        score_again(qkv, heads, head, row, maxima, threshold, floor, candidates);
+        let (combs, candidates) = (&self.reaching, &mut self.candidates);
+        score_again(qkv, heads, head, row, combs, threshold, floor, candidates);
         if candidates.len() < k {
             let all = f32::NEG_INFINITY;
-            score_again(qkv, heads, head, row, maxima, threshold, all, candidates);
+            score_again(qkv, heads, head, row, combs, threshold, all, candidates);
         }
         if candidates.len() > k {
             let order = |a: &(f32, u32), b: &(f32, u32)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
@@ -149,19 +187,21 @@ pub fn k_mip_attention_forward(
     let (n, k) = (qkv.len() / (3 * d), chosen.len() / (rows.len() * n_heads).max(1));
     let scale = 1.0 / (dh as f32).sqrt();
     out.fill(0.0);
-    let n_stretches = n.div_ceil(STRETCH);
+    let n_combs = n_combs(n, BLOCK);
     SEARCH.with_borrow_mut(|search| {
-        search.maxima.resize(rows.len() * n_stretches, 0.0);
+        search.maxima.resize(rows.len() * n_combs, 0.0);
         for head in 0..n_heads {
             let q = block(qkv, rows.clone(), heads, 0, head);
-            for first in (0..n).step_by(BLOCK) {
+            for (index, first) in (0..n).step_by(BLOCK).enumerate() {
                 let keys = first..(first + BLOCK).min(n);
                 let n_keys = keys.len();
                 let scores = &mut scratch[..rows.len() * n_keys];
                 matmul(scores, n_keys, q, block(qkv, keys, heads, 1, head).t(), false);
-                let places = search.maxima.chunks_exact_mut(n_stretches);
+                let places = search.maxima.chunks_exact_mut(n_combs);
                 for (scores, places) in scores.chunks_exact(n_keys).zip(places) {
-                    maxima(scores, &mut places[first / STRETCH..]);
+                    let places = &mut places[index * LANES..];
+                    let n_lanes = n_keys.min(LANES);
+                    maxima(scores, &mut places[..n_lanes]);
                 }
             }
             for (row, i) in rows.clone().enumerate() {

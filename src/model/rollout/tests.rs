@@ -72,6 +72,12 @@ fn backward_through_three_steps_is_the_finite_difference() {
 }
 
 #[test]
+fn backward_is_the_finite_difference_with_encodings_of_the_graph() {
+    let tokens = TokenConfig { encodings: crate::model::Encodings::Both, ..ONE };
+    check_gradient(of_tokens(tokens, N_OUTPUTS), &[], 5e-5);
+}
+
+#[test]
 fn backward_through_passes_of_two_steps_is_too_and_teaches_sigma() {
     // The third step is the first of the second pass, whose other one nobody asked for.
     let d_log_sigmas: Vec<Vec<f32>> = (0..3).map(|t| numbers(12, 90 + t)).collect();
