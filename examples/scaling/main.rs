@@ -8,7 +8,9 @@ mod concentration;
 mod erdos_renyi;
 mod flops;
 mod graphs;
+mod k_mip;
 mod measure;
+mod motifs;
 #[path = "../support/names.rs"]
 mod names;
 #[path = "../../src/cli/plot.rs"]
@@ -49,6 +51,8 @@ enum Command {
     ErdosRenyi(erdos_renyi::Args),
     Prefixes(prefixes::Args),
     Solver(solver::Args),
+    KMip(k_mip::Args),
+    Motifs(motifs::Args),
 }
 
 #[derive(clap::Args)]
@@ -73,6 +77,8 @@ fn main() -> Result<()> {
         Command::ErdosRenyi(args) => args.run(&output),
         Command::Prefixes(args) => args.run(&output),
         Command::Solver(args) => args.run(&output),
+        Command::KMip(args) => args.run(&output),
+        Command::Motifs(args) => args.run(&output),
     }
 }
 
