@@ -7,6 +7,7 @@ OUT/results.jsonl; what is there is not run again. `--summary` only prints the t
 """
 
 import argparse
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -88,6 +89,9 @@ def main() -> None:
     if not args.no_record or set(args.planners) & set(DDS):
         if problem := gl.problem():
             sys.exit(problem)
+    if not args.no_record and not args.no_film and not importlib.util.find_spec("PIL"):
+        print("no films: they need Pillow (pip install pillow)", file=sys.stderr)
+        args.no_film = True
     for folder in ("bags", "films", "logs"):
         (args.out / folder).mkdir(parents=True, exist_ok=True)
     done = {results.key(row) for row in results.read(path)}

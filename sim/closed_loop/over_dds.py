@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -253,6 +254,15 @@ class Forecloud(OverDds):
 
     def decide(self, seen: Observation, goal: Goal) -> Decision:
         seen = self.look(seen)
+        answer = self.asked(seen, goal)
+        if answer.plan is None and len(goal.targets) > 1 and answer.extra["idle_reach_m"] <= goal.tolerance:
+            # Of several targets it sees enough where they belong, on average: the one that is not.
+            worst = max(goal.targets, key=lambda k: goal.off(seen.state, k))
+            answer = self.asked(seen, replace(goal, targets=(worst,)))
+        return answer
+
+    def asked(self, seen: Observation, goal: Goal) -> Decision:
+        """What the node answers."""
         request = made(
             "forecloud/msg/Plan_Goal", goal=goal_message(seen, goal), budget_secs=self.budget_secs, n_steps=N_STEPS,
             max_plans=self.max_plans, seed=int(self.rng.integers(2**31)),

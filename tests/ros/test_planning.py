@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from conftest import wait_for, wait_for_future
+from conftest import ROOT, wait_for, wait_for_future
 from geometry_msgs.msg import Point
+from play import Player
 from rclpy.action import ActionClient
+from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from test_services import SMALL, plan_of, scaled, stream, subscribe  # noqa: F401
 from action_msgs.msg import GoalStatus
 
@@ -193,3 +197,38 @@ def test_cancelled_dead_and_many_clients_get_their_answers(ros, node, recording,
     assert all(answer.success or "busy" in answer.message for answer in answers)
     assert any(answer.success for answer in answers)
     assert node.running() and "panicked" not in node.log
+
+
+GOAL = """
+select: {body: [0.0, 0.0, 0.1]}
+reach: {pose: {translation: [0.08, 0.0, 0.0]}}
+"""
+PLANS = """
+plans:
+  - joint_names: [left_joint_1]
+    points: [{time: 0.0, positions: [0.5]}, {time: 0.5, positions: [0.625]}]
+"""
+
+
+def test_the_node_tells_the_tools_costs_to_the_bit(ros, recording, start_node, planner, tmp_path):
+    start_node(*SMALL)
+    predictions, _ = subscribe(ros)
+    planner.wait()
+    player = Player(ros, recording)
+    player.wait_for_subscriber()
+    player.play(answered=lambda n: predictions.wait_for(n - 1))
+    plan = JointTrajectory(joint_names=["left_joint_1"])
+    plan.points = [JointTrajectoryPoint(positions=[q]) for q in (0.5, 0.625)]
+    plan.points[1].time_from_start.nanosec = 500_000_000
+    answer = planner.evaluate([plan])
+    player.close()
+    assert answer.success, answer.message
+    (tmp_path / "goal.yaml").write_text(GOAL)
+    (tmp_path / "plans.yaml").write_text(PLANS)
+    tool = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "forecloud"
+    command = [tool, "evaluate", ROOT / "tests/data/tiny_push", "--at", "0.5", "--particles", "256"]
+    command += ["--goal", tmp_path / "goal.yaml", "--plans", tmp_path / "plans.yaml"]
+    done = subprocess.run([*command, "--steps", "5", "--json"], capture_output=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    (told,) = json.loads(done.stdout)["costs"]
+    assert told == {name: getattr(answer.costs[0], name) for name in told}
