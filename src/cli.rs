@@ -45,6 +45,9 @@ use crate::instruction_set::InstructionSet;
 use outcome::Outcome;
 use say::say;
 
+pub use anyhow::Error as Failure;
+pub use train_worker::TrainWorker;
+
 /// Runs the tool with its arguments, the first of which is its name; returns its exit code.
 ///
 /// What it says goes to the process's stdout and stderr, errors included. Signals that it listens to end

@@ -1,5 +1,7 @@
 //! `forecloud replay --shard` and `forecloud merge`, as a user runs them.
 
+mod edited;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -137,9 +139,9 @@ fn what_merge_can_not_join_is_named_and_an_error() {
     assert!(told_of(&["one"]).contains("shard 2/2 is missing"));
     place.shard("2/2", "two");
     assert!(told_of(&["one", "two", "one"]).contains("shard 1/2 is there twice"));
-    place.replay(&["--shard", "2/2", "--out", "two", "--horizon", "3"]);
+    place.replay(&["--shard", "2/2", "--out", "two", "--seed", "9"]);
     let differs = told_of(&["one", "two"]);
-    assert!(differs.contains("shard 2/2") && differs.contains("horizon"), "{differs}");
+    assert!(differs.contains("shard 2/2") && differs.contains("config.seed 0 and 9"), "{differs}");
     // An input is never written to, nor what others wrote.
     let refused = told(&place.shard("1/1", "a"));
     assert!(refused.contains("lies in the recording"), "{refused}");
@@ -233,21 +235,71 @@ fn the_documented_job_replays_its_share() {
 }
 
 #[test]
-fn labels_of_shards_are_found_by_training() {
+fn labels_of_shards_are_joined_by_what_came_of_each() {
     let place = Place::new();
     let bags = in_folder(&place);
-    let sizes = ["--particles", "256", "--history", "64", "--n-kinematic", "32"];
-    let label = |shard: &str| {
-        let arguments = ["label", &bags, "--labels", "labels", "--shard", shard];
-        // Of split 'test', the recordings are neither for training nor for validation.
-        place.tool(&[&arguments[..], &sizes, &["--teacher", "hindsight"]].concat())
-    };
     for shard in ["1/2", "2/2"] {
-        label(shard);
+        // Of split 'test', the recordings are neither for training nor for validation.
+        place.tool(&[
+            "label",
+            &bags,
+            "--labels",
+            "labels",
+            "--shard",
+            shard,
+            "--teacher",
+            "hindsight",
+        ]);
     }
     let merged = place.tool(&["merge", "labels"]);
     assert_eq!(merged.status.code(), Some(3), "{}", told(&merged));
     let text = text(&merged);
     assert!(text.contains("recordings 4: 3 of split 'test', left out, 1 skipped"), "{text}");
-    assert!(text.contains("skipped") && text.contains("bags/c:"), "{text}");
+    assert!(text.contains("skipped    ") && text.contains("bags/c/"), "{text}");
+}
+
+#[test]
+#[ignore = "not run yet"]
+fn labels_of_shards_are_found_by_training() {
+    let place = Place::new();
+    let folder = place.path("mine");
+    for (name, split) in [("a", "train"), ("b", "train"), ("v", "val"), ("t", "test")] {
+        edited::write_recording(&folder.join(name), split, |_| true);
+    }
+    std::fs::rename(place.path("c"), folder.join("c")).unwrap();
+    let fixed = ["--teacher", "hindsight", "--particles", "256", "--history", "64"];
+    let label = |shard: &str| {
+        let arguments = ["label", "mine", "--labels", "labels", "--shard", shard];
+        told(&place.tool(&[&arguments[..], &fixed].concat()))
+    };
+    let names = || -> std::collections::BTreeSet<PathBuf> {
+        let entries = std::fs::read_dir(place.path("labels")).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        paths.filter(|path| path.extension().is_some_and(|is| is == "labels")).collect()
+    };
+    label("1/2");
+    let missing = place.tool(&["merge", "labels"]);
+    assert_eq!(missing.status.code(), Some(1), "{}", told(&missing));
+    assert!(told(&missing).contains("shard 2/2 is missing"));
+    label("2/2");
+    // Noise is drawn by the recordings' names.
+    let made = names();
+    assert_eq!(made.len(), 3);
+    let merged = place.tool(&["merge", "labels"]);
+    assert_eq!(merged.status.code(), Some(3), "{}", told(&merged));
+    let text = text(&merged);
+    assert!(
+        text.contains("recordings 5: 3 labelled, 1 of split 'test', left out, 1 skipped"),
+        "{text}"
+    );
+    assert!(text.contains("skipped    mine/c"), "{text}");
+    std::fs::remove_file(made.first().unwrap()).unwrap();
+    let again = label("1/2") + &label("2/2");
+    assert_eq!(again.matches(" 1 recordings looked at").count(), 1, "{again}");
+    assert_eq!(names(), made);
+    let arguments = ["train", "mine", "--labels", "labels", "--out", "run", "--steps", "1"];
+    let small = ["--width", "16", "--blocks", "1", "--validation-windows", "2"];
+    let trained = place.tool(&[&arguments[..], &fixed, &small].concat());
+    assert!(trained.status.success(), "{}", told(&trained));
+    assert_eq!(names(), made, "training labelled nothing anew");
 }

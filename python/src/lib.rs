@@ -11,6 +11,7 @@ mod labels;
 mod model;
 mod predictor;
 mod recording;
+mod train;
 mod work;
 
 use std::ffi::OsString;
@@ -36,5 +37,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     labels::add_to(module)?;
     model::add_to(module)?;
     predictor::add_to(module)?;
-    recording::add_to(module)
+    recording::add_to(module)?;
+    train::add_to(module)
 }

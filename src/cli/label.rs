@@ -27,9 +27,8 @@ use super::train_loop::bar;
 /// Find the labels that hindsight teaches recordings by, for `forecloud train --labels`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Where points of a recording without truth go is found from its later frames, which takes longer than to
-read it. `forecloud train` does so when it reads a recording for the first time; this command does it
-beforehand, on as many machines as there are. Give it the sizes, the teacher, the seed and the topics that
+Where points of a recording without truth go is found from its later frames. `forecloud train` does so
+when it reads a recording for the first time; this command does it beforehand, on as many machines as there are. Give it the sizes, the teacher, the seed and the topics that
 the training will be given: labels are found again by the content of the clouds that they are made of.
 
 Shards may share one folder. A second run does only what is missing.

@@ -16,9 +16,9 @@ pub enum Encodings {
     /// None.
     #[default]
     None,
-    /// Heat kernel: four random demands, the same in every pass, spread a little and far ([`N_HEAT`]).
+    /// Heat kernel: four random demands, the same in every pass, spread a little and far: eight columns.
     Heat,
-    /// Bottom eigenvectors of the Laplacian, as subspace iteration finds them ([`N_VECTORS`]).
+    /// Bottom eigenvectors of the Laplacian, as subspace iteration finds them: eight.
     Eigenvectors,
     /// Both.
     Both,

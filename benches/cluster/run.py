@@ -1,0 +1,93 @@
+"""What `forecloud cluster` costs on 1 to 4 workers of a Ray cluster on this machine: CPU seconds and bytes moved,
+which do not depend on how many cores are free. docs/cluster.md has what it said.
+
+    python benches/cluster/run.py RECORDINGS [--steps 10] [--batch 8] [--workers 1,2,4]
+
+RECORDINGS: a folder of recordings, some of split `train`. Needs the package and its extra `ray`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+
+def children() -> float:
+    """CPU seconds of processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def train(recordings: str, workers: int, args: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """CPU seconds of all workers for each step, and bytes that gradients and states took on their way."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    from forecloud import _cluster_train
+
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    for _ in range(workers):
+        nodes.add_node(num_cpus=1)
+    search = str(Path(_cluster_train.__file__).parent.parent)
+    ray.init(address=nodes.address, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": search}})
+    told: dict[str, Any] = {"workers": workers}
+
+    def costs(crew: Any) -> float:
+        return sum(ray.get([worker.cost.remote() for worker in crew.at_work], timeout=60)[i]["cpu_secs"]
+                   for i in range(len(crew.at_work)))
+
+    def on_step(step: int, crew: Any) -> None:
+        if len(crew.at_work) < workers:
+            # All at work before it counts.
+            crew.join(None, wait=True)
+            while crew.reading:
+                time.sleep(0.1)
+                crew.join(None, wait=False)
+        if step == 2:
+            told.update(cpu=costs(crew), begun=time.monotonic(), weights=crew.run["n_weights"])
+        if step == args.steps:
+            steps = args.steps - 2
+            told.update(cpu_secs=(costs(crew) - told.pop("cpu")) / steps, at_work=len(crew.at_work),
+                        wall_secs=(time.monotonic() - told.pop("begun")) / steps)
+
+    options = ["--steps", str(args.steps), "--batch", str(args.batch), "--validate-every", "1000000",
+               "--validation-windows", "1", "--checkpoint-secs", "86400", "--from", args.model, "--keep", "new",
+               "--labels", str(folder / "labels")]
+    out = folder / f"run_{workers}"
+    _cluster_train._run = lambda *_, **__: subprocess.CompletedProcess([], 0)  # Without the report.
+    _cluster_train.train(recordings, out, options=options, on_step=on_step)
+    ray.shutdown()
+    nodes.shutdown()
+    gradient = 4 * told["weights"]
+    # Each sum goes to the next worker, and the last one to all.
+    told["megabytes"] = (workers - 1 + workers) * gradient / 1e6
+    from forecloud import Model
+
+    told["model"] = Model(str(out / "model.safetensors")).hash
+    return told
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("recordings")
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--workers", default="1,2,4")
+    parser.add_argument("--model", default="models/small.safetensors")
+    args = parser.parse_args()
+    os.environ.setdefault("RAY_DEDUP_LOGS", "0")
+    with tempfile.TemporaryDirectory() as folder:
+        for workers in map(int, args.workers.split(",")):
+            print(json.dumps(train(os.path.abspath(args.recordings), workers, args, Path(folder))), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
