@@ -97,30 +97,6 @@ fn a_stopped_training_goes_on_to_the_same_weights_on_any_number_of_threads() {
 }
 
 #[test]
-fn a_vision_transformer_takes_the_place_of_the_unet() {
-    let place = Place::new();
-    let vit = "--encoder vit --mask symmetric_grf --mask-cut 0.1 --past 1";
-    succeed(&place.train("whole", &format!("{vit} --threads 1")));
-    succeed(&place.train("parts", &format!("{vit} --stop-at 2 --threads 2")));
-    succeed(&place.train("parts", &format!("{vit} --threads 2")));
-    let read = |run: &str| std::fs::read(place.path(run).join("video.safetensors")).unwrap();
-    assert!(read("whole") == read("parts"), "to the byte");
-    fails(&place.train("whole", ""), &["encoder: ", "another --out"]);
-    let other = vit.replace("symmetric_grf", "series");
-    fails(&place.train("whole", &other), &["mask: symmetric_grf there, series here"]);
-    let replay = "replay --model model.safetensors --render --video whole/video.safetensors --json";
-    let output = place.tool(&format!("{replay} --horizon 1 bags/val"));
-    succeed(&output);
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(report["video"]["rows"].as_array().unwrap().len(), 2);
-    fails(&place.train("other", "--mask toeplitz"), &["--encoder vit"]);
-    fails(&place.train("other", "--encoder vit --mask-cut 0.1"), &["--mask"]);
-    let uncut = "--encoder vit --mask toeplitz --mask-cut 0.1";
-    fails(&place.train("other", uncut), &["toeplitz has no edges to cut"]);
-    fails(&place.train("other", "--encoder vit --past 9"), &["n_past", "0 to 8"]);
-}
-
-#[test]
 fn what_is_predicted_is_drawn() {
     let place = Place::new();
     succeed(&place.train("run", ""));

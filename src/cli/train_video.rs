@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use clap::builder::PossibleValuesParser;
 use forecloud::outputs::{Kind, Outputs};
 use forecloud::train::video::{VideoDataset, VideoScore, VideoTrainConfig, VideoTrainer};
-use forecloud::video::{EncoderKind, PatchMask, Spool, VideoConfig, VitConfig};
+use forecloud::video::{Spool, VideoConfig};
 
 use super::intake::Recordings;
 use super::layers::or;
@@ -19,8 +18,7 @@ use super::threads;
 use super::topics::TopicArgs;
 use super::train_loop::bar;
 
-/// Train what draws predictions as pictures: an encoder (U-Net, or vision transformer) and a renderer
-/// (like Point-NeRF).
+/// Train what draws predictions as pictures: an encoder (U-Net) and a renderer (like Point-NeRF).
 #[derive(clap::Args)]
 #[command(after_help = "\
 Recordings with colour and depth images are taken from the folder and all folders below it; those of
@@ -34,7 +32,6 @@ and 0.2 s.
 
 Examples:
   forecloud train-video recordings --out runs/video
-  forecloud train-video recordings --out runs/vit --encoder vit --mask symmetric_grf
   forecloud replay --render --video runs/video/video.safetensors --out results recordings/push_7")]
 pub struct Args {
     /// Folder of recordings (rosbag2 folders, .mcap and .db3 files), or one of them
@@ -75,8 +72,6 @@ pub struct Args {
     /// Use at most this many training recordings, spread over the folder
     #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
     max_recordings: Option<usize>,
-    #[command(flatten)]
-    encoder: EncoderArgs,
     /// Look at no truth but the split: each frame is drawn as its own cameras saw it
     #[arg(long)]
     no_truth: bool,
@@ -85,60 +80,6 @@ pub struct Args {
     threads: Option<usize>,
     #[command(flatten)]
     topics: TopicArgs,
-}
-
-/// Which encoder.
-#[derive(clap::Args)]
-#[command(next_help_heading = "Encoder")]
-struct EncoderArgs {
-    /// What gives pixels their features: a U-Net of colours, or a vision transformer (linear attention
-    /// between patches) of colours and depths
-    #[arg(long, default_value = "unet", value_parser = ["unet", "vit"])]
-    encoder: String,
-    #[arg(
-        long,
-        value_parser = PossibleValuesParser::new(PatchMask::ALL.map(PatchMask::name)),
-        help = format!(
-            "What a patch of the vision transformer may hear of another: `none` is all of all, `toeplitz` a \
-             number learnt for each offset, the others are masks over the grid of patches, as `--local` of \
-             `train` tells them (`symmetric_grf`: graph random features, walks drawn once) [default: {}]",
-            VitConfig::default().mask.name()
-        )
-    )]
-    mask: Option<String>,
-    /// Cut the grid of patches where depth steps by more than this (m)
-    #[arg(long, value_name = "METRES", requires = "mask")]
-    mask_cut: Option<f32>,
-    #[arg(
-        long,
-        value_name = "FRAMES",
-        help = or(
-            "Frames before the one at hand, 0.2 s apart, that the vision transformer looks at in training",
-            VitConfig::default().n_past
-        )
-    )]
-    past: Option<usize>,
-}
-
-impl EncoderArgs {
-    fn config(&self) -> Result<VideoConfig> {
-        let given = self.mask.is_some() || self.past.is_some();
-        ensure!(
-            self.encoder == "vit" || !given,
-            "--mask and --past are the vision transformer's: add --encoder vit, or leave them out"
-        );
-        let mut config = VideoConfig::default();
-        if self.encoder == "vit" {
-            let mut vit = VitConfig { cut_m: self.mask_cut, ..VitConfig::default() };
-            if let Some(name) = &self.mask {
-                vit.mask = PatchMask::try_from(name.clone()).map_err(anyhow::Error::msg)?;
-            }
-            vit.n_past = self.past.unwrap_or(vit.n_past);
-            config.encoder = EncoderKind::Vit(vit);
-        }
-        config.validate()?;
-        Ok(config)
-    }
 }
 
 /// Name of the file in the folder.
@@ -167,18 +108,17 @@ fn train(args: &Args) -> Result<()> {
         ..default
     };
     config.validate().map_err(by_option)?;
-    let video = args.encoder.config()?;
     let folder = OutFolder::open(&args.out)?;
     let (path, checkpoint) = (args.out.join(VIDEO), args.out.join(CHECKPOINT));
     for path in [&path, &checkpoint] {
         Outputs::default().check(path, Kind::Video).with_context(|| refused(&args.out))?;
     }
     let mut trainer = match checkpoint.exists() {
-        true => VideoTrainer::resume(&checkpoint, config, video)
+        true => VideoTrainer::resume(&checkpoint, config, VideoConfig::default())
             .context("can't go on with the run in this folder")?,
-        false => VideoTrainer::new(config, video)?,
+        false => VideoTrainer::new(config, VideoConfig::default())?,
     };
-    let [training, validation] = load(args, video)?;
+    let [training, validation] = load(args)?;
     if path.exists() && !checkpoint.exists() {
         let kept = set_aside(&path)?;
         let (path, kept) = (path.display(), kept.display());
@@ -249,13 +189,13 @@ fn validated(trainer: &VideoTrainer, data: &VideoDataset) -> Result<String> {
 }
 
 /// Recordings to train on and to validate with.
-fn load(args: &Args, video: VideoConfig) -> Result<[VideoDataset; 2]> {
+fn load(args: &Args) -> Result<[VideoDataset; 2]> {
     let recordings = Recordings::find(&args.recordings, true)?;
     recordings.must_not_hold(&args.out)?;
     let frames = args.topics.config()?;
     let empty = || -> Result<VideoDataset> {
         let spool = Spool::new(&args.out).context("pictures are kept in --out while it runs")?;
-        let data = VideoDataset::new(video, frames.clone(), spool);
+        let data = VideoDataset::new(VideoConfig::default(), frames.clone(), spool);
         Ok(data.ignore_truth(args.no_truth))
     };
     let (mut training, mut validation) = (empty()?, empty()?);

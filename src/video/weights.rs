@@ -102,7 +102,7 @@ impl VideoLayout {
     }
 
     /// Where the renderer's weights lie in the flat vector.
-    pub(crate) fn of_renderer(&self) -> std::ops::Range<usize> {
+    pub(super) fn of_renderer(&self) -> std::ops::Range<usize> {
         self.dense[0].weight.range().start..self.n_params()
     }
 
