@@ -135,7 +135,7 @@ fn label(args: &Args) -> Result<Outcome> {
         if before.is_some_and(|done| done.is_there(&args.labels)) {
             n_before += 1;
         } else {
-            let came = match label_one(path, teacher, configs.map(|config| empty(config))) {
+            let came = match label_one(path, teacher, configs.map(empty)) {
                 Ok(labelled) => Came::Result(serde_json::to_value(labelled)?),
                 Err(error) => {
                     bar.suspend(|| {

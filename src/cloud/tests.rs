@@ -268,7 +268,7 @@ fn points(has_color: bool) -> PointCloud2 {
         }
     }
     let message = message.u8(0).u32(16).u32(32).u8s(&data).u8(0);
-    PointCloud2::decode(&message.finish()).unwrap()
+    PointCloud2::decode(message.finish()).unwrap()
 }
 
 fn points_of(camera: usize, has_color: bool) -> CameraFrame {

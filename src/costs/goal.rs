@@ -27,9 +27,9 @@ impl Zone {
     pub fn around(points: &[[f64; 3]]) -> Self {
         let mut zone = Self { min: [f64::INFINITY; 3], max: [f64::NEG_INFINITY; 3] };
         for p in points {
-            for axis in 0..3 {
-                zone.min[axis] = zone.min[axis].min(p[axis]);
-                zone.max[axis] = zone.max[axis].max(p[axis]);
+            for (axis, &x) in p.iter().enumerate() {
+                zone.min[axis] = zone.min[axis].min(x);
+                zone.max[axis] = zone.max[axis].max(x);
             }
         }
         zone
@@ -39,9 +39,9 @@ impl Zone {
     pub fn around_points(points: &[crate::geometry::Vec3]) -> Self {
         let mut zone = Self::around(&[]);
         for p in points {
-            for axis in 0..3 {
-                zone.min[axis] = zone.min[axis].min(p[axis].into());
-                zone.max[axis] = zone.max[axis].max(p[axis].into());
+            for (axis, &x) in p.iter().enumerate() {
+                zone.min[axis] = zone.min[axis].min(x.into());
+                zone.max[axis] = zone.max[axis].max(x.into());
             }
         }
         zone
@@ -224,7 +224,7 @@ impl Goal {
                 let norm = rotation.iter().map(|x| x * x).sum::<f64>().sqrt();
                 if !translation.iter().all(|x| x.is_finite()) {
                     refused("motion", format!("translation {translation:?} is not finite"))
-                } else if !((norm - 1.0).abs() < 1e-3) {
+                } else if !norm.is_finite() || (norm - 1.0).abs() >= 1e-3 {
                     refused(
                         "motion",
                         format!(

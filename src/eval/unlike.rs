@@ -24,7 +24,7 @@ impl UnlikeCounts {
         self.n_moving += unlike.n_moving as u64;
         self.n_unlike += unlike.n_unlike as u64;
         let Some(difference) = unlike.most else { return };
-        self.count(&Cow::Borrowed(difference.name()), 1);
+        self.count(Cow::Borrowed(difference.name()), 1);
         self.sort();
     }
 
@@ -32,14 +32,14 @@ impl UnlikeCounts {
     pub fn merge(&mut self, other: &Self) {
         self.n_moving += other.n_moving;
         self.n_unlike += other.n_unlike;
-        other.most.iter().for_each(|(name, n)| self.count(name, *n));
+        other.most.iter().for_each(|(name, n)| self.count(name.clone(), *n));
         self.sort();
     }
 
-    fn count(&mut self, name: &Cow<'static, str>, n: u64) {
-        match self.most.iter_mut().find(|(own, _)| own == name) {
+    fn count(&mut self, name: Cow<'static, str>, n: u64) {
+        match self.most.iter_mut().find(|(own, _)| *own == name) {
             Some((_, count)) => *count += n,
-            None => self.most.push((name.clone(), n)),
+            None => self.most.push((name, n)),
         }
     }
 

@@ -36,7 +36,7 @@ pub struct VideoLayout {
 #[derive(Debug, Clone)]
 pub enum EncoderLayout {
     /// Convolutions, `[9·n_in, n_out]`, in the order in which they run.
-    Unet([Affine; N_CONVOLUTIONS]),
+    Unet(Box<[Affine; N_CONVOLUTIONS]>),
     /// Of the vision transformer.
     Vit(Box<VitLayout>),
 }
@@ -82,7 +82,7 @@ impl VideoLayout {
         config.validate()?;
         let mut table = Table::default();
         let encoder = match config.encoder {
-            EncoderKind::Unet => EncoderLayout::Unet(convolutions(&config, &mut table)),
+            EncoderKind::Unet => EncoderLayout::Unet(Box::new(convolutions(&config, &mut table))),
             EncoderKind::Vit(vit) => {
                 let layout = VitLayout::new(vit, config.picture, config.n_features, &mut table);
                 EncoderLayout::Vit(Box::new(layout))

@@ -128,7 +128,7 @@ fn a_calibration_that_says_the_same_is_the_same() {
 fn cloud(frame_id: &str, nanos: i64) -> PointCloud2 {
     let (sec, nanosec) = Stamp::from_nanos(nanos).parts();
     let message = CdrWriter::new(false).header(sec, nanosec, frame_id).u32(0).u32(0).u32(0);
-    PointCloud2::decode(&message.u8(0).u32(0).u32(0).u8s(&[]).u8(1).finish())
+    PointCloud2::decode(message.u8(0).u32(0).u32(0).u8s(&[]).u8(1).finish())
         .expect("an empty cloud")
 }
 

@@ -48,7 +48,7 @@ impl Cloud {
     }
 
     fn problem(&self) -> (&'static str, String) {
-        match PointCloud2::decode(&self.bytes(false)) {
+        match PointCloud2::decode(self.bytes(false)) {
             Err(Error::Message { field, problem, .. }) => (field, problem),
             other => panic!("{other:?}"),
         }
@@ -70,7 +70,7 @@ fn a_realsense_cloud_by_hand() {
         cloud.put(20 + 4 * at, &x.to_le_bytes());
     }
     cloud.put(36, &0x00_FF_80_01u32.to_le_bytes());
-    let decoded = PointCloud2::decode(&cloud.bytes(false)).unwrap();
+    let decoded = PointCloud2::decode(cloud.bytes(false)).unwrap();
     assert!(decoded.has_color());
     assert_eq!((decoded.width, decoded.height), (2, 1));
     assert_eq!(decoded.header.frame_id, "optical");
@@ -82,11 +82,11 @@ fn clouds_without_points_or_colours() {
     for size in [[0, 0], [0, 7], [7, 0], [u32::MAX, 0]] {
         let empty = Cloud { row_step: 0, ..Cloud::new(&[], [0, 0], 0) };
         let empty = Cloud { width: size[0], height: size[1], ..empty };
-        assert!(seen(&PointCloud2::decode(&empty.bytes(false)).unwrap()).is_empty());
+        assert!(seen(&PointCloud2::decode(empty.bytes(false)).unwrap()).is_empty());
     }
     let mut cloud = Cloud::new(&[XYZ[0], XYZ[1], XYZ[2], ("r", 12, 7, 1)], [1, 1], 16);
     cloud.put(0, &1f32.to_le_bytes());
-    let decoded = PointCloud2::decode(&cloud.bytes(false)).unwrap();
+    let decoded = PointCloud2::decode(cloud.bytes(false)).unwrap();
     assert!(!decoded.has_color(), "a lone r is no colour");
     assert_eq!(seen(&decoded)[0].2, [128; 3]);
 }
@@ -120,13 +120,13 @@ fn fields_that_cannot_be_read_are_named() {
     assert!(problem.contains("and 24 more") && problem.len() < 1000, "{problem}");
     // Some drivers write a count of 0 for one number.
     let zero = Cloud::new(&[("x", 0, 7, 0), y, z], [2, 2], 16);
-    assert!(PointCloud2::decode(&zero.bytes(false)).is_ok());
+    assert!(PointCloud2::decode(zero.bytes(false)).is_ok());
 }
 
 #[test]
 fn sizes_that_dont_belong_together_are_refused() {
     let good = Cloud::new(&XYZ, [3, 2], 12);
-    assert!(PointCloud2::decode(&good.bytes(false)).is_ok());
+    assert!(PointCloud2::decode(good.bytes(false)).is_ok());
     let change = |f: fn(&mut Cloud)| {
         let mut cloud = good.clone();
         f(&mut cloud);
@@ -143,7 +143,7 @@ fn sizes_that_dont_belong_together_are_refused() {
     assert_eq!(change(|cloud| (cloud.width, cloud.height) = ((1 << 24) + 1, 1)), "width");
     assert_eq!(change(|cloud| (cloud.width, cloud.height) = (u32::MAX, u32::MAX)), "width");
     let single = Cloud { width: 6, height: 1, row_step: 0, ..good };
-    assert!(PointCloud2::decode(&single.bytes(false)).is_ok(), "row_step of one row");
+    assert!(PointCloud2::decode(single.bytes(false)).is_ok(), "row_step of one row");
 }
 
 /// The numbers of one point.
@@ -284,7 +284,7 @@ proptest! {
         }
         let has_color = !matches!(colors, Colors::None);
         for big_endian in [false, true] {
-            let decoded = PointCloud2::decode(&cloud.bytes(big_endian)).unwrap();
+            let decoded = PointCloud2::decode(cloud.bytes(big_endian)).unwrap();
             prop_assert_eq!(decoded.has_color(), has_color);
             prop_assert_eq!(seen(&decoded), expected(values, has_color));
         }

@@ -47,7 +47,7 @@ fn weights_of(layout: &VideoLayout) -> Vec<f32> {
 fn frames() -> Vec<Picture> {
     let pictures = of_tiny_push([13, 13]);
     assert_eq!(pictures[0].size, pictures[1].size);
-    assert!(pictures[0].size[0] % 4 != 0 || pictures[0].size[1] % 4 != 0, "patches over the edge");
+    assert!(pictures[0].size.iter().any(|n| !n.is_multiple_of(4)), "patches over the edge");
     vec![pictures[1].clone(), pictures[0].clone()]
 }
 
