@@ -1,6 +1,7 @@
 """Forecloud as planner: the real node over DDS, asked by `~/plan`, or by `~/evaluate` for the costs of
 candidates that the sampler of this package draws."""
 
+import fcntl
 import os
 import shlex
 import subprocess
@@ -139,6 +140,19 @@ def trajectory_of(message) -> Trajectory:
     return Trajectory(list(message.joint_names), times, rows)
 
 
+def domain():
+    """An open file that holds a ROS domain (the number its name ends with) that no other loop of this machine
+    has: two in one would hear each other's clock and pictures. Raises RuntimeError where all are taken."""
+    for number in range(10, 100):
+        held = open(Path(tempfile.gettempdir()) / f"closed_loop_domain_{number}", "w")
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return held
+        except OSError:
+            held.close()
+    raise RuntimeError("all ROS domains from 10 to 99 are taken by other closed loops")
+
+
 class Link:
     """The ROS process with the node: a sink of a Stream, and who answers."""
 
@@ -162,7 +176,8 @@ class Link:
         for name, value in parameters.items():
             command += ["-p", f"{name}:={value}"]
         env = dict(os.environ)
-        env["ROS_DOMAIN_ID"] = str(10 + os.getpid() % 90)
+        self.domain = domain()
+        env["ROS_DOMAIN_ID"] = self.domain.name.rsplit("_", 1)[1]
         env["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
         env["FASTRTPS_DEFAULT_PROFILES_FILE"] = str(ROOT / "config" / "fastdds_large_clouds.xml")
         # A workspace that is sourced already may have no such file.
@@ -212,6 +227,7 @@ class Link:
             except subprocess.TimeoutExpired:
                 self.bridge.kill()
             self.errors.close()
+            self.domain.close()
             self.bridge = None
 
 

@@ -207,3 +207,12 @@ def test_a_plan_as_a_message_comes_back_and_a_broken_one_is_refused(world):
     message.points[1].positions = np.zeros(1)
     with pytest.raises(ValueError):
         over_dds.trajectory_of(message)
+
+
+def test_no_two_loops_share_a_domain():
+    from sim.closed_loop import over_dds
+
+    held = [over_dds.domain() for _ in range(3)]
+    assert len({file.name for file in held}) == 3
+    for file in held:
+        file.close()
