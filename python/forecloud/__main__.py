@@ -15,6 +15,10 @@ def main() -> int:
         from .view import command
 
         return command(arguments[1:])
+    if arguments[:1] == ["cluster"]:
+        from .cluster import command
+
+        return command(arguments[1:])
     from . import _native
 
     # The shipped models lie beside this file.
@@ -24,7 +28,7 @@ def main() -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     code = _native.run_tool(["forecloud", *arguments])
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print("\nOf the Python package:\n  view        Look at a recording and its predictions in rerun")
+        print("\nOf the Python package:\n  view        Look at a recording and its predictions in rerun\n  cluster     Replay, label and train on many machines, by Ray")
         sys.stdout.flush()
     return code
 

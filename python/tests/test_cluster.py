@@ -15,6 +15,8 @@ import pytest
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
 
+from mcap import copy_of_split  # noqa: E402
+
 from forecloud import _cluster_train, _stored, cluster  # noqa: E402
 from forecloud.errors import ConfigError, MissingExtra  # noqa: E402
 
@@ -52,32 +54,6 @@ def recordings(folder: Path, *names: str) -> Path:
             content = b"torn" if name == "torn" else file.read_bytes()
             (folder / name / file.name).write_bytes(content)
     return folder
-
-
-def of_split(place: Path, split: str) -> None:
-    """The recording with another word for what it is for."""
-    from mcap.reader import make_reader
-    from mcap.writer import Writer
-
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with (BAG / "tiny_push.mcap").open("rb") as source, place.open("wb") as target:
-        writer = Writer(target)
-        writer.start(profile="ros2")
-        channels: dict[int, int] = {}
-        for schema, channel, message in make_reader(source).iter_messages():
-            if channel.id not in channels:
-                known = writer.register_schema(schema.name, schema.encoding, schema.data)
-                channels[channel.id] = writer.register_channel(
-                    channel.topic, channel.message_encoding, known, channel.metadata)
-            data = message.data
-            if channel.topic.endswith("/truth/bodies"):
-                # A text after its length, and a last byte of zero.
-                text = json.loads(data[8:-1].decode())
-                assert text["split"] == "test"
-                told = json.dumps({**text, "split": split}).encode() + b"\0"
-                data = data[:4] + len(told).to_bytes(4, "little") + told
-            writer.add_message(channels[channel.id], message.log_time, data, message.publish_time)
-        writer.finish()
 
 
 def timeless(report: dict[str, Any]) -> dict[str, Any]:
@@ -131,7 +107,7 @@ def test_a_replay_in_which_a_node_dies_is_one_replay_to_the_last_digit(nodes: Cl
 def test_labels_are_those_of_one_machine_though_a_node_dies(nodes: Cluster, tmp_path: Path) -> None:
     bags = recordings(tmp_path / "bags", "torn")
     for name in ["a", "b"]:
-        of_split(bags / f"{name}.mcap", "train")
+        copy_of_split(BAG, bags / name, b"train")
     options = ["--teacher", "hindsight", "--particles", "256"]
     killed: list[str] = []
 
@@ -155,8 +131,8 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, byt
     """What `forecloud train` leaves of the same recordings."""
     folder = tmp_path_factory.mktemp("alone")
     bags = folder / "bags"
-    for name, split in [("a", "train"), ("b", "train"), ("v", "val")]:
-        of_split(bags / f"{name}.mcap", split)
+    for name, split in [("a", b"train"), ("b", b"train"), ("v", b"val")]:
+        copy_of_split(BAG, bags / name, split)
     done = tool("train", str(bags), "--out", str(folder / "run"), "--threads", "1", *TRAIN)
     assert done.returncode == 0, done.stderr
     return bags, left(folder / "run")
