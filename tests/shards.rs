@@ -259,7 +259,6 @@ fn labels_of_shards_are_joined_by_what_came_of_each() {
 }
 
 #[test]
-#[ignore = "not run yet"]
 fn labels_of_shards_are_found_by_training() {
     let place = Place::new();
     let folder = place.path("mine");
