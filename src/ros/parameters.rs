@@ -87,8 +87,8 @@ parameters! {
         AtStart device: String = Device::default().to_string();
         /// Threads of the predictor; 0 takes one per CPU.
         AtStart threads: usize = 0, in 0..=MAX_THREADS;
-        /// Threads that roll out candidate plans (service `~/predict`), beside those of the
-        /// predictor.
+        /// Threads that roll out candidate plans (`~/predict`; `~/evaluate` and `~/plan` have as many
+        /// more), beside those of the predictor.
         AtStart plan_threads: usize = 1, in 1..=MAX_THREADS;
         /// Seconds by which the images of one frame, and a late joint state, may differ.
         AnyTime tolerance_secs: f64 = FramesConfig::default().tolerance_secs,
