@@ -181,6 +181,11 @@ impl Candidates {
         Ok(Self { workers: workers.collect::<Result<_>>()?, threads, roller: Roller::default() })
     }
 
+    /// The threads, for what else is done for plans between roll-outs.
+    pub(crate) fn threads(&self) -> &rayon::ThreadPool {
+        &self.threads
+    }
+
     /// `n_steps` steps from `snapshot` on, if the robot follows `candidate`; joints that it leaves
     /// out move as in the prediction (see [`crate::plan::with_candidate`]).
     ///

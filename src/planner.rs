@@ -117,7 +117,6 @@ struct Drawn {
 /// The planner; keeps its threads and buffers from one goal to the next.
 pub struct Planner {
     candidates: Candidates,
-    threads: rayon::ThreadPool,
 }
 
 impl Planner {
@@ -126,13 +125,7 @@ impl Planner {
     /// # Errors
     /// [`Error::Config`] if they can't be started.
     pub fn new(n_threads: usize) -> Result<Self> {
-        let threads = rayon::ThreadPoolBuilder::new().num_threads(n_threads);
-        let threads = threads.thread_name(|i| format!("planner {i}")).build();
-        let threads = threads.map_err(|error| Error::Config {
-            key: "plan_threads".into(),
-            problem: format!("{n_threads} threads can't be started: {error}"),
-        })?;
-        Ok(Self { candidates: Candidates::new(n_threads)?, threads })
+        Ok(Self { candidates: Candidates::new(n_threads)? })
     }
 
     /// What rolls out.
@@ -182,7 +175,7 @@ impl Planner {
             start,
         };
         search.stand(&mut self.candidates)?;
-        search.run(&mut self.candidates, &self.threads, &mut goes_on)?;
+        search.run(&mut self.candidates, &mut goes_on)?;
         Ok(search.end(&whole))
     }
 }
@@ -220,7 +213,6 @@ impl Search<'_> {
     fn run(
         &mut self,
         candidates: &mut Candidates,
-        threads: &rayon::ThreadPool,
         goes_on: &mut impl FnMut(&Progress) -> bool,
     ) -> Result<()> {
         let mut sampler = Sampler::new(self.settings.seed, &self.situation);
@@ -240,7 +232,7 @@ impl Search<'_> {
             if wanted == 0 {
                 break;
             }
-            let drawn = self.draw(&mut sampler, wanted, threads);
+            let drawn = self.draw(&mut sampler, wanted, candidates.threads());
             n_empty = if drawn.is_empty() { n_empty + 1 } else { 0 };
             let to_roll: Vec<Candidate> = drawn.iter().map(|d| d.candidate.clone()).collect();
             let costs = match to_roll.is_empty() {
