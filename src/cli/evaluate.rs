@@ -21,8 +21,6 @@ Examples:
   forecloud evaluate data/demo_tumble --goal goal.yaml --plans plans.yaml
   forecloud evaluate data/demo_tumble --at 1.5 --steps 10 --goal goal.yaml --plans plans.yaml --json")]
 pub struct Args {
-    #[command(flatten)]
-    snapshot: SnapshotArgs,
     /// The goal (YAML)
     #[arg(long, value_name = "FILE")]
     goal: PathBuf,
@@ -38,6 +36,9 @@ pub struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    // Last: what comes behind it would stand under the heading of its topics.
+    #[command(flatten)]
+    snapshot: SnapshotArgs,
 }
 
 /// Prints the costs to stdout.

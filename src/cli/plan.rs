@@ -28,8 +28,6 @@ Examples:
   forecloud plan data/demo_tumble --goal goal.yaml
   forecloud plan data/demo_tumble --goal goal.yaml --max-plans 64 --seed 3 --json")]
 pub struct Args {
-    #[command(flatten)]
-    snapshot: SnapshotArgs,
     /// The goal (YAML)
     #[arg(long, value_name = "FILE")]
     goal: PathBuf,
@@ -57,6 +55,9 @@ pub struct Args {
     /// Print one JSON object, the plan in it
     #[arg(long)]
     json: bool,
+    // Last: what comes behind it would stand under the heading of its topics.
+    #[command(flatten)]
+    snapshot: SnapshotArgs,
 }
 
 /// Prints what was found to stdout.

@@ -18,7 +18,7 @@ pub struct SnapshotArgs {
     bag: PathBuf,
     /// Seconds from the recording's first frame to the one that plans start from: the first that can be
     /// predicted from then on [default: the first]
-    #[arg(long, value_name = "SECS", default_value_t = 0.0)]
+    #[arg(long, value_name = "SECS", default_value_t = 0.0, hide_default_value = true)]
     at: f64,
     /// Model file [default: the shipped models/small.safetensors]
     #[arg(long, value_name = "FILE")]
