@@ -16,7 +16,7 @@ use crate::{Error, Result};
 
 pub use goal::{Goal, MAX_CLOUD, MAX_KEEP_OUT, Mask, Reach, Select, Zone};
 #[cfg(feature = "bag")]
-pub use goal_file::read_goal;
+pub use goal_file::{parse_goal, read_goal};
 use reach::Aim;
 use spread::{N_DRAWS, offset, sigma};
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from . import _arrays, _native
 from .errors import ConfigError, InputError, ModelError
+from .plans import Costs, Found, Goal, costs_of, goal_in, plans_in
 from .recording import Camera, Frame, Plan, Recording
 
 SITUATIONS = ("robot", "resting", "moving", "flying")
@@ -192,6 +193,7 @@ class Predictor:
         intrinsics: Any = None,
         poses: Any = None,
         color: Any = None,
+        points: Any = None,
         joints: Mapping[str, float] | None = None,
         plans: Sequence[Plan] = (),
     ) -> Prediction | None:
@@ -199,7 +201,8 @@ class Predictor:
 
         Instead of `frame`: arrays of one camera, or lists of them for several: `depth` `[height, width]`
         (uint16 mm or float32 m), `intrinsics` (3 x 3, or fx, fy, cx, cy), `poses` (4 x 4 world from camera,
-        or x, y, z and a quaternion x, y, z, w), `color` `[height, width, 3]` uint8, and `stamp` (s, or ns
+        or x, y, z and a quaternion x, y, z, w), `color` `[height, width, 3]` uint8; or, instead of images, `points` `[n, 3]` (m, in the frame of its
+        pose) or a tuple of them and their colours `[n, 3]` uint8; and `stamp` (s, or ns
         as an int), `joints` (names with rad or m).
 
         Raises `InputError` for what makes the frame unusable, `RobotError`, `StateError`; the next frame
@@ -208,14 +211,59 @@ class Predictor:
         if frame is None:
             if stamp is None:
                 raise InputError("stamp: the time of the images is needed (s, or ns as an int)")
-            cameras = _cameras(depth, intrinsics, poses, color)
+            cameras = _cameras(depth, intrinsics, poses, color) if points is None else _clouds(points, poses)
             frame = Frame(stamp, cameras, joints, plans)
-        elif any(given is not None for given in (stamp, depth, intrinsics, poses, color, joints)):
+        elif any(given is not None for given in (stamp, depth, intrinsics, poses, color, points, joints)):
             raise InputError("step: either a frame, or arrays by name")
         if not isinstance(frame, Frame):
             raise InputError(f"frame: expected a forecloud.Frame or arrays by name, got {type(frame).__name__}")
         told = self._native.step(frame._native)
         return None if told is None else Prediction(**told)
+
+    def evaluate(self, plans: Sequence[Plan], goal: Goal | str | os.PathLike[str], *, steps: int = 10,
+                 particles: int = 512) -> Costs:
+        """What each of `plans` would cost from the newest predicted frame on, held against `goal` (or the path
+        of its YAML file), in one batch on all threads: the costs of the node's `~/evaluate` and of `forecloud
+        evaluate`, to the bit.
+
+        Plans start at the frame (`Plan.start` 0) or at their own stamp; joints that they leave out go on as
+        in the prediction. `steps`: of each roll-out; `particles`: 0 for all of the frame's.
+
+        Raises `RobotError` for plans that can't be followed (it names the plan), `InputError` for goals that
+        make no sense in this frame, `StateError` before a frame was predicted.
+        """
+        told = self._native.evaluate(goal_in(goal), plans_in(plans), *_sizes(steps, particles))
+        return costs_of(told.pop("columns"), **told)
+
+    def plan(self, goal: Goal | str | os.PathLike[str], *, budget: float | None = None, max_plans: int = 0,
+             steps: int = 30, joints: Sequence[str] = (), tools: Sequence[str] = (), seed: int = 0,
+             particles: int = 512) -> Found:
+        """Looks for a plan that reaches `goal` from the newest predicted frame on: `~/plan`.
+
+        `budget`: seconds (None: 2, or as long as `max_plans` take); `max_plans`: to roll out at most, 0 for no
+        such limit; `steps`: of the longest plan; `joints` that may move (all), `tools`: links that may touch the
+        target (the ends of arms). With `max_plans` alone the same seed gives the same plan.
+
+        That no plan is good enough is no error: see `Found.success`. Raises as `evaluate`, and `ConfigError`.
+        """
+        steps, particles = _sizes(steps, particles)
+        if budget is None and max_plans == 0:
+            budget = 2.0
+        settings = {
+            "budget": None if budget is None else _seconds("budget", budget), "steps": steps, "particles": particles,
+            "max_plans": _arrays.whole("max_plans", max_plans), "joints": _names("joints", joints),
+            "tools": _names("tools", tools), "seed": _arrays.whole("seed", seed, 0, 2**64 - 1),
+        }
+        told = self._native.plan(goal_in(goal), settings)
+        start, names, times, rows = told.pop("plan")
+        plan = Plan(names, np.array(times, np.float64) / 1e9, np.array(rows, np.float64).reshape(-1, len(names)), start)
+        return Found(plan=plan, costs=costs_of(told.pop("costs"), stamp_ns=start), **told)
+
+    def predict(self, plan: Plan, *, steps: int = 10) -> Prediction:
+        """The prediction from the newest predicted frame on, if the robot follows `plan`: `~/predict`. All
+        particles, in the order of the frame's prediction."""
+        [given] = plans_in([plan])
+        return Prediction(**self._native.predict(given, _sizes(steps, 0)[0]))
 
     def recall(self, frame: Frame) -> None:
         """Takes a frame that is not predicted from, so that later ones find their history."""
@@ -245,6 +293,34 @@ class Predictor:
     def step_secs(self) -> float:
         """Length of a step (s)."""
         return self.model.config["step_secs"]
+
+
+def _clouds(points: Any, poses: Any) -> list[Camera]:
+    if poses is None:
+        raise InputError("poses: the pose of the points' frame in the world is needed, of each cloud one")
+    # Several clouds: a list of arrays or of tuples of positions and colours.
+    if isinstance(points, list) and points and (isinstance(points[0], tuple) or np.ndim(points[0]) == 2):
+        try:
+            return [Camera(points=p, pose=at) for p, at in zip(points, poses, strict=True)]
+        except (TypeError, ValueError):
+            raise InputError("poses: as many are needed as clouds") from None
+    return [Camera(points=points, pose=poses)]
+
+
+def _sizes(steps: Any, particles: Any) -> tuple[int, int]:
+    return _arrays.whole("steps", steps), _arrays.whole("particles", particles)
+
+
+def _seconds(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise ConfigError(f"{name}: expected seconds, got {value!r}")
+    return float(value)
+
+
+def _names(name: str, values: Any) -> list[str]:
+    if isinstance(values, str) or not all(isinstance(value, str) for value in values):
+        raise ConfigError(f"{name}: expected a list of names, got {values!r}")
+    return list(values)
 
 
 def _settings(settings: dict[str, Any]) -> str:

@@ -51,9 +51,9 @@ class Camera:
     """Its name, of recordings."""
     stamp_ns: int | None = None
     """Stamp of its depth image (ns), of recordings."""
-    points: tuple[np.ndarray, np.ndarray] | None = None
-    """Of cameras that send clouds: positions `[n, 3]` (m, in the cloud's frame) and colours `[n, 3]`
-    (uint8); only of recordings."""
+    points: Any = None
+    """Instead of images: positions `[n, 3]` (float32, m, in the frame of `pose`) and colours `[n, 3]` (uint8),
+    or positions alone (grey). Rows that are not finite or all zero were not measured."""
 
     @property
     def world_from_camera(self) -> np.ndarray:
@@ -67,10 +67,29 @@ class Camera:
         metres = self.depth.astype(np.float32) * (0.001 if self.depth.dtype.kind == "u" else 1.0)
         return np.where(metres > 0, metres, np.float32(np.nan)).astype(np.float32)
 
+    def _points(self) -> tuple[Any, Any]:
+        """Positions, and colours where there are some."""
+        if isinstance(self.points, (tuple, list)) and len(self.points) == 2 and np.ndim(self.points[0]) == 2:
+            return self.points[0], self.points[1]
+        return self.points, None
+
     def _native(self, number: int) -> dict[str, Any]:
+        number = _arrays.whole("number", number if self.number is None else self.number, 0, 254)
+        if self.points is not None:
+            if self.depth is not None or self.color is not None:
+                raise InputError("points: a camera has either images or points")
+            positions, colors = self._points()
+            return {
+                "number": number,
+                "points": _arrays.array("points", positions, np.float32, 2),
+                "colors": None if colors is None else _arrays.array("colors of the points", colors, np.uint8, 2),
+                "pose": _arrays.pose("pose", self.pose),
+            }
         depth = np.asarray(self.depth) if self.depth is not None else None
         if depth is None:
-            raise InputError("depth: a camera needs a depth image [height, width] of uint16 (mm) or float32 (m)")
+            raise InputError(
+                "depth: a camera needs a depth image [height, width] of uint16 (mm) or float32 (m), or points [n, 3]"
+            )
         dtype = np.uint16 if depth.dtype.kind in "ui" else np.float32
         own = None
         if self.color_intrinsics is not None:
@@ -80,9 +99,8 @@ class Camera:
                 _distortion("color_distortion", self.color_distortion),
                 _arrays.pose("color_from_depth", identity),
             )
-        number = number if self.number is None else self.number
         return {
-            "number": _arrays.whole("number", number, 0, 254),
+            "number": number,
             "depth": _arrays.array("depth", depth, dtype, 2),
             "intrinsics": _arrays.intrinsics("intrinsics", self.intrinsics),
             "distortion": _distortion("distortion", self.distortion),

@@ -35,10 +35,27 @@ enum Depth<'py> {
     Metres(PyReadonlyArrayDyn<'py, f32>),
 }
 
-/// A camera as `forecloud/_arrays.py` hands it over.
+/// A camera as `forecloud/recording.py` hands it over.
+#[derive(FromPyObject)]
+enum CameraIn<'py> {
+    Images(ImagesIn<'py>),
+    Points(PointsIn<'py>),
+}
+
+/// A cloud in the frame of `pose`: positions `[n, 3]` (m) and colours `[n, 3]`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct CameraIn<'py> {
+struct PointsIn<'py> {
+    number: usize,
+    points: PyReadonlyArrayDyn<'py, f32>,
+    colors: Option<PyReadonlyArrayDyn<'py, u8>>,
+    pose: Pose,
+}
+
+/// Images of a camera.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct ImagesIn<'py> {
     number: usize,
     depth: Depth<'py>,
     intrinsics: [f64; 9],
@@ -53,7 +70,7 @@ struct CameraIn<'py> {
 /// Names and positions of joints, and where the root and free links are.
 type RobotIn = (Vec<String>, Vec<f64>, Option<Pose>, Vec<Pose>);
 /// Start (ns), names, times from the start (ns) and positions `[n, joints]`.
-type PlanIn = (i64, Vec<String>, Vec<i64>, Vec<Vec<f64>>);
+pub type PlanIn = (i64, Vec<String>, Vec<i64>, Vec<Vec<f64>>);
 
 #[pymethods]
 impl Frame {
@@ -66,7 +83,7 @@ impl Frame {
         plans: Vec<PlanIn>,
     ) -> PyResult<Self> {
         let stamp = Stamp::from_nanos(stamp_ns);
-        let numbers: Vec<usize> = cameras.iter().map(|camera| camera.number).collect();
+        let numbers: Vec<usize> = cameras.iter().map(CameraIn::number).collect();
         if cameras.is_empty() || !numbers.is_sorted_by(|a, b| a < b) {
             return Err(input(format!(
                 "cameras: their numbers must ascend, one at least, not {numbers:?}"
@@ -80,7 +97,7 @@ impl Frame {
             stamp,
             cameras: cameras.collect::<PyResult<_>>()?,
             robot: robot.map(robot_state).transpose()?,
-            plan: plans.into_iter().map(plan).collect::<PyResult<_>>()?,
+            plan: plans.into_iter().map(|given| plan("plan", given)).collect::<PyResult<_>>()?,
         };
         Ok(Self { inner: Arc::new(inner), ids: None })
     }
@@ -109,12 +126,7 @@ impl Frame {
 
     /// The plans.
     fn plans(&self) -> Vec<PlanIn> {
-        let plan = |plan: &Arc<JointTrajectory>| {
-            let times = plan.points.iter().map(|point| point.time_from_start_nanos).collect();
-            let positions = plan.points.iter().map(|point| point.positions.clone()).collect();
-            (plan.header.stamp.nanos(), plan.joint_names.clone(), times, positions)
-        };
-        self.inner.plan.iter().map(plan).collect()
+        self.inner.plan.iter().map(|plan| plan_out(plan)).collect()
     }
 
     /// Whether each pixel's body is known.
@@ -167,6 +179,43 @@ pub fn boxed(workspace: Option<[[f32; 3]; 2]>) -> PyResult<Workspace> {
 }
 
 impl CameraIn<'_> {
+    fn number(&self) -> usize {
+        match self {
+            Self::Images(images) => images.number,
+            Self::Points(points) => points.number,
+        }
+    }
+
+    fn into_frame(self, stamp: Stamp) -> PyResult<CameraFrame> {
+        match self {
+            Self::Images(images) => images.into_frame(stamp),
+            Self::Points(points) => points.into_frame(stamp),
+        }
+    }
+}
+
+impl PointsIn<'_> {
+    fn into_frame(self, stamp: Stamp) -> PyResult<CameraFrame> {
+        let name = format!("camera {}", self.number);
+        let (points, _) = arrays::slice("points", &self.points, [-1, 3])?.as_chunks::<3>();
+        let colors = self.colors.as_ref().map(|colors| {
+            let n = points.len() as isize;
+            arrays::slice("colors of the points", colors, [n, 3])
+                .map(|flat| flat.as_chunks::<3>().0)
+        });
+        if points.len() as u64 > MAX_PIXELS {
+            let n = points.len();
+            return Err(input(format!("points: {n} of them, at most {MAX_PIXELS} are supported")));
+        }
+        let world_from_camera = arrays::isometry(&format!("pose of {name}"), &self.pose)?;
+        let header = Header { stamp, frame_id: name };
+        let cloud = PointCloud2::of_points(header, points, colors.transpose()?);
+        let view = View::Points(cloud.map_err(errors::of)?);
+        Ok(CameraFrame { camera: self.number, view, world_from_camera })
+    }
+}
+
+impl ImagesIn<'_> {
     fn into_frame(self, stamp: Stamp) -> PyResult<CameraFrame> {
         let name = format!("camera {}", self.number);
         let header = Header { stamp, frame_id: name.clone() };
@@ -251,8 +300,19 @@ fn robot_state((names, positions, root, free): RobotIn) -> PyResult<RobotState> 
     Ok(RobotState { joints: Joints { names: names.into(), positions }, mount })
 }
 
-fn plan((start_ns, joint_names, times, rows): PlanIn) -> PyResult<Arc<JointTrajectory>> {
-    let wrong = |problem: String| Err(raise(Kind::Robot, format!("plan: {problem}")));
+/// A plan as it goes out.
+pub fn plan_out(plan: &JointTrajectory) -> PlanIn {
+    let times = plan.points.iter().map(|point| point.time_from_start_nanos).collect();
+    let positions = plan.points.iter().map(|point| point.positions.clone()).collect();
+    (plan.header.stamp.nanos(), plan.joint_names.clone(), times, positions)
+}
+
+/// A plan as it comes in; `name` names it in errors.
+pub fn plan(
+    name: &str,
+    (start_ns, joint_names, times, rows): PlanIn,
+) -> PyResult<Arc<JointTrajectory>> {
+    let wrong = |problem: String| Err(raise(Kind::Robot, format!("{name}: {problem}")));
     if times.len() != rows.len() {
         return wrong(format!("{} times for {} points", times.len(), rows.len()));
     }

@@ -9,6 +9,7 @@ mod frame;
 mod graph;
 mod labels;
 mod model;
+mod plans;
 mod predictor;
 mod recording;
 mod train;
@@ -36,6 +37,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     graph::add_to(module)?;
     labels::add_to(module)?;
     model::add_to(module)?;
+    plans::add_to(module)?;
     predictor::add_to(module)?;
     recording::add_to(module)?;
     train::add_to(module)

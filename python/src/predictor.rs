@@ -12,14 +12,16 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::{self, Kind, raise};
-use crate::frame::Frame;
+use crate::frame::{Frame, PlanIn};
 use crate::model::{Model, json};
+use crate::plans::{self, Goal, Held, SettingsIn};
 use crate::{arrays, work};
 
 /// Predicts frame after frame.
 #[pyclass(frozen, module = "forecloud._native")]
 pub struct Predictor {
     inner: Mutex<Inner>,
+    planner: Mutex<Option<Held>>,
     step_secs: f64,
     pid: u32,
 }
@@ -98,7 +100,8 @@ impl Predictor {
         let model = model.inner.clone();
         let step_secs = model.config.step_secs;
         let inner = work::run(py, |_| Inner::new(model, config))?.map_err(errors::of)?;
-        Ok(Self { inner: Mutex::new(inner), step_secs, pid: std::process::id() })
+        let (inner, planner) = (Mutex::new(inner), Mutex::new(None));
+        Ok(Self { inner, planner, step_secs, pid: std::process::id() })
     }
 
     /// All settings, as JSON.
@@ -151,6 +154,51 @@ impl Predictor {
         told.map(|told| told.into_dict(py, self.step_secs)).transpose()
     }
 
+    /// What plans would cost from the newest frame on.
+    fn evaluate<'py>(
+        &self,
+        py: Python<'py>,
+        goal: &Goal,
+        plans: Vec<PlanIn>,
+        n_steps: usize,
+        n_particles: usize,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let snapshot = self.lock()?.snapshot().map_err(errors::of)?;
+        let mut held = free(&self.planner)?;
+        let planner = plans::planner(&mut held)?;
+        plans::evaluate(py, planner, &snapshot, goal, plans, (n_steps, n_particles))
+    }
+
+    /// A plan that reaches a goal from the newest frame on.
+    fn plan<'py>(
+        &self,
+        py: Python<'py>,
+        goal: &Goal,
+        settings: SettingsIn,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let settings = settings.into_settings()?;
+        let snapshot = self.lock()?.snapshot().map_err(errors::of)?;
+        let mut held = free(&self.planner)?;
+        plans::find(py, plans::planner(&mut held)?, &snapshot, goal, &settings)
+    }
+
+    /// The prediction from the newest frame on, if the robot follows a plan.
+    fn predict<'py>(
+        &self,
+        py: Python<'py>,
+        plan: PlanIn,
+        n_steps: usize,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let plan = plans::trajectory(0, plan)?;
+        let snapshot = self.lock()?.snapshot().map_err(errors::of)?;
+        let mut held = free(&self.planner)?;
+        let candidates = plans::planner(&mut held)?.candidates();
+        let told = work::run(py, move |_| {
+            candidates.predict(&snapshot, plan, n_steps).map(|told| Told::new(&told))
+        })?;
+        told.map_err(errors::of)?.into_dict(py, self.step_secs)
+    }
+
     fn recall(&self, py: Python<'_>, frame: &Frame) -> PyResult<()> {
         let mut inner = self.lock()?;
         let (inner, frame) = (&mut *inner, &*frame.inner);
@@ -160,17 +208,7 @@ impl Predictor {
 
 impl Predictor {
     fn lock(&self) -> PyResult<MutexGuard<'_, Inner>> {
-        let inner = match self.inner.try_lock() {
-            Ok(inner) => inner,
-            Err(TryLockError::WouldBlock) => {
-                return Err(raise(
-                    Kind::State,
-                    "this predictor is at work in another thread: give each thread its own (they may \
-                     share a model)",
-                ));
-            }
-            Err(TryLockError::Poisoned(inner)) => inner.into_inner(),
-        };
+        let inner = free(&self.inner)?;
         if self.pid != std::process::id() && inner.backend().name() != Device::Cpu.to_string() {
             return Err(raise(
                 Kind::Fork,
@@ -179,6 +217,19 @@ impl Predictor {
             ));
         }
         Ok(inner)
+    }
+}
+
+/// What no other thread is at work with.
+fn free<T>(mutex: &Mutex<T>) -> PyResult<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(inner) => Ok(inner),
+        Err(TryLockError::WouldBlock) => Err(raise(
+            Kind::State,
+            "this predictor is at work in another thread: give each thread its own (they may share a \
+             model)",
+        )),
+        Err(TryLockError::Poisoned(inner)) => Ok(inner.into_inner()),
     }
 }
 

@@ -118,7 +118,7 @@ fn set_threads(n_threads: usize) -> PyResult<usize> {
 
 /// Threads that work is done on.
 #[pyfunction]
-fn n_threads() -> PyResult<usize> {
+pub fn n_threads() -> PyResult<usize> {
     Ok(pool()?.threads.current_num_threads())
 }
 

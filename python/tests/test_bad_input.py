@@ -190,6 +190,9 @@ class Fuzz:
         self.numbers = np.random.default_rng(seed)
         self.predictor = fc.Predictor(model, n_particles=64, horizon=1)
         self.frames = frames
+        self.planner = fc.Predictor.of(fc.Recording(TINY), model, n_particles=64, horizon=1)
+        assert any(self.planner.step(frame) is not None for frame in frames)
+        self.joint, self.at = next(iter(frames[1].joints.items()))
         self.graph = fc.knn(np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32), k=2)
         self.mask = self.graph.mask("series")
         # Drawn once: making them takes longer than the calls.
@@ -246,6 +249,19 @@ class Fuzz:
         plan = fc.Plan(self.mostly(["a"]), self.mostly([0.1, 0.2]), self.mostly([[1.0], [2.0]]), self.mostly(0, 1.0))
         return fc.Frame(good["stamp"], [camera], self.mostly(None, {"a": 0.0}), self.mostly([], [plan]), self.mostly(None))
 
+    def goal(self) -> fc.Goal:
+        mostly, box = self.mostly, [[-1, -1, -1], [1, 1, 1.5]]
+        select = {"region": box, "body": (0, 0, 0), "pixels": np.ones((3, 4), "?"), "camera": 1}
+        reach = {"box": box, "pose": (0, 0, 0, 0, 0, 0, 1), "cloud": np.zeros((2, 3))}
+        name, where = mostly(*select), mostly(*reach)
+        given = {"region": mostly(box)} if not isinstance(name, str) or name not in select else {name: mostly(select[name])}
+        given |= {"box": mostly(box)} if not isinstance(where, str) or where not in reach else {where: mostly(reach[where])}
+        return fc.Goal(**given, tolerance=mostly(None, 0.1), kappa=mostly(None, 1), keep_out=mostly((), [box]))
+
+    def plan(self) -> fc.Plan:
+        mostly = self.mostly
+        return fc.Plan(mostly([self.joint]), mostly([0.0, 0.2]), mostly([[self.at], [self.at + 0.05]]), mostly(0))
+
     def call(self) -> None:
         r, v, mostly, rows, few = self.random, self.value, self.mostly, self.rows, self.few
         edges = self.numbers.integers(0, 6, (2, 5)).astype("u4")
@@ -271,6 +287,12 @@ class Fuzz:
             lambda: self.predictor.set_config(
                 **{r.choice(["horizon", "seed", "workspace", "origin", "robot", "x"]): few(), "n_particles": 64, "horizon": 1}),
             lambda: self.predictor.set_robot(mostly("<robot name='a'><link name='b'/></robot>", "<robot", "")),
+            lambda: fc.Frame(1.0, [fc.Camera(points=mostly((rows(), None), rows(), (rows(), np.zeros((4, 3), "u1"))),
+                                             pose=mostly(np.eye(4)))]).cloud(mostly(None, box)),
+            lambda: self.goal(),
+            lambda: self.planner.evaluate(mostly([self.plan()]), mostly(self.goal()), steps=few(3), particles=few()),
+            lambda: self.planner.plan(mostly(self.goal()), max_plans=few(3), budget=mostly(None, 0.01), steps=few(3),
+                                      joints=mostly([], [self.joint])) if r.random() < 0.02 else None,
             lambda: fc.Model(mostly("", "\0", "/")),
             lambda: fc.Recording(mostly("", "\0", "/dev/null"), cameras=mostly(None, ["a"]), remap=mostly(None)),
             lambda: self.frames[0].bodies(mostly(np.arange(5), [2**32 - 1])),

@@ -69,22 +69,36 @@ fn no_rotation() -> [f64; 4] {
 /// Reads a goal from a YAML file; a mask's path is told from the file's folder.
 ///
 /// # Errors
-/// [`Error::Io`] if a file can't be read, [`Error::Goal`] for what is not understood, and as
-/// [`Goal::validate`].
+/// [`Error::Io`] if a file can't be read, and as [`parse_goal`].
 pub fn read_goal(path: &Path) -> Result<Goal> {
     let io = |cause| Error::Io { path: path.into(), cause };
+    let place = path.display().to_string();
     let n_bytes = std::fs::metadata(path).map_err(io)?.len();
-    let wrong = |problem: String| Error::Goal { field: path.display().to_string(), problem };
     if n_bytes > MAX_BYTES {
-        return Err(wrong(format!("{n_bytes} bytes, at most {MAX_BYTES} are read")));
+        let problem = format!("{n_bytes} bytes, at most {MAX_BYTES} are read");
+        return Err(Error::Goal { field: place, problem });
     }
     let text = std::fs::read_to_string(path).map_err(io)?;
-    let file: File = serde_norway::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    parse_goal(&text, &place, |mask, camera| read_mask(&folder.join(mask), camera))
+}
+
+/// A goal from YAML, of which JSON is a part. `place` names the text in errors; `mask` gives the mask of
+/// that path and camera.
+///
+/// # Errors
+/// [`Error::Goal`] for what is not understood, as [`Goal::validate`], and as `mask`.
+pub fn parse_goal(
+    text: &str,
+    place: &str,
+    mask: impl FnOnce(&Path, usize) -> Result<Mask>,
+) -> Result<Goal> {
+    let wrong = |problem: String| Error::Goal { field: place.to_owned(), problem };
+    let file: File = serde_norway::from_str(text).map_err(|error| wrong(error.to_string()))?;
     let select = match file.select {
         SelectFile { region: Some(zone), pixels: None, body: None } => Select::Region(zone),
         SelectFile { region: None, pixels: Some(pixels), body: None } => {
-            let folder = path.parent().unwrap_or(Path::new("."));
-            Select::Pixels(read_mask(&folder.join(&pixels.mask), pixels.camera)?)
+            Select::Pixels(mask(&pixels.mask, pixels.camera)?)
         }
         SelectFile { region: None, pixels: None, body: Some(point) } => Select::Body(point),
         _ => return Err(wrong("select: give one of region, pixels, body".into())),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::cdr::CdrReader;
 use super::header::Header;
+use super::image::MAX_PIXELS;
 use crate::error::Result;
 use layout::{Field, Layout, Rows};
 
@@ -32,7 +33,7 @@ pub struct PointCloud2 {
     pub width: u32,
     /// Where points lie in `message`; none in a cloud without points.
     rows: Option<Rows>,
-    /// The serialized message.
+    /// The serialized message, or the points alone of a cloud that came as none.
     message: Arc<Vec<u8>>,
 }
 
@@ -77,6 +78,48 @@ impl PointCloud2 {
         }
         reader.finish()?;
         Ok(Self { header, height, width, rows, message: Arc::new(bytes.into_owned()) })
+    }
+
+    /// A cloud of points of a program's own (m, in the header's frame), in one row; rows that are not finite
+    /// or zero were not measured. `colors`: red, green, blue of each; none for a grey cloud.
+    ///
+    /// # Errors
+    /// [`crate::Error::Message`] for other numbers of colours than of points, or more than
+    /// [`super::MAX_PIXELS`] points.
+    pub fn of_points(
+        header: Header,
+        positions: &[[f32; 3]],
+        colors: Option<&[[u8; 3]]>,
+    ) -> Result<Self> {
+        const POINT_STEP: u32 = 16;
+        let error = |(field, problem): (&'static str, String)| crate::Error::Message {
+            message_type: "sensor_msgs/msg/PointCloud2",
+            field,
+            offset: 0,
+            problem,
+        };
+        let n = positions.len();
+        if let Some(got) = colors.map(<[_]>::len).filter(|&got| got != n) {
+            return Err(error(("rgb", format!("{got} colours of {n} points"))));
+        }
+        if n as u64 > MAX_PIXELS {
+            let problem = format!("{n} points: at most {MAX_PIXELS} are supported");
+            return Err(error(("width", problem)));
+        }
+        let field = |name, offset| Field { name, offset, datatype: Field::FLOAT32, count: 1 };
+        let mut fields = vec![field("x", 0), field("y", 4), field("z", 8)];
+        fields.extend(colors.map(|_| field("rgb", 12)));
+        let mut bytes = Vec::with_capacity(n * POINT_STEP as usize);
+        for (i, position) in positions.iter().enumerate() {
+            position.iter().for_each(|x| bytes.extend(x.to_le_bytes()));
+            let [r, g, b] = colors.map_or([0; 3], |colors| colors[i]);
+            bytes.extend([b, g, r, 0]);
+        }
+        let layout = Layout::new(&fields, false, POINT_STEP);
+        let size = [n as u32, 1];
+        let rows = layout.and_then(|layout| Rows::new(layout, 0, bytes.len(), size, 0));
+        let rows = if n == 0 { None } else { Some(rows.map_err(error)?) };
+        Ok(Self { header, height: 1, width: size[0], rows, message: Arc::new(bytes) })
     }
 
     /// Whether the cloud has colours; without, all points are grey (128, 128, 128).

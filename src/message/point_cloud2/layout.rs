@@ -29,7 +29,7 @@ impl Field<'_> {
     const UINT8: u8 = 2;
     const INT32: u8 = 5;
     const UINT32: u8 = 6;
-    const FLOAT32: u8 = 7;
+    pub(super) const FLOAT32: u8 = 7;
     const FLOAT64: u8 = 8;
 
     /// Name and type, for error messages.

@@ -320,3 +320,19 @@ fn the_layouts_of_common_drivers_are_usual() {
         assert_eq!(layout.both_ways_agree(&[0x3E; 32][..point_step as usize]), Some(true));
     }
 }
+
+#[test]
+fn a_cloud_of_a_programs_own_points_is_the_cloud_that_comes_as_a_message() {
+    let header = || Header { stamp: Stamp::from_nanos(7), frame_id: "camera".into() };
+    let positions = [[0.5, -1.0, 2.0], [f32::NAN, 0.0, 1.0], [0.0; 3], [1.5, 0.25, -0.125]];
+    let colors = [[1, 2, 3], [4, 5, 6], [7, 8, 9], [250, 251, 252]];
+    let cloud = PointCloud2::of_points(header(), &positions, Some(&colors)).unwrap();
+    assert_eq!((cloud.width, cloud.height, cloud.has_color()), (4, 1, true));
+    let measured = vec![(0, positions[0], colors[0]), (3, positions[3], colors[3])];
+    assert_eq!(cloud.told(), measured);
+    let grey = PointCloud2::of_points(header(), &positions, None).unwrap();
+    assert!(!grey.has_color() && grey.told().iter().all(|(_, _, color)| *color == [128; 3]));
+    assert!(PointCloud2::of_points(header(), &[], None).unwrap().told().is_empty());
+    let error = PointCloud2::of_points(header(), &positions, Some(&colors[1..])).unwrap_err();
+    assert!(error.to_string().contains("3 colours of 4 points"), "{error}");
+}
