@@ -18,7 +18,7 @@ pub use goal::{Goal, MAX_CLOUD, MAX_KEEP_OUT, Mask, Reach, Select, Zone};
 #[cfg(feature = "bag")]
 pub use goal_file::{parse_goal, read_goal};
 use reach::Aim;
-use spread::{N_DRAWS, offset, sigma};
+use spread::{N_DRAWS, offset, sigma, with_way};
 
 /// What one plan would cost, term by term, each before its weight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
@@ -244,7 +244,8 @@ impl Judge {
     }
 
     /// Root mean square error of `reach`, what 90 % of its errors lie within, and the probability of
-    /// success. Errors of one thing's particles go one way: all are moved in the same direction.
+    /// success. Errors of one thing's particles go one way: all are moved in the same direction, by what
+    /// the prediction tells and by a share of the way that they are to go (see [`spread::WAY_SHARE`]).
     fn reach_spread(
         &self,
         places: &[[f64; 3]],
@@ -257,7 +258,10 @@ impl Judge {
         let mut moved = places.to_vec();
         for draw in 0..N_DRAWS {
             for ((to, from), &i) in moved.iter_mut().zip(places).zip(&self.target) {
-                let by = offset(draw, half[i as usize].into(), most[i as usize].into());
+                let i = i as usize;
+                let way = goal::distance(from, &self.start[i]);
+                let [half, most] = with_way([half[i].into(), most[i].into()], way);
+                let by = offset(draw, half, most);
                 *to = std::array::from_fn(|axis| from[axis] + by[axis]);
             }
             let drawn = self.aim.distance(&moved);

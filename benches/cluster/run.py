@@ -1,7 +1,7 @@
 """What `forecloud cluster` costs on 1 to 4 workers of a Ray cluster on this machine: CPU seconds and bytes moved,
 which do not depend on how many cores are free. docs/cluster.md has what it said.
 
-    python benches/cluster/run.py RECORDINGS [--steps 10] [--batch 8] [--workers 1,2,4]
+    python benches/cluster/run.py RECORDINGS [--what replay,train] [--steps 10] [--batch 8] [--workers 1,2,4]
 
 RECORDINGS: a folder of recordings, some of split `train`. Needs the package and its extra `ray`.
 """
@@ -9,40 +9,65 @@ RECORDINGS: a folder of recordings, some of split `train`. Needs the package and
 from __future__ import annotations
 
 import argparse
+import contextlib
+import hashlib
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+TOOL = [sys.executable, "-m", "forecloud"]
 
-def children() -> float:
-    """CPU seconds of processes that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+
+@contextlib.contextmanager
+def cluster(workers: int) -> Iterator[str]:
+    """So many nodes of one core, and a head without any; gives the address."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    for _ in range(workers):
+        nodes.add_node(num_cpus=1)
+    try:
+        yield nodes.address
+    finally:
+        ray.shutdown()
+        nodes.shutdown()
+
+
+def replay(recordings: str, workers: int, args: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """CPU seconds of all tasks, and the bytes of the model (to each node) and of the results."""
+    from forecloud.cluster import spread
+
+    out = folder / f"replay_{workers}"
+    with cluster(workers) as address:
+        begun = time.monotonic()
+        told = spread("replay", [recordings], out, address=address, model=args.model)
+        wall = time.monotonic() - begun
+    results = sum(file.stat().st_size for file in out.glob("*.json"))
+    moved = workers * Path(args.model).stat().st_size + results
+    report = subprocess.run([*TOOL, "merge", "--json", "--", str(out)], check=True, capture_output=True).stdout
+    return {"what": "replay", "workers": workers, "recordings": told["n"], "cpu_secs": told["cpu_secs"],
+            "task_secs": told["secs"], "wall_secs": wall, "megabytes": moved / 1e6,
+            "report": hashlib.sha256(json.dumps(json.loads(report)["errors"]).encode()).hexdigest()[:12]}
 
 
 def train(recordings: str, workers: int, args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """CPU seconds of all workers for each step, and bytes that gradients and states took on their way."""
     import ray
-    from ray.cluster_utils import Cluster
 
-    from forecloud import _cluster_train
+    from forecloud import Model, _cluster_train
 
-    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    for _ in range(workers):
-        nodes.add_node(num_cpus=1)
-    search = str(Path(_cluster_train.__file__).parent.parent)
-    ray.init(address=nodes.address, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": search}})
-    told: dict[str, Any] = {"workers": workers}
+    told: dict[str, Any] = {"what": "train", "workers": workers, "batch": args.batch}
 
     def costs(crew: Any) -> float:
-        return sum(ray.get([worker.cost.remote() for worker in crew.at_work], timeout=60)[i]["cpu_secs"]
-                   for i in range(len(crew.at_work)))
+        spent = ray.get([worker.cost.remote() for worker in crew.at_work], timeout=60)
+        return sum(of["cpu_secs"] for of in spent)
 
     def on_step(step: int, crew: Any) -> None:
         if len(crew.at_work) < workers:
@@ -63,14 +88,11 @@ def train(recordings: str, workers: int, args: argparse.Namespace, folder: Path)
                "--labels", str(folder / "labels")]
     out = folder / f"run_{workers}"
     _cluster_train._run = lambda *_, **__: subprocess.CompletedProcess([], 0)  # Without the report.
-    _cluster_train.train(recordings, out, options=options, on_step=on_step)
-    ray.shutdown()
-    nodes.shutdown()
+    with cluster(workers) as address:
+        _cluster_train.train(recordings, out, address=address, options=options, on_step=on_step)
     gradient = 4 * told["weights"]
     # Each sum goes to the next worker, and the last one to all.
     told["megabytes"] = (workers - 1 + workers) * gradient / 1e6
-    from forecloud import Model
-
     told["model"] = Model(str(out / "model.safetensors")).hash
     return told
 
@@ -78,6 +100,7 @@ def train(recordings: str, workers: int, args: argparse.Namespace, folder: Path)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("recordings")
+    parser.add_argument("--what", default="replay,train")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--workers", default="1,2,4")
@@ -86,7 +109,9 @@ def main() -> None:
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")
     with tempfile.TemporaryDirectory() as folder:
         for workers in map(int, args.workers.split(",")):
-            print(json.dumps(train(os.path.abspath(args.recordings), workers, args, Path(folder))), flush=True)
+            for what in args.what.split(","):
+                run = {"replay": replay, "train": train}[what]
+                print(json.dumps(run(os.path.abspath(args.recordings), workers, args, Path(folder))), flush=True)
 
 
 if __name__ == "__main__":

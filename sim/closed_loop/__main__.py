@@ -11,10 +11,10 @@ import importlib.util
 import sys
 from pathlib import Path
 
-from sim import gl
+from sim import gl, real_arms
 from sim.closed_loop import results
 from sim.closed_loop.planners import NODELESS
-from sim.closed_loop.tasks import TASKS
+from sim.closed_loop.tasks import ROBOTS, TASKS
 
 DDS = ("forecloud", "forecloud_costs", "forecloud_predictions")
 
@@ -28,6 +28,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--episodes", type=int, default=5, help="a task and planner; default: %(default)s")
     parser.add_argument("--first-seed", type=int, default=0, help="default: %(default)s")
     parser.add_argument("--variety", choices=("seen", "unseen"), default="seen", help="of the objects")
+    parser.add_argument("--robot", choices=ROBOTS, default="two_arms", help="two arms as in training, drawn, or real ones")
     parser.add_argument("--kappa", type=float, default=0.0, help="how many sigma to stay on the safe side; default: %(default)s")
     parser.add_argument("--budget", type=float, default=2.0, help="s that a plan may take; default: %(default)s")
     parser.add_argument("--max-plans", type=int, default=0, help="plans that Forecloud tries at most; 0: what the budget allows")
@@ -57,8 +58,9 @@ def one(task: str, name: str, seed: int, args: argparse.Namespace) -> dict:
     from sim.closed_loop.stream import Bag, Film, Stream
     from sim.closed_loop.tasks import Scene
 
-    title = f"{task}_{args.variety}_{name}_{args.kappa:g}_{seed}"
-    made = Scene(task, seed, args.variety, args.kappa)
+    robot = "" if args.robot == "two_arms" else f"{args.robot}_"
+    title = f"{task}_{args.variety}_{robot}{name}_{args.kappa:g}_{seed}"
+    made = Scene(task, seed, args.variety, args.kappa, args.robot)
     asked = planner(name, args, args.out / "logs" / f"{title}.log")
     sinks = []
     if not args.no_record:
@@ -92,13 +94,15 @@ def main() -> None:
     if not args.no_record and not args.no_film and not importlib.util.find_spec("PIL"):
         print("no films: they need Pillow (pip install pillow)", file=sys.stderr)
         args.no_film = True
+    if args.robot == "real" and (problem := real_arms.problem()):
+        sys.exit(problem)
     for folder in ("bags", "films", "logs"):
         (args.out / folder).mkdir(parents=True, exist_ok=True)
     done = {results.key(row) for row in results.read(path)}
     for seed in range(args.first_seed, args.first_seed + args.episodes):
         for task in args.tasks:
             for name in args.planners:
-                if (task, args.variety, name, args.kappa, seed) in done:
+                if (task, args.variety, name, args.kappa, args.robot, seed) in done:
                     continue
                 row = one(task, name, seed, args)
                 results.append(path, row)

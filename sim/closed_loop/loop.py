@@ -32,7 +32,7 @@ def run(planner: Planner, made: Scene, stream=None, decisions: int | None = None
         rows.append(row(decision, goal, before, world.state()))
     state = world.state()
     return {
-        "task": made.task, "seed": made.seed, "variety": made.variety.name, "planner": planner.name,
+        "task": made.task, "seed": made.seed, "variety": made.variety.name, "robot": made.robot, "planner": planner.name,
         "kappa": made.kappa, "success": bool(goal.reached(state)), "error_first_m": start,
         "error_last_m": goal.reach(state), "toppled": goal.toppled(state), "neighbours": len(made.things) - len(goal.targets),
         "plans": sum(r["plans"] for r in rows), "arm_touches": world.touches, "lost": world.lost(), "decisions": rows,

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ABOVE = 0.005  # m over the table, from which on a region begins: its top is no target
 MARGIN = 0.01  # m about a target's bounds
 INSIDE = 0.005  # m by which a box is asked for smaller than it is scored: cameras see one side of things
+ROOM = 0.012  # m of a box that holds several: a push may end short
 N_STEPS = 30  # the longest plan asked for
 FIND_SECS, ANSWER_SECS = 20.0, 120.0
 PREFIX = ROOT / "install/forecloud/share/forecloud/local_setup.bash"  # as scripts/build makes it
@@ -103,10 +104,11 @@ def goal_message(seen: Observation, goal: Goal):
     """The same goal as msg/Goal.msg."""
     values = dict(
         select=0, region=box(*region(seen, goal)), reach_weight=1.0, tolerance=goal.tolerance, kappa=goal.kappa,
-        leave_weight=goal.leave_weight,
+        leave_weight=goal.leave_weight, clearance=0.02, clearance_weight=float(goal.spares_neighbours),
     )
     if goal.box is not None:
-        shrunk = np.array((INSIDE, INSIDE, 0.0))
+        inside = ROOM if len(goal.targets) > 1 else INSIDE
+        shrunk = np.array((inside, inside, 0.0))
         return made("forecloud/msg/Goal", reach=0, box=box(goal.box[0] + shrunk, goal.box[1] - shrunk), **values)
     k = goal.targets[0]
     place, turn = seen.state[0][k], seen.state[1][k]
@@ -271,10 +273,12 @@ class Forecloud(OverDds):
     def decide(self, seen: Observation, goal: Goal) -> Decision:
         seen = self.look(seen)
         answer = self.asked(seen, goal)
-        if answer.plan is None and len(goal.targets) > 1 and answer.extra["idle_reach_m"] <= goal.tolerance:
-            # Of several targets it sees enough where they belong, on average: the one that is not.
+        if answer.plan is None and answer.extra["idle_reach_m"] <= goal.tolerance:
+            # It sees enough where it belongs: one side of things, and of several the mean. What is farthest
+            # off is asked for alone, and nearer; what it then tells is of another tolerance.
             worst = max(goal.targets, key=lambda k: goal.off(seen.state, k))
-            answer = self.asked(seen, replace(goal, targets=(worst,)))
+            answer = self.asked(seen, replace(goal, targets=(worst,), tolerance=goal.tolerance / 4))
+            answer.success_probability = float("nan")
         return answer
 
     def asked(self, seen: Observation, goal: Goal) -> Decision:

@@ -7,7 +7,7 @@ import numpy as np
 
 Z = 1.96  # of 95 %
 BINS = 5
-KEY = ("task", "variety", "planner", "kappa", "seed")
+KEY = ("task", "variety", "planner", "kappa", "robot", "seed")
 
 
 def read(path: Path) -> list[dict]:
@@ -32,7 +32,7 @@ def append(path: Path, row: dict) -> None:
 
 def key(row: dict) -> tuple:
     """What an episode is known by."""
-    return tuple(row[name] for name in KEY)
+    return tuple(row.get(name, "two_arms") if name == "robot" else row[name] for name in KEY)
 
 
 def wilson(hits: int, count: int) -> tuple[float, float]:
@@ -57,12 +57,12 @@ def summary(rows: list[dict]) -> str:
     """The table, in Markdown."""
     groups: dict[tuple, list[dict]] = {}
     for row in sorted(rows, key=lambda r: tuple(map(str, key(r)))):
-        groups.setdefault((row["task"], row["variety"], row["planner"], row["kappa"]), []).append(row)
+        groups.setdefault(key(row)[:-1], []).append(row)
     out = [
-        "| task | objects | planner | κ | episodes | success [95 %] | final error, mm [95 %] | decisions | plans | s a decision | neighbours toppled |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| task | objects | planner | κ | robot | episodes | success [95 %] | final error, mm [95 %] | decisions | plans | s a decision | neighbours toppled |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for (task, variety, planner, kappa), group in groups.items():
+    for (task, variety, planner, kappa, robot), group in groups.items():
         hits, count = sum(r["success"] for r in group), len(group)
         low, high = wilson(hits, count)
         errors = [1000 * r["error_last_m"] for r in group]
@@ -71,7 +71,7 @@ def summary(rows: list[dict]) -> str:
         seconds = np.median([d["seconds"] for d in decisions]) if decisions else 0.0
         toppled, stood = sum(r["toppled"] for r in group), sum(r["neighbours"] for r in group)
         out.append(
-            f"| {task} | {variety} | {planner} | {kappa:g} | {count} | {hits / count:.2f} [{low:.2f}, {high:.2f}] "
+            f"| {task} | {variety} | {planner} | {kappa:g} | {robot} | {count} | {hits / count:.2f} [{low:.2f}, {high:.2f}] "
             f"| {np.mean(errors):.0f} [{below:.0f}, {above:.0f}] | {len(decisions) / count:.1f} "
             f"| {sum(r['plans'] for r in group) / count:.0f} | {seconds:.2f} | {toppled} of {stood} |"
         )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import mujoco
 import numpy as np
 
-from sim import scene, shapes, things
+from sim import arms, real_arms, scene, shapes, things
 from sim.closed_loop.goals import Goal, surface
 from sim.robot import TWO_ARMS
 from sim.scene import Thing
@@ -13,6 +13,10 @@ from sim.shapes import Part
 from sim.variety import SEEN, UNSEEN, Variety
 
 TASKS = ("push", "gather", "can")
+# As the model was trained with; two arms drawn at random; two real ones (split `robots`), which need their meshes.
+ROBOTS = {
+    "two_arms": lambda rng: TWO_ARMS, "drawn": lambda rng: arms.robot(rng, 2), "real": lambda rng: real_arms.robot(rng, 2),
+}
 DECISIONS = {"push": 5, "gather": 6, "can": 5}
 # What doesn't roll away: a pose is asked for.
 FLAT = {"seen": ("box", "angle", "tee", "mug"), "unseen": ("cross", "bracket", "ring", "prism")}
@@ -24,12 +28,13 @@ BOX = 0.3  # m, side of the region in which objects are gathered
 class Scene:
     """Objects, cameras, the compiled model, and the goal once physics has settled."""
 
-    def __init__(self, task: str, seed: int, variety: str = "seen", kappa: float = 0.0):
-        self.task, self.seed, self.kappa = task, seed, kappa
+    def __init__(self, task: str, seed: int, variety: str = "seen", kappa: float = 0.0, robot: str = "two_arms"):
+        self.task, self.seed, self.kappa, self.robot = task, seed, kappa, robot
         self.variety: Variety = {"seen": SEEN, "unseen": UNSEEN}[variety]
         # Of its own: seeds of recordings say their split, these say none.
         self.rng = rng = np.random.default_rng([7, TASKS.index(task), seed, variety == "unseen"])
-        self.rig = TWO_ARMS
+        # The robot's draws are its own: the scene is that of the same seed with another robot.
+        self.rig = ROBOTS[robot](np.random.default_rng([8, TASKS.index(task), seed]))
         self.things: list[Thing] = getattr(self, task)()
         self.cameras = [self.variety.camera(name, rng) for name in ("camera_left", "camera_right")]
         self.model = scene.build(self.things, self.cameras, self.variety.look(rng), rig=self.rig)

@@ -50,7 +50,10 @@ class World:
         self.dofs = np.array([self.model.joint(name).dofadr[0] for name in self.names])
         self.movers = {spec.side: Mover(self.model, spec) for spec in self.rig.arms}
         self.bodies = [self.model.body(scene.thing_name(i)).id for i in range(len(made.things))]
-        self.command = np.concatenate([m.home for m in self.movers.values()])
+        # Hands are closed: nothing is gripped.
+        self.command = np.concatenate(
+            [[*m.home, *(finger.closed for finger in m.spec.fingers)] for m in self.movers.values()]
+        )
         self.data.qpos[self.qpos] = self.command
         mujoco.mj_forward(self.model, self.data)
         self.last = self.command[None]  # rows of the last motion, PERIOD apart
