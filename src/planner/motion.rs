@@ -229,9 +229,7 @@ impl Situation {
         let front = front.fold(0.0, f64::max);
         let base = self.floor.unwrap_or(lump.zone.min[2]);
         let tall = (lump.zone.max[2] - base).max(0.0);
-        // Low: what slides with friction mu topples if pushed higher than its half width over mu, and the
-        // tool touches with all that is above its tip.
-        let z = base + (0.02 + 0.1 * (tall - 0.04).max(0.0) + 0.008 * height).max(0.012);
+        let z = base + (0.02 + 0.4 * (tall - 0.04).max(0.0) + 0.008 * height).max(0.012);
         let aim = lump.middle + side * (0.4 * width * across);
         let start = aim - along * (behind + front + STANDOFF_M);
         let start = Point3::new(start.x, start.y, z);

@@ -323,7 +323,8 @@ fn the_layouts_of_common_drivers_are_usual() {
 
 #[test]
 fn a_cloud_of_a_programs_own_points_is_the_cloud_that_comes_as_a_message() {
-    let header = || Header { stamp: crate::message::Stamp::from_nanos(7), frame_id: "camera".into() };
+    let header =
+        || Header { stamp: crate::message::Stamp::from_nanos(7), frame_id: "camera".into() };
     let positions = [[0.5, -1.0, 2.0], [f32::NAN, 0.0, 1.0], [0.0; 3], [1.5, 0.25, -0.125]];
     let colors = [[1, 2, 3], [4, 5, 6], [7, 8, 9], [250, 251, 252]];
     let cloud = PointCloud2::of_points(header(), &positions, Some(&colors)).unwrap();
