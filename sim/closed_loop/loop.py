@@ -29,7 +29,7 @@ def run(planner: Planner, made: Scene, stream=None, decisions: int | None = None
             world.idle(SETTLE)
         else:
             world.idle(0.2)
-        rows.append(row(decision, goal, before, world.state()))
+        rows.append(row(decision, goal, before, world.state(), planner.asked_goal(goal)))
     state = world.state()
     return {
         "task": made.task, "seed": made.seed, "variety": made.variety.name, "robot": made.robot, "planner": planner.name,
@@ -39,8 +39,9 @@ def run(planner: Planner, made: Scene, stream=None, decisions: int | None = None
     }
 
 
-def row(decision, goal, before, after) -> dict:
-    """A decision as a line of the results: what was predicted, and what happened."""
+def row(decision, goal, before, after, asked) -> dict:
+    """A decision as a line of the results: what was predicted, and what happened; `within_tolerance` of the
+    goal that the planner was `asked` for."""
     told = {
         name: None if np.isnan(value := getattr(decision, name)) else float(value)
         for name in ("cost", "idle", "reach", "leave", "success_probability")
@@ -48,6 +49,6 @@ def row(decision, goal, before, after) -> dict:
     return told | {
         "acted": decision.plan is not None, "seconds": decision.seconds, "plans": decision.plans,
         "message": decision.message, "error_before_m": goal.reach(before), "error_after_m": goal.reach(after),
-        "left_m": goal.leave(before, after), "within_tolerance": bool(goal.reach(after) <= goal.tolerance),
+        "left_m": goal.leave(before, after), "within_tolerance": bool(asked.reach(after) <= asked.tolerance),
         "toppled_after": goal.toppled(after), **decision.extra,
     }

@@ -100,6 +100,15 @@ def region(seen: Observation, goal: Goal) -> tuple[np.ndarray, np.ndarray]:
     return np.array([*low[:2], max(low[2], ABOVE)]), high
 
 
+def smaller(goal: Goal) -> Goal:
+    """With the box that is asked for."""
+    if goal.box is None:
+        return goal
+    inside = ROOM if len(goal.targets) > 1 else INSIDE
+    shrunk = np.array((inside, inside, 0.0))
+    return replace(goal, box=(goal.box[0] + shrunk, goal.box[1] - shrunk))
+
+
 def goal_message(seen: Observation, goal: Goal):
     """The same goal as msg/Goal.msg."""
     values = dict(
@@ -107,9 +116,7 @@ def goal_message(seen: Observation, goal: Goal):
         leave_weight=goal.leave_weight, clearance=0.02, clearance_weight=float(goal.spares_neighbours),
     )
     if goal.box is not None:
-        inside = ROOM if len(goal.targets) > 1 else INSIDE
-        shrunk = np.array((inside, inside, 0.0))
-        return made("forecloud/msg/Goal", reach=0, box=box(goal.box[0] + shrunk, goal.box[1] - shrunk), **values)
+        return made("forecloud/msg/Goal", reach=0, box=box(*smaller(goal).box), **values)
     k = goal.targets[0]
     place, turn = seen.state[0][k], seen.state[1][k]
     rotation = goal.rotation @ turn.T
@@ -254,6 +261,9 @@ class OverDds(Planner):
                 return world.observe()
             world.idle(0.1)
         raise RuntimeError(f"no frame was predicted: {self.link.log} says why")
+
+    def asked_goal(self, goal: Goal) -> Goal:
+        return smaller(goal)
 
     def acts(self, now: bool) -> None:
         if self.pause:

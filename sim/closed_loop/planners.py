@@ -108,6 +108,10 @@ class Planner:
         """The decision, without its time."""
         raise NotImplementedError
 
+    def asked_goal(self, goal: Goal) -> Goal:
+        """What it asks for, which may be more than what is scored: probabilities are held against this."""
+        return goal
+
     def acts(self, now: bool) -> None:
         """The robot begins or ends to carry out a decision."""
 
