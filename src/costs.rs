@@ -18,7 +18,7 @@ pub use goal::{Goal, MAX_CLOUD, MAX_KEEP_OUT, Mask, Reach, Select, Zone};
 #[cfg(feature = "bag")]
 pub use goal_file::{parse_goal, read_goal};
 use reach::Aim;
-use spread::{N_DRAWS, WAY_MEAN, expected, offset, sigma, with_way};
+use spread::{N_DRAWS, expected, offset, sigma, with_way};
 
 /// What one plan would cost, term by term, each before its weight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
@@ -28,8 +28,7 @@ pub struct PlanCost {
     /// Half the width of the interval in which 90 % of such costs lie, by the prediction's sigma; 0 where
     /// the model does not tell.
     pub cost_90: f64,
-    /// Distance of the target from where it is to be after the last step (m), if it goes as much of the way
-    /// that is predicted as plans were seen to bring.
+    /// Distance of the target from where it is to be after the last step (m), as predicted.
     pub reach: f64,
     /// Mean over the steps of how deep something is in a box that nothing may enter (m).
     pub keep_out: f64,
@@ -180,12 +179,7 @@ impl Judge {
         self.check(consequence)?;
         let goal = &self.goal;
         let end = self.end(consequence);
-        let places: Vec<[f64; 3]> = self
-            .target
-            .iter()
-            .map(|&i| i as usize)
-            .map(|i| expected(&self.start[i], &end[i]))
-            .collect();
+        let places: Vec<[f64; 3]> = self.target.iter().map(|&i| end[i as usize]).collect();
         let reach = self.aim.distance(&places);
         let last = consequence.displacements.len().saturating_sub(1);
         let radii = consequence.radii.map(|radii| radii.get(last).map(Vec::as_slice));
@@ -251,7 +245,8 @@ impl Judge {
 
     /// Root mean square error of `reach`, what 90 % of its errors lie within, and the probability of
     /// success. Errors of one thing's particles go one way: all are moved in the same direction, by what
-    /// the prediction tells and by a share of the way that they are to go (see `spread`).
+    /// the prediction tells and by a share of the way that they are to go, of which a part is expected to be
+    /// missing (see `spread`).
     fn reach_spread(
         &self,
         places: &[[f64; 3]],
@@ -265,10 +260,12 @@ impl Judge {
         for draw in 0..N_DRAWS {
             for ((to, from), &i) in moved.iter_mut().zip(places).zip(&self.target) {
                 let i = i as usize;
-                let way = goal::distance(from, &self.start[i]) / WAY_MEAN;
+                let start = &self.start[i];
+                let way = goal::distance(from, start);
                 let [half, most] = with_way([half[i].into(), most[i].into()], way);
                 let by = offset(draw, half, most);
-                *to = std::array::from_fn(|axis| from[axis] + by[axis]);
+                let there = expected(start, from);
+                *to = std::array::from_fn(|axis| there[axis] + by[axis]);
             }
             let drawn = self.aim.distance(&moved);
             n_good += usize::from(drawn <= self.goal.tolerance);

@@ -76,8 +76,8 @@ pub struct Progress {
 /// What the planner found.
 #[derive(Debug, Clone)]
 pub struct Planned {
-    /// Whether the plan is worth executing: it costs less than standing still, by more than its
-    /// interval.
+    /// Whether the plan is worth executing: it costs less than standing still, by more than the standard
+    /// deviation of what `reach` adds to its cost.
     pub success: bool,
     /// What was found, or why nothing was.
     pub message: String,
@@ -103,11 +103,6 @@ const N_ELITES: usize = 4;
 const MAX_DRAWS: usize = 256;
 /// Draws that are looked at side by side.
 const AT_ONCE: usize = 32;
-/// Of the best plans, those that are looked at with their neighbours in the end.
-const N_LOOKED_AT: usize = 16;
-/// Distance of neighbours: standard deviation in each of the numbers that plans are drawn from, of which the
-/// first draws have 1.
-const NEAR: f64 = 0.3;
 /// Generations in a row of which nothing could be done, after which no more are drawn.
 const MAX_EMPTY: usize = 4;
 
@@ -301,10 +296,11 @@ impl Search<'_> {
 
     /// The best, against standing still.
     fn end(self, whole: &Judge) -> Planned {
-        let best = steadiest(&self.ranked).filter(|(cost, _)| cost.cost < self.idle.cost);
+        let best = self.ranked.first().filter(|(cost, _)| cost.cost < self.idle.cost);
         let cost = best.map_or(self.idle, |(cost, _)| *cost);
         let gain = self.idle.cost - cost.cost;
-        let success = best.is_some() && gain > cost.cost_90;
+        let unsure = whole.goal().reach_weight * cost.reach_sigma;
+        let success = best.is_some() && gain > unsure;
         let (idle_mm, best_mm) = (self.idle.reach * 1e3, cost.reach * 1e3);
         let message = if whole.is_reached() {
             format!(
@@ -319,7 +315,7 @@ impl Search<'_> {
                 self.n_plans
             )
         } else {
-            self.why_not(gain, cost.cost_90)
+            self.why_not(gain, unsure)
         };
         let (plan, n_steps) = match best {
             Some((_, drawn)) => (drawn.candidate.plan.clone(), drawn.candidate.n_steps),
@@ -340,7 +336,7 @@ impl Search<'_> {
         }
     }
 
-    fn why_not(&self, gain: f64, interval: f64) -> String {
+    fn why_not(&self, gain: f64, unsure: f64) -> String {
         let refused: Vec<String> =
             self.refused.iter().map(|(why, n)| format!("{n} {why}")).collect();
         let refused = match refused.is_empty() {
@@ -358,24 +354,7 @@ impl Search<'_> {
              unsure by {:.4}{refused}. Remedy: more time, another seed, or more steps",
             self.n_plans,
             gain.max(0.0),
-            interval
+            unsure
         )
     }
-}
-
-/// Of the plans that look best, the one whose neighbours do, too: a plan that alone is good owes it to an
-/// error of the model, and the best of many is such a one more often than not. `ranked`: the best first.
-fn steadiest(ranked: &[(PlanCost, Drawn)]) -> Option<&(PlanCost, Drawn)> {
-    let mean = |drawn: &Drawn| {
-        let (mut sum, mut weights) = (0.0, 0.0);
-        for (cost, other) in ranked.iter().filter(|(_, other)| other.kind == drawn.kind) {
-            let off = drawn.numbers.iter().zip(&other.numbers).map(|(a, b)| (a - b).powi(2));
-            let n = drawn.numbers.len().max(1) as f64;
-            let weight = (-off.sum::<f64>() / n / (2.0 * NEAR * NEAR)).exp();
-            (sum, weights) = (sum + weight * cost.cost, weights + weight);
-        }
-        sum / weights
-    };
-    let best = ranked.iter().take(N_LOOKED_AT).map(|ranked| (mean(&ranked.1), ranked));
-    best.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, ranked)| ranked)
 }

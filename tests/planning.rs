@@ -91,20 +91,16 @@ fn many_at_once_are_each_as_alone_on_any_number_of_threads() {
         candidates.evaluate(&snapshot, &judge, &plans, || true).unwrap()
     });
     assert_eq!(format!("{one:?}"), format!("{three:?}"));
-    // As `predict` rolls it out: the target is expected to go four fifths of the way of the prediction.
+    // As `predict` rolls it out: the target's way is that of the prediction.
     let mut candidates = Candidates::new(2).unwrap();
     for (plan, cost) in plans.iter().zip(&one) {
         let rolled = candidates.predict(&snapshot, plan.plan.clone(), 5).unwrap();
-        let start = judge.target_places();
-        let wanted: Vec<[f64; 3]> = start.iter().map(|p| judge.wanted(p)).collect();
-        let mut places = start.clone();
+        let mut places = judge.target_places();
+        let wanted: Vec<[f64; 3]> = places.iter().map(|p| judge.wanted(p)).collect();
         for step in &rolled.displacements {
             for (p, &i) in places.iter_mut().zip(judge.target()) {
                 (0..3).for_each(|axis| p[axis] += f64::from(step[i as usize][axis]));
             }
-        }
-        for (p, s) in places.iter_mut().zip(&start) {
-            (0..3).for_each(|axis| p[axis] = s[axis] + 0.8 * (p[axis] - s[axis]));
         }
         let off = places.iter().zip(&wanted).map(|(p, q)| {
             (0..3).map(|axis| (p[axis] - q[axis]) * (p[axis] - q[axis])).sum::<f64>().sqrt()

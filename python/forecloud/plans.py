@@ -124,7 +124,7 @@ class Found:
     """What the planner found."""
 
     success: bool
-    """Whether the plan is worth executing: it costs less than standing still by more than its interval."""
+    """Whether the plan is worth executing: it costs less than standing still by more than `reach_sigma` of its cost."""
     message: str
     """What was found, or why nothing was."""
     plan: Plan

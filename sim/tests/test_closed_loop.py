@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -65,6 +66,21 @@ def test_scenes_repeat_and_are_not_done_at_first(task, variety):
     goal = one.goal
     assert goal.reach(one.state()) > 2 * goal.tolerance
     assert goal.toppled(one.state()) == 0 and not one.lost()
+
+
+def test_another_robot_does_the_same_scene_and_pushes_in_it():
+    for seed in range(8):
+        scene = Scene("push", seed, robot="drawn")
+        if scene.rig.arms[0].fingers:
+            break
+    usual, drawn = World(Scene("push", seed)), World(scene)
+    for one, other in zip(usual.scene.things, drawn.scene.things):
+        np.testing.assert_array_equal(one.position, other.position)
+    assert drawn.names != usual.names and len(drawn.command) == drawn.model.nu == len(drawn.names)
+    assert np.abs(drawn.data.qpos[drawn.qpos] - drawn.command).max() < 0.05, "its hands are closed, its arms at home"
+    made = run(NODELESS["heuristic"](), scene, decisions=1)
+    assert made["robot"] == "drawn" and made["decisions"][0]["acted"]
+    assert made["error_last_m"] != pytest.approx(made["error_first_m"], abs=1e-4)
 
 
 def test_imagining_changes_nothing_and_is_what_happens(world):
@@ -139,6 +155,8 @@ def test_results_go_on_after_an_interruption(tmp_path):
     results.append(path, row | {"seed": 4})
     assert [r["seed"] for r in results.read(path)] == [3, 4]
     assert results.key(row) in {results.key(r) for r in results.read(path)}
+    # Of the time when there was one robot.
+    assert results.key(row) == results.key(row | {"robot": "two_arms"}) != results.key(row | {"robot": "drawn"})
 
 
 def test_intervals_and_calibration():
@@ -189,6 +207,18 @@ def test_the_goal_as_a_message_says_the_same(world):
     np.testing.assert_allclose(there, world.goal.place, atol=1e-9)
     low, high = over_dds.region(world.observe(), world.goal)
     assert np.all(low < place) and np.all(place < high) and low[2] >= over_dds.ABOVE
+
+
+def test_probabilities_are_of_the_smaller_box_that_is_asked_for():
+    from sim.closed_loop import over_dds
+
+    goal = World(Scene("gather", SEED)).goal
+    asked = over_dds.smaller(goal)
+    np.testing.assert_allclose(asked.box[0] - goal.box[0], (over_dds.ROOM, over_dds.ROOM, 0))
+    np.testing.assert_allclose(goal.box[1] - asked.box[1], (over_dds.ROOM, over_dds.ROOM, 0))
+    alone = over_dds.smaller(replace(goal, targets=(1,)))
+    assert alone.box[0][0] - goal.box[0][0] == pytest.approx(over_dds.INSIDE)
+    assert asked.reach(goal.first) > goal.reach(goal.first)
 
 
 def test_a_plan_as_a_message_comes_back_and_a_broken_one_is_refused(world):

@@ -81,10 +81,10 @@ fn assert_near(got: f64, expected: f64) {
 
 #[test]
 fn reach_is_the_mean_distance_to_where_the_target_shall_be() {
-    // To x >= 0.3: 0.3 and 0.2 now; two steps of 0.0625 are expected to bring 0.1 of that, four fifths.
+    // To x >= 0.3: 0.3 and 0.2 now; two steps of 0.05 bring 0.1 of that.
     let still = Rolled::new(steps(2, [0.0; 5])).cost(&to_x(0.3));
     assert_near(still.reach, 0.25);
-    let moved = Rolled::new(steps(2, [0.0625, 0.0625, 0.0, 0.0, 0.0])).cost(&to_x(0.3));
+    let moved = Rolled::new(steps(2, [0.05, 0.05, 0.0, 0.0, 0.0])).cost(&to_x(0.3));
     assert_near(moved.reach, 0.15);
     assert_near(moved.cost, 0.15);
     assert!(moved.success_probability.is_nan(), "the model does not tell");
@@ -92,7 +92,7 @@ fn reach_is_the_mean_distance_to_where_the_target_shall_be() {
     let pose = Reach::Pose { rotation: [0.0, 0.0, 1.0, 0.0], translation: [0.1, 0.0, 0.0] };
     let turned = Goal::new(about_target(), pose);
     assert_near(Rolled::new(steps(1, [0.0; 5])).cost(&turned).reach, 0.1);
-    assert_near(Rolled::new(steps(1, [0.125, -0.125, 0.0, 0.0, 0.0])).cost(&turned).reach, 0.0);
+    assert_near(Rolled::new(steps(1, [0.1, -0.1, 0.0, 0.0, 0.0])).cost(&turned).reach, 0.0);
     // A cloud of one point at 0.2: there 0.2 and 0.1 (mean 0.15), back 0.1.
     let cloud = Goal::new(about_target(), Reach::Cloud(vec![[0.2, 0.0, 0.0]]));
     assert_near(Rolled::new(steps(1, [0.0; 5])).cost(&cloud).reach, 0.125);
@@ -152,7 +152,7 @@ fn length_and_smoothness_are_the_joints() {
 fn unsure_predictions_are_told_and_cost_by_kappa() {
     // After the step one particle lies in the box, one 0.09 before it.
     let goal = Goal { tolerance: 0.04, ..to_x(0.14) };
-    let mut rolled = Rolled::new(steps(1, [0.0625, 0.0625, 0.0, 0.0, 0.0]));
+    let mut rolled = Rolled::new(steps(1, [0.05, 0.05, 0.0, 0.0, 0.0]));
     let with = |rolled: &mut Rolled, half: f32, most: f32| {
         rolled.radii = [vec![vec![half; 5]], vec![vec![most; 5]]];
     };
@@ -161,7 +161,7 @@ fn unsure_predictions_are_told_and_cost_by_kappa() {
     assert_near(sure.reach, 0.045);
     assert!((0.1..0.4).contains(&sure.success_probability), "{}", sure.success_probability);
     // What moves may end elsewhere by a share of its way; one of the two particles counts.
-    let share = spread::WAY_SIGMA * 0.0625 / 2.0;
+    let share = spread::WAY_SIGMA * 0.05 / 2.0;
     assert!((0.6 * share..1.3 * share).contains(&sure.reach_sigma), "{}", sure.reach_sigma);
     let mut still = Rolled::new(steps(1, [0.0; 5]));
     with(&mut still, 0.0, 0.0);

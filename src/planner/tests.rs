@@ -2,8 +2,6 @@
 
 use super::draw::{Kind, Sampler};
 use super::path::Path;
-use super::{Candidate, Drawn, PlanCost, steadiest};
-use crate::message::{Header, JointTrajectory};
 
 #[test]
 fn ways_take_as_long_as_the_slowest_joint_and_no_less_than_asked() {
@@ -44,30 +42,4 @@ fn draws_go_to_where_the_best_are_and_to_their_kind() {
     let late: Vec<_> = (0..64).map(|_| sampler.draw()).collect();
     let n_pushes = late.iter().filter(|(kind, _)| *kind == Kind::Push(0)).count();
     assert!((50..64).contains(&n_pushes), "{n_pushes}: more, but not all");
-}
-
-#[test]
-fn the_plan_is_taken_whose_neighbours_are_good_too() {
-    let drawn = |kind, x: f64, cost: f64| {
-        let (header, joint_names, points) = (Header::default(), Vec::new(), Vec::new());
-        let plan = JointTrajectory { header, joint_names, points };
-        let candidate = Candidate { plan, n_steps: 1 };
-        (PlanCost { cost, ..PlanCost::UNKNOWN }, Drawn { kind, numbers: vec![x], candidate })
-    };
-    let push = Kind::Push(0);
-    // About 0 one is the best, and all beside it are bad; about 2 all are good. One of another kind is no
-    // neighbour.
-    let mut ranked = vec![
-        drawn(push, 0.0, 0.01),
-        drawn(push, 2.0, 0.02),
-        drawn(push, 2.1, 0.02),
-        drawn(push, 1.9, 0.03),
-        drawn(push, 0.1, 0.5),
-        drawn(push, -0.1, 0.6),
-    ];
-    assert!(steadiest(&ranked).unwrap().1.numbers[0] > 1.5);
-    ranked.push(drawn(Kind::Spline, 2.0, 9.0));
-    assert!(steadiest(&ranked).unwrap().1.numbers[0] > 1.5);
-    assert_eq!(steadiest(&ranked[..1]).unwrap().1.numbers, [0.0]);
-    assert!(steadiest(&[]).is_none());
 }
