@@ -37,6 +37,7 @@ enum Depth<'py> {
 
 /// A camera as `forecloud/recording.py` hands it over.
 #[derive(FromPyObject)]
+#[expect(clippy::large_enum_variant, reason = "there are a few of them, for the time of a call")]
 enum CameraIn<'py> {
     Images(ImagesIn<'py>),
     Points(PointsIn<'py>),
