@@ -25,8 +25,8 @@ use spread::{N_DRAWS, expected, offset, sigma, with_way};
 pub struct PlanCost {
     /// The weighted sum.
     pub cost: f64,
-    /// Half the width of the interval in which 90 % of such costs lie, by the prediction's sigma; 0 where
-    /// the model does not tell.
+    /// Half the width of the interval in which 90 % of such costs lie, by the prediction's sigma and a share
+    /// of the target's way; 0 where the model does not tell.
     pub cost_90: f64,
     /// Distance of the target from where it is to be after the last step (m), as predicted.
     pub reach: f64,
@@ -256,15 +256,16 @@ impl Judge {
     ) -> (f64, f64, f64) {
         let mut off = Vec::with_capacity(N_DRAWS);
         let (mut squares, mut n_good) = (0.0, 0);
+        let spread = places.iter().zip(&self.target).map(|(place, &i)| {
+            let (start, i) = (&self.start[i as usize], i as usize);
+            let radii = [half[i].into(), most[i].into()];
+            (expected(start, place), with_way(radii, goal::distance(place, start)))
+        });
+        let spread: Vec<([f64; 3], [f64; 2])> = spread.collect();
         let mut moved = places.to_vec();
         for draw in 0..N_DRAWS {
-            for ((to, from), &i) in moved.iter_mut().zip(places).zip(&self.target) {
-                let i = i as usize;
-                let start = &self.start[i];
-                let way = goal::distance(from, start);
-                let [half, most] = with_way([half[i].into(), most[i].into()], way);
-                let by = offset(draw, half, most);
-                let there = expected(start, from);
+            for (to, (there, [half, most])) in moved.iter_mut().zip(&spread) {
+                let by = offset(draw, *half, *most);
                 *to = std::array::from_fn(|axis| there[axis] + by[axis]);
             }
             let drawn = self.aim.distance(&moved);

@@ -29,9 +29,8 @@ from .tool import Table, replay, run, train
 from .view import show
 
 __all__ = [
-    "CLASSES", "Camera", "Costs", "Features", "Flow", "ForecloudError", "Found", "Frame", "Goal", "Graph", "Hindsight",
-    "Mask", "Model",
-    "NO_BODY", "Particles", "Plan", "Prediction", "Predictor", "Recording", "SITUATIONS", "Table",
-    "TrueMotion", "Walks", "__version__", "errors", "hindsight", "knn", "masks", "n_threads", "particles",
-    "replay", "run", "set_threads", "shipped_model", "show", "train",
+    "CLASSES", "Camera", "Costs", "Features", "Flow", "ForecloudError", "Found", "Frame", "Goal", "Graph",
+    "Hindsight", "Mask", "Model", "NO_BODY", "Particles", "Plan", "Prediction", "Predictor", "Recording",
+    "SITUATIONS", "Table", "TrueMotion", "Walks", "__version__", "errors", "hindsight", "knn", "masks", "n_threads",
+    "particles", "replay", "run", "set_threads", "shipped_model", "show", "train",
 ]

@@ -5,15 +5,15 @@ pub(super) const N_DRAWS: usize = 64;
 /// Radius that half of all errors lie within over the standard deviation along an axis, if they are
 /// normal: the root of the median of chi squared of three degrees.
 const HALF_OVER_SIGMA: f64 = 1.538_17;
-
 /// The same for 90 %: the root of their 0.9 quantile.
 const MOST_OVER_SIGMA: f64 = 2.500_28;
-/// Of the way that what a plan moves is predicted to go, the share that it goes when the plan is carried out
-/// (the median; of pushes of 1 to 10 cm alike), and the standard deviation, along one axis, of where it ends,
-/// over that way, beyond what the model's sigma tells. That was calibrated on the motions of recordings;
-/// plans that were searched for are those whose errors look good, and are carried out by a robot that has
-/// errors of its own. Both were found in the closed loop (docs/planning.md), on seeds of its own.
-pub(super) const WAY_MEAN: f64 = 0.8;
+// The model's sigma was calibrated on the motions of recordings. Plans that were searched for are those whose
+// errors look good, and are carried out by a robot that has errors of its own. Both constants were found in
+// the closed loop (docs/planning.md), on seeds of its own.
+/// Of the way that a plan is predicted to move something, the share that it goes when the plan is carried
+/// out: the median, of pushes of 1 to 10 cm alike.
+const WAY_MEAN: f64 = 0.8;
+/// Standard deviation, along one axis, of where it ends, over that way, beside the model's own.
 pub(super) const WAY_SIGMA: f64 = 0.2;
 
 /// Where it is to be expected that is at `start` and predicted at `end` (m).
