@@ -299,7 +299,7 @@ impl Search<'_> {
         let best = self.ranked.first().filter(|(cost, _)| cost.cost < self.idle.cost);
         let cost = best.map_or(self.idle, |(cost, _)| *cost);
         let gain = self.idle.cost - cost.cost;
-        let unsure = whole.goal().reach_weight * cost.reach_sigma;
+        let unsure = unsure(whole.goal(), &cost);
         let success = best.is_some() && gain > unsure;
         let (idle_mm, best_mm) = (self.idle.reach * 1e3, cost.reach * 1e3);
         let message = if whole.is_reached() {
@@ -357,4 +357,10 @@ impl Search<'_> {
             unsure
         )
     }
+}
+
+/// What a plan must gain over standing still to be worth executing: the standard deviation of what `reach`
+/// adds to its cost. Its 90 % interval would refuse most of what can only help.
+fn unsure(goal: &Goal, cost: &PlanCost) -> f64 {
+    goal.reach_weight * cost.reach_sigma
 }

@@ -195,18 +195,6 @@ fn the_same_seed_finds_the_same_plan_on_any_number_of_threads() {
 }
 
 #[test]
-fn a_plan_is_a_success_if_it_gains_more_than_it_is_unsure_by() {
-    let goal = Goal { reach_weight: 2.0, ..goal() };
-    let n_found = (0..4).filter(|&seed| {
-        let found = planned(2, &goal, &PlanSettings { seed, ..settings() });
-        let gain = found.idle.cost - found.cost.cost;
-        assert_eq!(found.success, gain > 2.0 * found.cost.reach_sigma, "{}", found.message);
-        found.success
-    });
-    assert!(n_found.count() > 0);
-}
-
-#[test]
 fn what_is_found_is_within_limits_and_costs_what_it_is_told() {
     let snapshot = snapshot(256);
     let found = planned(1, &goal(), &settings());

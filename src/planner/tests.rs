@@ -2,6 +2,8 @@
 
 use super::draw::{Kind, Sampler};
 use super::path::Path;
+use super::unsure;
+use crate::costs::{Goal, PlanCost, Reach, Select};
 
 #[test]
 fn ways_take_as_long_as_the_slowest_joint_and_no_less_than_asked() {
@@ -42,4 +44,12 @@ fn draws_go_to_where_the_best_are_and_to_their_kind() {
     let late: Vec<_> = (0..64).map(|_| sampler.draw()).collect();
     let n_pushes = late.iter().filter(|(kind, _)| *kind == Kind::Push(0)).count();
     assert!((50..64).contains(&n_pushes), "{n_pushes}: more, but not all");
+}
+
+#[test]
+fn what_a_plan_must_gain_is_one_sigma_of_its_cost() {
+    let goal = Goal::new(Select::Body([0.0; 3]), Reach::Cloud(vec![[0.0; 3]]));
+    let cost = PlanCost { reach_sigma: 0.01, cost_90: 0.5, ..PlanCost::default() };
+    assert_eq!(unsure(&goal, &cost), 0.01);
+    assert_eq!(unsure(&Goal { reach_weight: 3.0, ..goal }, &cost), 0.03);
 }
