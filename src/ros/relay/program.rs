@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use r2r::control_msgs::action::{FollowJointTrajectory, GripperCommand};
@@ -50,6 +50,9 @@ pub fn run() -> ExitCode {
     }
 }
 
+/// How long the relay stays after its last message.
+const FAREWELL: Duration = Duration::from_millis(200);
+
 fn serve(node: &mut r2r::Node, rosout: Option<&Rosout>, stop: &AtomicBool) -> Result<()> {
     let config = parameters::configure(&given_parameters(node)).context("parameters")?;
     let mut program = Program::new(node, &config)?;
@@ -61,6 +64,11 @@ fn serve(node: &mut r2r::Node, rosout: Option<&Rosout>, stop: &AtomicBool) -> Re
     program.end();
     tracing::info!("{} ends", node.fully_qualified_name()?);
     rosout.iter().for_each(|rosout| rosout.publish());
+    // What was published last is sent again where it was lost, as long as this process is there.
+    let end = Instant::now() + FAREWELL;
+    while Instant::now() < end {
+        node.spin_once(SPIN);
+    }
     Ok(())
 }
 
