@@ -188,6 +188,8 @@ class Messages:
         at = START - PLAN_LEAD - 10_000_000
         mujoco.mj_forward(self.model, self.data)
         fixed = [self.link_transform(at, body) for body in self.robot_bodies(moving=False)]
+        if self.rig.root != WORLD:
+            fixed.append(transform(at, WORLD, self.rig.root, *self.rig.root_pose))
         for view in self.episode.cameras:
             frame = f"{view.name}_optical_frame"
             fixed.append(transform(at, WORLD, frame, view.position, view.quaternion()))
@@ -295,6 +297,13 @@ def messages_of(episode: Episode, name: str) -> Messages:
     return Filmed(episode, name)
 
 
+def write_meshes(meshes: dict[str, bytes], folder: Path) -> None:
+    """Puts the robot's meshes where its description is found to name them: into `meshes` of this folder."""
+    for name, mesh in meshes.items():
+        (folder / "meshes").mkdir(parents=True, exist_ok=True)
+        (folder / "meshes" / f"{name}.stl").write_bytes(mesh)
+
+
 def write(episode: Episode, folder: Path, truth: bool = True) -> None:
     """Writes the recording, without what only a simulator knows where `truth` is false; the folder
     appears only when it is complete."""
@@ -319,9 +328,7 @@ def write(episode: Episode, folder: Path, truth: bool = True) -> None:
                     continue
                 data = TYPES.serialize_cdr(message, channels[topic].msgtype)
                 writer.write(channels[topic], at, data)
-        for name, mesh in episode.rig.meshes.items():
-            (draft / "meshes").mkdir(exist_ok=True)
-            (draft / "meshes" / f"{name}.stl").write_bytes(mesh)
+        write_meshes(episode.rig.meshes, draft)
         draft.replace(folder)
     finally:
         shutil.rmtree(spare, ignore_errors=True)

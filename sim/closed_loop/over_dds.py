@@ -18,6 +18,7 @@ from sim.closed_loop.moves import Trajectory
 from sim.closed_loop.planners import Decision, Planner, Sampling
 from sim.closed_loop.stream import CLOCK
 from sim.closed_loop.world import Observation
+from sim.recording import write_meshes
 
 ROOT = Path(__file__).resolve().parents[2]
 ABOVE = 0.005  # m over the table, from which on a region begins: its top is no target
@@ -170,7 +171,7 @@ class Link:
         self.setup = setup or PREFIX
         self.bridge, self.met = None, False
 
-    def begin(self, topics) -> None:
+    def begin(self, topics, rig) -> None:
         """Starts both."""
         cameras = [name.split("/")[1] for name, _, _ in topics if name.endswith("/depth/image_raw")]
         told = [row for row in topics if not row[0].startswith("/truth")] + [(*CLOCK, False)]
@@ -180,7 +181,13 @@ class Link:
         parameters = {
             "use_sim_time": "true", "cameras": f"[{', '.join(cameras)}]", "deadline_secs": "0.0",
             "model": str(ROOT / "models" / "small.safetensors"),
-        } | self.settings
+        }
+        if rig.meshes:
+            # Beside the log, as beside a recording.
+            folder = self.log.with_suffix("")
+            write_meshes(rig.meshes, folder)
+            parameters["mesh_paths"] = f"['{folder.absolute()}']"
+        parameters |= self.settings
         command = [*shlex.split(self.program), "--ros-args"]
         for name, value in parameters.items():
             command += ["-p", f"{name}:={value}"]

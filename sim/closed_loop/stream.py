@@ -7,7 +7,7 @@ import mujoco
 import numpy as np
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin
 
-from sim.recording import START, FRAME_NS, JOINT_NS, TYPES, MSG, McapBag, Messages, qos
+from sim.recording import START, FRAME_NS, JOINT_NS, TYPES, MSG, McapBag, Messages, qos, write_meshes
 from sim.render import Painter
 
 CLOCK = ("/clock", "rosgraph_msgs/msg/Clock")
@@ -26,7 +26,7 @@ class Stream:
         self.messages.data.qpos[:] = world.data.qpos
         self.painter = Painter(world.model, self.messages.truth)
         for sink in self.sinks:
-            sink.begin(self.messages.topics)
+            sink.begin(self.messages.topics, world.rig)
         for at, topic, message in self.messages.latched():
             self.send(at, topic, message)
 
@@ -74,13 +74,14 @@ class Bag:
     def __init__(self, folder: Path):
         self.folder, self.draft = folder, folder.parent / f".{folder.name}.draft" / folder.name
 
-    def begin(self, topics) -> None:
+    def begin(self, topics, rig) -> None:
         """Opens it."""
         shutil.rmtree(self.draft.parent, ignore_errors=True)
         self.draft.parent.mkdir(parents=True)
         self.writer = McapBag(self.draft, version=9, storage_plugin=StoragePlugin.MCAP)
         self.writer.set_compression(CompressionMode.STORAGE, CompressionFormat.ZSTD)
         self.writer.open()
+        write_meshes(rig.meshes, self.draft)
         self.channels = {
             name: self.writer.add_connection(name, kind, typestore=TYPES, offered_qos_profiles=[qos(latched)])
             for name, kind, latched in topics
@@ -107,7 +108,7 @@ class Film:
     def __init__(self, path: Path):
         self.path, self.pictures, self.count = path, [], 0
 
-    def begin(self, topics) -> None:
+    def begin(self, topics, rig) -> None:
         """Nothing yet."""
 
     def message(self, at: int, topic: str, data: bytes) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from sim.closed_loop.loop import run
 from sim.closed_loop.planners import NODELESS, Oracle, Sampler
 from sim.closed_loop.tasks import TASKS, Scene
 from sim.closed_loop.world import World
+from sim.recording import Messages, write_meshes
 
 SEED = 1
 
@@ -81,6 +83,22 @@ def test_another_robot_does_the_same_scene_and_pushes_in_it():
     made = run(NODELESS["heuristic"](), scene, decisions=1)
     assert made["robot"] == "drawn" and made["decisions"][0]["acted"]
     assert made["error_last_m"] != pytest.approx(made["error_first_m"], abs=1e-4)
+
+
+def test_another_robots_root_is_told_and_its_meshes_lie_where_they_are_looked_for(tmp_path):
+    for seed in range(30):
+        scene = Scene("push", seed, robot="drawn")
+        if scene.rig.meshes and scene.rig.root != "world":
+            break
+    messages = Messages(World(scene).live)
+    [static] = [message for _, topic, message in messages.latched() if topic == "/tf_static"]
+    frames = {t.child_frame_id: t for t in static.transforms}
+    place = frames[scene.rig.root].transform.translation
+    np.testing.assert_allclose((place.x, place.y, place.z), scene.rig.root_pose[0])
+    assert frames[scene.rig.root].header.frame_id == "world"
+    write_meshes(scene.rig.meshes, tmp_path)
+    named = set(re.findall(r"package://robot/(meshes/[^\"]+)", scene.rig.urdf()))
+    assert named and all((tmp_path / name).is_file() for name in named)
 
 
 def test_imagining_changes_nothing_and_is_what_happens(world):
