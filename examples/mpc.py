@@ -9,7 +9,9 @@ Nothing here stops a robot: keep your hand at the emergency stop.
 """
 
 import argparse
+import math
 import sys
+import time
 
 import rclpy
 from control_msgs.action import FollowJointTrajectory
@@ -22,6 +24,7 @@ from forecloud.msg import Box, Goal, Prediction
 
 FROM_HERE = 0.05  # rad or m by which a plan's first point may miss the joints
 LONGEST_SECS = 10.0
+JOINTS_WITHIN_SECS = 5.0  # for the first of joint_states, which may be found late
 
 
 class Mpc:
@@ -41,9 +44,12 @@ class Mpc:
     def predicted(self, _):
         self.predictions += 1
 
-    def spin_until(self, done):
-        while not done():
+    def spin_until(self, done, timeout_secs=math.inf):
+        """Spins until `done()` is true or the time is over; tells which."""
+        end = time.monotonic() + timeout_secs
+        while not done() and time.monotonic() < end:
             rclpy.spin_once(self.node, timeout_sec=0.1)
+        return done()
 
     def ask(self, client, goal, feedback=None):
         """The result of an action, or None where the goal was refused or did not succeed."""
@@ -71,12 +77,15 @@ class Mpc:
         best = feedback.feedback
         print(f"  {best.n_plans} plans, the best costs {best.best.cost:.4f}")
 
+    def unknown(self, plan):
+        return sorted(set(plan.joint_names) - self.joints.keys())
+
     def wrong(self, plan):
         """Why a plan must not be executed here and now; None if nothing speaks against it."""
         if not plan.points or not plan.joint_names:
             return "it has no points"
-        if unknown := [name for name in plan.joint_names if name not in self.joints]:
-            return f"joint_states never told of {', '.join(unknown)}"
+        if not self.spin_until(lambda: not self.unknown(plan), JOINTS_WITHIN_SECS):
+            return f"joint_states never told of {', '.join(self.unknown(plan))}"
         times = [p.time_from_start.sec + p.time_from_start.nanosec / 1e9 for p in plan.points]
         if times != sorted(times) or times[-1] > LONGEST_SECS:
             return "its times go back, or too far"

@@ -21,15 +21,20 @@ JOINTS = ["a", "b"]
 
 
 class Robot:
-    """A robot at 0.1, 0.2, whose planner answers with `answers`, one after another."""
+    """A robot at 0.1, 0.2, whose planner answers with `answers`, one after another. Its joint states begin
+    `silent_ticks` ticks after the first request of a plan, or at once."""
 
-    def __init__(self, ros, answers):
+    def __init__(self, ros, answers, silent_ticks=None):
         self.ros, self.answers, self.asked, self.executed = ros, list(answers), [], []
+        self.silent_ticks = silent_ticks
         states = ros.create_publisher(JointState, "joint_states", QoSProfile(depth=10))
         predictions = ros.create_publisher(Prediction, "/forecloud/prediction", QoSProfile(depth=10))
 
         def tick() -> None:
-            states.publish(JointState(name=JOINTS, position=[0.1, 0.2]))
+            if self.silent_ticks is None or self.silent_ticks <= 0:
+                states.publish(JointState(name=JOINTS, position=[0.1, 0.2]))
+            elif self.asked:
+                self.silent_ticks -= 1
             predictions.publish(Prediction())
 
         self.made = [
@@ -87,8 +92,8 @@ def reached() -> Plan.Result:
 def run(ros):
     robots = []
 
-    def start(*answers) -> tuple[Robot, subprocess.CompletedProcess]:
-        robot = Robot(ros, answers)
+    def start(*answers, **kwargs) -> tuple[Robot, subprocess.CompletedProcess]:
+        robot = Robot(ros, answers, **kwargs)
         robots.append(robot)
         command = [sys.executable, str(ROOT / "examples" / "mpc.py")]
         command += ["--region", *"0 0 0 1 1 1".split(), "--box", *"2 2 0 3 3 1".split()]
@@ -115,6 +120,18 @@ def test_it_executes_what_it_is_given_until_it_is_there(run):
     assert all(plan.header.stamp.sec == 0 for plan in robot.executed), "from now on"
     assert len({goal.seed for goal in robot.asked}) == 3
     assert robot.asked[0].goal.box.max.x == 3.0 and robot.asked[0].goal.region.max.z == 1.0
+
+
+def test_it_waits_for_joint_states_that_come_after_the_plan(run):
+    robot, ended = run(found(plan_from(0.1, 0.2)), reached(), silent_ticks=20)
+    assert ended.returncode == 0, ended.stderr
+    assert len(robot.executed) == 1
+
+
+def test_it_does_not_execute_without_joint_states(run):
+    robot, ended = run(found(plan_from(0.1, 0.2)), silent_ticks=10**9)
+    assert ended.returncode != 0 and "never told of a, b" in ended.stderr
+    assert not robot.executed
 
 
 def test_it_does_not_execute_a_plan_from_elsewhere(run):
