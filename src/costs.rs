@@ -189,7 +189,7 @@ impl Judge {
         };
         let (reach_sigma, reach_90, success_probability) = spread.unwrap_or((0.0, 0.0, f64::NAN));
         let keep_out = self.keep_out(consequence);
-        let leave = self.leave(&end, radii[0]);
+        let leave = self.leave(&end, radii);
         let clearance = self.clearance(consequence);
         let (length, smoothness) = motion(consequence);
         let cost = goal.reach_weight * (reach + goal.kappa * reach_sigma)
@@ -299,7 +299,7 @@ impl Judge {
         sum / n_steps as f64
     }
 
-    fn leave(&self, end: &[[f64; 3]], half: Option<&[f32]>) -> f64 {
+    fn leave(&self, end: &[[f64; 3]], radii: [Option<&[f32]>; 2]) -> f64 {
         if self.others.is_empty() {
             return 0.0;
         }
@@ -309,7 +309,8 @@ impl Judge {
             .iter()
             .map(|&i| i as usize)
             .map(|i| {
-                let sigma = half.map_or(0.0, |half| sigma(half[i].into()));
+                let [half, most] = radii.map(|radii| radii.map_or(0.0, |radii| radii[i].into()));
+                let sigma = sigma(half, most);
                 goal::distance(&end[i], &self.start[i]) + kappa * sigma
             })
             .collect();

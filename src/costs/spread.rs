@@ -29,9 +29,11 @@ pub(super) fn with_way(radii: [f64; 2], way: f64) -> [f64; 2] {
     [half.hypot(HALF_OVER_SIGMA * sigma), most.hypot(MOST_OVER_SIGMA * sigma)]
 }
 
-/// Standard deviation along one axis (m) where half of all errors lie within `half` (m).
-pub(super) fn sigma(half: f64) -> f64 {
-    half / HALF_OVER_SIGMA
+/// Standard deviation along one axis (m) where half of all errors lie within `half` and 90 % within `most`
+/// (m): the larger of the two that these would be of if errors were normal. Most of what rests stays to the
+/// hair, so half of its errors lie within next to nothing: what may be struck shows in the other radius.
+pub(super) fn sigma(half: f64, most: f64) -> f64 {
+    (half / HALF_OVER_SIGMA).max(most / MOST_OVER_SIGMA)
 }
 
 /// Error number `draw` (m) of a place of which half of all errors lie within `half` and 90 % within
