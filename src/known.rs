@@ -50,12 +50,13 @@ impl Known {
         scene: &Scene,
         prediction: &mut Prediction,
     ) {
-        let Prediction { displacements, situations, seen, unlike, .. } = prediction;
+        let Prediction { displacements, situations, n_planned, seen, unlike, .. } = prediction;
         if knows.robot {
             self.carried.carry(scene, displacements);
         }
         let carried = self.carried.are_carried().filter(|_| knows.robot);
         Situation::of_all(&scene.start, carried, situations);
+        *n_planned = scene.n_planned;
         let frame = model.config.frame();
         let place = (frame.center_m, frame.half_side_m);
         self.novelty.look(&scene.start, situations, place, seen);

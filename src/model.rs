@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_calibration_is_kept_and_named_and_is_only_of_models_that_tell_sigma() {
-        let factors = std::array::from_fn(|i| [vec![1.0 + i as f32], vec![3.0]]);
+        let factors = (0..5).map(|i| [vec![1.0 + i as f32], vec![3.0]]).collect();
         let calibration = Calibration { n_recordings: 9, factors, familiar: None };
         assert!(model().calibrated(calibration.clone()).is_err());
         let config = ModelConfig { tells_sigma: true, chunk: 5, ..model().config };

@@ -91,6 +91,7 @@ impl Course {
     ) -> Result<()> {
         let (names, velocities) = (robot.joint_names(), Some(&self.joint_velocities[..]));
         plan::forecast(&self.joints, names, velocities, plan, self.stamp, horizon, joints_ahead)?;
+        scene.n_planned = plan::n_planned(names, plan, self.stamp, horizon);
         let rows = &mut scene.kinematic;
         rows.resize_with(horizon.n_steps + 2, Vec::new);
         rows[0].clone_from(&self.placed[0]);
@@ -280,6 +281,7 @@ impl Observer {
         course.placed[1].clone_from(&now.kinematic);
         let Some(robot) = self.robot.as_mut().filter(|_| course.has_robot()) else {
             scene.start.kinematic_links.clear();
+            scene.n_planned = 0;
             scene.kinematic.resize_with(horizon.n_steps + 2, Vec::new);
             scene.kinematic.iter_mut().for_each(Vec::clear);
             return Ok(());

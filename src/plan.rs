@@ -112,6 +112,41 @@ pub fn forecast(
     Ok(())
 }
 
+/// How many of the steps ahead plans tell of, counted from the first: up to the end of the last motion of any
+/// joint. A command to stay where it is until further notice tells nothing: what comes next nobody has said.
+pub fn n_planned(
+    joint_names: &[String],
+    plan: &[Arc<JointTrajectory>],
+    now: Stamp,
+    horizon: &Horizon,
+) -> usize {
+    let newest = |joint: &String| {
+        plan.iter().rev().find(|plan| stops(plan, joint) || column(plan, joint).is_some())
+    };
+    let Some(end) = joint_names.iter().filter_map(newest).map(|plan| end_of_motion(plan)).max()
+    else {
+        return 0;
+    };
+    let at = |step: usize| {
+        now.plus_secs((step + 1) as f64 * horizon.step_secs - horizon.lag_secs).nanos()
+    };
+    (0..horizon.n_steps).take_while(|&step| at(step) <= end).count()
+}
+
+/// When the last motion of a trajectory ends (ns); its start where it has none.
+fn end_of_motion(trajectory: &JointTrajectory) -> i64 {
+    let differ = |a: &[f64], b: &[f64]| a.iter().zip(b).any(|(a, b)| (a - b).abs() > STAYS);
+    let pairs = trajectory.points.windows(2).rev();
+    let last = pairs
+        .map(|pair| (&pair[0], &pair[1]))
+        .find(|(from, to)| differ(&from.positions, &to.positions));
+    let lasts = last.map_or(0, |(_, to)| to.time_from_start_nanos);
+    trajectory.header.stamp.nanos().saturating_add(lasts)
+}
+
+/// Way of a joint that is none (rad or m).
+const STAYS: f64 = 1e-6;
+
 /// Replaces `out` by the joints' velocities (rad/s or m/s) over the last step; zeros if
 /// `step_secs` is not a positive number.
 ///

@@ -26,6 +26,8 @@ pub struct Prediction {
     pub sigmas: [Vec<Vec<f32>>; LEVELS.len()],
     /// What each particle does at the start, `[n]`.
     pub situations: Vec<Situation>,
+    /// Steps that the robot's plans tell of, the first ones.
+    pub n_planned: usize,
     /// What moves at the start, as it is held against what the model knows.
     pub seen: Seen,
     /// How unlike that it is. What is unlike leans on the trivial prediction (see [`crate::novelty`]).
@@ -62,6 +64,7 @@ impl Prediction {
                 radii.resize_with(radii.len().max(step + 1), Vec::new);
                 radii[step].clear();
                 let scaled = told.iter().zip(&self.situations).map(|(sigma, &situation)| {
+                    let situation = situation.in_step(step, self.n_planned);
                     sigma * calibration.map_or(1.0, |c| c.factor(situation, level, step))
                 });
                 radii[step].extend(scaled);
@@ -82,6 +85,7 @@ impl Prediction {
             displacements: Vec::new(),
             sigmas: Default::default(),
             situations: self.situations.clone(),
+            n_planned: self.n_planned,
             seen: self.seen.clone(),
             unlike: self.unlike.clone(),
             history_stamp: self.history_stamp,
@@ -113,14 +117,16 @@ mod tests {
     #[test]
     fn a_models_word_is_scaled_by_situation_and_step_and_told_once_calibrated() {
         let mut prediction = Prediction {
-            situations: vec![Situation::ALL[0], Situation::ALL[1]],
+            situations: vec![Situation::Robot, Situation::Resting],
+            n_planned: 2,
             ..Prediction::default()
         };
         let word = [[0.1f32, 0.2], [0.3, 0.4]];
-        let factors = std::array::from_fn(|i| {
+        let row = |i: usize| {
             let first = (i + 2) as f32;
             [vec![first, 10.0 * first], vec![3.0 * first, 30.0 * first]]
-        });
+        };
+        let factors = (0..Situation::ALL.len()).map(row).collect();
         let calibration = Calibration { n_recordings: 9, factors, familiar: None };
         let told = || word.iter().map(|sigmas| &sigmas[..]);
         prediction.set_sigmas(told(), Some(&calibration));
@@ -130,6 +136,11 @@ mod tests {
                 prediction.told_sigmas(level).concat().into_iter().zip(scaled(factors).concat());
             assert!(pairs.clone().count() == 4 && pairs.clone().all(|(a, b)| (a - b).abs() < 1e-6));
         }
+        // The robot's second step is none of its plan's.
+        prediction.n_planned = 1;
+        prediction.set_sigmas(told(), Some(&calibration));
+        let unplanned = (Situation::Unplanned as usize + 2) as f32;
+        assert_eq!(prediction.sigmas[0], [[0.2, 0.6], [0.3 * 10.0 * unplanned, 12.0]]);
         // Shorter, and of a model that was not calibrated: its own word, told to nobody.
         prediction.set_sigmas(told().take(1), None);
         assert_eq!(prediction.sigmas, [vec![vec![0.1, 0.2]], vec![]]);

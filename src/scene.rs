@@ -16,6 +16,8 @@ pub struct Scene {
     pub start: StepState,
     /// Kinematic particles one step back, now, and 1..=`n_steps` steps ahead.
     pub kinematic: Vec<Vec<Vec3>>,
+    /// Steps ahead, of those of `kinematic`, that the robot's plans tell of (see [`crate::plan::n_planned`]).
+    pub n_planned: usize,
     /// Number of the link of the robot whose surface each particle lies on, `[n]`, as far as places
     /// tell; [`crate::kinematics::NO_LINK`] for none. Empty where that was not looked for.
     pub on_links: Vec<u32>,

@@ -1,4 +1,4 @@
-//! What each particle does when a roll-out starts, as far as its start tells.
+//! What each particle does when a roll-out starts, as far as its start tells, and what is known of its future.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::motion::is_free;
 use crate::rest::is_still;
 use crate::scene::StepState;
 
-/// What a particle does when a roll-out starts.
+/// What a particle does when a roll-out starts; of the robot also whether a plan tells of the step at hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Situation {
@@ -18,20 +18,30 @@ pub enum Situation {
     Moving,
     /// As moving, and its body touches neither the support plane nor the robot, as far as is seen.
     Flying,
+    /// It lies on a link of the robot, and no plan tells of the step at hand. Of single steps alone: at the
+    /// start such a particle is one of the robot.
+    Unplanned,
 }
 
 impl Situation {
     /// All of them, in the order of a calibration's factors.
-    pub const ALL: [Self; 4] = [Self::Robot, Self::Resting, Self::Moving, Self::Flying];
+    pub const ALL: [Self; 5] =
+        [Self::Robot, Self::Resting, Self::Moving, Self::Flying, Self::Unplanned];
 
-    /// Its name in model files and reports.
+    /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Robot => "robot",
             Self::Resting => "resting",
             Self::Moving => "moving",
             Self::Flying => "flying",
+            Self::Unplanned => "unplanned",
         }
+    }
+
+    /// What it is in `step` (0-based) of a roll-out, if plans tell of its first `n_planned` steps.
+    pub fn in_step(self, step: usize, n_planned: usize) -> Self {
+        if self == Self::Robot && step >= n_planned { Self::Unplanned } else { self }
     }
 
     /// Those of all particles of `start`, of which those that the robot carries are `carried`.

@@ -65,7 +65,7 @@ impl Roller {
     /// Lets the roll-out begin `lead` steps from now: until then the scene stays as it is, but for what
     /// lies on the robot.
     fn begin_at(&mut self, snapshot: &Snapshot, lead: usize) {
-        let Scene { start, kinematic, on_links, .. } = &mut self.scene;
+        let Scene { start, kinematic, n_planned, on_links, .. } = &mut self.scene;
         start.positions.clone_from(&snapshot.scene.start.positions);
         start.velocities.clone_from(&snapshot.scene.start.velocities);
         if lead == 0 {
@@ -84,6 +84,7 @@ impl Roller {
             start.velocities[i] = back.motion_of(&start.positions[i]).map(|x| -x);
         }
         kinematic.drain(..lead);
+        *n_planned = n_planned.saturating_sub(lead);
     }
 
     /// Rolls out where [`Roller::place`] leads, into `prediction`, which comes as the snapshot's.

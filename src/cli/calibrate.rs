@@ -35,7 +35,7 @@ const EVERY: usize = 5;
 #[command(after_help = "\
 Plays the recordings, holds each prediction against the truth, and finds factors under which half of all
 errors, and nine of ten, are no larger than the model says: apart for each step and for particles that
-lie on the robot, rest, move or fly. Where there is no truth, predictions are held against where the later
+lie on the robot (while its plan tells of the step, and when it does not), rest, move or fly. Where there is no truth, predictions are held against where the later
 frames show the points (hindsight), as far as that is sure; the factors are widened by what that leaves
 out. They go into the model file, and from there into predictions (sigma and sigma_90). So does what the
 bodies that move in the recordings are like: predictions of bodies that are unlike all of it lean on their
@@ -151,7 +151,7 @@ fn calibrate(args: &Args) -> Result<()> {
         let last = args.horizon - 1;
         let [half_last, most_last] = [0, 1].map(|level| calibration.factor(situation, level, last));
         say(format_args!(
-            "{:8} half within {half:.2} x sigma after 1 step, {half_last:.2} x after {}; 90 % within \
+            "{:9} half within {half:.2} x sigma after 1 step, {half_last:.2} x after {}; 90 % within \
              {most:.2} x, {most_last:.2} x",
             situation.name(),
             args.horizon
@@ -257,7 +257,8 @@ impl Found<'_> {
                 });
                 let error = squares.sum::<f32>().sqrt();
                 if is_known(step, i) {
-                    self.scores.add(prediction.situations[i], step, error / sigmas[i]);
+                    let situation = prediction.situations[i].in_step(step, prediction.n_planned);
+                    self.scores.add(situation, step, error / sigmas[i]);
                 }
             }
         }

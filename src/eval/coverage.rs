@@ -36,7 +36,8 @@ struct Cell {
 /// How sure predictions are of the particles of one situation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ConfidenceRow {
-    /// What the particles do at the start; `all`: all of them.
+    /// What the particles do at the start, and of the robot's whether its plan tells of the step; `all`: all of
+    /// them.
     pub situation: &'static str,
     /// Recordings that have such particles.
     pub n_recordings: usize,
@@ -70,8 +71,10 @@ impl Coverage {
             let errors = positions.iter().zip(there).map(|(p, there)| distance_m(p, there));
             let errors: Vec<f64> = errors.collect();
             for group in (0..Situation::ALL.len()).map(Some).chain([None]) {
-                let is_in =
-                    |&i: &usize| group.is_none_or(|g| prediction.situations[i] as usize == g);
+                let situation = |i: usize| {
+                    prediction.situations[i].in_step(step, prediction.n_planned) as usize
+                };
+                let is_in = |&i: &usize| group.is_none_or(|group| situation(i) == group);
                 let members: Vec<usize> = (0..errors.len()).filter(is_in).collect();
                 if members.is_empty() {
                     continue;
@@ -128,7 +131,8 @@ impl Coverage {
         let row = |(group, situation): (usize, &'static str)| {
             let cells: Vec<Option<&Cell>> =
                 (0..n_steps).map(|step| self.cells.get(&(group, step))).collect();
-            let n_recordings = cells.first().copied().flatten()?.within.len();
+            // A robot's plans may tell of the first steps alone, or of none.
+            let n_recordings = cells.iter().flatten().map(|cell| cell.within.len()).max()?;
             let each = |value: &dyn Fn(&Cell) -> Option<f64>| {
                 cells.iter().map(|cell| cell.and_then(value)).collect::<Vec<_>>()
             };

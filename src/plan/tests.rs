@@ -147,3 +147,34 @@ fn velocities_are_of_the_last_step() {
     assert!(velocities(&[1.0], &[], 0.5, &mut out).is_err());
     assert_eq!(Stamp::from_secs(1.0).nanos(), SEC);
 }
+
+#[test]
+fn steps_are_planned_until_the_last_motion_ends() {
+    let horizon = Horizon { step_secs: 0.1, n_steps: 10, lag_secs: 0.05 };
+    let of = |plan: &[Arc<JointTrajectory>], now: f64| {
+        n_planned(&names(&["a", "b"]), plan, Stamp::from_secs(now), &horizon)
+    };
+    let arm = trajectory(10.0, &["a"], &[(0.0, &[0.0]), (0.6, &[1.0]), (5.0, &[1.0])]);
+    let only_arm = std::slice::from_ref(&arm);
+    // The command of step h is that of 0.1 h - 0.05 s from now; it stays after 0.6 s.
+    assert_eq!(of(&[], 10.0), 0);
+    assert_eq!(of(only_arm, 10.01), 6);
+    assert_eq!(of(only_arm, 10.4), 2);
+    assert_eq!(of(only_arm, 11.0), 0, "over");
+    let moves = [(0.0, &[0.0][..]), (9.0, &[1.0])];
+    assert_eq!(of(&[trajectory(10.0, &["c"], &moves)], 10.0), 0, "another robot's");
+    // Any joint's motion counts; what is to come is known to be waited for.
+    let hand = trajectory(10.0, &["b"], &[(0.0, &[0.0]), (0.9, &[0.1])]);
+    assert_eq!(of(&[arm.clone(), hand], 10.01), 9);
+    let later = trajectory(10.5, &["a"], &[(0.0, &[0.0]), (0.2, &[0.1])]);
+    assert_eq!(of(&[later], 10.01), 7);
+    // A newer one replaces what was, and a stop ends it.
+    let newer = trajectory(10.1, &["a"], &[(0.0, &[0.0]), (0.1, &[0.1])]);
+    assert_eq!(of(&[arm.clone(), newer], 10.01), 2);
+    assert_eq!(of(&[arm, trajectory(10.3, &[], &[])], 10.01), 3);
+    // Nothing but a place to stay at; and times without end are no panic.
+    assert_eq!(of(&[trajectory(10.0, &["a"], &[(9.0, &[0.0])])], 10.01), 0);
+    let mut endless = (*trajectory(10.0, &["a"], &moves)).clone();
+    endless.points[1].time_from_start_nanos = i64::MAX;
+    assert_eq!(of(&[Arc::new(endless)], 10.01), 10);
+}

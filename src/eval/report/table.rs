@@ -15,7 +15,7 @@ use crate::eval::survey::Survey;
 /// Warnings that are shown.
 const MAX_WARNINGS: usize = 8;
 /// Columns of the task and of the method.
-const TASK_WIDTH: usize = 10;
+const TASK_WIDTH: usize = 12;
 pub(super) const METHOD_WIDTH: usize = 29;
 
 impl Class {
