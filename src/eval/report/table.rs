@@ -130,6 +130,7 @@ impl Report {
             f,
             "How sure: errors within sigma (half of them should be), within sigma_90 (90 %)"
         )?;
+        writeln!(f, "(unplanned: on the robot, in steps that no plan tells of)")?;
         write!(f, "{:1$}", "", TASK_WIDTH + METHOD_WIDTH)?;
         for step in 1..=self.horizon {
             write!(f, "{:>9}", format!("{} s", (step as f64 * self.step_secs) as f32))?;
