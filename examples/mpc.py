@@ -78,6 +78,7 @@ class Mpc:
         print(f"  {best.n_plans} plans, the best costs {best.best.cost:.4f}")
 
     def unknown(self, plan):
+        """Joints of a plan that nobody told the position of."""
         return sorted(set(plan.joint_names) - self.joints.keys())
 
     def wrong(self, plan):

@@ -56,7 +56,7 @@ impl Known {
         }
         let carried = self.carried.are_carried().filter(|_| knows.robot);
         Situation::of_all(&scene.start, carried, situations);
-        *n_planned = scene.n_planned;
+        *n_planned = scene.n_planned.min(displacements.len());
         let frame = model.config.frame();
         let place = (frame.center_m, frame.half_side_m);
         self.novelty.look(&scene.start, situations, place, seen);

@@ -5,7 +5,7 @@ mod candidate;
 mod plans_file;
 
 use crate::error::{Error, Result};
-use crate::message::{JointTrajectory, Stamp};
+use crate::message::{JointTrajectory, Stamp, TrajectoryPoint};
 use std::sync::Arc;
 
 pub use candidate::with_candidate;
@@ -112,19 +112,15 @@ pub fn forecast(
     Ok(())
 }
 
-/// How many of the steps ahead plans tell of, counted from the first: up to the end of the last motion of any
-/// joint. A command to stay where it is until further notice tells nothing: what comes next nobody has said.
+/// How many of the steps ahead plans (ascending starts) tell of, counted from the first: up to the end of the
+/// last motion of any of the joints. A command to stay where it is until further notice tells nothing: what comes next nobody has said.
 pub fn n_planned(
     joint_names: &[String],
     plan: &[Arc<JointTrajectory>],
     now: Stamp,
     horizon: &Horizon,
 ) -> usize {
-    let newest = |joint: &String| {
-        plan.iter().rev().find(|plan| stops(plan, joint) || column(plan, joint).is_some())
-    };
-    let Some(end) = joint_names.iter().filter_map(newest).map(|plan| end_of_motion(plan)).max()
-    else {
+    let Some(end) = joint_names.iter().filter_map(|joint| end_of_motion(plan, joint)).max() else {
         return 0;
     };
     let at = |step: usize| {
@@ -133,18 +129,26 @@ pub fn n_planned(
     (0..horizon.n_steps).take_while(|&step| at(step) <= end).count()
 }
 
-/// When the last motion of a trajectory ends (ns); its start where it has none.
-fn end_of_motion(trajectory: &JointTrajectory) -> i64 {
-    let differ = |a: &[f64], b: &[f64]| a.iter().zip(b).any(|(a, b)| (a - b).abs() > STAYS);
-    let pairs = trajectory.points.windows(2).rev();
-    let last = pairs
-        .map(|pair| (&pair[0], &pair[1]))
-        .find(|(from, to)| differ(&from.positions, &to.positions));
-    let lasts = last.map_or(0, |(_, to)| to.time_from_start_nanos);
-    trajectory.header.stamp.nanos().saturating_add(lasts)
+/// When the last motion of `joint` that is planned ends (ns): in the newest trajectory about it, whose start
+/// it is where the joint does not move in it; `None` without one.
+fn end_of_motion(plan: &[Arc<JointTrajectory>], joint: &str) -> Option<i64> {
+    plan.iter().rev().find_map(|trajectory| {
+        let column = column(trajectory, joint);
+        if column.is_none() && !(trajectory.points.is_empty() && stops(trajectory, joint)) {
+            return None;
+        }
+        let moves = |pair: &&[TrajectoryPoint]| {
+            let [from, to] = [0, 1].map(|i| pair[i].positions.get(column?).copied());
+            Some((to? - from?).abs() > STAYS)
+        };
+        let pairs = trajectory.points.windows(2).rev();
+        let last = pairs.into_iter().find(|pair| moves(pair) == Some(true));
+        let lasts = last.map_or(0, |pair| pair[1].time_from_start_nanos);
+        Some(trajectory.header.stamp.nanos().saturating_add(lasts))
+    })
 }
 
-/// Way of a joint that is none (rad or m).
+/// A joint that moves by no more between two points stays (rad or m).
 const STAYS: f64 = 1e-6;
 
 /// Replaces `out` by the joints' velocities (rad/s or m/s) over the last step; zeros if

@@ -1,4 +1,5 @@
-//! What each particle does when a roll-out starts, as far as its start tells, and what is known of its future.
+//! What each particle does when a roll-out starts, as far as its start tells, and of the robot whether a plan
+//! tells of a step.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +8,7 @@ use crate::rest::is_still;
 use crate::scene::StepState;
 
 /// What a particle does when a roll-out starts; of the robot also whether a plan tells of the step at hand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Situation {
     /// It lies on a link of the robot, which carries it.

@@ -11,6 +11,7 @@ use forecloud::message::JointTrajectory;
 use forecloud::model::Model;
 use forecloud::predictor::{Prediction, Predictor};
 use forecloud::recording::Recording;
+use forecloud::situation::Situation;
 use forecloud::{Error, Result};
 
 fn path(relative: &str) -> PathBuf {
@@ -70,6 +71,7 @@ fn assert_equal(got: &Prediction, expected: &Prediction) {
         steps.map(|d| d.to_bits()).collect()
     };
     assert_eq!(bits(got), bits(expected));
+    assert_eq!((got.n_planned, &got.sigmas), (expected.n_planned, &expected.sigmas));
 }
 
 #[test]
@@ -86,6 +88,36 @@ fn the_live_plan_as_candidate_gives_the_live_prediction_bit_for_bit() {
         n_compared += 1;
     }
     assert_eq!(n_compared, 5);
+}
+
+#[test]
+fn how_sure_the_robots_way_is_depends_on_how_far_its_plan_goes() {
+    let frames = frames();
+    let with = |change: &dyn Fn(&mut Frame)| {
+        let mut predictor = predictor();
+        for frame in &frames[..3] {
+            let mut frame = frame.clone();
+            change(&mut frame);
+            predictor.step(&frame).unwrap();
+        }
+        let snapshot = predictor.snapshot().unwrap();
+        let mut still = plan(&frames[2]);
+        let first = still.points[0].positions.clone();
+        still.points.iter_mut().for_each(|point| point.positions.clone_from(&first));
+        let still = Candidates::new(1).unwrap().predict(&snapshot, still, 3).unwrap();
+        let mut frame = frames[3].clone();
+        change(&mut frame);
+        (predictor.step(&frame).unwrap().unwrap().clone(), still)
+    };
+    let (planned, still) = with(&|_| {});
+    assert_eq!((planned.n_planned, still.n_planned), (3, 0));
+    let (unplanned, _) = with(&|frame| frame.plan.clear());
+    assert_eq!(unplanned.n_planned, 0);
+    // On the same particle of the robot, after the last step.
+    let i = planned.situations.iter().position(|s| *s == Situation::Robot).unwrap();
+    assert_eq!(unplanned.situations[i], Situation::Robot);
+    let most = |prediction: &Prediction| prediction.sigmas[1][2][i];
+    assert!(most(&unplanned) > 1.2 * most(&planned), "{} {}", most(&unplanned), most(&planned));
 }
 
 #[test]

@@ -35,12 +35,13 @@ const EVERY: usize = 5;
 #[command(after_help = "\
 Plays the recordings, holds each prediction against the truth, and finds factors under which half of all
 errors, and nine of ten, are no larger than the model says: apart for each step and for particles that
-lie on the robot (while its plan tells of the step, and when it does not), rest, move or fly. Where there is no truth, predictions are held against where the later
-frames show the points (hindsight), as far as that is sure; the factors are widened by what that leaves
-out. They go into the model file, and from there into predictions (sigma and sigma_90). So does what the
-bodies that move in the recordings are like: predictions of bodies that are unlike all of it lean on their
-estimated motion (the node's lean_when_unlike). Take recordings that no weight was trained with, of the
-kind that the model will see: at least 8, better 50. Each recording counts as much as any other.
+lie on the robot (in steps that its plan tells of; in others), rest, move or fly. Where there is no truth,
+predictions are held against where the later frames show the points (hindsight), as far as that is sure;
+the factors are widened by what that leaves out. They go into the model file, and from there into
+predictions (sigma and sigma_90). So does what the bodies that move in the recordings are like: predictions
+of bodies that are unlike all of it lean on their estimated motion (the node's lean_when_unlike). Take
+recordings that no weight was trained with, of the kind that the model will see: at least 8, better 50.
+Each recording counts as much as any other.
 
 Examples:
   forecloud calibrate recordings --split val --model runs/first/model.safetensors --out calibrated.safetensors

@@ -16,9 +16,9 @@ const LEAST_RANKED: usize = 20;
 /// What became of the radii, recording by recording.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Coverage {
-    /// By situation and step (0-based).
+    /// By situation, none for all of them, and step (0-based).
     #[serde(with = "entries")]
-    cells: BTreeMap<(usize, usize), Cell>,
+    cells: BTreeMap<(Option<Situation>, usize), Cell>,
     /// Recordings so far.
     n_recordings: usize,
 }
@@ -70,17 +70,14 @@ impl Coverage {
             let Some((half, most)) = half.get(step).zip(most.get(step)) else { return };
             let errors = positions.iter().zip(there).map(|(p, there)| distance_m(p, there));
             let errors: Vec<f64> = errors.collect();
-            for group in (0..Situation::ALL.len()).map(Some).chain([None]) {
-                let situation = |i: usize| {
-                    prediction.situations[i].in_step(step, prediction.n_planned) as usize
-                };
+            let situation = |i: usize| prediction.situations[i].in_step(step, prediction.n_planned);
+            for group in Situation::ALL.map(Some).into_iter().chain([None]) {
                 let is_in = |&i: &usize| group.is_none_or(|group| situation(i) == group);
                 let members: Vec<usize> = (0..errors.len()).filter(is_in).collect();
                 if members.is_empty() {
                     continue;
                 }
-                let key = (group.unwrap_or(Situation::ALL.len()), step);
-                let cell = self.cells.entry(key).or_default();
+                let cell = self.cells.entry((group, step)).or_default();
                 let within = cell.within.entry(self.n_recordings).or_default();
                 for (level, radii) in [half, most].into_iter().enumerate() {
                     for &i in &members {
@@ -117,9 +114,9 @@ impl Coverage {
 
     /// Whether it can be of one recording and `horizon` steps.
     pub(super) fn can_be(&self, horizon: usize) -> bool {
-        let keys = self.cells.iter().all(|(&(situation, step), cell)| {
+        let keys = self.cells.iter().all(|(&(_, step), cell)| {
             let recordings = cell.within.keys().all(|&recording| recording <= 1);
-            situation <= Situation::ALL.len() && step < horizon && recordings
+            step < horizon && recordings
         });
         keys && self.n_recordings <= 1
     }
@@ -127,8 +124,7 @@ impl Coverage {
     /// A row for each situation that occurred, and one for all.
     pub fn rows(&self) -> Vec<ConfidenceRow> {
         let n_steps = self.cells.keys().map(|(_, step)| step + 1).max().unwrap_or(0);
-        let names = Situation::ALL.map(Situation::name).into_iter().chain(["all"]);
-        let row = |(group, situation): (usize, &'static str)| {
+        let row = |group: Option<Situation>| {
             let cells: Vec<Option<&Cell>> =
                 (0..n_steps).map(|step| self.cells.get(&(group, step))).collect();
             // A robot's plans may tell of the first steps alone, or of none.
@@ -145,7 +141,7 @@ impl Coverage {
                 })
             };
             Some(ConfidenceRow {
-                situation,
+                situation: group.map_or("all", Situation::name),
                 n_recordings,
                 within_50: within(0),
                 within_90: within(1),
@@ -154,7 +150,7 @@ impl Coverage {
                 rank_correlation: each(&|cell: &Cell| cell.correlation.get()),
             })
         };
-        names.enumerate().filter_map(row).collect()
+        Situation::ALL.map(Some).into_iter().chain([None]).filter_map(row).collect()
     }
 }
 
@@ -164,16 +160,16 @@ mod entries {
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    use super::Cell;
+    use super::{Cell, Situation};
 
-    type Cells = BTreeMap<(usize, usize), Cell>;
+    type Cells = BTreeMap<(Option<Situation>, usize), Cell>;
 
     pub(super) fn serialize<S: Serializer>(cells: &Cells, to: S) -> Result<S::Ok, S::Error> {
         to.collect_seq(cells)
     }
 
     pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Cells, D::Error> {
-        Ok(Vec::<((usize, usize), Cell)>::deserialize(from)?.into_iter().collect())
+        Ok(Vec::<((Option<Situation>, usize), Cell)>::deserialize(from)?.into_iter().collect())
     }
 }
 

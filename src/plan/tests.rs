@@ -168,6 +168,13 @@ fn steps_are_planned_until_the_last_motion_ends() {
     assert_eq!(of(&[arm.clone(), hand], 10.01), 9);
     let later = trajectory(10.5, &["a"], &[(0.0, &[0.0]), (0.2, &[0.1])]);
     assert_eq!(of(&[later], 10.01), 7);
+    // What else a trajectory moves is not this robot's.
+    let two = trajectory(
+        10.0,
+        &["c", "a"],
+        &[(0.0, &[0.0, 0.0]), (0.3, &[0.1, 0.1]), (0.8, &[0.2, 0.1])],
+    );
+    assert_eq!(of(&[two], 10.01), 3);
     // A newer one replaces what was, and a stop ends it.
     let newer = trajectory(10.1, &["a"], &[(0.0, &[0.0]), (0.1, &[0.1])]);
     assert_eq!(of(&[arm.clone(), newer], 10.01), 2);
