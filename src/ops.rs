@@ -5,7 +5,6 @@
 
 pub mod charbonnier;
 pub mod conv2d;
-pub mod exp;
 pub mod favor;
 pub mod feature_map;
 pub mod grf_attention;

@@ -7,15 +7,19 @@ thread_local! {
     static FREE: Cell<Vec<Vec<f32>>> = const { Cell::new(Vec::new()) };
 }
 
+/// Numbers of a line of the cache: where scratch begins, so that rows of as many lie in one line each.
+const LINE: usize = 16;
+
 /// Runs `f` with `len` numbers of no known value; `f` may do so again.
 pub(crate) fn with_scratch<R>(len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R {
     let mut free = FREE.take();
     let mut scratch = free.pop().unwrap_or_default();
     FREE.set(free);
-    if scratch.len() < len {
-        scratch.resize(len, 0.0);
+    if scratch.len() < len + LINE {
+        scratch.resize(len + LINE, 0.0);
     }
-    let result = f(&mut scratch[..len]);
+    let first = scratch.as_ptr().align_offset(4 * LINE).min(LINE);
+    let result = f(&mut scratch[first..first + len]);
     let mut free = FREE.take();
     free.push(scratch);
     FREE.set(free);

@@ -1,6 +1,10 @@
 //! Vectorised loops of the operations, compiled for each instruction set and chosen at run time
 //! ([`crate::instruction_set`]).
 
+pub mod exp;
+
+use std::ops::Range;
+
 use pulp::Simd;
 pub use pulp::WithSimd;
 
@@ -87,9 +91,13 @@ pub fn axpys<S: Simd, const N: usize>(simd: S, y: &mut [f32], a: [f32; N], x: [&
 /// Defines a function whose body is compiled for each instruction set and chosen at run time.
 ///
 /// For bodies that are too long for [`vectorize`], whose closures the compiler may leave outside of
-/// what is compiled for each set: then they run on the narrowest vectors. References are `&'a`.
+/// what is compiled for each set: then they run on the narrowest vectors. References are `&'a`; with
+/// `fn name[simd](…)` the body has the instructions as `simd`.
 macro_rules! vectorized {
     ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block) => {
+        $crate::simd::vectorized! { $(#[$meta])* $vis fn $name[_simd]($($arg: $type),*) $body }
+    };
+    ($(#[$meta:meta])* $vis:vis fn $name:ident[$simd:ident]($($arg:ident: $type:ty),* $(,)?) $body:block) => {
         $(#[$meta])*
         $vis fn $name<'a>($($arg: $type),*) {
             struct Kernel<'a> {
@@ -98,7 +106,7 @@ macro_rules! vectorized {
             impl<'a> $crate::simd::WithSimd for Kernel<'a> {
                 type Output = ();
                 #[inline(always)]
-                fn with_simd<S: pulp::Simd>(self, _: S) {
+                fn with_simd<S: pulp::Simd>(self, $simd: S) {
                     let Self { $($arg),* } = self;
                     $body
                 }
@@ -179,6 +187,106 @@ pub fn axpy(y: &mut [f32], a: f32, x: &[f32]) {
     for (y, x) in y.iter_mut().zip(x) {
         *y += a * x;
     }
+}
+
+/// Work on the columns of rows, done for so many vectors at a time that sums stay in registers.
+pub trait Stretches<S: Simd> {
+    /// Columns `at` of all rows: `N` vectors, or the part of one that is left.
+    fn stretch<const N: usize>(&mut self, simd: S, at: Range<usize>);
+}
+
+/// All of `width` columns.
+#[inline(always)]
+pub fn by_stretches<S: Simd>(simd: S, width: usize, mut work: impl Stretches<S>) {
+    let (lanes, mut at) = (S::F32_LANES, 0);
+    while at + 4 * lanes <= width {
+        work.stretch::<4>(simd, at..at + 4 * lanes);
+        at += 4 * lanes;
+    }
+    while at + 2 * lanes <= width {
+        work.stretch::<2>(simd, at..at + 2 * lanes);
+        at += 2 * lanes;
+    }
+    while at + lanes <= width {
+        work.stretch::<1>(simd, at..at + lanes);
+        at += lanes;
+    }
+    if at < width {
+        work.stretch::<1>(simd, at..width);
+    }
+}
+
+/// A stretch's numbers.
+#[inline(always)]
+pub fn load<S: Simd, const N: usize>(simd: S, stretch: &[f32]) -> [S::f32s; N] {
+    let (whole, rest) = S::as_simd_f32s(stretch);
+    let mut vectors = [simd.splat_f32s(0.0); N];
+    match whole.len() < N {
+        true => vectors[0] = simd.partial_load_f32s(rest),
+        false => vectors.copy_from_slice(&whole[..N]),
+    }
+    vectors
+}
+
+/// Writes a stretch.
+#[inline(always)]
+pub fn store<S: Simd, const N: usize>(simd: S, stretch: &mut [f32], vectors: [S::f32s; N]) {
+    let (whole, rest) = S::as_mut_simd_f32s(stretch);
+    match whole.len() < N {
+        true => simd.partial_store_f32s(rest, vectors[0]),
+        false => whole[..N].copy_from_slice(&vectors),
+    }
+}
+
+/// sum += a·stretch.
+#[inline(always)]
+pub fn add_stretch<S: Simd, const N: usize>(
+    simd: S,
+    sum: &mut [S::f32s; N],
+    a: f32,
+    stretch: &[f32],
+) {
+    let (a, x) = (simd.splat_f32s(a), load::<S, N>(simd, stretch));
+    for n in 0..N {
+        sum[n] = simd.mul_add_e_f32s(a, x[n], sum[n]);
+    }
+}
+
+/// y = Σ a·x_j over `terms` (a, j), x_j the rows of `x` that are as long as y.
+#[inline(always)]
+pub fn sum_of_rows<S: Simd>(
+    simd: S,
+    y: &mut [f32],
+    x: &[f32],
+    terms: impl Iterator<Item = (f32, usize)> + Clone,
+) {
+    by_stretches(simd, y.len(), SumOfRows { y, x, terms });
+}
+
+struct SumOfRows<'a, I> {
+    y: &'a mut [f32],
+    x: &'a [f32],
+    terms: I,
+}
+
+impl<S: Simd, I: Iterator<Item = (f32, usize)> + Clone> Stretches<S> for SumOfRows<'_, I> {
+    #[inline(always)]
+    fn stretch<const N: usize>(&mut self, simd: S, at: Range<usize>) {
+        let (mut sum, width) = ([simd.splat_f32s(0.0); N], self.y.len());
+        for (a, j) in self.terms.clone() {
+            add_stretch(simd, &mut sum, a, &self.x[j * width..][at.clone()]);
+        }
+        store(simd, &mut self.y[at], sum);
+    }
+}
+
+/// y = a·x.
+#[inline(always)]
+pub fn scaled<S: Simd>(simd: S, y: &mut [f32], a: f32, x: &[f32]) {
+    let ((ys, y), (xs, x)) = (S::as_mut_simd_f32s(y), S::as_simd_f32s(x));
+    let a_s = simd.splat_f32s(a);
+    ys.iter_mut().zip(xs).for_each(|(y, &x)| *y = simd.mul_f32s(a_s, x));
+    y.iter_mut().zip(x).for_each(|(y, x)| *y = a * x);
 }
 
 #[inline(always)]

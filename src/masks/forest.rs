@@ -2,11 +2,16 @@
 //! trees (exp of affine distance, masked attention, section 3.3; the affine constant cancels in a
 //! normalised attention). Two passes over the forest, up and down, give all products.
 
+use std::ops::Range;
+
+use pulp::Simd;
+
 use super::spanning::{ROOT, Spanning};
 use super::{Mask, Nodes, Reads, StepMask, sigmoid, softplus};
 use crate::Result;
 use crate::scratch::with_scratch;
-use crate::simd::{axpy, dot, vectorized};
+use crate::simd::exp::exp;
+use crate::simd::{Stretches, add_stretch, by_stretches, dot, load, store, vectorized};
 
 /// Way on which the mask falls to 1/e where softplus(θ) is 1 (m).
 const LENGTH_M: f32 = 0.05;
@@ -21,41 +26,72 @@ fn rate(theta: f32) -> f32 {
 }
 
 vectorized! {
-/// up_v = x_v + Σ_children w_c up_c, what comes from below, and the w of each edge. Each row is read and
-/// written once, and again for its parent, which soon follows.
-fn climb(forest: &'a Spanning, rate: f32, x: &'a [f32], up: &'a mut [f32], w: &'a mut [f32]) {
-    let width = x.len() / forest.parents.len().max(1);
-    for &v in forest.order.iter().rev() {
-        let (v, parent) = (v as usize, forest.parents[v as usize]);
-        w[v] = (-rate * forest.lengths[v]).exp();
-        up[v * width..][..width].copy_from_slice(&x[v * width..][..width]);
-        for &child in forest.neighbors(v).iter().filter(|&&child| child != parent) {
-            let (to, from) = pair(up, v, child as usize, width);
-            axpy(to, w[child as usize], from);
-        }
-    }
+/// The mask along each node's edge to its parent: exp(-a·length).
+fn along_edges(lengths: &'a [f32], rate: f32, w: &'a mut [f32]) {
+    w.iter_mut().zip(lengths).for_each(|(w, length)| *w = exp(-rate * length));
 }
 }
 
 vectorized! {
-/// From what comes from below to all: y_v = (1 - w²) up_v + w y_parent, in place.
-fn descend(forest: &'a Spanning, w: &'a [f32], y: &'a mut [f32]) {
-    let width = y.len() / forest.parents.len().max(1);
-    for &v in forest.order.iter().filter(|&&v| forest.parents[v as usize] != ROOT) {
-        let w = w[v as usize];
-        let (to, from) = pair(y, v as usize, forest.parents[v as usize] as usize, width);
-        let keep = 1.0 - w * w;
-        to.iter_mut().zip(&*from).for_each(|(y, p)| *y = keep * *y + w * p);
+/// up_v = x_v + Σ_children w_c up_c, what comes from below.
+fn climb[simd](forest: &'a Spanning, w: &'a [f32], x: &'a [f32], up: &'a mut [f32]) {
+    let width = x.len() / forest.parents.len().max(1);
+    for &v in forest.order.iter().rev() {
+        by_stretches(simd, width, Climb { forest, w, x, up, width, v: v as usize });
     }
 }
 }
 
-/// Rows `a` and `b`, which are two.
-#[inline(always)]
-fn pair(rows: &mut [f32], a: usize, b: usize, width: usize) -> (&mut [f32], &mut [f32]) {
-    let (low, high) = rows.split_at_mut(a.max(b) * width);
-    let (low, high) = (&mut low[a.min(b) * width..][..width], &mut high[..width]);
-    if a < b { (low, high) } else { (high, low) }
+struct Climb<'a> {
+    forest: &'a Spanning,
+    w: &'a [f32],
+    x: &'a [f32],
+    up: &'a mut [f32],
+    width: usize,
+    v: usize,
+}
+
+impl<S: Simd> Stretches<S> for Climb<'_> {
+    #[inline(always)]
+    fn stretch<const N: usize>(&mut self, simd: S, at: Range<usize>) {
+        let (v, parent) = (self.v, self.forest.parents[self.v]);
+        let mut sum = load::<S, N>(simd, &self.x[v * self.width..][at.clone()]);
+        for &child in self.forest.neighbors(v).iter().filter(|&&child| child != parent) {
+            let child = child as usize;
+            let up = &self.up[child * self.width..][at.clone()];
+            add_stretch(simd, &mut sum, self.w[child], up);
+        }
+        store(simd, &mut self.up[v * self.width..][at], sum);
+    }
+}
+
+vectorized! {
+/// From what comes from below to all: y_v = (1 - w²) up_v + w y_parent, in place.
+fn descend[simd](forest: &'a Spanning, w: &'a [f32], y: &'a mut [f32]) {
+    let width = y.len() / forest.parents.len().max(1);
+    for &v in forest.order.iter().filter(|&&v| forest.parents[v as usize] != ROOT) {
+        let (v, parent) = (v as usize, forest.parents[v as usize] as usize);
+        by_stretches(simd, width, Descend { w: w[v], y, v: v * width, parent: parent * width });
+    }
+}
+}
+
+struct Descend<'a> {
+    w: f32,
+    y: &'a mut [f32],
+    v: usize,
+    parent: usize,
+}
+
+impl<S: Simd> Stretches<S> for Descend<'_> {
+    #[inline(always)]
+    fn stretch<const N: usize>(&mut self, simd: S, at: Range<usize>) {
+        let keep = simd.splat_f32s(1.0 - self.w * self.w);
+        let mut y = load::<S, N>(simd, &self.y[self.v..][at.clone()]);
+        y.iter_mut().for_each(|y| *y = simd.mul_f32s(keep, *y));
+        add_stretch(simd, &mut y, self.w, &self.y[self.parent..][at.clone()]);
+        store(simd, &mut self.y[self.v..][at], y);
+    }
 }
 
 impl StepMask for Forest {
@@ -80,7 +116,8 @@ impl Mask for Forest {
 
     fn apply(&self, params: &[f32], x: &[f32], y: &mut [f32]) {
         with_scratch(self.n_nodes(), |w| {
-            climb(&self.0, rate(params[0]), x, y, w);
+            along_edges(&self.0.lengths, rate(params[0]), w);
+            climb(&self.0, w, x, y);
             descend(&self.0, w, y);
         });
     }
@@ -93,11 +130,12 @@ impl Mask for Forest {
     fn gradients(&self, params: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]) {
         let (rate, forest) = (rate(params[0]), &self.0);
         with_scratch(4 * x.len() + self.n_nodes(), |scratch| {
-            let (w, rows) = scratch.split_at_mut(self.n_nodes());
+            let (rows, w) = scratch.split_at_mut(4 * x.len());
             let (of_x, of_dy) = rows.split_at_mut(2 * x.len());
+            along_edges(&forest.lengths, rate, w);
             let [(up_x, all_x), (up_dy, all_dy)] = [(x, of_x), (dy, of_dy)].map(|(from, to)| {
                 let (up, all) = to.split_at_mut(x.len());
-                climb(forest, rate, from, up, w);
+                climb(forest, w, from, up);
                 all.copy_from_slice(up);
                 descend(forest, w, all);
                 (&*up, &*all)

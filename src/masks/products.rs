@@ -1,29 +1,27 @@
 //! Products of a sparse matrix with columns: what several masks are made of.
 
 use crate::graph::WeightedGraph;
-use crate::simd::{axpy, vectorized};
+use crate::simd::{axpy, axpys, sum_of_rows, vectorized};
 
 vectorized! {
 /// y = W x of columns `[n, width]`.
-pub(super) fn product(graph: &'a WeightedGraph, x: &'a [f32], y: &'a mut [f32]) {
+pub(super) fn product[simd](graph: &'a WeightedGraph, x: &'a [f32], y: &'a mut [f32]) {
     let width = x.len() / graph.len().max(1);
     for (i, y) in y.chunks_exact_mut(width.max(1)).enumerate() {
-        y.fill(0.0);
-        for (&j, &w) in graph.neighbors(i).iter().zip(graph.weights(i)) {
-            axpy(y, w, &x[j as usize * width..][..width]);
-        }
+        let edges = graph.neighbors(i).iter().zip(graph.weights(i));
+        sum_of_rows(simd, y, x, edges.map(|(&j, &w)| (w, j as usize)));
     }
 }
 }
 
 vectorized! {
 /// y = Wᵀ x of columns `[n, width]`.
-pub(super) fn product_transposed(graph: &'a WeightedGraph, x: &'a [f32], y: &'a mut [f32]) {
+pub(super) fn product_transposed[simd](graph: &'a WeightedGraph, x: &'a [f32], y: &'a mut [f32]) {
     let width = x.len() / graph.len().max(1);
     y.fill(0.0);
     for (i, x) in x.chunks_exact(width.max(1)).enumerate() {
         for (&j, &w) in graph.neighbors(i).iter().zip(graph.weights(i)) {
-            axpy(&mut y[j as usize * width..][..width], w, x);
+            axpys(simd, &mut y[j as usize * width..][..width], [w], [x]);
         }
     }
 }

@@ -12,7 +12,7 @@ use super::spanning::Spanning;
 use super::{Mask, Nodes, Reads, StepMask, sigmoid, softplus};
 use crate::Result;
 use crate::scratch::with_scratch;
-use crate::simd::{axpy, dot, vectorized};
+use crate::simd::{axpys, dot, sum_of_rows, vectorized};
 
 /// The forest of the step's graph, taken apart.
 #[derive(Debug, Clone, Default)]
@@ -23,17 +23,17 @@ pub(super) struct Tree {
 
 vectorized! {
 /// Adds the branch's rows to the sums of each distance.
-fn gather(seen: &'a [Seen], x: &'a [f32], width: usize, sums: &'a mut [f32]) {
+fn gather[simd](seen: &'a [Seen], x: &'a [f32], width: usize, sums: &'a mut [f32]) {
     for seen in seen {
         let x = &x[seen.node as usize * width..][..width];
-        axpy(&mut sums[seen.distance as usize * width..][..width], 1.0, x);
+        axpys(simd, &mut sums[seen.distance as usize * width..][..width], [1.0], [x]);
     }
 }
 }
 
 vectorized! {
 /// What a branch hears of the sums of the others, `n_sums` distances: y_i += Σ_e f(d_i + e) sums_e.
-fn hear(
+fn hear[simd](
     seen: &'a [Seen],
     f: &'a [f32],
     sums: &'a [f32],
@@ -47,12 +47,10 @@ fn hear(
         let distance = seen.distance as usize;
         if of != Some(distance) {
             of = Some(distance);
-            heard.fill(0.0);
-            for (f, sums) in f[distance..].iter().zip(sums.chunks_exact(width).take(n_sums)) {
-                axpy(heard, *f, sums);
-            }
+            let terms = f[distance..].iter().copied().zip(0..n_sums);
+            sum_of_rows(simd, heard, sums, terms);
         }
-        axpy(&mut y[seen.node as usize * width..][..width], 1.0, heard);
+        axpys(simd, &mut y[seen.node as usize * width..][..width], [1.0], [&*heard]);
     }
 }
 }

@@ -8,7 +8,7 @@
 
 use super::{Mask, Nodes, Reads, StepMask, sigmoid, softplus};
 use crate::scratch::with_scratch;
-use crate::simd::{axpy, dot, vectorized};
+use crate::simd::{axpys, dot, sum_of_rows, vectorized};
 use crate::{Error, Result};
 
 /// Farthest cell from the world's origin: what lies beyond is taken to lie there.
@@ -85,18 +85,19 @@ impl Voxels {
 
 vectorized! {
 /// Sums of the nodes of each cell.
-fn gather(cells: &'a [u32], x: &'a [f32], sums: &'a mut [f32]) {
+fn gather[simd](cells: &'a [u32], x: &'a [f32], sums: &'a mut [f32]) {
     let width = x.len() / cells.len().max(1);
     sums.fill(0.0);
     for (x, &cell) in x.chunks_exact(width.max(1)).zip(cells) {
-        axpy(&mut sums[cell as usize * width..][..width], 1.0, x);
+        axpys(simd, &mut sums[cell as usize * width..][..width], [1.0], [x]);
     }
 }
 }
 
 vectorized! {
-/// y of each cell: f times what it hears of the cells near it.
-fn hear(
+/// y of each cell: f times what it hears of the cells near it. What M_ij is for an offset, M_ji is for
+/// the opposite one, which lies as far from the table's other end.
+fn hear[simd](
     pairs: &'a [Pair],
     f: &'a [f32],
     back: bool,
@@ -104,11 +105,10 @@ fn hear(
     y: &'a mut [f32],
     width: usize,
 ) {
-    y.fill(0.0);
-    for pair in pairs {
-        let (to, from) = if back { (pair.from, pair.to) } else { (pair.to, pair.from) };
-        let x = &x[from as usize * width..][..width];
-        axpy(&mut y[to as usize * width..][..width], f[pair.offset as usize], x);
+    let at = |offset: u32| if back { f.len() - 1 - offset as usize } else { offset as usize };
+    for pairs in pairs.chunk_by(|a, b| a.to == b.to) {
+        let y = &mut y[pairs[0].to as usize * width..][..width];
+        sum_of_rows(simd, y, x, pairs.iter().map(|pair| (f[at(pair.offset)], pair.from as usize)));
     }
 }
 }

@@ -3,7 +3,7 @@
 use super::Nodes;
 use crate::graph::Loads;
 use crate::graph::walks::{Halting, Sampler, WalkConfig};
-use crate::simd::{axpy, dot, vectorized};
+use crate::simd::{axpys, dot, vectorized};
 
 /// Walks of each node, without settings.
 const N_WALKS: usize = 9;
@@ -17,14 +17,15 @@ pub(super) fn walks_of(nodes: &Nodes<'_>) -> WalkConfig {
 
 vectorized! {
 /// y = Φ x, or Φᵀ x, of Φ_ij = Σ_t f_t c(i, j, t).
-pub(super) fn features(loads: &'a Loads, f: &'a [f32], back: bool, x: &'a [f32], y: &'a mut [f32]) {
+pub(super) fn features[simd](loads: &'a Loads, f: &'a [f32], back: bool, x: &'a [f32], y: &'a mut [f32]) {
     let width = x.len() / loads.len().max(1);
     y.fill(0.0);
     for i in 0..loads.len() {
         let row = loads.row(i);
         for (&j, loads) in row.nodes.iter().zip(row.loads.chunks_exact(f.len())) {
             let (to, from) = if back { (j as usize, i) } else { (i, j as usize) };
-            axpy(&mut y[to * width..][..width], dot(f, loads), &x[from * width..][..width]);
+            let x = &x[from * width..][..width];
+            axpys(simd, &mut y[to * width..][..width], [dot(f, loads)], [x]);
         }
     }
 }

@@ -6,9 +6,9 @@
 //! Gram-Schmidt, lengths those of independent normal vectors (χ with d_h degrees of freedom).
 //! Lengths of √d_h would be less noisy, but estimate another kernel.
 
-use super::exp::exp;
 use super::linear::{Mat, matmul};
 use crate::random::{draw, normal_pair};
+use crate::simd::exp::exp;
 use crate::simd::{dot, vectorized};
 
 /// Most features of a head.

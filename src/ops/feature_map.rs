@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::exp::exp;
 use super::favor::MAX_FEATURES;
 use super::relu::{relu_backward, relu_forward};
+use crate::simd::exp::exp;
 use crate::simd::vectorized;
 use crate::{Error, Result};
 

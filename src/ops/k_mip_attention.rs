@@ -11,10 +11,10 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::exp::exp;
 use super::linear::{Mat, matmul};
 use super::linear_attention::Heads;
 use super::rows::SharedRows;
+use crate::simd::exp::exp;
 use crate::simd::{axpy, dot, vectorized};
 
 /// Rows of a call, and keys of a block of scores.

@@ -1,10 +1,11 @@
 //! Attention of linear kernel under any mask, several heads, normalised (general efficient low-rank
 //! masked attention, Choromanski et al. 2022, Algorithm 1).
 //!
-//! Rows hold `[q | k | v]`, the feature map φ applied before. With v' = `[v | 1]`, head by head
-//! a_i = Σ_a q_ia (M (k_a v'))_i: the values' columns over the last one. The mask is asked for nothing
-//! but products with columns k_a v'_c, m·(d_h + 1) of a head; a stretch of features at a time, the
-//! stretches side by side and summed in their order.
+//! Rows hold `[q | k | v]`, the feature map φ applied before. Head by head
+//! a_i = Σ_a q_ia (M (k_a v))_i over Σ_a q_ia (M k_a)_i. The mask is asked for nothing but products with
+//! the columns k_a v_c and k_a, m·(d_h + 1) of a head. A task takes a stretch of features, the stretches'
+//! sums are added in their order; within a stretch columns go through the mask in blocks that stay in
+//! the cache.
 
 use std::ops::Range;
 
@@ -14,11 +15,16 @@ use super::linear_attention::{EPSILON, Heads};
 use super::rows::SharedRows;
 use crate::masks::Mask;
 use crate::scratch::with_scratch;
-use crate::simd::{axpy, dot, vectorized};
+use crate::simd::{axpy, axpys, dot, scaled, vectorized};
 
-/// Columns that a task takes at a time, at least one feature's: wide enough for the mask's vectors,
-/// few enough for the second-level cache.
+/// Columns of values that a task takes, at least one feature's.
 const COLUMNS: usize = 128;
+/// Numbers of a block of columns (1 MiB): with what a product makes of it, it stays in a core's share of
+/// the caches.
+const BLOCK: usize = 1 << 18;
+/// Fewest columns of a block, if there are as many: with fewer, masks would rather look for rows than
+/// work on them.
+const FEWEST: usize = 32;
 
 /// One stretch of features of one head.
 #[derive(Debug, Clone)]
@@ -30,7 +36,7 @@ struct Stretch {
 
 /// How many features a stretch has.
 fn stretch_len(heads: Heads) -> usize {
-    (COLUMNS / (heads.head_width() + 1)).clamp(1, heads.n_features.max(1))
+    (COLUMNS / heads.head_width().max(1)).clamp(1, heads.n_features.max(1))
 }
 
 /// Stretches of features that are summed on their own: as many for any number of threads.
@@ -45,6 +51,22 @@ fn stretch(heads: Heads, index: usize) -> Stretch {
     Stretch { head, features }
 }
 
+impl Stretch {
+    /// Its features block by block, as many a block as its columns over `n` nodes leave in the cache.
+    fn blocks(&self, heads: Heads, n: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let dh = heads.head_width().max(1);
+        let len = (BLOCK / (n.max(1) * dh)).max(FEWEST.div_ceil(dh));
+        let Range { start, end } = self.features;
+        (start..end).step_by(len).map(move |first| first..(first + len).min(end))
+    }
+
+    /// Most columns that go through the mask at once: a block's, or its features.
+    fn most_columns(&self, heads: Heads, n: usize) -> usize {
+        let of_values = self.blocks(heads, n).map(|block| block.len() * heads.head_width()).max();
+        of_values.unwrap_or(0).max(self.features.len())
+    }
+}
+
 /// Outputs `[n, d]` and denominators `[n, n_heads]` of rows `[n, row_len]`, which are the mask's nodes.
 pub fn masked_attention_forward(
     mask: &dyn Mask,
@@ -54,19 +76,31 @@ pub fn masked_attention_forward(
     out: &mut [f32],
     denominators: &mut [f32],
 ) {
-    let (n, wide) = (mask.n_nodes(), heads.head_width() + 1);
+    let (n, dh) = (mask.n_nodes(), heads.head_width());
     if n == 0 {
         return;
     }
-    with_scratch(n_stretches(heads) * n * wide, |parts| {
-        parts.par_chunks_exact_mut(n * wide).enumerate().for_each(|(index, part)| {
+    // Of each stretch the sums of the values, [n, d_h], and the totals, [n].
+    with_scratch(n_stretches(heads) * n * (dh + 1), |parts| {
+        parts.par_chunks_exact_mut(n * (dh + 1)).enumerate().for_each(|(index, part)| {
             let stretch = stretch(heads, index);
-            let columns = stretch.features.len() * wide;
-            with_scratch(2 * n * columns, |scratch| {
-                let (keys, masked) = scratch.split_at_mut(n * columns);
-                spread_keys(rows, heads, &stretch, keys);
+            let (sums, totals) = part.split_at_mut(n * dh);
+            sums.fill(0.0);
+            with_scratch(2 * n * stretch.most_columns(heads, n), |scratch| {
+                let (keys, masked) = scratch.split_at_mut(scratch.len() / 2);
+                for block in stretch.blocks(heads, n) {
+                    let len = n * dh * block.len();
+                    let (keys, masked) = (&mut keys[..len], &mut masked[..len]);
+                    spread_keys(rows, heads, stretch.head, &block, keys);
+                    mask.apply(params, keys, masked);
+                    gather(rows, heads, block.start, masked, sums);
+                }
+                let (all, features) = (heads.features(), stretch.features.clone());
+                let (keys, masked) =
+                    (&mut keys[..n * features.len()], &mut masked[..n * features.len()]);
+                copy_features(rows, heads, all + features.start, keys);
                 mask.apply(params, keys, masked);
-                gather(rows, heads, stretch.features.start, stretch.features.len(), masked, part);
+                weigh(rows, heads, features.start, masked, totals);
             });
         });
         combine(parts, heads, out, denominators);
@@ -74,57 +108,75 @@ pub fn masked_attention_forward(
 }
 
 vectorized! {
-/// Columns k_a v'_c of a stretch's features, `[n, features, d_h + 1]`.
-fn spread_keys(rows: &'a [f32], heads: Heads, stretch: &'a Stretch, columns: &'a mut [f32]) {
+/// Columns k_a v_c of a block's features, `[n, features, d_h]`.
+fn spread_keys[simd](
+    rows: &'a [f32],
+    heads: Heads,
+    head: usize,
+    features: &'a Range<usize>,
+    columns: &'a mut [f32],
+) {
     let (dh, all) = (heads.head_width(), heads.features());
-    let width = stretch.features.len() * (dh + 1);
-    let keys = all + stretch.features.start..all + stretch.features.end;
-    for (row, columns) in rows.chunks_exact(heads.row_len()).zip(columns.chunks_exact_mut(width)) {
-        let value = &row[2 * all + stretch.head * dh..][..dh];
-        for (&k, columns) in row[keys.clone()].iter().zip(columns.chunks_exact_mut(dh + 1)) {
-            columns.iter_mut().zip(value).for_each(|(c, v)| *c = k * v);
-            columns[dh] = k;
+    let keys = all + features.start..all + features.end;
+    let columns = columns.chunks_exact_mut(features.len() * dh);
+    for (row, columns) in rows.chunks_exact(heads.row_len()).zip(columns) {
+        let value = &row[2 * all + head * dh..][..dh];
+        for (&k, columns) in row[keys.clone()].iter().zip(columns.chunks_exact_mut(dh)) {
+            scaled(simd, columns, k, value);
+        }
+    }
+}
+}
+
+/// Numbers `first..` of each row, as many as `columns` `[n, features]` has.
+fn copy_features(rows: &[f32], heads: Heads, first: usize, columns: &mut [f32]) {
+    let n_features = columns.len() * heads.row_len() / rows.len();
+    let rows = rows.chunks_exact(heads.row_len());
+    for (row, columns) in rows.zip(columns.chunks_exact_mut(n_features)) {
+        columns.copy_from_slice(&row[first..first + n_features]);
+    }
+}
+
+vectorized! {
+/// Adds Σ_a r_a · columns of a to `sums`, `[n, d_h]`, r_a the rows' numbers from `first` on.
+fn gather[simd](rows: &'a [f32], heads: Heads, first: usize, columns: &'a [f32], sums: &'a mut [f32]) {
+    let (dh, len) = (heads.head_width(), heads.row_len());
+    let n_features = columns.len() / sums.len();
+    let rows = rows.chunks_exact(len).zip(columns.chunks_exact(n_features * dh));
+    for ((row, columns), sums) in rows.zip(sums.chunks_exact_mut(dh)) {
+        let features = &row[first..first + n_features];
+        for (&r, columns) in features.iter().zip(columns.chunks_exact(dh)) {
+            axpys(simd, sums, [r], [columns]);
         }
     }
 }
 }
 
 vectorized! {
-/// Σ_a r_a · columns of a, `[n, d_h + 1]`, r_a the rows' numbers from `first` on.
-fn gather(
-    rows: &'a [f32],
-    heads: Heads,
-    first: usize,
-    n_features: usize,
-    columns: &'a [f32],
-    part: &'a mut [f32],
-) {
-    let wide = heads.head_width() + 1;
-    let rows = rows.chunks_exact(heads.row_len()).zip(columns.chunks_exact(n_features * wide));
-    for ((row, columns), part) in rows.zip(part.chunks_exact_mut(wide)) {
-        part.fill(0.0);
-        let features = &row[first..first + n_features];
-        for (&r, columns) in features.iter().zip(columns.chunks_exact(wide)) {
-            axpy(part, r, columns);
-        }
+/// Totals Σ_a r_a · column a, r_a the rows' numbers from `first` on.
+fn weigh(rows: &'a [f32], heads: Heads, first: usize, columns: &'a [f32], totals: &'a mut [f32]) {
+    let n_features = columns.len() / totals.len();
+    let rows = rows.chunks_exact(heads.row_len()).zip(columns.chunks_exact(n_features));
+    for ((row, columns), total) in rows.zip(totals) {
+        *total = dot(&row[first..first + n_features], columns);
     }
 }
 }
 
-/// The stretches' sums, added in order; values over the last column.
+/// The stretches' sums, added in order; values over the totals.
 fn combine(parts: &[f32], heads: Heads, out: &mut [f32], denominators: &mut [f32]) {
     let per_head = n_stretches(heads) / heads.n_heads;
     let (d, dh, n_heads) = (heads.width, heads.head_width(), heads.n_heads);
-    let (wide, n) = (dh + 1, denominators.len() / n_heads);
+    let n = denominators.len() / n_heads;
     let rows = out.par_chunks_exact_mut(d).zip(denominators.par_chunks_exact_mut(n_heads));
     rows.enumerate().with_min_len(256).for_each(|(i, (out, denominators))| {
         for (head, (out, total)) in out.chunks_exact_mut(dh).zip(denominators).enumerate() {
             out.fill(0.0);
             *total = EPSILON;
-            for part in 0..per_head {
-                let sums = &parts[((head * per_head + part) * n + i) * wide..][..wide];
-                out.iter_mut().zip(sums).for_each(|(o, s)| *o += s);
-                *total += sums[dh];
+            let of_head = parts.chunks_exact(n * (dh + 1)).skip(head * per_head);
+            for part in of_head.take(per_head) {
+                out.iter_mut().zip(&part[i * dh..][..dh]).for_each(|(o, s)| *o += s);
+                *total += part[n * dh + i];
             }
             out.iter_mut().for_each(|o| *o /= *total);
         }
@@ -153,25 +205,26 @@ pub fn masked_attention_backward(
     d_rows: &mut [f32],
     d_params: &mut [f64],
 ) {
-    let (n, wide, n_parts) = (mask.n_nodes(), heads.head_width() + 1, n_stretches(heads));
+    let (n, dh, n_parts) = (mask.n_nodes(), heads.head_width(), n_stretches(heads));
     d_params.fill(0.0);
     if n == 0 {
         return;
     }
-    with_scratch((heads.n_heads + n_parts) * n * wide, |scratch| {
-        let (d_sums, parts) = scratch.split_at_mut(heads.n_heads * n * wide);
+    let of_head = n * (dh + 1);
+    with_scratch(heads.n_heads * of_head + n_parts * n * dh, |scratch| {
+        let (d_sums, parts) = scratch.split_at_mut(heads.n_heads * of_head);
         gradients_of_sums(saved, heads, d_out, d_sums);
         let of_rows = SharedRows::new(d_rows, 1);
         let of_params = SharedRows::new(d_params, params.len());
-        parts.par_chunks_exact_mut(n * wide).enumerate().for_each(|(index, part)| {
+        parts.par_chunks_exact_mut(n * dh).enumerate().for_each(|(index, d_values)| {
             let stretch = stretch(heads, index);
-            let d_sums = &d_sums[stretch.head * n * wide..][..n * wide];
+            let d_sums = &d_sums[stretch.head * of_head..][..of_head];
             // SAFETY: each stretch has a row of its own; without parameters there is none.
             let d_params = match params {
                 [] => &mut [],
                 _ => unsafe { of_params.rows_mut(index..index + 1) },
             };
-            let gradients = Gradients { of_rows: &of_rows, d_params, d_values: part };
+            let gradients = Gradients { of_rows: &of_rows, d_params, d_values };
             stretch_backward(mask, params, saved.rows, heads, &stretch, d_sums, gradients);
         });
         sum_values(parts, heads, d_rows);
@@ -182,7 +235,7 @@ pub fn masked_attention_backward(
 struct Gradients<'a> {
     of_rows: &'a SharedRows<'a>,
     d_params: &'a mut [f64],
-    /// Its part of the values', `[n, d_h + 1]`; the last column is none's.
+    /// Its part of the values', `[n, d_h]`.
     d_values: &'a mut [f32],
 }
 
@@ -196,29 +249,46 @@ fn stretch_backward(
     d_sums: &[f32],
     gradients: Gradients<'_>,
 ) {
-    let (first, n_features) = (stretch.features.start, stretch.features.len());
-    let (wide, all) = (heads.head_width() + 1, heads.features());
-    let len = d_sums.len() * n_features;
-    with_scratch(3 * len + d_sums.len(), |scratch| {
-        let (keys, rest) = scratch.split_at_mut(len);
-        let (masked, rest) = rest.split_at_mut(len);
-        let (d_masked, values) = rest.split_at_mut(len);
-        spread_keys(rows, heads, stretch, keys);
-        mask.apply(params, keys, masked);
-        spread(rows, heads, first, d_sums, d_masked);
-        mask.gradients(params, keys, d_masked, gradients.d_params);
-        let d_keys = keys;
-        mask.apply_transposed(params, d_masked, d_keys);
-        gather(rows, heads, all + first, n_features, d_keys, gradients.d_values);
-        let (dh, len) = (heads.head_width(), heads.row_len());
-        for (row, value) in rows.chunks_exact(len).zip(values.chunks_exact_mut(wide)) {
-            value[..dh].copy_from_slice(&row[2 * all + stretch.head * dh..][..dh]);
-            value[dh] = 1.0;
+    let (n, dh, all) = (mask.n_nodes(), heads.head_width(), heads.features());
+    let (d_sums, d_totals) = d_sums.split_at(n * dh);
+    let Gradients { of_rows, d_params, d_values } = gradients;
+    d_values.fill(0.0);
+    let most = n * stretch.most_columns(heads, n);
+    with_scratch(3 * most + n * dh, |scratch| {
+        let (keys, rest) = scratch.split_at_mut(most);
+        let (masked, rest) = rest.split_at_mut(most);
+        let (d_masked, values) = rest.split_at_mut(most);
+        copy_features(rows, heads, 2 * all + stretch.head * dh, values);
+        let mut through_mask = |keys: &mut [f32], masked: &mut [f32], d_masked: &[f32]| {
+            mask.apply(params, keys, masked);
+            mask.gradients(params, keys, d_masked, d_params);
+            mask.apply_transposed(params, d_masked, keys);
+        };
+        for block in stretch.blocks(heads, n) {
+            let len = n * dh * block.len();
+            let (keys, masked) = (&mut keys[..len], &mut masked[..len]);
+            let d_masked = &mut d_masked[..len];
+            spread_keys(rows, heads, stretch.head, &block, keys);
+            spread(rows, heads, block.start, d_sums, d_masked);
+            through_mask(keys, masked, d_masked);
+            let d_keys = keys;
+            gather(rows, heads, all + block.start, d_keys, d_values);
+            // SAFETY: each stretch has features of its own.
+            unsafe {
+                contract(of_rows, heads, block.start, d_sums, masked);
+                contract(of_rows, heads, all + block.start, values, d_keys);
+            }
         }
-        // SAFETY: each stretch has features of its own.
+        let (first, len) = (stretch.features.start, n * stretch.features.len());
+        let (keys, masked) = (&mut keys[..len], &mut masked[..len]);
+        let d_masked = &mut d_masked[..len];
+        copy_features(rows, heads, all + first, keys);
+        spread(rows, heads, first, d_totals, d_masked);
+        through_mask(keys, masked, d_masked);
+        // SAFETY: as above.
         unsafe {
-            contract(gradients.of_rows, heads, first, n_features, d_sums, masked);
-            contract(gradients.of_rows, heads, all + first, n_features, values, d_keys);
+            add_weighted(of_rows, (heads, n), first, masked, |i| d_totals[i]);
+            add_weighted(of_rows, (heads, n), all + first, keys, |_| 1.0);
         }
     });
 }
@@ -226,52 +296,53 @@ fn stretch_backward(
 /// Gradients of the values: the stretches' parts, added in order.
 fn sum_values(parts: &[f32], heads: Heads, d_rows: &mut [f32]) {
     let (dh, per_head) = (heads.head_width(), n_stretches(heads) / heads.n_heads);
-    let (wide, n) = (dh + 1, d_rows.len() / heads.row_len());
+    let n = d_rows.len() / heads.row_len();
     let rows = d_rows.par_chunks_exact_mut(heads.row_len()).enumerate().with_min_len(256);
     rows.for_each(|(i, d_row)| {
         let d_values = d_row[2 * heads.features()..].chunks_exact_mut(dh);
         for (head, d_value) in d_values.enumerate() {
             d_value.fill(0.0);
             for part in head * per_head..(head + 1) * per_head {
-                let sums = &parts[(part * n + i) * wide..][..dh];
+                let sums = &parts[(part * n + i) * dh..][..dh];
                 d_value.iter_mut().zip(sums).for_each(|(d, s)| *d += s);
             }
         }
     });
 }
 
-/// Gradients of each head's sums, `[n_heads, n, d_h + 1]`, from those of the outputs.
+/// Gradients of each head's sums, `[n, d_h]`, and then of its totals, `[n]`, from those of the outputs.
 fn gradients_of_sums(saved: MaskedSaved<'_>, heads: Heads, d_out: &[f32], d_sums: &mut [f32]) {
     let (d, dh, n_heads) = (heads.width, heads.head_width(), heads.n_heads);
     let n = saved.out.len() / d;
     d_sums.par_chunks_exact_mut(n * (dh + 1)).enumerate().for_each(|(head, d_sums)| {
-        for (i, d_sums) in d_sums.chunks_exact_mut(dh + 1).enumerate() {
+        let (d_sums, d_totals) = d_sums.split_at_mut(n * dh);
+        for (i, (d_sums, d_total)) in d_sums.chunks_exact_mut(dh).zip(d_totals).enumerate() {
             let at = i * d + head * dh..i * d + (head + 1) * dh;
             let inverse = 1.0 / saved.denominators[i * n_heads + head];
             let (d_out, out) = (&d_out[at.clone()], &saved.out[at]);
             d_sums.iter_mut().zip(d_out).for_each(|(d, g)| *d = g * inverse);
-            d_sums[dh] = -dot(d_out, out) * inverse;
+            *d_total = -dot(d_out, out) * inverse;
         }
     });
 }
 
 vectorized! {
-/// Gradients of the masked columns: q_a · those of the sums.
-fn spread(rows: &'a [f32], heads: Heads, first: usize, d_sums: &'a [f32], columns: &'a mut [f32]) {
-    let (wide, n) = (heads.head_width() + 1, rows.len() / heads.row_len());
-    let n_features = columns.len() / (n * wide);
+/// Gradients of the masked columns: q_a · those of the sums, or of the totals.
+fn spread[simd](rows: &'a [f32], heads: Heads, first: usize, d_sums: &'a [f32], columns: &'a mut [f32]) {
+    let n = rows.len() / heads.row_len();
+    let (wide, n_features) = (d_sums.len() / n, columns.len() / d_sums.len());
     let columns = columns.chunks_exact_mut(n_features * wide).zip(d_sums.chunks_exact(wide));
     for (row, (columns, d_sums)) in rows.chunks_exact(heads.row_len()).zip(columns) {
         let queries = &row[first..first + n_features];
         for (&q, columns) in queries.iter().zip(columns.chunks_exact_mut(wide)) {
-            columns.iter_mut().zip(d_sums).for_each(|(c, d)| *c = q * d);
+            scaled(simd, columns, q, d_sums);
         }
     }
 }
 }
 
-/// Numbers `first..first + n_features` of each row of `d_rows`: the dot products of each feature's
-/// columns with the node's row of `values`, `[n, d_h + 1]`.
+/// Numbers `first..` of each row of `d_rows`, one for each feature of the columns: the dot products of
+/// the feature's columns with the node's row of `values`, `[n, d_h]`.
 ///
 /// # Safety
 /// No other live reference may cover these numbers.
@@ -279,11 +350,11 @@ unsafe fn contract(
     d_rows: &SharedRows<'_>,
     heads: Heads,
     first: usize,
-    n_features: usize,
     values: &[f32],
     columns: &[f32],
 ) {
-    let (wide, len) = (heads.head_width() + 1, heads.row_len());
+    let (wide, len) = (heads.head_width(), heads.row_len());
+    let n_features = columns.len() / values.len();
     let columns = columns.chunks_exact(n_features * wide).zip(values.chunks_exact(wide));
     for (i, (columns, value)) in columns.enumerate() {
         let at = i * len + first..i * len + first + n_features;
@@ -292,6 +363,27 @@ unsafe fn contract(
         for (d, columns) in d_features.iter_mut().zip(columns.chunks_exact(wide)) {
             *d = dot(columns, value);
         }
+    }
+}
+
+/// Adds columns `[n, features]`, each row times its node's weight, to the numbers `first..` of the rows
+/// of `d_rows`.
+///
+/// # Safety
+/// No other live reference may cover these numbers.
+unsafe fn add_weighted(
+    d_rows: &SharedRows<'_>,
+    (heads, n): (Heads, usize),
+    first: usize,
+    columns: &[f32],
+    weight: impl Fn(usize) -> f32,
+) {
+    let (len, n_features) = (heads.row_len(), columns.len() / n);
+    for (i, columns) in columns.chunks_exact(n_features).enumerate() {
+        let at = i * len + first..i * len + first + n_features;
+        // SAFETY: the caller's.
+        let d_features = unsafe { d_rows.rows_mut(at) };
+        axpy(d_features, weight(i), columns);
     }
 }
 

@@ -7,9 +7,9 @@
 
 use std::ops::Range;
 
-use super::exp::exp;
 use super::linear::{Mat, matmul};
 use super::linear_attention::Heads;
+use crate::simd::exp::exp;
 use crate::simd::{dot, sum, vectorized};
 
 /// Rows of one block of scores.

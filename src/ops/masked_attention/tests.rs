@@ -94,6 +94,50 @@ fn masked_attention_and_its_gradients() {
     }
 }
 
+/// Copies of a mask side by side.
+#[derive(Debug)]
+struct Copies(Dense, usize);
+
+impl Mask for Copies {
+    fn n_nodes(&self) -> usize {
+        self.0.n * self.1
+    }
+    fn apply(&self, params: &[f32], x: &[f32], y: &mut [f32]) {
+        let len = x.len() / self.1;
+        let parts = x.chunks_exact(len).zip(y.chunks_exact_mut(len));
+        parts.for_each(|(x, y)| self.0.apply(params, x, y));
+    }
+    fn apply_transposed(&self, params: &[f32], x: &[f32], y: &mut [f32]) {
+        let len = x.len() / self.1;
+        let parts = x.chunks_exact(len).zip(y.chunks_exact_mut(len));
+        parts.for_each(|(x, y)| self.0.apply_transposed(params, x, y));
+    }
+    fn gradients(&self, params: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]) {
+        let len = x.len() / self.1;
+        let parts = x.chunks_exact(len).zip(dy.chunks_exact(len));
+        parts.for_each(|(x, dy)| self.0.gradients(params, x, dy, d_params));
+    }
+}
+
+/// So many nodes that a stretch's columns go through the mask in blocks: each copy is as it is alone.
+#[test]
+fn columns_go_through_the_mask_in_blocks() {
+    let (n, copies) = (10, 700);
+    for heads in [Heads::new(40, 2), Heads { width: 24, n_heads: 2, n_features: 7 }] {
+        let blocks = |n| stretch(heads, 0).blocks(heads, n).count();
+        assert!(blocks(n) == 1 && blocks(n * copies) > 1, "{heads:?}: {}", blocks(n * copies));
+        let (rows, d_out) = (rows(n, heads), numbers(n * heads.width, 2));
+        let entries: Vec<f32> = numbers(n * n, 3).iter().map(|m| m.abs()).collect();
+        let one = both_ways(&Dense { n }, &entries, &rows, heads, &d_out);
+        let mask = Copies(Dense { n }, copies);
+        let all = both_ways(&mask, &entries, &rows.repeat(copies), heads, &d_out.repeat(copies));
+        assert_close(&all.out, &f64s(&one.out.repeat(copies)), 1e-6);
+        assert_close(&all.d_rows, &f64s(&one.d_rows.repeat(copies)), 1e-6);
+        let mean: Vec<f32> = all.d_params.iter().map(|d| (d / copies as f64) as f32).collect();
+        assert_close(&mean, &one.d_params, 1e-6);
+    }
+}
+
 /// The fused attention over rows of loads is the general one under the power series of its graph.
 #[test]
 fn the_fused_grf_attention_is_the_general_one() {

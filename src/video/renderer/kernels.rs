@@ -5,7 +5,7 @@
 
 use super::Scene;
 use super::field::Sample;
-use crate::ops::exp::exp;
+use crate::simd::exp::exp;
 use crate::simd::vectorized;
 use crate::video::config::{N_KERNELS, N_NEIGHBORS, VideoConfig};
 
