@@ -6,6 +6,7 @@
 mod calibrate;
 mod compare;
 mod curve;
+mod encoder;
 mod evaluate;
 mod info;
 mod intake;

@@ -167,6 +167,23 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     sum_lanes(lanes) + tail
 }
 
+/// Dot product of two long rows of equal length.
+#[inline(always)]
+pub fn long_dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
+    let ((a, a_tail), (b, b_tail)) = (S::as_simd_f32s(a), S::as_simd_f32s(b));
+    let mut sums = [simd.splat_f32s(0.0); 8];
+    for (a, b) in a.chunks(8).zip(b.chunks(8)) {
+        for (sum, (&a, &b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum = simd.mul_add_e_f32s(a, b, *sum);
+        }
+    }
+    let [a, b, c, d, e, f, g, h] = sums;
+    let half = [(a, b), (c, d), (e, f), (g, h)].map(|(a, b)| simd.add_f32s(a, b));
+    let sum = simd.add_f32s(simd.add_f32s(half[0], half[1]), simd.add_f32s(half[2], half[3]));
+    let tail: f32 = a_tail.iter().zip(b_tail).map(|(a, b)| a * b).sum();
+    simd.reduce_sum_f32s(sum) + tail
+}
+
 /// Sum of a row.
 #[inline(always)]
 pub fn sum(a: &[f32]) -> f32 {
@@ -199,6 +216,11 @@ pub trait Stretches<S: Simd> {
 #[inline(always)]
 pub fn by_stretches<S: Simd>(simd: S, width: usize, mut work: impl Stretches<S>) {
     let (lanes, mut at) = (S::F32_LANES, 0);
+    // Eight sums at once are what it takes to hide that a multiply-add is four cycles long.
+    while at + 8 * lanes <= width {
+        work.stretch::<8>(simd, at..at + 8 * lanes);
+        at += 8 * lanes;
+    }
     while at + 4 * lanes <= width {
         work.stretch::<4>(simd, at..at + 4 * lanes);
         at += 4 * lanes;

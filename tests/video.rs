@@ -154,6 +154,32 @@ fn what_draws_must_be_there() {
 }
 
 #[test]
+fn a_vision_transformer_is_trained_and_draws() {
+    let place = Place::new();
+    let vit = "--encoder vit --patch-mask toeplitz --past-frames 1";
+    let told = succeed(&place.train("vit", &format!("{vit} --stop-at 2")));
+    assert!(told.contains("step 2 of 4: loss"), "{told}");
+    let other = "--encoder vit --patch-mask forest --past-frames 1";
+    fails(&place.train("vit", other), &["other settings", "toeplitz", "forest"]);
+    fails(&place.train("vit", ""), &["other settings"]);
+    succeed(&place.train("vit", vit));
+    let drawn = "--horizon 1 --video vit/video.safetensors --json";
+    let drawn = place.tool(&format!("replay --model model.safetensors --render {drawn} bags/val"));
+    succeed(&drawn);
+    let drawn: serde_json::Value = serde_json::from_slice(&drawn.stdout).unwrap();
+    assert!(!drawn["video"].is_null(), "{drawn}");
+
+    let refused = |options: &str, words: &[&str]| {
+        fails(&place.train("other", options), words);
+        assert!(!place.path("other").exists(), "{options}: refused before anything is made");
+    };
+    refused("--patch-mask forest", &["--patch-mask", "--encoder vit"]);
+    refused("--past-frames 1", &["--past-frames", "--encoder vit"]);
+    refused("--encoder vit --patch-mask toeplitz --patch-cut 0.1", &["no edges to cut"]);
+    refused("--encoder vit --patch-mask x", &["--patch-mask", "symmetric_grf"]);
+}
+
+#[test]
 fn pixels_teach_dynamics_alone_and_beside_truth() {
     let place = Place::new();
     succeed(&place.train("run", ""));

@@ -10,6 +10,7 @@ mod flops;
 mod graphs;
 mod k_mip;
 mod measure;
+mod motifs;
 #[path = "../support/names.rs"]
 mod names;
 #[path = "../../src/cli/plot.rs"]
@@ -51,6 +52,7 @@ enum Command {
     Prefixes(prefixes::Args),
     Solver(solver::Args),
     KMip(k_mip::Args),
+    Motifs(motifs::Args),
 }
 
 #[derive(clap::Args)]
@@ -76,6 +78,7 @@ fn main() -> Result<()> {
         Command::Prefixes(args) => args.run(&output),
         Command::Solver(args) => args.run(&output),
         Command::KMip(args) => args.run(&output),
+        Command::Motifs(args) => args.run(&output),
     }
 }
 

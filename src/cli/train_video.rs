@@ -8,6 +8,7 @@ use forecloud::outputs::{Kind, Outputs};
 use forecloud::train::video::{VideoDataset, VideoScore, VideoTrainConfig, VideoTrainer};
 use forecloud::video::{Spool, VideoConfig};
 
+use super::encoder::EncoderArgs;
 use super::intake::Recordings;
 use super::layers::or;
 use super::numbers::{by_option, within};
@@ -18,7 +19,8 @@ use super::threads;
 use super::topics::TopicArgs;
 use super::train_loop::bar;
 
-/// Train what draws predictions as pictures: an encoder (U-Net) and a renderer (like Point-NeRF).
+/// Train what draws predictions as pictures: an encoder (U-Net, or a vision transformer) and a renderer
+/// (like Point-NeRF).
 #[derive(clap::Args)]
 #[command(after_help = "\
 Recordings with colour and depth images are taken from the folder and all folders below it; those of
@@ -32,6 +34,7 @@ and 0.2 s.
 
 Examples:
   forecloud train-video recordings --out runs/video
+  forecloud train-video recordings --out runs/vit --encoder vit --patch-mask toeplitz
   forecloud replay --render --video runs/video/video.safetensors --out results recordings/push_7")]
 pub struct Args {
     /// Folder of recordings (rosbag2 folders, .mcap and .db3 files), or one of them
@@ -79,6 +82,8 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
     threads: Option<usize>,
     #[command(flatten)]
+    encoder: EncoderArgs,
+    #[command(flatten)]
     topics: TopicArgs,
 }
 
@@ -108,17 +113,20 @@ fn train(args: &Args) -> Result<()> {
         ..default
     };
     config.validate().map_err(by_option)?;
+    let video = VideoConfig { encoder: args.encoder.kind()?, ..VideoConfig::default() };
+    // Before any recording is read.
+    video.validate().map_err(by_option)?;
     let folder = OutFolder::open(&args.out)?;
     let (path, checkpoint) = (args.out.join(VIDEO), args.out.join(CHECKPOINT));
     for path in [&path, &checkpoint] {
         Outputs::default().check(path, Kind::Video).with_context(|| refused(&args.out))?;
     }
     let mut trainer = match checkpoint.exists() {
-        true => VideoTrainer::resume(&checkpoint, config, VideoConfig::default())
+        true => VideoTrainer::resume(&checkpoint, config, video)
             .context("can't go on with the run in this folder")?,
-        false => VideoTrainer::new(config, VideoConfig::default())?,
+        false => VideoTrainer::new(config, video)?,
     };
-    let [training, validation] = load(args)?;
+    let [training, validation] = load(args, video)?;
     if path.exists() && !checkpoint.exists() {
         let kept = set_aside(&path)?;
         let (path, kept) = (path.display(), kept.display());
@@ -189,13 +197,13 @@ fn validated(trainer: &VideoTrainer, data: &VideoDataset) -> Result<String> {
 }
 
 /// Recordings to train on and to validate with.
-fn load(args: &Args) -> Result<[VideoDataset; 2]> {
+fn load(args: &Args, video: VideoConfig) -> Result<[VideoDataset; 2]> {
     let recordings = Recordings::find(&args.recordings, true)?;
     recordings.must_not_hold(&args.out)?;
     let frames = args.topics.config()?;
     let empty = || -> Result<VideoDataset> {
         let spool = Spool::new(&args.out).context("pictures are kept in --out while it runs")?;
-        let data = VideoDataset::new(VideoConfig::default(), frames.clone(), spool);
+        let data = VideoDataset::new(video, frames.clone(), spool);
         Ok(data.ignore_truth(args.no_truth))
     };
     let (mut training, mut validation) = (empty()?, empty()?);

@@ -4,13 +4,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rustfft::num_complex::Complex32;
+use rustfft::num_complex::Complex64;
 use rustfft::{Fft, FftPlanner};
 
 use crate::scratch::with_scratch;
 use crate::{Error, Result};
 
-/// Most nodes of a grid with the room around it: 512 MiB for the few copies that a product makes.
+/// Most nodes of a grid with the room around it: 1 GiB for the few copies that a product makes.
 const MAX_NODES: usize = 1 << 24;
 
 /// One axis of the grid.
@@ -20,8 +20,8 @@ pub(super) struct Axis {
     pub reach: usize,
     /// With room for the reach: a length that the transform is fast on.
     pub padded: usize,
-    forward: Arc<dyn Fft<f32>>,
-    inverse: Arc<dyn Fft<f32>>,
+    forward: Arc<dyn Fft<f64>>,
+    inverse: Arc<dyn Fft<f64>>,
 }
 
 /// A full grid in the larger one.
@@ -51,11 +51,12 @@ fn fast_len(len: usize) -> usize {
     (len.max(1)..).find(is_fast).unwrap_or(len)
 }
 
-/// Two real numbers each are one complex number.
-fn complex(numbers: &mut [f32]) -> &mut [Complex32] {
-    let len = numbers.len() / 2;
-    // SAFETY: a complex number is two f32 in a row (repr(C)), aligned as they are.
-    unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), len) }
+/// Four numbers each are one complex number.
+fn complex(numbers: &mut [f32]) -> &mut [Complex64] {
+    // SAFETY: a complex number is two f64 in a row (repr(C)), of which any bits are numbers.
+    let (unaligned, complex, _) = unsafe { numbers.align_to_mut() };
+    debug_assert!(unaligned.is_empty(), "scratch begins at a line of the cache");
+    complex
 }
 
 impl PaddedGrid {
@@ -109,10 +110,10 @@ impl PaddedGrid {
     pub fn forward<'a>(
         &self,
         n_rows: usize,
-        mut grid: &'a mut [Complex32],
-        mut other: &'a mut [Complex32],
-        scratch: &mut [Complex32],
-    ) -> (&'a mut [Complex32], &'a mut [Complex32]) {
+        mut grid: &'a mut [Complex64],
+        mut other: &'a mut [Complex64],
+        scratch: &mut [Complex64],
+    ) -> (&'a mut [Complex64], &'a mut [Complex64]) {
         let filled = self.filled(n_rows);
         for (at, axis) in self.axes.iter().enumerate().rev() {
             let is_last = at + 1 == self.axes.len();
@@ -131,10 +132,10 @@ impl PaddedGrid {
     pub fn inverse<'a>(
         &self,
         n_rows: usize,
-        mut grid: &'a mut [Complex32],
-        mut other: &'a mut [Complex32],
-        scratch: &mut [Complex32],
-    ) -> (&'a mut [Complex32], &'a mut [Complex32]) {
+        mut grid: &'a mut [Complex64],
+        mut other: &'a mut [Complex64],
+        scratch: &mut [Complex64],
+    ) -> (&'a mut [Complex64], &'a mut [Complex64]) {
         let filled = self.filled(n_rows);
         for (at, axis) in self.axes.iter().enumerate() {
             if at > 0 {
@@ -160,13 +161,14 @@ impl PaddedGrid {
     pub fn with<R>(
         &self,
         n: usize,
-        f: impl FnOnce(&mut [Complex32], &mut [Complex32], &mut [Complex32]) -> R,
+        f: impl FnOnce(&mut [Complex64], &mut [Complex64], &mut [Complex64]) -> R,
     ) -> R {
         let len = self.len();
-        with_scratch(2 * ((n + 1) * len + self.scratch_len), |numbers| {
+        // One more, should memory not begin where such a number may.
+        with_scratch(4 * ((n + 1) * len + self.scratch_len + 1), |numbers| {
             let (grids, rest) = complex(numbers).split_at_mut(n * len);
             let (other, scratch) = rest.split_at_mut(len);
-            grids.fill(Complex32::default());
+            grids.fill(Complex64::default());
             f(grids, other, scratch)
         })
     }
@@ -186,7 +188,7 @@ impl PaddedGrid {
 }
 
 /// `to` = the rows `[_, width]` of `from` as columns.
-fn turn(from: &[Complex32], to: &mut [Complex32], width: usize) {
+fn turn(from: &[Complex64], to: &mut [Complex64], width: usize) {
     const TILE: usize = 16;
     let rows = from.len() / width;
     for (top, left) in

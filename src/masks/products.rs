@@ -1,7 +1,7 @@
 //! Products of a sparse matrix with columns: what several masks are made of.
 
 use crate::graph::WeightedGraph;
-use crate::simd::{axpy, axpys, sum_of_rows, vectorized};
+use crate::simd::{axpy, axpys, long_dot, sum_of_rows, vectorized};
 
 vectorized! {
 /// y = W x of columns `[n, width]`.
@@ -36,9 +36,9 @@ pub(super) fn add_scaled(y: &'a mut [f32], a: f32, x: &'a [f32]) {
 
 vectorized! {
 /// sum += x·y, a stretch in f32, the stretches in f64: what adds to a parameter nearly cancels.
-pub(super) fn add_dot(x: &'a [f32], y: &'a [f32], sum: &'a mut f64) {
-    for (x, y) in x.chunks(64).zip(y.chunks(64)) {
-        *sum += f64::from(crate::simd::dot(x, y));
+pub(super) fn add_dot[simd](x: &'a [f32], y: &'a [f32], sum: &'a mut f64) {
+    for (x, y) in x.chunks(512).zip(y.chunks(512)) {
+        *sum += f64::from(long_dot(simd, x, y));
     }
 }
 }

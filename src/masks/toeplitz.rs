@@ -2,16 +2,21 @@
 //! learnt for each offset within reach, 0 beyond (masked attention, section 3.2; learnt offsets: Luo et
 //! al. 2021); f = softplus(θ). Pixels and patches of a depth image, steps of time, cells.
 //!
-//! A circular convolution on a larger grid ([`super::padded_grid`]) by fast Fourier transforms, O(N log N).
-//! Kernels are real, so two columns go through as one of complex numbers: no transform is of fewer numbers
-//! than it must be.
+//! Few offsets are summed one by one ([`sums`]). Else it is a circular convolution on a larger grid
+//! ([`super::padded_grid`]) by fast Fourier transforms, O(N log N). Kernels are real, so two columns go
+//! through as one of complex numbers: no transform is of fewer numbers than it must be. They are of f64:
+//! where a node hears of nothing, attention divides rounding by rounding.
 
-use rustfft::num_complex::Complex32;
+mod sums;
+
+use rustfft::num_complex::Complex64;
 
 use super::padded_grid::{Axis, PaddedGrid};
 use super::{Mask, sigmoid, softplus};
 use crate::Result;
+use crate::scratch::with_scratch;
 use crate::simd::vectorized;
+use sums::Sums;
 
 /// Most pairs of columns that are laid out together: a row's part of them is a cache line.
 const PAIRS: usize = 8;
@@ -24,6 +29,8 @@ pub struct Toeplitz {
     grid: PaddedGrid,
     /// Place of each node in the larger grid.
     places: Vec<u32>,
+    /// Of few offsets.
+    sums: Option<Sums>,
 }
 
 impl Toeplitz {
@@ -34,7 +41,8 @@ impl Toeplitz {
     pub fn new(shape: &[usize], reach: &[usize]) -> Result<Self> {
         let grid = PaddedGrid::new(shape, reach)?;
         let places = grid.places(|axis| axis.len, |_, at| at);
-        Ok(Self { grid, places })
+        let sums = Sums::new(grid.axes());
+        Ok(Self { grid, places, sums })
     }
 
     /// Parameters: offsets, to minus from, row-major from the lowest on.
@@ -61,13 +69,22 @@ impl Toeplitz {
 
     /// y = M x, or Mᵀ x.
     fn product(&self, params: &[f32], transposed: bool, x: &[f32], y: &mut [f32]) {
+        if let Some(sums) = &self.sums {
+            return with_scratch(params.len(), |f| {
+                f.iter_mut().zip(params).for_each(|(f, &theta)| *f = softplus(theta));
+                if transposed {
+                    f.reverse();
+                }
+                sums.product(f, x, y);
+            });
+        }
         let (len, width) = (self.grid.len(), x.len() / self.n_nodes().max(1));
         let (n_pairs, n_rows) = (self.n_pairs(width), self.n_rows());
         self.grid.with(n_pairs + 1, |grids, other, scratch| {
             let (kernel, grids) = grids.split_at_mut(len);
-            let scale = 1.0 / len as f32;
+            let scale = 1.0 / len as f64;
             for (&at, &theta) in self.offsets().iter().zip(params) {
-                kernel[at as usize].re = scale * softplus(theta);
+                kernel[at as usize].re = scale * f64::from(softplus(theta));
             }
             // Offsets wrap around: the kernel fills all rows.
             let (kernel, other) = self.grid.forward(usize::MAX, kernel, other, scratch);
@@ -90,25 +107,26 @@ impl Toeplitz {
     }
 
     /// Pairs of columns from `first` on into a grid each, zeros where no node is.
-    fn lay(&self, x: &[f32], width: usize, first: usize, grids: &mut [Complex32]) {
+    fn lay(&self, x: &[f32], width: usize, first: usize, grids: &mut [Complex64]) {
         let len = self.grid.len();
-        grids.fill(Complex32::default());
+        grids.fill(Complex64::default());
         for (x, &at) in x.chunks_exact(width).zip(&self.places) {
             let places = grids[at as usize..].iter_mut().step_by(len);
             for (z, pair) in places.zip(x[first..].chunks(2)) {
-                *z = Complex32::new(pair[0], pair.get(1).copied().unwrap_or(0.0));
+                let [re, im] = [pair[0], pair.get(1).copied().unwrap_or(0.0)].map(f64::from);
+                *z = Complex64 { re, im };
             }
         }
     }
 
     /// The same, back.
-    fn take(&self, grids: &[Complex32], width: usize, first: usize, y: &mut [f32]) {
+    fn take(&self, grids: &[Complex64], width: usize, first: usize, y: &mut [f32]) {
         let len = self.grid.len();
         for (y, &at) in y.chunks_exact_mut(width).zip(&self.places) {
             let places = grids[at as usize..].iter().step_by(len);
             for (z, pair) in places.zip(y[first..].chunks_mut(2)) {
-                pair[0] = z.re;
-                pair[1..].iter_mut().for_each(|y| *y = z.im);
+                pair[0] = z.re as f32;
+                pair[1..].iter_mut().for_each(|y| *y = z.im as f32);
             }
         }
     }
@@ -116,14 +134,14 @@ impl Toeplitz {
 
 vectorized! {
 /// z = z·k, number by number.
-fn multiply(z: &'a mut [Complex32], k: &'a [Complex32]) {
+fn multiply(z: &'a mut [Complex64], k: &'a [Complex64]) {
     z.iter_mut().zip(k).for_each(|(z, k)| *z *= k);
 }
 }
 
 vectorized! {
 /// sum += a·b̄, number by number.
-fn correlate(sum: &'a mut [Complex32], a: &'a [Complex32], b: &'a [Complex32]) {
+fn correlate(sum: &'a mut [Complex64], a: &'a [Complex64], b: &'a [Complex64]) {
     sum.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum += a * b.conj());
 }
 }
@@ -143,6 +161,9 @@ impl Mask for Toeplitz {
 
     /// ∂f(o): Σ dy_i·x_j over the pairs at the offset o, a circular correlation.
     fn gradients(&self, params: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]) {
+        if let Some(sums) = &self.sums {
+            return sums.gradients(x, dy, |at, d| d_params[at] += d * sigmoid(params[at]));
+        }
         let (len, width) = (self.grid.len(), x.len() / self.n_nodes().max(1));
         let (n_pairs, n_rows) = (self.n_pairs(width), self.n_rows());
         self.grid.with(2 * n_pairs + 2, |grids, other, scratch| {
@@ -163,7 +184,7 @@ impl Mask for Toeplitz {
             let (sum, _) = self.grid.inverse(usize::MAX, sum, other, scratch);
             let offsets = self.offsets();
             for ((d, &theta), &at) in d_params.iter_mut().zip(params).zip(&offsets) {
-                *d += f64::from(sum[at as usize].re) / len as f64 * sigmoid(theta);
+                *d += sum[at as usize].re / len as f64 * sigmoid(theta);
             }
         });
     }

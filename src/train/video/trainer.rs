@@ -228,7 +228,7 @@ impl VideoTrainer {
 mod tests {
     use super::*;
     use crate::frames::FramesConfig;
-    use crate::video::{EncoderKind, Spool, VitConfig};
+    use crate::video::{EncoderKind, PatchMask, Spool, VitConfig};
 
     fn small() -> (VideoTrainConfig, VideoConfig) {
         let video = VideoConfig {
@@ -273,11 +273,25 @@ mod tests {
         }
     }
 
+    /// A vision transformer as small as [`small`]'s U-Net.
+    fn vit(n_past: usize) -> EncoderKind {
+        let sizes = VitConfig { width: 16, n_heads: 2, n_hops: 2, ..VitConfig::default() };
+        EncoderKind::Vit(VitConfig { mask: PatchMask::Toeplitz, n_past, ..sizes })
+    }
+
     #[test]
     fn the_gradient_is_that_of_the_loss() {
+        // What becomes hidden is left out of a ray at once, so that the loss jumps here and there: ways
+        // are long where it is flat, short where it is bent.
+        the_gradient_is_the_losses_slope(EncoderKind::Unet, 3e-3);
+        the_gradient_is_the_losses_slope(vit(0), 1e-3);
+    }
+
+    fn the_gradient_is_the_losses_slope(encoder: EncoderKind, step: f64) {
         let (config, video) = small();
+        let video = VideoConfig { encoder, ..video };
         let mut trainer = VideoTrainer::new(config, video).unwrap();
-        let data = data();
+        let data = data_of(video);
         let window = data.spread(1, 1).next().unwrap().unwrap();
         assert_eq!(window.n_later, 1);
         let at = |trainer: &VideoTrainer| {
@@ -298,10 +312,43 @@ mod tests {
                 }
                 f64::from(at(&trainer).0)
             };
-            let step = 3e-3;
             let slope = (loss(step) - loss(-step)) / (2.0 * step);
             assert!((slope / norm - 1.0).abs() < 0.03, "slope {slope}, gradient {norm}");
         }
+    }
+
+    /// From the features of a window's points back to all weights of an encoder that looks back, for any
+    /// gradient of them; with the renderer behind it, jumps of the loss hide the slope.
+    #[test]
+    fn the_gradient_goes_through_features_of_past_frames() {
+        let (config, video) = small();
+        let video = VideoConfig { encoder: vit(1), ..video };
+        let VideoModel { layout, weights } = VideoTrainer::new(config, video).unwrap().model;
+        let window = data_of(video).spread(1, 0).next().unwrap().unwrap();
+        assert!(window.past.iter().all(|past| past.len() == 1));
+        let n_features = video.n_features;
+        let features = |weights: &[f32]| {
+            let encoded = window.encode(&Encoder::new(&layout, weights)).unwrap();
+            (window.seen.features(&window.pictures, &encoded, n_features), encoded)
+        };
+        let (start, encoded) = features(&weights);
+        let d_features = crate::ops::check::numbers(start.len(), 4);
+        let mut gradient = vec![0.0; weights.len()];
+        let d_pictures =
+            window.seen.features_backward(&window.pictures, &encoded, &d_features, n_features);
+        for (encoded, d) in encoded.iter().zip(&d_pictures) {
+            Encoder::new(&layout, &weights).backward(encoded, d, &mut gradient);
+        }
+        let norm = gradient.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>().sqrt();
+        let loss = |way: f64| {
+            let moved = weights.iter().zip(&gradient).map(|(w, g)| w + (way / norm) as f32 * g);
+            let features = features(&moved.collect::<Vec<_>>()).0;
+            let terms = features.iter().zip(&d_features);
+            terms.map(|(f, d)| f64::from(*f) * f64::from(*d)).sum::<f64>()
+        };
+        // Short, since attention is much bent where little is heard.
+        let slope = (loss(3e-5) - loss(-3e-5)) / 6e-5;
+        assert!((slope / norm - 1.0).abs() < 0.01, "slope {slope}, gradient {norm}");
     }
 
     #[test]
