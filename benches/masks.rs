@@ -4,14 +4,18 @@
 //! `cargo bench --bench masks [-- --log2 8,17 --masks series,forest --width 64 --heads 4]`: k-NN graphs
 //! (k = 3) of points on a wavy surface, 20,000 a square metre, so that more nodes are more surface.
 //! Prints medians: building the mask, the products alone with 64 columns, attention forward and
-//! backward; beside them the bound that is named: reading and writing 64 columns once, measured here.
+//! backward; beside them the bound that is named: reading and writing 64 columns once, measured here. First
+//! the fused GRF attention, one head: beside it a matrix product of as many multiply-adds, on one thread.
 
 mod support;
 
 use anyhow::Context;
 use forecloud::graph::walks::WalkSeed;
+use forecloud::graph::{KnnGraph, Loads};
 use forecloud::instruction_set::InstructionSet;
 use forecloud::masks::{MaskConfig, MaskKind, StepGraph};
+use forecloud::ops::grf_attention::grf_attention_forward;
+use forecloud::ops::linear::{Mat, matmul};
 use forecloud::ops::linear_attention::Heads;
 use forecloud::ops::masked_attention::{
     MaskedSaved, masked_attention_backward, masked_attention_forward, n_stretches,
@@ -45,6 +49,11 @@ fn main() -> anyhow::Result<()> {
         "{:>14} {:>7} {:>9} {:>10} {:>8} {:>10} {:>10}",
         "mask", "nodes", "build", "columns", "bound ×", "forward", "backward"
     );
+    if given("--masks").is_none() {
+        for &log in &logs {
+            measure_grf(1 << log, width)?;
+        }
+    }
     for name in given("--masks").map_or(names, |names| names.split(',').collect()) {
         let kind = MaskKind::ALL.into_iter().find(|kind| kind.name() == name);
         let kind = kind.with_context(|| format!("--masks {name}: not known"))?;
@@ -156,6 +165,45 @@ fn measure(kind: MaskKind, n: usize, heads: Heads) -> anyhow::Result<Row> {
         row.backward
     );
     Ok(row)
+}
+
+/// The attention that ships, whose rows are made once a step: forward, on one thread.
+fn measure_grf(n: usize, width: usize) -> anyhow::Result<()> {
+    let (mut knn, mut loads) = (KnnGraph::default(), Loads::default());
+    let positions = surface(n);
+    let mut build = || {
+        knn.rebuild(&positions, K)?;
+        loads.rebuild(&knn, N_HOPS)
+    };
+    let build = median(&mut build)?;
+    let rows = numbers(n * 3 * width, 3);
+    let (f, mut out, mut denominators) = ([1.0; N_HOPS + 1], vec![0.0; n * width], vec![0.0; n]);
+    let forward = median(|| {
+        let all = 0..n;
+        grf_attention_forward(all, &rows, width, &loads, &f, &mut out, &mut denominators);
+        Ok(())
+    })?;
+    anyhow::ensure!(denominators.iter().all(|&d| d > 0.0), "no sums");
+    // For each entry a dot product of features, and a row of values added.
+    let entries: usize = (0..n).map(|i| loads.row(i).nodes.len()).sum();
+    let (inner, mut y) = (entries.div_ceil(n), vec![0.0; n * 2 * width]);
+    let (a, b) = (numbers(n * inner, 5), numbers(inner * 2 * width, 6));
+    let bound = median(|| {
+        matmul(&mut y, 2 * width, Mat::new(&a, inner), Mat::new(&b, 2 * width), false);
+        Ok(())
+    })?;
+    let per_node = |ms: f64| 1e6 * ms / n as f64;
+    println!(
+        "{:>14} {n:>7} {:>9.0} {:>10} {:>8.2} {:>10.0} {:>10}  ({:.1} entries a row)",
+        "grf (fused)",
+        per_node(build),
+        "",
+        forward / bound,
+        per_node(forward),
+        "",
+        entries as f64 / n as f64
+    );
+    Ok(())
 }
 
 /// Median time in ms, after a first run.

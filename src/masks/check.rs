@@ -229,4 +229,31 @@ pub fn assert_products(
         let error = (got - want).abs();
         assert!(error <= 10.0 * tolerance * size, "gradient {p} of {name}: {got}, not {want}");
     }
+    assert_wide(name, mask, &params, [&x, &dy], &d_params);
+}
+
+/// Wide columns, which go through vectors of all lengths, give what narrow ones do.
+fn assert_wide(name: &str, mask: &dyn Mask, params: &[f32], narrow: [&[f32]; 2], d_narrow: &[f64]) {
+    // Of AVX-512: eight vectors, four, two, one, and a part of one; of others some of it twice.
+    const TIMES: usize = 49;
+    let n = mask.n_nodes().max(1);
+    let wide = |x: &[f32]| -> Vec<f32> {
+        x.chunks(x.len().div_ceil(n).max(1)).flat_map(|row| row.repeat(TIMES)).collect()
+    };
+    type Product = fn(&dyn Mask, &[f32], &[f32], &mut [f32]);
+    let products: [Product; 2] = [
+        |mask, params, x, y| mask.apply(params, x, y),
+        |mask, params, x, y| mask.apply_transposed(params, x, y),
+    ];
+    for product in products {
+        let (mut y, mut y_wide) =
+            (vec![f32::NAN; narrow[0].len()], vec![f32::NAN; TIMES * narrow[0].len()]);
+        product(mask, params, narrow[0], &mut y);
+        product(mask, params, &wide(narrow[0]), &mut y_wide);
+        assert_close_of(format_args!("wide columns of {name}"), &y_wide, &f64s(&wide(&y)), 1e-5);
+    }
+    let mut d_wide = vec![0.0; params.len()];
+    mask.gradients(params, &wide(narrow[0]), &wide(narrow[1]), &mut d_wide);
+    let mean: Vec<f32> = d_wide.iter().map(|d| (d / TIMES as f64) as f32).collect();
+    assert_close_of(format_args!("gradients of wide columns of {name}"), &mean, d_narrow, 1e-4);
 }

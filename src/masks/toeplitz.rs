@@ -2,7 +2,7 @@
 //! learnt for each offset within reach, 0 beyond (masked attention, section 3.2; learnt offsets: Luo et
 //! al. 2021); f = softplus(θ). Pixels and patches of a depth image, steps of time, cells.
 //!
-//! Few offsets are summed one by one ([`sums`]). Else it is a circular convolution on a larger grid
+//! Where nodes hear few others they are summed one by one ([`sums`]). Else it is a circular convolution on a larger grid
 //! ([`super::padded_grid`]) by fast Fourier transforms, O(N log N). Kernels are real, so two columns go
 //! through as one of complex numbers: no transform is of fewer numbers than it must be. They are of f64:
 //! where a node hears of nothing, attention divides rounding by rounding.
@@ -29,7 +29,7 @@ pub struct Toeplitz {
     grid: PaddedGrid,
     /// Place of each node in the larger grid.
     places: Vec<u32>,
-    /// Of few offsets.
+    /// Where nodes hear few others.
     sums: Option<Sums>,
 }
 

@@ -1,5 +1,5 @@
-//! Products of a block-Toeplitz mask of few offsets, summed one by one: exact to rounding, and faster than
-//! transforms.
+//! Products of a block-Toeplitz mask under which few nodes hear each other, summed one by one: exact to
+//! rounding, and faster than transforms.
 
 use std::ops::Range;
 
@@ -9,10 +9,11 @@ use crate::masks::padded_grid::Axis;
 use crate::masks::products::add_dot;
 use crate::simd::{Stretches, add_stretch, by_stretches, store, vectorized};
 
-/// Most offsets: with more, transforms take less time (`cargo bench --bench toeplitz`).
-const MAX_OFFSETS: usize = 128;
+/// Most nodes that one hears in the mean: with more, transforms take less time (`cargo bench --bench
+/// toeplitz`).
+const MAX_HEARD: f64 = 128.0;
 /// Most pairs of rows that are kept.
-const MAX_PAIRS: usize = 1 << 20;
+const MAX_PAIRS: f64 = (1 << 20) as f64;
 
 /// Rows along the last axis, and which hear which.
 #[derive(Debug, Clone)]
@@ -36,10 +37,12 @@ impl Sums {
     /// For a grid of `axes`, unless transforms are better.
     pub fn new(axes: &[Axis]) -> Option<Self> {
         let side = |axis: &Axis| 2 * axis.reach + 1;
-        let n_offsets: usize = axes.iter().map(side).product();
+        let heard: f64 = axes.iter().map(mean_heard).product();
         let (last, outer) = axes.split_last()?;
         let n_rows: usize = outer.iter().map(|axis| axis.len).product();
-        if n_offsets > MAX_OFFSETS || n_rows * n_offsets / side(last) > MAX_PAIRS {
+        let n_pairs = n_rows as f64 * heard / mean_heard(last);
+        // Without nodes: nothing is heard, and neither number is one.
+        if !(heard <= MAX_HEARD && n_pairs <= MAX_PAIRS) {
             return None;
         }
         let mut pairs = vec![vec![Pair { row: 0, first: 0 }]];
@@ -95,6 +98,12 @@ impl Sums {
             }
         }
     }
+}
+
+/// Places along an axis that one hears in the mean: at its ends fewer than offsets.
+fn mean_heard(axis: &Axis) -> f64 {
+    let (len, reach) = (axis.len as f64, axis.reach as f64);
+    (2.0 * reach + 1.0) - reach * (reach + 1.0) / len
 }
 
 /// The pairs of the rows that a row becomes with one more axis: its places, and from each the offsets that

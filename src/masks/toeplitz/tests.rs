@@ -16,11 +16,8 @@ fn place(shape: &[usize], mut i: usize) -> Vec<i64> {
 
 #[test]
 fn the_toeplitz_mask_is_the_dense_one() {
-    let grids: [(&str, &[usize], &[usize]); 9] = [
+    let grids: [(&str, &[usize], &[usize]); 6] = [
         ("steps of time", &[13], &[4]),
-        ("many steps of time", &[90], &[70]),
-        ("an image and far offsets", &[9, 8], &[5, 7]),
-        ("cells and far offsets", &[4, 3, 5], &[3, 2, 2]),
         ("an image", &[5, 7], &[2, 3]),
         ("all offsets", &[3, 4], &[2, 3]),
         ("cells", &[3, 2, 5], &[1, 1, 2]),
@@ -28,11 +25,11 @@ fn the_toeplitz_mask_is_the_dense_one() {
         ("a lone number", &[], &[]),
     ];
     for (name, shape, reach) in grids {
-        let mask = Toeplitz::new(shape, reach).unwrap();
+        let by_sums = Toeplitz::new(shape, reach).unwrap();
         let n: usize = shape.iter().product();
-        assert_eq!(mask.n_nodes(), n);
-        assert_eq!(mask.sums.is_none(), mask.n_params() > 128 || shape.is_empty(), "{name}");
-        assert_products(name, &mask, mask.n_params(), 1e-5, |params| {
+        assert_eq!((by_sums.n_nodes(), by_sums.sums.is_some()), (n, !shape.is_empty()));
+        let by_transforms = Toeplitz { sums: None, ..by_sums.clone() };
+        let entries = |params: &[f64]| -> Vec<f64> {
             let entry = |at: usize| {
                 let (to, from) = (place(shape, at / n), place(shape, at % n));
                 let (mut index, mut stride) = (0, 1);
@@ -49,20 +46,24 @@ fn the_toeplitz_mask_is_the_dense_one() {
                 softplus64(params[index as usize])
             };
             (0..n * n).map(entry).collect()
-        });
+        };
+        for mask in [by_sums, by_transforms] {
+            assert_products(name, &mask, mask.n_params(), 1e-5, entries);
+        }
     }
 }
 
 /// Columns of one node alone: what others do not hear of it is 0, to what f64 rounds to.
 #[test]
 fn nothing_is_heard_from_beyond_the_reach() {
-    for reach in [5, 70] {
+    for reach in [5, 90] {
         let mask = Toeplitz::new(&[200], &[reach]).unwrap();
+        assert_eq!(mask.sums.is_none(), reach > 5);
         let (params, mut y) = (vec![1.0; mask.n_params()], vec![f32::NAN; 200]);
         let x: Vec<f32> = (0..200).map(|i| if i == 100 { 1e3 } else { 0.0 }).collect();
         mask.apply(&params, &x, &mut y);
         let far = y.iter().enumerate().filter(|(i, _)| i.abs_diff(100) > reach);
-        assert!(far.clone().count() > 50 && far.clone().all(|(_, y)| y.abs() < 1e-12), "{y:?}");
+        assert!(far.clone().count() >= 19 && far.clone().all(|(_, y)| y.abs() < 1e-12), "{y:?}");
         assert!(y[100 - reach] > 1e3 && y[100 + reach] > 1e3);
     }
 }
