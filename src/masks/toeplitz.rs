@@ -2,10 +2,10 @@
 //! learnt for each offset within reach, 0 beyond (masked attention, section 3.2; learnt offsets: Luo et
 //! al. 2021); f = softplus(θ). Pixels and patches of a depth image, steps of time, cells.
 //!
-//! Where nodes hear few others they are summed one by one ([`sums`]). Else it is a circular convolution on a larger grid
-//! ([`super::padded_grid`]) by fast Fourier transforms, O(N log N). Kernels are real, so two columns go
-//! through as one of complex numbers: no transform is of fewer numbers than it must be. They are of f64:
-//! where a node hears of nothing, attention divides rounding by rounding.
+//! Where nodes hear few others they are summed one by one ([`sums`]). Else it is a circular convolution on
+//! a larger grid ([`super::padded_grid`]) by fast Fourier transforms, O(N log N). Kernels are real, so two
+//! columns go through as one of complex numbers: no transform is of fewer numbers than it must be. They are
+//! of f64: where a node hears nobody, attention divides what they round to by itself.
 
 mod sums;
 
