@@ -175,7 +175,10 @@ fn a_vision_transformer_is_trained_and_draws() {
     };
     refused("--patch-mask forest", &["--patch-mask", "--encoder vit"]);
     refused("--past-frames 1", &["--past-frames", "--encoder vit"]);
-    refused("--encoder vit --patch-mask toeplitz --patch-cut 0.1", &["no edges to cut"]);
+    refused(
+        "--encoder vit --patch-mask toeplitz --patch-cut 0.1",
+        &["--patch-cut", "no edges to cut"],
+    );
     refused("--encoder vit --patch-mask x", &["--patch-mask", "symmetric_grf"]);
 }
 

@@ -41,6 +41,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ("sensor_noise.strength", "--sensor-noise"),
     ("train.curriculum", "--curriculum"),
     ("hold_out", "--hold-out"),
+    ("video.vit.cut_m", "--patch-cut"),
 ];
 
 /// The error of a setting, by the name of its option.

@@ -15,7 +15,7 @@ use super::linear_attention::{EPSILON, Heads};
 use super::rows::SharedRows;
 use crate::masks::Mask;
 use crate::scratch::with_scratch;
-use crate::simd::{axpy, axpys, dot, scaled, vectorized};
+use crate::simd::{axpys, dot, dots, scaled, vectorized};
 
 /// Columns of values that a task takes, at least one feature's.
 const COLUMNS: usize = 128;
@@ -254,10 +254,13 @@ fn stretch_backward(
     let Gradients { of_rows, d_params, d_values } = gradients;
     d_values.fill(0.0);
     let most = n * stretch.most_columns(heads, n);
-    with_scratch(3 * most + n * dh, |scratch| {
+    let (first, n_features) = (stretch.features.start, stretch.features.len());
+    with_scratch(3 * most + n * dh + 2 * n * n_features, |scratch| {
         let (keys, rest) = scratch.split_at_mut(most);
         let (masked, rest) = rest.split_at_mut(most);
-        let (d_masked, values) = rest.split_at_mut(most);
+        let (d_masked, rest) = rest.split_at_mut(most);
+        let (values, rest) = rest.split_at_mut(n * dh);
+        let (d_q, d_k) = rest.split_at_mut(n * n_features);
         copy_features(rows, heads, 2 * all + stretch.head * dh, values);
         let mut through_mask = |keys: &mut [f32], masked: &mut [f32], d_masked: &[f32]| {
             mask.apply(params, keys, masked);
@@ -273,22 +276,25 @@ fn stretch_backward(
             through_mask(keys, masked, d_masked);
             let d_keys = keys;
             gather(rows, heads, all + block.start, d_keys, d_values);
-            // SAFETY: each stretch has features of its own.
-            unsafe {
-                contract(of_rows, heads, block.start, d_sums, masked);
-                contract(of_rows, heads, all + block.start, values, d_keys);
-            }
+            contract(d_sums, masked, dh, block.start - first, d_q);
+            contract(values, d_keys, dh, block.start - first, d_k);
         }
-        let (first, len) = (stretch.features.start, n * stretch.features.len());
+        let len = n * n_features;
         let (keys, masked) = (&mut keys[..len], &mut masked[..len]);
         let d_masked = &mut d_masked[..len];
         copy_features(rows, heads, all + first, keys);
         spread(rows, heads, first, d_totals, d_masked);
         through_mask(keys, masked, d_masked);
-        // SAFETY: as above.
-        unsafe {
-            add_weighted(of_rows, (heads, n), first, masked, |i| d_totals[i]);
-            add_weighted(of_rows, (heads, n), all + first, keys, |_| 1.0);
+        for (at, (d, masked)) in d_q.iter_mut().zip(&*masked).enumerate() {
+            *d += d_totals[at / n_features] * masked;
+        }
+        d_k.iter_mut().zip(&*keys).for_each(|(d, d_key)| *d += d_key);
+        for (first, d_features) in [(first, d_q), (all + first, d_k)] {
+            for (i, d_features) in d_features.chunks_exact(n_features).enumerate() {
+                let at = i * heads.row_len() + first;
+                // SAFETY: each stretch has features of its own.
+                unsafe { of_rows.rows_mut(at..at + n_features) }.copy_from_slice(d_features);
+            }
         }
     });
 }
@@ -341,50 +347,24 @@ fn spread[simd](rows: &'a [f32], heads: Heads, first: usize, d_sums: &'a [f32], 
 }
 }
 
-/// Numbers `first..` of each row of `d_rows`, one for each feature of the columns: the dot products of
-/// the feature's columns with the node's row of `values`, `[n, d_h]`.
-///
-/// # Safety
-/// No other live reference may cover these numbers.
-unsafe fn contract(
-    d_rows: &SharedRows<'_>,
-    heads: Heads,
+vectorized! {
+/// Dot products of the columns of a block's features, `[n, features, d_h]`, with the node's row of `values`,
+/// `[n, d_h]`, into the numbers `first..` of each row of `d_features`, `[n, the stretch's features]`.
+fn contract[simd](
+    values: &'a [f32],
+    columns: &'a [f32],
+    dh: usize,
     first: usize,
-    values: &[f32],
-    columns: &[f32],
+    d_features: &'a mut [f32],
 ) {
-    let (wide, len) = (heads.head_width(), heads.row_len());
-    let n_features = columns.len() / values.len();
-    let columns = columns.chunks_exact(n_features * wide).zip(values.chunks_exact(wide));
-    for (i, (columns, value)) in columns.enumerate() {
-        let at = i * len + first..i * len + first + n_features;
-        // SAFETY: the caller's.
-        let d_features = unsafe { d_rows.rows_mut(at) };
-        for (d, columns) in d_features.iter_mut().zip(columns.chunks_exact(wide)) {
-            *d = dot(columns, value);
+    let (block, stretch) = (columns.len() / values.len(), d_features.len() * dh / values.len());
+    let rows = values.chunks_exact(dh).zip(columns.chunks_exact(block * dh));
+    for ((value, columns), d) in rows.zip(d_features.chunks_exact_mut(stretch)) {
+        for (d, columns) in d[first..first + block].iter_mut().zip(columns.chunks_exact(dh)) {
+            [*d] = dots(simd, value, [columns]);
         }
     }
 }
-
-/// Adds columns `[n, features]`, each row times its node's weight, to the numbers `first..` of the rows
-/// of `d_rows`.
-///
-/// # Safety
-/// No other live reference may cover these numbers.
-unsafe fn add_weighted(
-    d_rows: &SharedRows<'_>,
-    (heads, n): (Heads, usize),
-    first: usize,
-    columns: &[f32],
-    weight: impl Fn(usize) -> f32,
-) {
-    let (len, n_features) = (heads.row_len(), columns.len() / n);
-    for (i, columns) in columns.chunks_exact(n_features).enumerate() {
-        let at = i * len + first..i * len + first + n_features;
-        // SAFETY: the caller's.
-        let d_features = unsafe { d_rows.rows_mut(at) };
-        axpy(d_features, weight(i), columns);
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::data::{Example, N_FEATURES};
 use clap::ValueEnum;
 use forecloud::graph::WeightedGraph;
-use forecloud::masks::Mask;
+use forecloud::masks::{Mask, Packed, Part};
 use forecloud::ops::linear::{Mat, matmul};
 use forecloud::ops::linear_attention::Heads;
 use forecloud::ops::masked_attention::{
@@ -21,29 +21,6 @@ pub enum Kind {
     Unmasked,
     /// Graph convolution (Kipf and Welling 2017), width 32.
     Gcn,
-}
-
-/// All ones: everybody hears everybody.
-#[derive(Debug)]
-struct Ones(usize);
-
-impl Mask for Ones {
-    fn n_nodes(&self) -> usize {
-        self.0
-    }
-
-    fn apply(&self, _: &[f32], x: &[f32], y: &mut [f32]) {
-        let width = x.len() / self.0.max(1);
-        let mut sum = vec![0.0; width];
-        x.chunks_exact(width).for_each(|x| sum.iter_mut().zip(x).for_each(|(s, x)| *s += x));
-        y.chunks_exact_mut(width).for_each(|y| y.copy_from_slice(&sum));
-    }
-
-    fn apply_transposed(&self, params: &[f32], x: &[f32], y: &mut [f32]) {
-        self.apply(params, x, y);
-    }
-
-    fn gradients(&self, _: &[f32], _: &[f32], _: &[f32], _: &mut [f64]) {}
 }
 
 /// y = x·W + b, weights from `at` on.
@@ -160,7 +137,7 @@ impl Net {
     fn with_mask<R>(&self, example: &Example, f: impl FnOnce(&dyn Mask) -> R) -> R {
         match self.kind {
             Kind::Gkat => f(&*example.mask),
-            Kind::Unmasked | Kind::Gcn => f(&Ones(example.n)),
+            Kind::Unmasked | Kind::Gcn => f(&Packed(vec![Part::Open(example.n)])),
         }
     }
 

@@ -87,9 +87,8 @@ impl Sums {
                 let x = &x[pair.row as usize * row_len..][..row_len];
                 for index in 0..2 * self.reach + 1 {
                     // The offset `index - reach`: to minus from.
-                    let (to, from) =
-                        (index.max(self.reach), (2 * self.reach - index).max(self.reach));
-                    let (to, from) = (to - self.reach, from - self.reach);
+                    let to = index.saturating_sub(self.reach);
+                    let from = self.reach.saturating_sub(index);
                     let n = self.len.saturating_sub(to.max(from)) * width;
                     let mut sum = 0.0;
                     add_dot(&dy[to * width..][..n], &x[from * width..][..n], &mut sum);

@@ -5,6 +5,7 @@ use crate::graph::{KnnGraph, Loads};
 use crate::masks::{MaskConfig, MaskKind, StepGraph};
 use crate::ops::check::*;
 use crate::ops::grf_attention::grf_attention_forward;
+use crate::simd::axpy;
 
 /// A mask whose every entry is a parameter.
 #[derive(Debug, Clone, Default)]
