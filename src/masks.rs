@@ -36,6 +36,7 @@ use crate::Result;
 use crate::geometry::Vec3;
 use crate::graph::WeightedGraph;
 use crate::graph::walks::{WalkConfig, WalkSeed};
+use crate::scratch::with_scratch;
 
 pub use causal::Causal;
 pub use factorised::Factorised;
@@ -99,6 +100,41 @@ pub trait Mask: Debug + Send + Sync {
 
     /// Adds the gradient of Σ dy·(M x) by the parameters to `d_params`.
     fn gradients(&self, params: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]);
+
+    /// All that a backward pass asks for: y = M x, dx = Mᵀ dy, and [`Self::gradients`]. For masks that
+    /// make the same products on the way to all three, and make them once here.
+    fn backward(&self, params: &[f32], columns: BackwardColumns<'_>, d_params: &mut [f64]) {
+        let BackwardColumns { x, dy, y, dx } = columns;
+        self.apply(params, x, y);
+        self.apply_transposed(params, dy, dx);
+        self.gradients(params, x, dy, d_params);
+    }
+}
+
+/// Columns of a backward pass, all of one size.
+#[derive(Debug)]
+pub struct BackwardColumns<'a> {
+    /// What the forward pass was given.
+    pub x: &'a [f32],
+    /// Gradients of what it gave.
+    pub dy: &'a [f32],
+    /// Where M x is written.
+    pub y: &'a mut [f32],
+    /// Where Mᵀ dy is written.
+    pub dx: &'a mut [f32],
+}
+
+/// [`Mask::gradients`] of a mask that has a [`Mask::backward`] of its own.
+fn gradients_by_backward(
+    mask: &impl Mask,
+    params: &[f32],
+    [x, dy]: [&[f32]; 2],
+    d_params: &mut [f64],
+) {
+    with_scratch(2 * x.len(), |scratch| {
+        let (y, dx) = scratch.split_at_mut(x.len());
+        mask.backward(params, BackwardColumns { x, dy, y, dx }, d_params);
+    });
 }
 
 /// A mask over the tokens of one step. What is built of them serves all layers of the step; each layer

@@ -1,6 +1,6 @@
 //! What the masks' tests share: graphs of all sorts, dense matrices in f64, and the comparison.
 
-use super::{Mask, Nodes, StepMask};
+use super::{BackwardColumns, Mask, Nodes, StepMask};
 use crate::geometry::{Vec3, squared_distance};
 use crate::graph::walks::WalkSeed;
 use crate::graph::{EdgeWeights, KnnGraph, WeightedGraph};
@@ -189,7 +189,7 @@ pub fn assert_products(
     let n = mask.n_nodes();
     let params = numbers(n_params, 6);
     let (x, dy) = (numbers(n * WIDTH, 7), numbers(n * WIDTH, 8));
-    let times = |matrix: &[f64], transposed: bool| -> Vec<f64> {
+    let times = |matrix: &[f64], transposed: bool, x: &[f32]| -> Vec<f64> {
         let of = |i: usize, j: usize| matrix[if transposed { j * n + i } else { i * n + j }];
         let entry = |at: usize| {
             let (i, c) = (at / WIDTH, at % WIDTH);
@@ -200,15 +200,15 @@ pub fn assert_products(
     let matrix = dense(&f64s(&params));
     let mut y = vec![f32::NAN; x.len()];
     mask.apply(&params, &x, &mut y);
-    assert_close_of(format_args!("M x of {name}"), &y, &times(&matrix, false), tolerance);
+    assert_close_of(format_args!("M x of {name}"), &y, &times(&matrix, false, &x), tolerance);
     y.fill(f32::NAN);
     mask.apply_transposed(&params, &x, &mut y);
-    assert_close_of(format_args!("Mᵀ x of {name}"), &y, &times(&matrix, true), tolerance);
+    assert_close_of(format_args!("Mᵀ x of {name}"), &y, &times(&matrix, true, &x), tolerance);
 
     let mut d_params = vec![0.0; params.len()];
     mask.gradients(&params, &x, &dy, &mut d_params);
     let objective = |params: &[f64]| -> f64 {
-        let y = times(&dense(params), false);
+        let y = times(&dense(params), false, &x);
         y.iter().zip(&dy).map(|(y, &g)| y * f64::from(g)).sum()
     };
     let mut at = f64s(&params);
@@ -229,6 +229,14 @@ pub fn assert_products(
         let error = (got - want).abs();
         assert!(error <= 10.0 * tolerance * size, "gradient {p} of {name}: {got}, not {want}");
     }
+    let (mut dx, mut d_together) = (vec![f32::NAN; x.len()], vec![0.0; params.len()]);
+    y.fill(f32::NAN);
+    let columns = BackwardColumns { x: &x, dy: &dy, y: &mut y, dx: &mut dx };
+    mask.backward(&params, columns, &mut d_together);
+    let what = format_args!("of {name}, all of a backward pass");
+    assert_close_of(format_args!("M x {what}"), &y, &times(&matrix, false, &x), tolerance);
+    assert_close_of(format_args!("Mᵀ dy {what}"), &dx, &times(&matrix, true, &dy), tolerance);
+    assert_eq!(d_together, d_params, "gradients {what}");
     assert_wide(name, mask, &params, [&x, &dy], &d_params);
 }
 

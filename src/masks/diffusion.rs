@@ -8,9 +8,10 @@
 //! 1 - Σ c_t of the kept ones, in the 2-norm: terms are taken until that is below [`TOLERANCE`].
 
 use super::smoothing::{MAX_TERMS, Smoothing, TOLERANCE};
-use super::{Mask, Nodes, Reads, StepMask, sigmoid, softplus};
+use super::{
+    BackwardColumns, Mask, Nodes, Reads, StepMask, gradients_by_backward, sigmoid, softplus,
+};
 use crate::Result;
-use crate::scratch::with_scratch;
 
 /// Longest diffusion: by then heat is spread over each component of most graphs, and its series is not
 /// too long, since the tail of I_t falls like exp(-t² / 2λ).
@@ -96,12 +97,16 @@ impl Mask for Diffusion {
         self.apply(params, x, y);
     }
 
-    /// ∂λ: -dy·L exp(-λ L) x.
     fn gradients(&self, params: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]) {
-        with_scratch(x.len(), |y| {
-            self.apply(params, x, y);
-            d_params[0] -= self.0.laplacian_between(dy, y) * lambda(params[0]).1;
-        });
+        gradients_by_backward(self, params, [x, dy], d_params);
+    }
+
+    /// ∂λ: -dy·L exp(-λ L) x.
+    fn backward(&self, params: &[f32], columns: BackwardColumns<'_>, d_params: &mut [f64]) {
+        let BackwardColumns { x, dy, y, dx } = columns;
+        self.apply(params, x, y);
+        self.apply(params, dy, dx);
+        d_params[0] -= self.0.laplacian_between(dy, y) * lambda(params[0]).1;
     }
 }
 

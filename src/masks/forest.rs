@@ -7,7 +7,9 @@ use std::ops::Range;
 use pulp::Simd;
 
 use super::spanning::{ROOT, Spanning};
-use super::{Mask, Nodes, Reads, StepMask, sigmoid, softplus};
+use super::{
+    BackwardColumns, Mask, Nodes, Reads, StepMask, gradients_by_backward, sigmoid, softplus,
+};
 use crate::Result;
 use crate::scratch::with_scratch;
 use crate::simd::exp::exp;
@@ -126,22 +128,25 @@ impl Mask for Forest {
         self.apply(params, x, y);
     }
 
-    /// ∂a = -Σ_edges length · (what of dy·M x crosses the edge, either way).
     fn gradients(&self, params: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]) {
+        gradients_by_backward(self, params, [x, dy], d_params);
+    }
+
+    /// ∂a = -Σ_edges length · (what of dy·M x crosses the edge, either way).
+    fn backward(&self, params: &[f32], columns: BackwardColumns<'_>, d_params: &mut [f64]) {
+        let BackwardColumns { x, dy, y, dx } = columns;
         let (rate, forest) = (rate(params[0]), &self.0);
-        with_scratch(4 * x.len() + self.n_nodes(), |scratch| {
-            let (rows, w) = scratch.split_at_mut(4 * x.len());
-            let (of_x, of_dy) = rows.split_at_mut(2 * x.len());
+        with_scratch(2 * x.len() + self.n_nodes(), |scratch| {
+            let (ups, w) = scratch.split_at_mut(2 * x.len());
+            let (up_x, up_dy) = ups.split_at_mut(x.len());
             along_edges(&forest.lengths, rate, w);
-            let [(up_x, all_x), (up_dy, all_dy)] = [(x, of_x), (dy, of_dy)].map(|(from, to)| {
-                let (up, all) = to.split_at_mut(x.len());
+            for (from, up, all) in [(x, &mut *up_x, &mut *y), (dy, &mut *up_dy, &mut *dx)] {
                 climb(forest, w, from, up);
                 all.copy_from_slice(up);
                 descend(forest, w, all);
-                (&*up, &*all)
-            });
+            }
             let mut d_rate = 0.0;
-            cross(forest, w, [up_x, all_x], [up_dy, all_dy], &mut d_rate);
+            cross(forest, w, [up_x, y], [up_dy, dx], &mut d_rate);
             d_params[0] += d_rate * sigmoid(params[0]) / f64::from(LENGTH_M);
         });
     }

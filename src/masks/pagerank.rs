@@ -7,9 +7,10 @@
 //! All are positive and sum to one, and what follows n terms sums to q^n (1 + 1/r).
 
 use super::smoothing::{MAX_TERMS, Smoothing, TOLERANCE};
-use super::{Mask, Nodes, Reads, StepMask, sigmoid, softplus};
+use super::{
+    BackwardColumns, Mask, Nodes, Reads, StepMask, gradients_by_backward, sigmoid, softplus,
+};
 use crate::Result;
-use crate::scratch::with_scratch;
 
 /// Longest reach: a walker stops at one hop of 65.
 const MAX_SIGMA: f64 = 64.0;
@@ -70,14 +71,16 @@ impl Mask for PageRank {
         self.apply(params, x, y);
     }
 
-    /// ∂σ: -(M dy)·L (M x).
     fn gradients(&self, params: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]) {
-        with_scratch(2 * x.len(), |scratch| {
-            let (of_x, of_dy) = scratch.split_at_mut(x.len());
-            self.apply(params, x, of_x);
-            self.apply(params, dy, of_dy);
-            d_params[0] -= self.0.laplacian_between(of_dy, of_x) * sigma(params[0]).1;
-        });
+        gradients_by_backward(self, params, [x, dy], d_params);
+    }
+
+    /// ∂σ: -(M dy)·L (M x).
+    fn backward(&self, params: &[f32], columns: BackwardColumns<'_>, d_params: &mut [f64]) {
+        let BackwardColumns { x, dy, y, dx } = columns;
+        self.apply(params, x, y);
+        self.apply(params, dy, dx);
+        d_params[0] -= self.0.laplacian_between(dx, y) * sigma(params[0]).1;
     }
 }
 

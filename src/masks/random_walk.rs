@@ -4,7 +4,7 @@
 //! ([`super::diffusion`]) between two scalings, and wrong by at most its bound times √(d_max / d_min).
 
 use super::diffusion::Diffusion;
-use super::{Mask, Nodes, Reads, StepMask};
+use super::{BackwardColumns, Mask, Nodes, Reads, StepMask, gradients_by_backward};
 use crate::Result;
 use crate::scratch::with_scratch;
 
@@ -75,11 +75,21 @@ impl Mask for RandomWalk {
     }
 
     fn gradients(&self, params: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]) {
+        gradients_by_backward(self, params, [x, dy], d_params);
+    }
+
+    fn backward(&self, params: &[f32], columns: BackwardColumns<'_>, d_params: &mut [f64]) {
+        let BackwardColumns { x, dy, y, dx } = columns;
         with_scratch(2 * x.len(), |scratch| {
             let (of_x, of_dy) = scratch.split_at_mut(x.len());
             self.scale(true, x, of_x);
             self.scale(false, dy, of_dy);
-            self.symmetric.gradients(params, of_x, of_dy, d_params);
+            let scaled = BackwardColumns { x: of_x, dy: of_dy, y: &mut *y, dx: &mut *dx };
+            self.symmetric.backward(params, scaled, d_params);
+            of_x.copy_from_slice(y);
+            of_dy.copy_from_slice(dx);
+            self.scale(false, of_x, y);
+            self.scale(true, of_dy, dx);
         });
     }
 }

@@ -4,7 +4,9 @@
 //! λ = softplus(θ) / ln 2.
 
 use super::walked::{features, walks_of};
-use super::{Mask, Nodes, Reads, StepMask, sigmoid, softplus};
+use super::{
+    BackwardColumns, Mask, Nodes, Reads, StepMask, gradients_by_backward, sigmoid, softplus,
+};
 use crate::Result;
 use crate::graph::Loads;
 use crate::scratch::with_scratch;
@@ -129,11 +131,19 @@ impl Mask for Rwgnk {
     }
 
     fn gradients(&self, params: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]) {
+        gradients_by_backward(self, params, [x, dy], d_params);
+    }
+
+    fn backward(&self, params: &[f32], columns: BackwardColumns<'_>, d_params: &mut [f64]) {
+        let BackwardColumns { x, dy, y, dx } = columns;
         self.with_powers(params[0], |powers, slopes, norms| {
             with_scratch(2 * x.len(), |scratch| {
                 let (z, w) = scratch.split_at_mut(x.len());
-                self.back(powers, norms, x, z);
-                self.back(powers, norms, dy, w);
+                for (from, between, to) in [(x, &mut *z, y), (dy, &mut *w, dx)] {
+                    self.back(powers, norms, from, between);
+                    features(&self.loads, powers, false, between, to);
+                    scale(to, norms);
+                }
                 let mut d = 0.0;
                 let (x, dy) = ([x, &*z], [dy, &*w]);
                 discount_gradient(&self.loads, powers, slopes, norms, x, dy, &mut d);

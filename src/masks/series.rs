@@ -3,7 +3,9 @@
 //! the graph alone: no row of it is ever made.
 
 use super::products::{add_dot, add_scaled, product, product_transposed};
-use super::{Mask, Nodes, Reads, StepMask, sigmoid, softplus};
+use super::{
+    BackwardColumns, Mask, Nodes, Reads, StepMask, gradients_by_backward, sigmoid, softplus,
+};
 use crate::Result;
 use crate::graph::WeightedGraph;
 use crate::scratch::with_scratch;
@@ -60,8 +62,15 @@ impl Mask for Series {
         self.horner(params, x, y, product_transposed);
     }
 
-    /// ∂f_t: dy·W^t x.
     fn gradients(&self, params: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]) {
+        gradients_by_backward(self, params, [x, dy], d_params);
+    }
+
+    /// ∂f_t: dy·W^t x.
+    fn backward(&self, params: &[f32], columns: BackwardColumns<'_>, d_params: &mut [f64]) {
+        let BackwardColumns { x, dy, y, dx } = columns;
+        self.apply_transposed(params, dy, dx);
+        y.fill(0.0);
         with_scratch(2 * x.len(), |scratch| {
             let (power, next) = scratch.split_at_mut(x.len());
             power.copy_from_slice(x);
@@ -70,6 +79,7 @@ impl Mask for Series {
                     product(&self.graph, power, next);
                     power.copy_from_slice(next);
                 }
+                add_scaled(y, softplus(theta), power);
                 let mut sum = 0.0;
                 add_dot(power, dy, &mut sum);
                 *d += sum * sigmoid(theta);

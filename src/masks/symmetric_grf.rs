@@ -4,7 +4,9 @@
 //! rank is low: a product is one to the nodes that walks reach, and one back.
 
 use super::walked::{features, walks_of};
-use super::{Mask, Nodes, Reads, StepMask, sigmoid, softplus};
+use super::{
+    BackwardColumns, Mask, Nodes, Reads, StepMask, gradients_by_backward, sigmoid, softplus,
+};
 use crate::Result;
 use crate::graph::Loads;
 use crate::scratch::with_scratch;
@@ -77,14 +79,21 @@ impl Mask for SymmetricGrf {
         self.product([1, 0], params, x, y);
     }
 
-    /// f is on both sides: dy·Φ_t (Φ'ᵀ x), and x·Φ'_t (Φᵀ dy).
     fn gradients(&self, params: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]) {
+        gradients_by_backward(self, params, [x, dy], d_params);
+    }
+
+    /// f is on both sides: dy·Φ_t (Φ'ᵀ x), and x·Φ'_t (Φᵀ dy).
+    fn backward(&self, params: &[f32], columns: BackwardColumns<'_>, d_params: &mut [f64]) {
+        let BackwardColumns { x, dy, y, dx } = columns;
         with_scratch(2 * x.len() + params.len(), |scratch| {
             let (f, between) = scratch.split_at_mut(params.len());
             let (of_x, of_dy) = between.split_at_mut(x.len());
             f.iter_mut().zip(params).for_each(|(f, &theta)| *f = softplus(theta));
             features(&self.sides[1], f, true, x, of_x);
             features(&self.sides[0], f, true, dy, of_dy);
+            features(&self.sides[0], f, false, of_x, y);
+            features(&self.sides[1], f, false, of_dy, dx);
             let mut d_f = [0.0; crate::graph::walks::MAX_HOPS + 1];
             let d_f = &mut d_f[..params.len()];
             hop_gradients(&self.sides[0], of_x, dy, d_f);

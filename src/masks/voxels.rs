@@ -6,9 +6,11 @@
 //! neighbours, pair by pair; the fast Fourier transform, which a full grid asks for, would pay for all the
 //! empty ones.
 
-use super::{Mask, Nodes, Reads, StepMask, sigmoid, softplus};
+use super::{
+    BackwardColumns, Mask, Nodes, Reads, StepMask, gradients_by_backward, sigmoid, softplus,
+};
 use crate::scratch::with_scratch;
-use crate::simd::{axpys, dot, sum_of_rows, vectorized};
+use crate::simd::{axpys, dots, sum_of_rows, vectorized};
 use crate::{Error, Result};
 
 /// Farthest cell from the world's origin: what lies beyond is taken to lie there.
@@ -67,18 +69,36 @@ impl Voxels {
         Ok(())
     }
 
-    /// y = M x, or Mᵀ x.
-    fn product(&self, params: &[f32], back: bool, x: &[f32], y: &mut [f32]) {
+    /// Calls `run` with f, and `n` times memory for columns of the cells, as wide as `x`.
+    fn with_cells(
+        &self,
+        params: &[f32],
+        x: &[f32],
+        n: usize,
+        run: impl FnOnce(&[f32], &mut [f32]),
+    ) {
         let width = x.len() / self.cells.len().max(1);
-        with_scratch(2 * self.places.len() * width + params.len(), |scratch| {
-            let (f, sums) = scratch.split_at_mut(params.len());
-            let (of_x, of_y) = sums.split_at_mut(self.places.len() * width);
+        with_scratch(n * self.places.len() * width + params.len(), |scratch| {
+            let (f, columns) = scratch.split_at_mut(params.len());
             f.iter_mut().zip(params).for_each(|(f, &theta)| *f = softplus(theta));
+            run(f, columns);
+        });
+    }
+
+    /// y = M x, or Mᵀ x, from the cells' sums of x, by way of those of y.
+    fn product(&self, f: &[f32], back: bool, of_x: &[f32], of_y: &mut [f32], y: &mut [f32]) {
+        let width = y.len() / self.cells.len().max(1);
+        hear(&self.pairs, f, back, of_x, of_y, width);
+        for (y, &cell) in y.chunks_exact_mut(width.max(1)).zip(&self.cells) {
+            y.copy_from_slice(&of_y[cell as usize * width..][..width]);
+        }
+    }
+
+    fn gather_and_multiply(&self, params: &[f32], back: bool, x: &[f32], y: &mut [f32]) {
+        self.with_cells(params, x, 2, |f, columns| {
+            let (of_x, of_y) = columns.split_at_mut(columns.len() / 2);
             gather(&self.cells, x, of_x);
-            hear(&self.pairs, f, back, of_x, of_y, width);
-            for (y, &cell) in y.chunks_exact_mut(width.max(1)).zip(&self.cells) {
-                y.copy_from_slice(&of_y[cell as usize * width..][..width]);
-            }
+            self.product(f, back, of_x, of_y, y);
         });
     }
 }
@@ -141,60 +161,61 @@ impl Mask for Voxels {
     }
 
     fn apply(&self, params: &[f32], x: &[f32], y: &mut [f32]) {
-        self.product(params, false, x, y);
+        self.gather_and_multiply(params, false, x, y);
     }
 
     fn apply_transposed(&self, params: &[f32], x: &[f32], y: &mut [f32]) {
-        self.product(params, true, x, y);
+        self.gather_and_multiply(params, true, x, y);
     }
 
     fn gradients(&self, params: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]) {
-        let width = x.len() / self.cells.len().max(1);
-        with_scratch(2 * self.places.len() * width, |scratch| {
-            let (of_x, of_dy) = scratch.split_at_mut(self.places.len() * width);
+        gradients_by_backward(self, params, [x, dy], d_params);
+    }
+
+    fn backward(&self, params: &[f32], columns: BackwardColumns<'_>, d_params: &mut [f64]) {
+        let BackwardColumns { x, dy, y, dx } = columns;
+        self.with_cells(params, x, 3, |f, columns| {
+            let (of_x, rest) = columns.split_at_mut(columns.len() / 3);
+            let (of_dy, sums) = rest.split_at_mut(of_x.len());
             gather(&self.cells, x, of_x);
             gather(&self.cells, dy, of_dy);
-            let row = |cell: u32| cell as usize * width..(cell as usize + 1) * width;
-            for pair in &self.pairs {
-                let product = f64::from(dot(&of_dy[row(pair.to)], &of_x[row(pair.from)]));
-                let at = pair.offset as usize;
-                d_params[at] += product * sigmoid(params[at]);
-            }
+            self.product(f, false, of_x, sums, y);
+            self.product(f, true, of_dy, sums, dx);
+            let width = x.len() / self.cells.len().max(1);
+            along(&self.pairs, params, of_x, of_dy, width, d_params);
         });
     }
+}
+
+vectorized! {
+/// ∂f of each offset: Σ dy·x over the pairs of cells that lie so.
+fn along[simd](
+    pairs: &'a [Pair],
+    params: &'a [f32],
+    x: &'a [f32],
+    dy: &'a [f32],
+    width: usize,
+    d_params: &'a mut [f64],
+) {
+    let row = |cell: u32| cell as usize * width..(cell as usize + 1) * width;
+    let mut add = |pair: &Pair, product: f32| {
+        let at = pair.offset as usize;
+        d_params[at] += f64::from(product) * sigmoid(params[at]);
+    };
+    for pairs in pairs.chunk_by(|a, b| a.to == b.to) {
+        let dy = &dy[row(pairs[0].to)];
+        let fours = pairs.chunks_exact(4);
+        for pair in fours.remainder() {
+            let [product] = dots(simd, dy, [&x[row(pair.from)]]);
+            add(pair, product);
+        }
+        for four in fours {
+            let rows = [0, 1, 2, 3].map(|at: usize| &x[row(four[at].from)]);
+            four.iter().zip(dots(simd, dy, rows)).for_each(|(pair, product)| add(pair, product));
+        }
+    }
+}
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::graph::WeightedGraph;
-    use crate::masks::check::{assert_mask, softplus64};
-
-    #[test]
-    fn the_voxels_mask_is_the_dense_one() {
-        assert_mask::<Voxels>(|nodes, params| {
-            let n = nodes.positions.len();
-            let side = side(nodes.n_hops) as i32;
-            let entry = |at: usize| {
-                let cell = |i: usize| nodes.positions[i].map(|x| (x / nodes.cell_m).floor() as i32);
-                let (to, from) = (cell(at / n), cell(at % n));
-                let shifted = [0, 1, 2].map(|axis| to[axis] - from[axis] + side / 2);
-                let near = shifted.iter().all(|shift| (0..side).contains(shift));
-                let offset = shifted.iter().fold(0, |offset, shift| offset * side + shift);
-                if near { softplus64(params[offset as usize]) } else { 0.0 }
-            };
-            (0..n * n).map(entry).collect()
-        });
-    }
-
-    #[test]
-    fn what_lies_very_far_away_is_counted_all_the_same() {
-        let positions = [[1e30, 0.0, -1e30], [0.0, 0.0, 0.0], [-1e30, 1e30, 0.0]];
-        let (graph, seed) = (WeightedGraph::default(), Default::default());
-        let (positions, graph) = (&positions, &graph);
-        let nodes = Nodes { positions, graph, n_hops: 3, walks: None, cell_m: 0.04, seed };
-        let mut mask = Voxels::default();
-        mask.rebuild(&nodes).unwrap();
-        assert_eq!((mask.n_nodes(), mask.places.len(), mask.pairs.len()), (3, 3, 3));
-    }
-}
+mod tests;

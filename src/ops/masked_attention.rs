@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use super::linear_attention::{EPSILON, Heads};
 use super::rows::SharedRows;
-use crate::masks::Mask;
+use crate::masks::{BackwardColumns, Mask};
 use crate::scratch::with_scratch;
 use crate::simd::{axpys, dot, dots, scaled, vectorized};
 
@@ -255,40 +255,37 @@ fn stretch_backward(
     d_values.fill(0.0);
     let most = n * stretch.most_columns(heads, n);
     let (first, n_features) = (stretch.features.start, stretch.features.len());
-    with_scratch(3 * most + n * dh + 2 * n * n_features, |scratch| {
+    with_scratch(4 * most + n * dh + 2 * n * n_features, |scratch| {
         let (keys, rest) = scratch.split_at_mut(most);
         let (masked, rest) = rest.split_at_mut(most);
         let (d_masked, rest) = rest.split_at_mut(most);
+        let (d_keys, rest) = rest.split_at_mut(most);
         let (values, rest) = rest.split_at_mut(n * dh);
         let (d_q, d_k) = rest.split_at_mut(n * n_features);
         copy_features(rows, heads, 2 * all + stretch.head * dh, values);
-        let mut through_mask = |keys: &mut [f32], masked: &mut [f32], d_masked: &[f32]| {
-            mask.apply(params, keys, masked);
-            mask.gradients(params, keys, d_masked, d_params);
-            mask.apply_transposed(params, d_masked, keys);
-        };
         for block in stretch.blocks(heads, n) {
             let len = n * dh * block.len();
             let (keys, masked) = (&mut keys[..len], &mut masked[..len]);
-            let d_masked = &mut d_masked[..len];
+            let (d_masked, d_keys) = (&mut d_masked[..len], &mut d_keys[..len]);
             spread_keys(rows, heads, stretch.head, &block, keys);
             spread(rows, heads, block.start, d_sums, d_masked);
-            through_mask(keys, masked, d_masked);
-            let d_keys = keys;
+            let columns = BackwardColumns { x: keys, dy: d_masked, y: masked, dx: d_keys };
+            mask.backward(params, columns, d_params);
             gather(rows, heads, all + block.start, d_keys, d_values);
             contract(d_sums, masked, dh, block.start - first, d_q);
             contract(values, d_keys, dh, block.start - first, d_k);
         }
         let len = n * n_features;
         let (keys, masked) = (&mut keys[..len], &mut masked[..len]);
-        let d_masked = &mut d_masked[..len];
+        let (d_masked, d_keys) = (&mut d_masked[..len], &mut d_keys[..len]);
         copy_features(rows, heads, all + first, keys);
         spread(rows, heads, first, d_totals, d_masked);
-        through_mask(keys, masked, d_masked);
+        let columns = BackwardColumns { x: keys, dy: d_masked, y: masked, dx: d_keys };
+        mask.backward(params, columns, d_params);
         for (at, (d, masked)) in d_q.iter_mut().zip(&*masked).enumerate() {
             *d += d_totals[at / n_features] * masked;
         }
-        d_k.iter_mut().zip(&*keys).for_each(|(d, d_key)| *d += d_key);
+        d_k.iter_mut().zip(&*d_keys).for_each(|(d, d_key)| *d += d_key);
         for (first, d_features) in [(first, d_q), (all + first, d_k)] {
             for (i, d_features) in d_features.chunks_exact(n_features).enumerate() {
                 let at = i * heads.row_len() + first;
