@@ -13,6 +13,7 @@ mod diffusion;
 mod factorised;
 mod forest;
 mod grid_heat;
+mod grouped;
 mod learnt_features;
 mod packed;
 mod padded_grid;
@@ -100,6 +101,12 @@ pub trait Mask: Debug + Send + Sync {
 
     /// Adds the gradient of Σ dy·(M x) by the parameters to `d_params`.
     fn gradients(&self, params: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]);
+
+    /// Where nodes of a group hear the same and are heard alike, M = G F Gᵀ: the group of each node
+    /// (G_ig = 1), and F. Attention then sums over groups first, and asks for products with F alone.
+    fn groups(&self) -> Option<(&[u32], &dyn Mask)> {
+        None
+    }
 
     /// All that a backward pass asks for: y = M x, dx = Mᵀ dy, and [`Self::gradients`]. For masks that
     /// make the same products on the way to all three, and make them once here.

@@ -41,6 +41,7 @@ Suites:
   softmax  softmax and k-MIP beside linear and GRF attention, at 512 particles unless --particles says otherwise
   chunks   passes of 1, 2, 5 and 10 steps
   masks    the local layer under every mask, beside GRF attention and linear attention without one
+  cells    masks that count cells (--local voxels): sides of the cells, and how many cells they reach
 
 Each run trains on one thread, for a budget of CPU seconds. A pilot measures how fast each variant is;
 from that the steps of all runs are fixed in OUT/plan.json, and from then on no clock matters: a busy

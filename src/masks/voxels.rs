@@ -6,11 +6,10 @@
 //! neighbours, pair by pair; the fast Fourier transform, which a full grid asks for, would pay for all the
 //! empty ones.
 
-use super::{
-    BackwardColumns, Mask, Nodes, Reads, StepMask, gradients_by_backward, sigmoid, softplus,
-};
+use super::grouped::Grouped;
+use super::{Mask, Nodes, Reads, StepMask, sigmoid, softplus};
 use crate::scratch::with_scratch;
-use crate::simd::{axpys, dots, sum_of_rows, vectorized};
+use crate::simd::{dots, sum_of_rows, vectorized};
 use crate::{Error, Result};
 
 /// Farthest cell from the world's origin: what lies beyond is taken to lie there.
@@ -27,23 +26,24 @@ struct Pair {
     offset: u32,
 }
 
-/// Occupied cells of the step, and which are near which.
+/// The mask of the step's occupied cells.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Voxels {
-    /// Cell of each node, among the occupied ones.
-    cells: Vec<u32>,
-    /// Where the occupied cells lie, ascending.
+pub(super) struct Cells {
+    /// Where they lie, ascending.
     places: Vec<[i32; 3]>,
-    /// By the cell that hears.
+    /// Which are near which, by the cell that hears.
     pairs: Vec<Pair>,
 }
+
+/// Nodes in cells.
+pub(super) type Voxels = Grouped<Cells>;
 
 /// Offsets an axis within reach.
 fn side(n_hops: usize) -> usize {
     2 * n_hops + 1
 }
 
-impl Voxels {
+impl Cells {
     fn pair_up(&mut self, reach: i32) -> Result<()> {
         let (places, side) = (&self.places, 2 * reach + 1);
         self.pairs.clear();
@@ -69,49 +69,13 @@ impl Voxels {
         Ok(())
     }
 
-    /// Calls `run` with f, and `n` times memory for columns of the cells, as wide as `x`.
-    fn with_cells(
-        &self,
-        params: &[f32],
-        x: &[f32],
-        n: usize,
-        run: impl FnOnce(&[f32], &mut [f32]),
-    ) {
-        let width = x.len() / self.cells.len().max(1);
-        with_scratch(n * self.places.len() * width + params.len(), |scratch| {
-            let (f, columns) = scratch.split_at_mut(params.len());
+    /// y = M x, or Mᵀ x.
+    fn product(&self, params: &[f32], back: bool, x: &[f32], y: &mut [f32]) {
+        with_scratch(params.len(), |f| {
             f.iter_mut().zip(params).for_each(|(f, &theta)| *f = softplus(theta));
-            run(f, columns);
+            hear(&self.pairs, f, back, x, y, x.len() / self.places.len().max(1));
         });
     }
-
-    /// y = M x, or Mᵀ x, from the cells' sums of x, by way of those of y.
-    fn product(&self, f: &[f32], back: bool, of_x: &[f32], of_y: &mut [f32], y: &mut [f32]) {
-        let width = y.len() / self.cells.len().max(1);
-        hear(&self.pairs, f, back, of_x, of_y, width);
-        for (y, &cell) in y.chunks_exact_mut(width.max(1)).zip(&self.cells) {
-            y.copy_from_slice(&of_y[cell as usize * width..][..width]);
-        }
-    }
-
-    fn gather_and_multiply(&self, params: &[f32], back: bool, x: &[f32], y: &mut [f32]) {
-        self.with_cells(params, x, 2, |f, columns| {
-            let (of_x, of_y) = columns.split_at_mut(columns.len() / 2);
-            gather(&self.cells, x, of_x);
-            self.product(f, back, of_x, of_y, y);
-        });
-    }
-}
-
-vectorized! {
-/// Sums of the nodes of each cell.
-fn gather[simd](cells: &'a [u32], x: &'a [f32], sums: &'a mut [f32]) {
-    let width = x.len() / cells.len().max(1);
-    sums.fill(0.0);
-    for (x, &cell) in x.chunks_exact(width.max(1)).zip(cells) {
-        axpys(simd, &mut sums[cell as usize * width..][..width], [1.0], [x]);
-    }
-}
 }
 
 vectorized! {
@@ -144,46 +108,33 @@ impl StepMask for Voxels {
 
     fn rebuild(&mut self, nodes: &Nodes<'_>) -> Result<()> {
         let index = |x: f32| (x / nodes.cell_m).floor().clamp(-MAX_CELL, MAX_CELL) as i32;
-        self.places.clear();
-        self.places.extend(nodes.positions.iter().map(|p| p.map(index)));
-        self.places.sort_unstable();
-        self.places.dedup();
-        let cell = |p: &[f32; 3]| self.places.partition_point(|place| *place < p.map(index));
-        self.cells.clear();
-        self.cells.extend(nodes.positions.iter().map(|p| cell(p) as u32));
-        self.pair_up(nodes.n_hops as i32)
+        let places = &mut self.of_groups.places;
+        places.clear();
+        places.extend(nodes.positions.iter().map(|p| p.map(index)));
+        places.sort_unstable();
+        places.dedup();
+        let cell = |p: &[f32; 3]| places.partition_point(|place| *place < p.map(index));
+        self.groups.clear();
+        self.groups.extend(nodes.positions.iter().map(|p| cell(p) as u32));
+        self.of_groups.pair_up(nodes.n_hops as i32)
     }
 }
 
-impl Mask for Voxels {
+impl Mask for Cells {
     fn n_nodes(&self) -> usize {
-        self.cells.len()
+        self.places.len()
     }
 
     fn apply(&self, params: &[f32], x: &[f32], y: &mut [f32]) {
-        self.gather_and_multiply(params, false, x, y);
+        self.product(params, false, x, y);
     }
 
     fn apply_transposed(&self, params: &[f32], x: &[f32], y: &mut [f32]) {
-        self.gather_and_multiply(params, true, x, y);
+        self.product(params, true, x, y);
     }
 
     fn gradients(&self, params: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]) {
-        gradients_by_backward(self, params, [x, dy], d_params);
-    }
-
-    fn backward(&self, params: &[f32], columns: BackwardColumns<'_>, d_params: &mut [f64]) {
-        let BackwardColumns { x, dy, y, dx } = columns;
-        self.with_cells(params, x, 3, |f, columns| {
-            let (of_x, rest) = columns.split_at_mut(columns.len() / 3);
-            let (of_dy, sums) = rest.split_at_mut(of_x.len());
-            gather(&self.cells, x, of_x);
-            gather(&self.cells, dy, of_dy);
-            self.product(f, false, of_x, sums, y);
-            self.product(f, true, of_dy, sums, dx);
-            let width = x.len() / self.cells.len().max(1);
-            along(&self.pairs, params, of_x, of_dy, width, d_params);
-        });
+        along(&self.pairs, params, x, dy, x.len() / self.places.len().max(1), d_params);
     }
 }
 

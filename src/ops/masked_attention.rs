@@ -5,10 +5,11 @@
 //! a_i = Σ_a q_ia (M (k_a v))_i over Σ_a q_ia (M k_a)_i. The mask is asked for nothing but products with
 //! the columns k_a v_c and k_a, m·(d_h + 1) of a head. A task takes a stretch of features, the stretches'
 //! sums are added in their order; within a stretch columns go through the mask in blocks that stay in
-//! the cache.
+//! the cache. Where the mask's nodes stand in groups ([`Mask::groups`]), columns are sums over groups.
 
 use std::ops::Range;
 
+use pulp::Simd;
 use rayon::prelude::*;
 
 use super::linear_attention::{EPSILON, Heads};
@@ -67,6 +68,41 @@ impl Stretch {
     }
 }
 
+/// Rows `[q | k | v]` of nodes, and what their products with the mask are made through: a mask of the nodes,
+/// or of their groups.
+#[derive(Clone, Copy)]
+struct Input<'a> {
+    rows: &'a [f32],
+    heads: Heads,
+    mask: &'a dyn Mask,
+    groups: Option<&'a [u32]>,
+    /// Rows of the columns: nodes, or groups.
+    n: usize,
+}
+
+impl<'a> Input<'a> {
+    fn new(rows: &'a [f32], heads: Heads, mask: &'a dyn Mask) -> Self {
+        let (groups, mask) = match mask.groups() {
+            Some((groups, mask)) => (Some(groups), mask),
+            None => (None, mask),
+        };
+        Self { rows, heads, mask, groups, n: mask.n_nodes() }
+    }
+
+    /// The row of the columns in which node `i` stands.
+    #[inline(always)]
+    fn row(&self, i: usize) -> usize {
+        self.groups.map_or(i, |groups| groups[i] as usize)
+    }
+
+    /// Each node's numbers in its row, from `first` on, with the row of the columns in which it stands.
+    #[inline(always)]
+    fn nodes(self, first: usize) -> impl Iterator<Item = (&'a [f32], usize)> {
+        let rows = self.rows.chunks_exact(self.heads.row_len()).enumerate();
+        rows.map(move |(i, row)| (&row[first..], self.row(i)))
+    }
+}
+
 /// Outputs `[n, d]` and denominators `[n, n_heads]` of rows `[n, row_len]`, which are the mask's nodes.
 pub fn masked_attention_forward(
     mask: &dyn Mask,
@@ -80,27 +116,28 @@ pub fn masked_attention_forward(
     if n == 0 {
         return;
     }
+    let input = Input::new(rows, heads, mask);
     // Of each stretch the sums of the values, [n, d_h], and the totals, [n].
     with_scratch(n_stretches(heads) * n * (dh + 1), |parts| {
         parts.par_chunks_exact_mut(n * (dh + 1)).enumerate().for_each(|(index, part)| {
             let stretch = stretch(heads, index);
             let (sums, totals) = part.split_at_mut(n * dh);
             sums.fill(0.0);
-            with_scratch(2 * n * stretch.most_columns(heads, n), |scratch| {
+            with_scratch(2 * input.n * stretch.most_columns(heads, input.n), |scratch| {
                 let (keys, masked) = scratch.split_at_mut(scratch.len() / 2);
-                for block in stretch.blocks(heads, n) {
-                    let len = n * dh * block.len();
+                for block in stretch.blocks(heads, input.n) {
+                    let len = input.n * dh * block.len();
                     let (keys, masked) = (&mut keys[..len], &mut masked[..len]);
-                    spread_keys(rows, heads, stretch.head, &block, keys);
-                    mask.apply(params, keys, masked);
-                    gather(rows, heads, block.start, masked, sums);
+                    spread_keys(input, stretch.head, &block, keys);
+                    input.mask.apply(params, keys, masked);
+                    gather(input, block.start, masked, sums);
                 }
                 let (all, features) = (heads.features(), stretch.features.clone());
-                let (keys, masked) =
-                    (&mut keys[..n * features.len()], &mut masked[..n * features.len()]);
-                copy_features(rows, heads, all + features.start, keys);
-                mask.apply(params, keys, masked);
-                weigh(rows, heads, features.start, masked, totals);
+                let len = input.n * features.len();
+                let (keys, masked) = (&mut keys[..len], &mut masked[..len]);
+                copy_features(input, all + features.start, keys);
+                input.mask.apply(params, keys, masked);
+                weigh(input, features.start, masked, totals);
             });
         });
         combine(parts, heads, out, denominators);
@@ -108,44 +145,59 @@ pub fn masked_attention_forward(
 }
 
 vectorized! {
-/// Columns k_a v_c of a block's features, `[n, features, d_h]`.
-fn spread_keys[simd](
-    rows: &'a [f32],
-    heads: Heads,
-    head: usize,
-    features: &'a Range<usize>,
-    columns: &'a mut [f32],
-) {
-    let (dh, all) = (heads.head_width(), heads.features());
-    let keys = all + features.start..all + features.end;
-    let columns = columns.chunks_exact_mut(features.len() * dh);
-    for (row, columns) in rows.chunks_exact(heads.row_len()).zip(columns) {
-        let value = &row[2 * all + head * dh..][..dh];
-        for (&k, columns) in row[keys.clone()].iter().zip(columns.chunks_exact_mut(dh)) {
-            scaled(simd, columns, k, value);
-        }
+/// Columns k_a v_c of a block's features, `[rows, features, d_h]`.
+fn spread_keys[simd](input: Input<'a>, head: usize, features: &'a Range<usize>, columns: &'a mut [f32]) {
+    let (dh, all) = (input.heads.head_width(), input.heads.features());
+    let value = 2 * all + head * dh - (all + features.start);
+    let len = features.len() * dh;
+    clear_groups(input, columns);
+    for (row, at) in input.nodes(all + features.start) {
+        let (keys, value) = (&row[..features.len()], &row[value..][..dh]);
+        put_products(simd, input, keys, value, &mut columns[at * len..][..len]);
     }
 }
 }
 
-/// Numbers `first..` of each row, as many as `columns` `[n, features]` has.
-fn copy_features(rows: &[f32], heads: Heads, first: usize, columns: &mut [f32]) {
-    let n_features = columns.len() * heads.row_len() / rows.len();
-    let rows = rows.chunks_exact(heads.row_len());
-    for (row, columns) in rows.zip(columns.chunks_exact_mut(n_features)) {
-        columns.copy_from_slice(&row[first..first + n_features]);
+/// Sums begin at zero.
+fn clear_groups(input: Input<'_>, columns: &mut [f32]) {
+    if input.groups.is_some() {
+        columns.fill(0.0);
+    }
+}
+
+/// All products of `a` and `b`, `[a, b]`: a node's own, or added to those of its group.
+#[inline(always)]
+fn put_products<S: Simd>(simd: S, input: Input<'_>, a: &[f32], b: &[f32], products: &mut [f32]) {
+    let is_shared = input.groups.is_some();
+    for (&a, products) in a.iter().zip(products.chunks_exact_mut(b.len())) {
+        match is_shared {
+            true => axpys(simd, products, [a], [b]),
+            false => scaled(simd, products, a, b),
+        }
+    }
+}
+
+/// Numbers `first..` of each row, as many as `columns` `[rows, features]` has.
+fn copy_features(input: Input<'_>, first: usize, columns: &mut [f32]) {
+    let n_features = columns.len() / input.n;
+    clear_groups(input, columns);
+    for (row, at) in input.nodes(first) {
+        let columns = &mut columns[at * n_features..][..n_features];
+        match input.groups {
+            Some(_) => columns.iter_mut().zip(row).for_each(|(sum, x)| *sum += x),
+            None => columns.copy_from_slice(&row[..n_features]),
+        }
     }
 }
 
 vectorized! {
-/// Adds Σ_a r_a · columns of a to `sums`, `[n, d_h]`, r_a the rows' numbers from `first` on.
-fn gather[simd](rows: &'a [f32], heads: Heads, first: usize, columns: &'a [f32], sums: &'a mut [f32]) {
-    let (dh, len) = (heads.head_width(), heads.row_len());
-    let n_features = columns.len() / sums.len();
-    let rows = rows.chunks_exact(len).zip(columns.chunks_exact(n_features * dh));
-    for ((row, columns), sums) in rows.zip(sums.chunks_exact_mut(dh)) {
-        let features = &row[first..first + n_features];
-        for (&r, columns) in features.iter().zip(columns.chunks_exact(dh)) {
+/// Adds Σ_a r_a · columns of a to `sums`, `[n, d_h]`, r_a the nodes' numbers from `first` on.
+fn gather[simd](input: Input<'a>, first: usize, columns: &'a [f32], sums: &'a mut [f32]) {
+    let dh = input.heads.head_width();
+    let len = columns.len() / input.n;
+    for ((row, at), sums) in input.nodes(first).zip(sums.chunks_exact_mut(dh)) {
+        let columns = columns[at * len..][..len].chunks_exact(dh);
+        for (&r, columns) in row.iter().zip(columns) {
             axpys(simd, sums, [r], [columns]);
         }
     }
@@ -153,12 +205,11 @@ fn gather[simd](rows: &'a [f32], heads: Heads, first: usize, columns: &'a [f32],
 }
 
 vectorized! {
-/// Totals Σ_a r_a · column a, r_a the rows' numbers from `first` on.
-fn weigh(rows: &'a [f32], heads: Heads, first: usize, columns: &'a [f32], totals: &'a mut [f32]) {
-    let n_features = columns.len() / totals.len();
-    let rows = rows.chunks_exact(heads.row_len()).zip(columns.chunks_exact(n_features));
-    for ((row, columns), total) in rows.zip(totals) {
-        *total = dot(&row[first..first + n_features], columns);
+/// Totals Σ_a r_a · column a, r_a the nodes' numbers from `first` on.
+fn weigh(input: Input<'a>, first: usize, columns: &'a [f32], totals: &'a mut [f32]) {
+    let n_features = columns.len() / input.n;
+    for ((row, at), total) in input.nodes(first).zip(totals) {
+        *total = dot(&row[..n_features], &columns[at * n_features..][..n_features]);
     }
 }
 }
@@ -211,6 +262,7 @@ pub fn masked_attention_backward(
         return;
     }
     let of_head = n * (dh + 1);
+    let input = Input::new(saved.rows, heads, mask);
     with_scratch(heads.n_heads * of_head + n_parts * n * dh, |scratch| {
         let (d_sums, parts) = scratch.split_at_mut(heads.n_heads * of_head);
         gradients_of_sums(saved, heads, d_out, d_sums);
@@ -225,7 +277,7 @@ pub fn masked_attention_backward(
                 _ => unsafe { of_params.rows_mut(index..index + 1) },
             };
             let gradients = Gradients { of_rows: &of_rows, d_params, d_values };
-            stretch_backward(mask, params, saved.rows, heads, &stretch, d_sums, gradients);
+            stretch_backward(input, params, &stretch, d_sums, gradients);
         });
         sum_values(parts, heads, d_rows);
     });
@@ -241,19 +293,19 @@ struct Gradients<'a> {
 
 /// Gradients of the features of one stretch, and its part of all others.
 fn stretch_backward(
-    mask: &dyn Mask,
+    input: Input<'_>,
     params: &[f32],
-    rows: &[f32],
-    heads: Heads,
     stretch: &Stretch,
     d_sums: &[f32],
     gradients: Gradients<'_>,
 ) {
-    let (n, dh, all) = (mask.n_nodes(), heads.head_width(), heads.features());
+    let Input { heads, mask, .. } = input;
+    let (dh, all) = (heads.head_width(), heads.features());
+    let n = d_sums.len() / (dh + 1);
     let (d_sums, d_totals) = d_sums.split_at(n * dh);
     let Gradients { of_rows, d_params, d_values } = gradients;
     d_values.fill(0.0);
-    let most = n * stretch.most_columns(heads, n);
+    let most = input.n * stretch.most_columns(heads, input.n);
     let (first, n_features) = (stretch.features.start, stretch.features.len());
     with_scratch(4 * most + n * dh + 2 * n * n_features, |scratch| {
         let (keys, rest) = scratch.split_at_mut(most);
@@ -262,30 +314,33 @@ fn stretch_backward(
         let (d_keys, rest) = rest.split_at_mut(most);
         let (values, rest) = rest.split_at_mut(n * dh);
         let (d_q, d_k) = rest.split_at_mut(n * n_features);
-        copy_features(rows, heads, 2 * all + stretch.head * dh, values);
-        for block in stretch.blocks(heads, n) {
-            let len = n * dh * block.len();
+        copy_values(input, stretch.head, values);
+        for block in stretch.blocks(heads, input.n) {
+            let len = input.n * dh * block.len();
             let (keys, masked) = (&mut keys[..len], &mut masked[..len]);
             let (d_masked, d_keys) = (&mut d_masked[..len], &mut d_keys[..len]);
-            spread_keys(rows, heads, stretch.head, &block, keys);
-            spread(rows, heads, block.start, d_sums, d_masked);
+            spread_keys(input, stretch.head, &block, keys);
+            spread(input, block.start, d_sums, d_masked);
             let columns = BackwardColumns { x: keys, dy: d_masked, y: masked, dx: d_keys };
             mask.backward(params, columns, d_params);
-            gather(rows, heads, all + block.start, d_keys, d_values);
-            contract(d_sums, masked, dh, block.start - first, d_q);
-            contract(values, d_keys, dh, block.start - first, d_k);
+            gather(input, all + block.start, d_keys, d_values);
+            contract(input, d_sums, masked, block.start - first, d_q);
+            contract(input, values, d_keys, block.start - first, d_k);
         }
-        let len = n * n_features;
+        let len = input.n * n_features;
         let (keys, masked) = (&mut keys[..len], &mut masked[..len]);
         let (d_masked, d_keys) = (&mut d_masked[..len], &mut d_keys[..len]);
-        copy_features(rows, heads, all + first, keys);
-        spread(rows, heads, first, d_totals, d_masked);
+        copy_features(input, all + first, keys);
+        spread(input, first, d_totals, d_masked);
         let columns = BackwardColumns { x: keys, dy: d_masked, y: masked, dx: d_keys };
         mask.backward(params, columns, d_params);
-        for (at, (d, masked)) in d_q.iter_mut().zip(&*masked).enumerate() {
-            *d += d_totals[at / n_features] * masked;
+        let of_nodes = d_q.chunks_exact_mut(n_features).zip(d_k.chunks_exact_mut(n_features));
+        for (i, (d_q, d_k)) in of_nodes.enumerate() {
+            let at = input.row(i) * n_features..(input.row(i) + 1) * n_features;
+            let totals = masked[at.clone()].iter().map(|masked| d_totals[i] * masked);
+            d_q.iter_mut().zip(totals).for_each(|(d, d_total)| *d += d_total);
+            d_k.iter_mut().zip(&d_keys[at]).for_each(|(d, d_key)| *d += d_key);
         }
-        d_k.iter_mut().zip(&*d_keys).for_each(|(d, d_key)| *d += d_key);
         for (first, d_features) in [(first, d_q), (all + first, d_k)] {
             for (i, d_features) in d_features.chunks_exact(n_features).enumerate() {
                 let at = i * heads.row_len() + first;
@@ -294,6 +349,15 @@ fn stretch_backward(
             }
         }
     });
+}
+
+/// The values of a head, `[n, d_h]`.
+fn copy_values(input: Input<'_>, head: usize, values: &mut [f32]) {
+    let dh = input.heads.head_width();
+    let first = 2 * input.heads.features() + head * dh;
+    for ((row, _), values) in input.nodes(first).zip(values.chunks_exact_mut(dh)) {
+        values.copy_from_slice(&row[..dh]);
+    }
 }
 
 /// Gradients of the values: the stretches' parts, added in order.
@@ -331,33 +395,32 @@ fn gradients_of_sums(saved: MaskedSaved<'_>, heads: Heads, d_out: &[f32], d_sums
 
 vectorized! {
 /// Gradients of the masked columns: q_a · those of the sums, or of the totals.
-fn spread[simd](rows: &'a [f32], heads: Heads, first: usize, d_sums: &'a [f32], columns: &'a mut [f32]) {
-    let n = rows.len() / heads.row_len();
-    let (wide, n_features) = (d_sums.len() / n, columns.len() / d_sums.len());
-    let columns = columns.chunks_exact_mut(n_features * wide).zip(d_sums.chunks_exact(wide));
-    for (row, (columns, d_sums)) in rows.chunks_exact(heads.row_len()).zip(columns) {
-        let queries = &row[first..first + n_features];
-        for (&q, columns) in queries.iter().zip(columns.chunks_exact_mut(wide)) {
-            scaled(simd, columns, q, d_sums);
-        }
+fn spread[simd](input: Input<'a>, first: usize, d_sums: &'a [f32], columns: &'a mut [f32]) {
+    let len = columns.len() / input.n;
+    let wide = d_sums.len() * input.heads.row_len() / input.rows.len();
+    clear_groups(input, columns);
+    for ((row, at), d_sums) in input.nodes(first).zip(d_sums.chunks_exact(wide)) {
+        put_products(simd, input, &row[..len / wide], d_sums, &mut columns[at * len..][..len]);
     }
 }
 }
 
 vectorized! {
-/// Dot products of the columns of a block's features, `[n, features, d_h]`, with the node's row of `values`,
+/// Dot products of the columns of a block's features, `[rows, features, d_h]`, with the node's row of `values`,
 /// `[n, d_h]`, into the numbers `first..` of each row of `d_features`, `[n, the stretch's features]`.
 fn contract[simd](
+    input: Input<'a>,
     values: &'a [f32],
     columns: &'a [f32],
-    dh: usize,
     first: usize,
     d_features: &'a mut [f32],
 ) {
-    let (block, stretch) = (columns.len() / values.len(), d_features.len() * dh / values.len());
-    let rows = values.chunks_exact(dh).zip(columns.chunks_exact(block * dh));
-    for ((value, columns), d) in rows.zip(d_features.chunks_exact_mut(stretch)) {
-        for (d, columns) in d[first..first + block].iter_mut().zip(columns.chunks_exact(dh)) {
+    let (dh, len) = (input.heads.head_width(), columns.len() / input.n);
+    let stretch = d_features.len() * dh / values.len();
+    let d_features = d_features.chunks_exact_mut(stretch);
+    for (i, (value, d)) in values.chunks_exact(dh).zip(d_features).enumerate() {
+        let columns = columns[input.row(i) * len..][..len].chunks_exact(dh);
+        for (d, columns) in d[first..].iter_mut().zip(columns) {
             [*d] = dots(simd, value, [columns]);
         }
     }

@@ -27,5 +27,8 @@ fn what_lies_very_far_away_is_counted_all_the_same() {
     let nodes = Nodes { positions, graph, n_hops: 3, walks: None, cell_m: 0.04, seed };
     let mut mask = Voxels::default();
     mask.rebuild(&nodes).unwrap();
-    assert_eq!((mask.n_nodes(), mask.places.len(), mask.pairs.len()), (3, 3, 3));
+    assert_eq!(
+        (mask.n_nodes(), mask.of_groups.places.len(), mask.of_groups.pairs.len()),
+        (3, 3, 3)
+    );
 }

@@ -175,3 +175,53 @@ fn threads_do_not_change_a_bit() {
     });
     assert!(one.out == four.out && one.d_rows == four.d_rows && one.d_params == four.d_params);
 }
+
+/// A mask that does not tell of its groups.
+#[derive(Debug)]
+struct NodeByNode<'a>(&'a dyn Mask);
+
+impl Mask for NodeByNode<'_> {
+    fn n_nodes(&self) -> usize {
+        self.0.n_nodes()
+    }
+    fn apply(&self, params: &[f32], x: &[f32], y: &mut [f32]) {
+        self.0.apply(params, x, y);
+    }
+    fn apply_transposed(&self, params: &[f32], x: &[f32], y: &mut [f32]) {
+        self.0.apply_transposed(params, x, y);
+    }
+    fn gradients(&self, params: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]) {
+        self.0.gradients(params, x, dy, d_params);
+    }
+}
+
+#[test]
+fn sums_over_groups_give_what_nodes_give_one_by_one() {
+    let (n, n_hops) = (150, 2);
+    // Some six nodes a cell.
+    let positions: Vec<[f32; 3]> = numbers(3 * n, 9)
+        .chunks_exact(3)
+        .map(|p| [0.04 * p[0], 0.05 * p[1], 0.02 * p[2]])
+        .collect();
+    let mut n_grouped = 0;
+    for kind in MaskKind::ALL {
+        let mut graph = StepGraph::default();
+        let config = MaskConfig::default();
+        graph.rebuild_mask(kind, &positions, 3, n_hops, &config, Default::default()).unwrap();
+        let mask = graph.mask(kind).unwrap();
+        let Some((groups, of_groups)) = mask.groups() else { continue };
+        n_grouped += 1;
+        assert!(groups.len() == n && 2 * of_groups.n_nodes() < n, "{}", of_groups.n_nodes());
+        let params = numbers(kind.n_params(n_hops), 4);
+        for heads in [Heads::new(12, 3), Heads { width: 40, n_heads: 1, n_features: 9 }] {
+            let (rows, d_out) = (rows(n, heads), numbers(n * heads.width, 2));
+            let got = both_ways(mask, &params, &rows, heads, &d_out);
+            let want = both_ways(&NodeByNode(mask), &params, &rows, heads, &d_out);
+            assert_close(&got.out, &f64s(&want.out), 1e-5);
+            assert_close(&got.d_rows, &f64s(&want.d_rows), 1e-5);
+            let d_params: Vec<f32> = got.d_params.iter().map(|&d| d as f32).collect();
+            assert_close(&d_params, &want.d_params, 1e-5);
+        }
+    }
+    assert!(n_grouped > 0);
+}

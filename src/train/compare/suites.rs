@@ -40,17 +40,20 @@ pub enum Suite {
     Chunks,
     /// Every mask of the local layer beside the GRF attention and none.
     Masks,
+    /// Sides of the cells of masks that count cells, and how many they reach, beside the GRF attention.
+    Cells,
 }
 
 impl Suite {
     /// All suites and their names.
-    pub const ALL: [(&str, Self); 6] = [
+    pub const ALL: [(&str, Self); 7] = [
         ("layers", Self::Layers),
         ("walks", Self::Walks),
         ("sizes", Self::Sizes),
         ("softmax", Self::Softmax),
         ("chunks", Self::Chunks),
         ("masks", Self::Masks),
+        ("cells", Self::Cells),
     ];
 
     /// Sizes that the suite has without settings.
@@ -74,6 +77,7 @@ impl Suite {
             Self::Softmax => softmax(base),
             Self::Chunks => chunks(base),
             Self::Masks => masks(base),
+            Self::Cells => cells(base),
         };
         let variant = |(name, model): (String, ModelConfig)| {
             let model = with_as_many_parameters(model, &base);
@@ -102,6 +106,21 @@ fn masks(base: ModelConfig) -> Named {
     let masks = MaskKind::ALL.into_iter().map(LocalLayer::Masked);
     let all = [LocalLayer::Grf, LocalLayer::Linear].into_iter().chain(masks);
     all.map(|local| (local.name().to_owned(), of(local))).collect()
+}
+
+/// The GRF attention, and masks that count cells with other cells and reaches.
+fn cells(base: ModelConfig) -> Named {
+    let grf = of_layers(base, GlobalLayer::Linear, LocalLayer::Grf);
+    let mut models = vec![("grf".to_owned(), grf)];
+    for kind in MaskKind::ALL.into_iter().filter(|kind| kind.reads().cell) {
+        let masked = of_layers(base, GlobalLayer::Linear, LocalLayer::Masked(kind));
+        for (cell_cm, n_hops) in [(4u8, 3), (4, 1), (6, 2), (6, 1), (8, 2), (8, 1), (12, 1)] {
+            let mask = MaskConfig { cell_m: f32::from(cell_cm) / 100.0, ..base.mask };
+            let name = format!("{}_{cell_cm}cm_{n_hops}", kind.name());
+            models.push((name, ModelConfig { mask, n_hops, ..masked }));
+        }
+    }
+    models
 }
 
 fn softmax(base: ModelConfig) -> Named {
