@@ -6,7 +6,7 @@
 //! the attentions' quotients have both parts times `m`.
 //!
 //! One of longer passes, or of more inputs, begins deaf to what is new: those weights are 0. Each step of
-//! its pass begins with the head of the one step that was learned.
+//! its pass begins with the head that was learned for it, or for the last step before it.
 
 use super::weights::initial_weights;
 use super::{FeatureMap, GlobalLayer, Inputs, Layout, Model, ModelConfig, tokens};
@@ -52,19 +52,20 @@ impl Model {
 
     /// The model with passes of `chunk` steps that is told `inputs`, and tells how sure it is if
     /// `tells_sigma`. With a chunk of its own it predicts the same. With a longer one it does not: its
-    /// robot's particles are of other times, and each step of a pass is predicted from the pass's start
-    /// as the only one was.
+    /// robot's particles are of other times, and each step behind those of its own passes is predicted from
+    /// the pass's start as their last one was.
     ///
     /// # Errors
-    /// [`Error::Config`] where what was learned would be lost: a chunk other than its own unless that is
-    /// 1, inputs other than its own but for the second after the first, or no sigma.
+    /// [`Error::Config`] where what was learned would be lost: a shorter chunk, inputs other than its own
+    /// but for the second after the first, or no sigma.
     pub fn extended(&self, chunk: usize, inputs: Inputs, tells_sigma: bool) -> Result<Self> {
         let from = self.config;
         let wrong = |key: &str, problem: String| {
             Err(Error::Config { key: format!("model.{key}"), problem })
         };
-        if from.chunk != 1 && chunk != from.chunk {
-            let problem = format!("the model has passes of {} steps, which stay", from.chunk);
+        if chunk < from.chunk {
+            let own = from.chunk;
+            let problem = format!("the model has passes of {own} steps: {chunk} would lose some");
             return wrong("chunk", problem);
         }
         if from.inputs != inputs && (from.inputs, inputs) != (Inputs::First, Inputs::Second) {
@@ -110,7 +111,8 @@ fn outputs(from: &ModelConfig, to: &ModelConfig) -> Vec<Option<usize>> {
     let width = |config: &ModelConfig| config.interlacer().n_outputs / config.chunk;
     let (old, new) = (width(from), width(to));
     let of_step = |step: usize| {
-        (0..new).map(move |column| (column < old).then_some(step % from.chunk * old + column))
+        (0..new)
+            .map(move |column| (column < old).then_some(step.min(from.chunk - 1) * old + column))
     };
     (0..to.chunk).flat_map(of_step).collect()
 }

@@ -249,8 +249,18 @@ fn an_extended_model_starts_from_what_was_learned() {
     // What lies behind the new steps' features is found again.
     let stays = long.extended(3, Inputs::Second, true).unwrap();
     assert_eq!(stays.weights, long.weights);
+    // Longer still: what was learned of the first steps stays, the others begin as the last one.
+    let mut long = long;
+    long.weights.iter_mut().zip(numbers(1 << 16, 8)).for_each(|(w, r)| *w += 0.1 * r);
+    let longer = long.extended(5, Inputs::Second, true).unwrap();
+    let (before, after) = (first_step(&long, &alone), first_step(&longer, &alone));
+    (0..3).for_each(|step| assert!(differs(&before[step], &after[step]) < 1e-6, "step {step}"));
+    let bias = Layout::new(longer.config.interlacer()).head.bias;
+    let bias = bias.of(&longer.weights);
+    let steps: Vec<&[f32]> = bias.chunks_exact(bias.len() / 5).collect();
+    assert!(steps[3] == steps[2] && steps[4] == steps[2] && steps[2] != steps[1]);
     for (refused, key) in [
-        (long.extended(5, Inputs::Second, true), "model.chunk"),
+        (long.extended(2, Inputs::Second, true), "model.chunk"),
         (long.extended(3, Inputs::First, true), "model.inputs"),
         (long.extended(3, Inputs::Second, false), "model.tells_sigma"),
     ] {
