@@ -247,8 +247,19 @@ fn what_forecloud_did_not_write_is_not_replaced() {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "somebody's work\n");
         assert_eq!(std::fs::read_dir(place.path(&out)).unwrap().count(), 1);
     }
+    // Nor what lies beside those files, or where a link beside them leads.
+    std::fs::create_dir(place.path("first")).unwrap();
+    let notes = ["model.safetensors.part", "checkpoint.safetensors.part"].map(|name| {
+        let precious = place.path(&format!("precious of {name}"));
+        std::fs::write(&precious, "somebody's work\n").unwrap();
+        std::os::unix::fs::symlink(&precious, place.path("first").join(name)).unwrap();
+        precious
+    });
     // Nor is the model that training starts from.
     assert!(place.run("first", 1, &[]).status.success());
+    for precious in notes {
+        assert_eq!(std::fs::read_to_string(precious).unwrap(), "somebody's work\n");
+    }
     let model = place.path("first/model.safetensors");
     let before = std::fs::read(&model).unwrap();
     std::fs::remove_file(place.checkpoint("first")).unwrap();
