@@ -232,6 +232,11 @@ fn a_run_ends_with_a_table_a_picture_and_the_next_command() {
     assert!(tool_with(next).status.success(), "the next command runs");
     let picture = std::fs::read_to_string(place.path("out/curve.svg")).unwrap();
     assert!(picture.contains("after 4 steps") && picture.contains("False motion"), "{picture}");
+    // Without its log, it has ended as well.
+    std::fs::remove_file(place.path("out/train.jsonl")).unwrap();
+    let output = place.run("out", 4, &[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("curve: none"), "{}", stdout(&output));
 }
 
 #[test]

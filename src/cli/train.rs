@@ -19,7 +19,6 @@ use forecloud::train::reading::Intake;
 use forecloud::train::trainer::Trainer;
 use forecloud::video::VideoModel;
 
-use super::curve;
 use super::intake::{HoldOutArgs, Recordings, hold_out, must_have_windows, summary};
 use super::layers::{self, LayerArgs, SizeArgs, or};
 use super::memory;
@@ -211,19 +210,23 @@ fn train(args: &Args) -> Result<()> {
     let log = open_log(&files.log, trainer.step_index());
     let mut log = log.with_context(|| files.log.display().to_string())?;
     settings.run(&mut trainer, [&train, &validation], &mut log)?;
-    let curve = train_end::draw(&files, &curve::panels(&[&files.log])?)?;
+    let curve = train_end::draw(&files);
     if let Some(signal) = stop.signal() {
         let (step, checkpoint) = (trainer.step_index(), files.checkpoint.display());
         say(format_args!("stopped at step {step}: {checkpoint}; the same command goes on"));
+        // What is kept is not lost for a picture.
+        curve.err().into_iter().for_each(|error| say(format_args!("warning: no curve: {error:#}")));
         drop(folder);
         // Ends as the signal ends programs, so that shells and scripts see what happened.
         signal_hook::low_level::emulate_default_handler(signal)?;
+        return Ok(());
     }
+    let has_curve = curve?;
     let before = before.as_ref();
     // What has grown is no model yet that anybody had.
     let keeps_new = args.keep == "new" || has_grown;
     let known = known.as_ref();
-    let end = End { before, known, keeps_new, files: &files, has_curve: curve };
+    let end = End { before, known, keeps_new, files: &files, has_curve };
     end.tell(&trainer, &validation, (args.validation_windows, n_steps))
 }
 

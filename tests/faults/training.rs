@@ -160,3 +160,29 @@ fn signals_end_training_with_a_checkpoint() {
     }
     assert_eq!(place.result("stopped", &place.run("stopped", STEPS, &[])), whole);
 }
+
+#[test]
+fn a_signal_before_the_first_validation_ends_training_as_any_other() {
+    let place = Workplace::new();
+    let arguments = place.arguments("early", 100_000).join(" ");
+    let arguments = arguments.replace("--validate-every 1 ", "--validate-every 100000 ");
+    let command = || {
+        let mut command = tool();
+        command.args(arguments.split(' ')).args(["--checkpoint-secs", "0"]);
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        command
+    };
+    let child = command().spawn().unwrap();
+    wait_until("a checkpoint", || steps_in(&place.checkpoint("early")) >= 1);
+    signal(&child, "INT");
+    let output = child.wait_with_output().unwrap();
+    let told = stderr(&output);
+    assert_eq!(ended_by(output.status), Some(SIGINT), "{told}");
+    let n_steps = steps_in(&place.checkpoint("early"));
+    assert!(told.contains(&format!("stopped at step {n_steps}: ")), "{told}");
+    assert!(told.contains("the same command goes on") && !told.contains("error"), "{told}");
+    // A step that is done already is no error either.
+    let output = command().args(["--stop-at", "1"]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("curve: none"));
+}
