@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use forecloud::Error;
 use forecloud::bag::{Found, recordings_below};
 use forecloud::outputs::Outputs;
 use forecloud::train::config::Teacher;
@@ -77,6 +78,11 @@ impl Recordings {
     /// Where they are.
     pub fn paths(&self) -> &[PathBuf] {
         &self.found.recordings
+    }
+
+    /// Where some may be that were not found, and why.
+    pub fn not_looked_into(&self) -> &[(PathBuf, Error)] {
+        &self.found.left_out
     }
 
     /// How many.
