@@ -41,6 +41,16 @@ pub struct HoldOutArgs {
     hold_out_seed: u64,
 }
 
+impl HoldOutArgs {
+    /// The options, and their values in words.
+    pub fn told(&self) -> [(&'static str, String); 2] {
+        [
+            ("--hold-out", self.hold_out.to_string()),
+            ("--hold-out-seed", self.hold_out_seed.to_string()),
+        ]
+    }
+}
+
 /// Recordings to read.
 pub struct Recordings {
     folder: PathBuf,
