@@ -438,6 +438,7 @@ fn recordings_without_truth_are_trained_on_by_hindsight() {
     // A teacher that there is not.
     refused(&place.run("other", 1, &["--teacher", "truth"]), 1, &["without truth", "a, b, c"]);
     refused(&place.run("other", 1, &["--teacher", "video"]), 1, &["--video FILE", "train-video"]);
+    refused(&place.run("other", 1, &["--keep", "new"]), 1, &["--keep", "--from"]);
     refused(&place.run("other", 1, &["--teacher", "me"]), 2, &["--teacher", "hindsight"]);
 }
 

@@ -332,6 +332,11 @@ pub(super) struct Start {
 
 impl Start {
     pub(super) fn of(args: &Args) -> Result<Self> {
+        // Not clap's to say: it waives the rule where sizes are given, with which --from can't be.
+        ensure!(
+            args.keep != "new" || args.from.is_some(),
+            "--keep: only a run that starts --from a model has one before to keep or to replace"
+        );
         let file = match &args.from {
             Some(path) => Some(Model::load(path).context("--from")?),
             None => None,
