@@ -47,9 +47,10 @@ forward and backward, body by body, and by the robot's joints; what that is not 
 With --video, pixels teach, too: what is drawn of a prediction is held against what was seen.
 
 The run's folder gets model.safetensors, checkpoint.safetensors, train.jsonl (a line for each
-validation) and curve.svg. The same command goes on where it was stopped, to the same result; one that
-starts from another model, or is given other recordings, is refused. SIGINT (Ctrl-C) and SIGTERM write a checkpoint first. A run --from a model ends with the errors before and
-after, and leaves the model before where the new one is not surely better (--keep).
+validation) and curve.svg. The same command goes on where it was stopped, to the same result; one with
+another start model or other recordings is refused. SIGINT (Ctrl-C) and SIGTERM write a checkpoint
+first. A run --from a model ends with the errors before and after, and leaves the model before where the
+new one is not surely better (--keep).
 
 Examples:
   forecloud train recordings --out runs/first --steps 20000
