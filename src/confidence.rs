@@ -81,6 +81,13 @@ impl Scores {
         self.n_recordings += 1;
     }
 
+    /// Forgets what was taken of the last recording: it could not be read to its end.
+    pub fn drop_recording(&mut self) {
+        self.n_recordings = self.n_recordings.saturating_sub(1);
+        let of_steps = self.ratios.iter_mut().flatten();
+        of_steps.for_each(|recordings| recordings.truncate(self.n_recordings));
+    }
+
     /// Takes the error of a particle after `step` (0-based), over its sigma.
     pub fn add(&mut self, situation: Situation, step: usize, ratio: f32) {
         self.ratios.resize_with(Situation::ALL.len(), Vec::new);
@@ -195,6 +202,21 @@ mod tests {
         let factor = |situation, step| calibration.factor(situation, 1, step);
         assert_eq!(factor(Situation::Flying, 0), factor(Situation::Moving, 0));
         assert_eq!(factor(Situation::Moving, 9), factor(Situation::Moving, 1));
+    }
+
+    #[test]
+    fn what_a_dropped_recording_had_is_forgotten() {
+        let expected = scores(0..9).calibrate(2).unwrap();
+        let mut scores = scores(0..9);
+        scores.next_recording();
+        scores.add(Situation::Moving, 0, 1e6);
+        scores.add(Situation::Flying, 1, 1e6);
+        scores.drop_recording();
+        assert_eq!(scores.calibrate(2).unwrap(), expected);
+        scores.next_recording();
+        assert!(
+            scores.recordings(Situation::Moving, 0).iter().all(|ratios| !ratios.contains(&1e6))
+        );
     }
 
     #[test]

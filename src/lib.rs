@@ -91,5 +91,6 @@ pub mod tf;
 pub mod train;
 #[cfg(feature = "bag")]
 pub mod video;
+mod whole_file;
 
 pub use error::{Error, Result};

@@ -159,6 +159,11 @@ impl BodyIds {
     }
 }
 
+/// Topic of the truth that says which body each pixel of a camera shows.
+fn ids_topic(camera: &str) -> String {
+    format!("/truth/{camera}/body_ids")
+}
+
 impl Recording {
     /// Opens a bag and reads what its truth says of the whole recording.
     ///
@@ -262,6 +267,15 @@ impl Recording {
         ))
     }
 
+    /// Topics that its truth lacks, without which nothing can be judged by it; empty without truth, too.
+    pub fn truth_lack(&self) -> Vec<String> {
+        let topics = self.bag.topics();
+        let is_there = |name: &str| topics.iter().any(|t| &*t.name == name && t.n_messages > 0);
+        let cameras = self.config.topics.cameras.iter();
+        let needed = cameras.map(|c| ids_topic(&c.name)).chain([POSES_TOPIC.to_owned()]);
+        needed.filter(|name| self.truth.is_some() && !is_there(name)).collect()
+    }
+
     /// What is to be warned of the robot's description: what was read otherwise than its author may
     /// expect. Nothing where there is none.
     ///
@@ -286,8 +300,7 @@ impl Recording {
         let mut frames = Frames::new(self.config.clone());
         self.bad_poses.iter().for_each(|problem| frames.bad_message(problem.clone()));
         let cameras = &self.config.topics.cameras;
-        let ids_topics: Vec<String> =
-            cameras.iter().map(|c| format!("/truth/{}/body_ids", c.name)).collect();
+        let ids_topics: Vec<String> = cameras.iter().map(|c| ids_topic(&c.name)).collect();
         let mut ids = IdsByStamp { n_cameras: cameras.len(), images: HashMap::new() };
         let mut complete: Option<Frame> = None;
         for message in self.bag.messages() {

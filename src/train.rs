@@ -13,6 +13,7 @@ pub mod files;
 pub mod hindsight;
 pub mod hold_out;
 pub mod memory;
+pub mod origin;
 pub mod pixels;
 pub mod preset;
 pub mod progress;

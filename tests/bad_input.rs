@@ -309,6 +309,23 @@ fn frames_without_truth_cost_only_themselves() {
 }
 
 #[test]
+fn a_truth_without_one_of_its_topics_is_told_by_the_topic() {
+    let no_poses = Outcome::of_edited(|message| &*message.topic != POSES).report.to_string();
+    assert!(
+        no_poses.contains(&format!(" lacks {POSES}, so nothing could be judged")),
+        "{no_poses}"
+    );
+    let no_ids = Outcome::of_edited(|message| !is_ids(message)).report.to_string();
+    assert!(
+        no_ids.contains(" lacks /truth/") && no_ids.contains("/body_ids and /truth/"),
+        "{no_ids}"
+    );
+    for told in [no_poses, no_ids] {
+        assert!(told.contains("--no-truth") && !told.contains("a longer recording"), "{told}");
+    }
+}
+
+#[test]
 fn frames_that_cannot_be_used_cost_only_themselves() {
     let outcome = Outcome::of_edited(|message| {
         if is_image(message) && message.topic.contains("right/depth") && frame_of(message) == 3 {

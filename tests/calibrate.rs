@@ -1,5 +1,7 @@
 //! `forecloud calibrate` on recordings: what it writes, and what it refuses.
 
+mod edited;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -112,6 +114,41 @@ fn too_few_recordings_other_models_and_inputs_as_outputs_are_refused() {
     refuse(&telling, &out, &["--split", "test"], "at least 8");
     refuse(&telling, &out, &[], "0 recordings of split 'val'");
     assert!(!out.exists());
+}
+
+#[test]
+fn a_recording_that_cannot_be_used_is_left_out_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let (plain, out) = (model(folder.path(), true), folder.path().join("calibrated.safetensors"));
+    let all = recordings(folder.path(), 8);
+    let calibrated = |more: &str| {
+        let output = calibrate(&all, &plain, &out, &["--split", "test", "--teacher", more]);
+        (output.status.success(), told(&output), Model::load(&out).ok().map(|model| model.hash))
+    };
+    let (_, _, whole) = calibrated("truth");
+    assert!(whole.is_some());
+    // One that is empty, and one that is of the split, but lacks what predictions are made of.
+    std::fs::create_dir(all.join("empty")).unwrap();
+    std::fs::write(all.join("empty/empty.mcap"), "").unwrap();
+    edited::write_recording(&all.join("blind"), "test", |message| {
+        !message.topic.contains("camera")
+    });
+    for teacher in ["truth", "hindsight"] {
+        let (is_done, said, hash) = calibrated(teacher);
+        assert!(is_done, "{said}");
+        for name in ["empty", "blind"] {
+            assert!(said.contains(&format!("left out: {}", all.join(name).display())), "{said}");
+        }
+        assert!(said.contains("2 recordings left out, which can't be used"), "{said}");
+        assert!(said.contains("calibrated on 8 recordings"), "{said}");
+        assert_eq!(hash == whole, teacher == "truth", "what is left out changes nothing");
+    }
+    // None is left.
+    for i in 0..8 {
+        std::fs::remove_dir_all(all.join(format!("push_{i}"))).unwrap();
+    }
+    let (is_done, said, _) = calibrated("truth");
+    assert!(!is_done && said.contains("0 recordings of split 'test'"), "{said}");
 }
 
 #[test]

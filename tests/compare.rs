@@ -1,11 +1,12 @@
 //! A comparison on a small recording: the plan, interruptions, equal weights, what fails is named.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use forecloud::frames::FramesConfig;
 use forecloud::model::{Layout, ModelConfig};
-use forecloud::train::compare::{Comparison, Data, Plan, Settings, Suite, Table, Watch};
+use forecloud::train::compare::{Comparison, Data, PLAN, Plan, Settings, Suite, Table, Watch};
 use forecloud::train::config::{DatasetConfig, TrainConfig};
 use forecloud::train::dataset::Dataset;
 
@@ -33,6 +34,7 @@ fn settings(suite: Suite) -> Settings {
         tuning_share: 0.5,
         train: TrainConfig { curriculum: vec![(0.0, 1), (0.5, 2)], ..TrainConfig::default() },
         data: DatasetConfig::default(),
+        topics: [("--robot".to_owned(), "optional".to_owned())].into(),
         test_split: "test".into(),
         validations: 3,
         validation_steps: 2,
@@ -185,6 +187,21 @@ fn a_plan_gives_each_variant_the_steps_of_its_budget_and_as_many_weights() {
     let message = open(&other).err().unwrap().to_string();
     assert!(message.contains("plan.json"), "{message}");
     assert!(message.contains("(budget_secs: 0.2 there, 0.3 here)"), "{message}");
+    // Nor for other topics of the same recordings.
+    let topics: BTreeMap<_, _> = [("--robot".to_owned(), "none".to_owned())].into();
+    let other = Settings { topics, ..settings.clone() };
+    let message = open(&other).err().unwrap().to_string();
+    assert!(
+        message.contains("(--robot: optional there, none here): take another --out"),
+        "{message}"
+    );
+    // Plans of earlier versions don't tell of topics, and are read.
+    let path = folder.path().join(PLAN);
+    let mut older: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert!(older["settings"].as_object_mut().unwrap().remove("topics").is_some());
+    std::fs::write(&path, older.to_string()).unwrap();
+    assert!(open(&other).unwrap().is_some());
     let stopped = Comparison::open(folder.path().join("b"), settings, &data, &Patience::until(0));
     assert!(stopped.unwrap().is_none());
     assert!(!folder.path().join("b").exists());

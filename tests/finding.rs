@@ -82,3 +82,35 @@ fn a_packed_copy_is_left_out_by_name() {
     let (path, error) = &found.left_out[0];
     assert!(path.ends_with("a.mcap.zstd") && error.to_string().contains("unpacked"), "{error}");
 }
+
+#[test]
+fn a_file_is_taken_once_however_many_links_lead_to_it() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join("all").join(name);
+    put_file(&at("m.mcap"));
+    put_file(&at("bag/bag.mcap"));
+    put_file(&place.path().join("elsewhere.mcap"));
+    std::fs::create_dir(at("alone")).unwrap();
+    for (link, to) in [
+        // Before and behind what they lead to.
+        ("a.mcap", at("m.mcap")),
+        ("z.mcap", at("m.mcap")),
+        ("alone/link.mcap", at("m.mcap")),
+        ("b.mcap", at("bag/bag.mcap")),
+        // What lies elsewhere is taken, once.
+        ("e1.mcap", place.path().join("elsewhere.mcap")),
+        ("e2.mcap", place.path().join("elsewhere.mcap")),
+    ] {
+        std::os::unix::fs::symlink(to, at(link)).unwrap();
+    }
+    assert_eq!(found(&place.path().join("all")), ["bag", "e1.mcap", "m.mcap"]);
+    let left_out = recordings_below(&place.path().join("all")).unwrap().left_out;
+    let names: Vec<_> =
+        left_out.iter().map(|(path, _)| path.strip_prefix(at("")).unwrap()).collect();
+    assert_eq!(names, ["a.mcap", "alone/link.mcap", "b.mcap", "e2.mcap", "z.mcap"].map(Path::new));
+    let told = left_out[0].1.to_string();
+    assert!(
+        told.contains("is a link to ") && told.contains("m.mcap, which is there, too"),
+        "{told}"
+    );
+}

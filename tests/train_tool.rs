@@ -232,6 +232,11 @@ fn a_run_ends_with_a_table_a_picture_and_the_next_command() {
     assert!(tool_with(next).status.success(), "the next command runs");
     let picture = std::fs::read_to_string(place.path("out/curve.svg")).unwrap();
     assert!(picture.contains("after 4 steps") && picture.contains("False motion"), "{picture}");
+    // Without its log, it has ended as well.
+    std::fs::remove_file(place.path("out/train.jsonl")).unwrap();
+    let output = place.run("out", 4, &[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("curve: none"), "{}", stdout(&output));
 }
 
 #[test]
@@ -247,8 +252,19 @@ fn what_forecloud_did_not_write_is_not_replaced() {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "somebody's work\n");
         assert_eq!(std::fs::read_dir(place.path(&out)).unwrap().count(), 1);
     }
+    // Nor what lies beside those files, or where a link beside them leads.
+    std::fs::create_dir(place.path("first")).unwrap();
+    let notes = ["model.safetensors.part", "checkpoint.safetensors.part"].map(|name| {
+        let precious = place.path(&format!("precious of {name}"));
+        std::fs::write(&precious, "somebody's work\n").unwrap();
+        std::os::unix::fs::symlink(&precious, place.path("first").join(name)).unwrap();
+        precious
+    });
     // Nor is the model that training starts from.
     assert!(place.run("first", 1, &[]).status.success());
+    for precious in notes {
+        assert_eq!(std::fs::read_to_string(precious).unwrap(), "somebody's work\n");
+    }
     let model = place.path("first/model.safetensors");
     let before = std::fs::read(&model).unwrap();
     std::fs::remove_file(place.checkpoint("first")).unwrap();
@@ -422,6 +438,7 @@ fn recordings_without_truth_are_trained_on_by_hindsight() {
     // A teacher that there is not.
     refused(&place.run("other", 1, &["--teacher", "truth"]), 1, &["without truth", "a, b, c"]);
     refused(&place.run("other", 1, &["--teacher", "video"]), 1, &["--video FILE", "train-video"]);
+    refused(&place.run("other", 1, &["--keep", "new"]), 1, &["--keep", "--from"]);
     refused(&place.run("other", 1, &["--teacher", "me"]), 2, &["--teacher", "hindsight"]);
 }
 
@@ -469,4 +486,87 @@ fn what_is_to_be_remembered_is_trained_on_and_measured() {
     let told = format!("{inside} --from {} --remember {}", model.display(), known.display());
     assert!(!tool_with(&told).status.success());
     refused(&place.run("other", 1, &["--remember", "x"]), 1, &["--from"]);
+}
+
+/// The checkpoint at `path` as earlier versions wrote it: it does not tell what it was begun from.
+fn forget_origin(path: &Path) {
+    let bytes = std::fs::read(path).unwrap();
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let (header, tensors) = bytes[8..].split_at(length);
+    let mut header: serde_json::Value = serde_json::from_slice(header).unwrap();
+    let metadata = header["__metadata__"].as_object_mut().unwrap();
+    assert!(metadata.remove("forecloud.origin").is_some());
+    let mut header = serde_json::to_vec(&header).unwrap();
+    header.resize(header.len().next_multiple_of(8), b' ');
+    let length = (header.len() as u64).to_le_bytes();
+    std::fs::write(path, [&length, &header[..], tensors].concat()).unwrap();
+}
+
+#[test]
+fn a_run_goes_on_from_the_model_and_with_the_recordings_that_it_was_begun_with() {
+    let place = Workplace::new();
+    for seed in ["1", "2"] {
+        assert!(place.run(&format!("start{seed}"), 1, &["--seed", seed]).status.success());
+    }
+    let recordings = place.path("recordings");
+    let line = |from: &str, more: &str| {
+        format!(
+            "train {} --out {} --from {}/model.safetensors --steps 3 --batch 1 --curriculum 0:1 \
+             --validation-windows 1 {more}",
+            recordings.display(),
+            place.path("tuned").display(),
+            place.path(from).display()
+        )
+    };
+    let output = tool_with(&line("start1", "--stop-at 2"));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let begun = std::fs::read(place.checkpoint("tuned")).unwrap();
+    let refused = |from: &str, more: &str, told: &str| {
+        refused(&tool_with(&line(from, more)), 1, &["can't go on", told, "another --out"]);
+        assert!(std::fs::read(place.checkpoint("tuned")).unwrap() == begun, "it was written");
+    };
+    for (from, more, told) in [
+        ("start2", "", "(--from: model "),
+        ("start1", "--teacher hindsight", "(--teacher: auto there, hindsight here)"),
+        ("start1", "--robot none", "(--robot: optional there, none here)"),
+        (
+            "start1",
+            "--remap /joint_states:=/arm",
+            "(--remap: not given there, /joint_states:=/arm here)",
+        ),
+        ("start1", "--hold-out 0.5", "(--hold-out: 0.1 there, 0.5 here)"),
+        ("start1", "--hold-out-seed 3", "(--hold-out-seed: 0 there, 3 here)"),
+    ] {
+        refused(from, more, told);
+    }
+    write_recording(&recordings.join("more"), "train", |_| true);
+    refused("start1", "", "(training: more added)");
+    std::fs::rename(recordings.join("more"), place.path("more")).unwrap();
+    std::fs::create_dir(place.path("known")).unwrap();
+    for split in ["train", "val"] {
+        write_recording(&place.path("known").join(split), split, |_| true);
+    }
+    let known = format!("--remember {}", place.path("known").display());
+    refused(
+        "start1",
+        &known,
+        "(training, to remember: train added; validation, to remember: val added)",
+    );
+    // The model's file may lie elsewhere, and what is only measured or printed may differ.
+    std::fs::rename(place.path("start1"), place.path("elsewhere")).unwrap();
+    let again = line("elsewhere", "--validate-every 1 --keep new --stop-at 2");
+    let output = tool_with(&again);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("note:"), "{}", stderr(&output));
+    // Older checkpoints are read, with a word, and hold a run to it from then on.
+    forget_origin(&place.checkpoint("tuned"));
+    let output = tool_with(&line("elsewhere", ""));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("does not tell what it was begun from"),
+        "{}",
+        stderr(&output)
+    );
+    let output = tool_with(&line("start2", ""));
+    assert!(stderr(&output).contains("(--from: model "), "{}", stderr(&output));
 }

@@ -92,6 +92,10 @@ fn a_stopped_training_goes_on_to_the_same_weights_on_any_number_of_threads() {
     assert!(whole != read("untold"));
     fails(&place.train("untold", ""), &["ignores_truth: true there, false here"]);
     fails(&place.train("whole", "--seed 3"), &["seed: 0 there, 3 here", "another --out"]);
+    let told = "(--robot: optional there, none here): give the same ones";
+    fails(&place.train("whole", "--robot none"), &["can't go on", told, "another --out"]);
+    edited::write_recording(&place.path("bags/more"), "train", |_| true);
+    fails(&place.train("whole", ""), &["can't go on", "(training: more added)", "another --out"]);
     std::fs::write(place.path("parts/video.safetensors"), "mine").unwrap();
     fails(&place.train("parts", ""), &["parts", "another --out"]);
 }

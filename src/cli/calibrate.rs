@@ -1,6 +1,6 @@
 //! `forecloud calibrate`: makes a model's word for how sure it is hold.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
@@ -8,7 +8,9 @@ use forecloud::cloud::SensorNoise;
 use forecloud::confidence::Scores;
 use forecloud::config::PredictorConfig;
 use forecloud::eval::Replay;
+use forecloud::frames::FramesConfig;
 use forecloud::geometry::Vec3;
+use forecloud::kinematics::MeshSearch;
 use forecloud::labels::SURE;
 use forecloud::model::Model;
 use forecloud::novelty::Finding;
@@ -20,7 +22,7 @@ use forecloud::train::config::{DatasetConfig, Teacher};
 use forecloud::train::dataset::Dataset;
 use forecloud::train::hindsight::widen;
 
-use super::intake::Recordings;
+use super::intake::{Recordings, recordings as told_recordings};
 use super::numbers::within;
 use super::say::{named, say};
 use super::topics::TopicArgs;
@@ -41,7 +43,7 @@ the factors are widened by what that leaves out. They go into the model file, an
 predictions (sigma and sigma_90). So does what the bodies that move in the recordings are like: predictions
 of bodies that are unlike all of it lean on their estimated motion (the node's lean_when_unlike). Take
 recordings that no weight was trained with, of the kind that the model will see: at least 8, better 50.
-Each recording counts as much as any other.
+Each recording counts as much as any other; one that can't be used is named and left out.
 
 Examples:
   forecloud calibrate recordings --split val --model runs/first/model.safetensors --out calibrated.safetensors
@@ -91,43 +93,43 @@ fn calibrate(args: &Args) -> Result<()> {
     let plain = Model::new(model.config, model.weights)?;
     let recordings = Recordings::find(&args.recordings, false)?;
     let teacher = Teacher::named(&args.teacher).context("unknown --teacher")?;
-    let mut found =
-        Found { args, plain: &plain, scores: Scores::default(), finding: Finding::default() };
-    let (mut n_recordings, mut n_in_hindsight, mut n_others) = (0, 0, 0);
+    let mut found = Found {
+        args,
+        plain: &plain,
+        frames: args.topics.config()?,
+        meshes: args.topics.meshes()?,
+        scores: Scores::default(),
+        finding: Finding::default(),
+    };
+    let (mut n_recordings, mut n_in_hindsight, mut n_others, mut n_unusable) = (0, 0, 0, 0);
     let progress = bar(recordings.len() as u64, "{wide_bar} {pos} of {len} recordings");
+    let left_out = |path: &Path, error: &str| {
+        progress.suspend(|| say(format_args!("left out: {}", named(path, error))));
+    };
+    for (path, error) in recordings.not_looked_into() {
+        n_unusable += 1;
+        left_out(path, &error.to_string());
+    }
     for path in recordings.paths() {
-        let glimpse = Recording::glimpse(path)?;
         progress.inc(1);
-        let is_asked_for = match glimpse.truth() {
-            Some(truth) => truth.split == args.split,
-            None => teacher != Teacher::Truth,
-        };
-        if !is_asked_for {
-            n_others += 1;
-            continue;
+        match found.add(path, teacher) {
+            Ok(Some(by)) => {
+                n_recordings += 1;
+                n_in_hindsight += usize::from(by == Teacher::Hindsight);
+            }
+            Ok(None) => n_others += 1,
+            // What is wrong with one is no reason to lose the others.
+            Err(error) => {
+                n_unusable += 1;
+                left_out(path, &format!("{error:#}"));
+            }
         }
-        let has_truth = glimpse.truth().is_some() && teacher.takes_truth();
-        let recording = glimpse.open(args.topics.config()?)?;
-        if has_truth {
-            found.add_by_truth(&recording)?;
-        } else {
-            // Such as one whose camera moves; what is wrong with one is no reason to lose the others.
-            let data = match found.hindsight(&recording)? {
-                Ok(data) => data,
-                Err(error) => {
-                    progress.suspend(|| {
-                        say(format_args!("left out: {}", named(path, &error.to_string())))
-                    });
-                    continue;
-                }
-            };
-            found.add_by_hindsight(&recording, &data)?;
-            n_in_hindsight += 1;
-        }
-        n_recordings += 1;
     }
     progress.finish_and_clear();
     let Found { scores, finding, .. } = found;
+    if n_unusable > 0 {
+        say(format_args!("{} left out, which can't be used", told_recordings(n_unusable)));
+    }
     if n_others > 0 {
         say(format_args!(
             "{n_others} other recordings left out (--split {}, --teacher {})",
@@ -174,23 +176,49 @@ struct Found<'a> {
     args: &'a Args,
     /// The model without an earlier calibration.
     plain: &'a Model,
+    frames: FramesConfig,
+    meshes: MeshSearch,
     scores: Scores,
     finding: Finding,
 }
 
 impl Found<'_> {
-    /// What plays the next recording.
-    fn replay(&mut self, recording: &Recording) -> Result<Replay> {
-        let Self { args, plain, .. } = *self;
+    /// Takes the recording, and tells by what it was judged; none if it is not asked for. Nothing is
+    /// left of one that fails.
+    fn add(&mut self, path: &Path, teacher: Teacher) -> Result<Option<Teacher>> {
+        let glimpse = Recording::glimpse(path)?;
+        let is_asked_for = match glimpse.truth() {
+            Some(truth) => truth.split == self.args.split,
+            None => teacher != Teacher::Truth,
+        };
+        if !is_asked_for {
+            return Ok(None);
+        }
+        let has_truth = glimpse.truth().is_some() && teacher.takes_truth();
+        let by = if has_truth { Teacher::Truth } else { Teacher::Hindsight };
+        let recording = glimpse.open(self.frames.clone())?;
         self.scores.next_recording();
         self.finding.next_recording();
+        let added = match by {
+            Teacher::Truth => self.add_by_truth(&recording),
+            _ => self.add_by_hindsight(&recording),
+        };
+        if added.is_err() {
+            self.scores.drop_recording();
+            self.finding.drop_recording();
+        }
+        added.map(|()| Some(by))
+    }
+
+    /// What plays a recording.
+    fn replay(&self, recording: &Recording) -> Result<Replay> {
         let config = PredictorConfig {
-            horizon: args.horizon,
-            robot: args.topics.robot,
+            horizon: self.args.horizon,
+            robot: self.args.topics.robot,
             ..PredictorConfig::default()
         };
-        let mut replay = Replay::new(plain.clone(), config, args.topics.config()?, None)
-            .with_meshes(args.topics.meshes()?);
+        let mut replay = Replay::new(self.plain.clone(), config, self.frames.clone(), None)
+            .with_meshes(self.meshes.clone());
         replay.follow_cameras(recording)?;
         Ok(replay)
     }
@@ -204,20 +232,22 @@ impl Found<'_> {
         Ok(())
     }
 
-    /// What hindsight tells of a recording; the inner error is the recording's.
-    fn hindsight(&self, recording: &Recording) -> Result<forecloud::Result<Dataset>> {
+    /// What hindsight tells of a recording: nothing of one whose camera moves.
+    fn hindsight(&self, recording: &Recording) -> Result<Dataset> {
         let config = DatasetConfig {
             teacher: Teacher::Hindsight,
             max_horizon: self.args.horizon,
             noise: SensorNoise { strength: 0.0, ..SensorNoise::default() },
             ..DatasetConfig::default()
         };
-        let data = Dataset::new(config, self.plain.config, self.args.topics.config()?);
-        let mut data = data.with_meshes(self.args.topics.meshes()?);
-        Ok(data.add_recording(recording).map(|()| data))
+        let data = Dataset::new(config, self.plain.config, self.frames.clone());
+        let mut data = data.with_meshes(self.meshes.clone());
+        data.add_recording(recording)?;
+        Ok(data)
     }
 
-    fn add_by_hindsight(&mut self, recording: &Recording, data: &Dataset) -> Result<()> {
+    fn add_by_hindsight(&mut self, recording: &Recording) -> Result<()> {
+        let data = self.hindsight(recording)?;
         let (horizon, mut failure, mut n_seen) = (self.args.horizon, None, 0);
         self.replay(recording)?.ignore_truth(true).add(recording, |replayed| {
             let Some(prediction) = replayed.prediction else { return };
@@ -235,9 +265,7 @@ impl Found<'_> {
                 Err(error) => failure = Some(error),
             }
         })?;
-        failure.map_or(Ok(()), |error| {
-            Err(error).with_context(|| recording.bag().path().display().to_string())
-        })
+        failure.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Takes the errors of one prediction over what the model said, and what it looked like, where

@@ -229,6 +229,7 @@ fn settings(args: &Args) -> Result<Settings> {
         tuning_share: args.tuning_share,
         train,
         data: DatasetConfig { noise, varies_noise: false, ..DatasetConfig::default() },
+        topics: args.topics.told().map(|(option, value)| (option.to_owned(), value)).into(),
         test_split: args.test_split.clone(),
         validations: args.validations,
         validation_steps: VALIDATION_STEPS,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use plotters::prelude::SeriesLabelPosition;
 use serde_json::Value;
 
@@ -29,7 +29,8 @@ pub fn panels(logs: &[impl AsRef<Path>]) -> Result<Vec<Panel>> {
     for path in logs {
         let path = path.as_ref();
         let read = read(path, from).with_context(|| path.display().to_string())?;
-        let last = read.last().context("no validation in it")?.step;
+        // One that was stopped before its first validation has none.
+        let Some(last) = read.last().map(|check| check.step) else { continue };
         starts.push(from);
         checks.extend(read);
         from = last;
@@ -47,7 +48,7 @@ pub fn panels(logs: &[impl AsRef<Path>]) -> Result<Vec<Panel>> {
         curves.retain(|curve| !curve.points.is_empty());
         let range = range(&curves)?;
         // Where one run ends and the next begins.
-        for &start in &starts[1..] {
+        for &start in starts.iter().skip(1) {
             let ends = range.map(|at| [start, at]).to_vec();
             curves.push(Curve::new("", GREY, Line::Dotted, ends));
         }
@@ -75,9 +76,7 @@ fn range(curves: &[Curve]) -> Option<[f64; 2]> {
 fn read(path: &Path, from: f64) -> Result<Vec<Check>> {
     let text = std::fs::read_to_string(path)?;
     let checks: Option<Vec<Check>> = text.lines().map(|line| check(line, from)).collect();
-    let checks = checks.context("a line is not one of `forecloud train`")?;
-    ensure!(!checks.is_empty(), "no validation in it");
-    Ok(checks)
+    checks.context("a line is not one of `forecloud train`")
 }
 
 fn check(line: &str, from: f64) -> Option<Check> {
@@ -115,5 +114,19 @@ mod tests {
         assert!(panels(&[&log]).unwrap().is_empty());
         std::fs::write(&log, "{}\n").unwrap();
         assert!(panels(&[&log]).is_err());
+        assert!(panels(&[folder.path().join("none")]).is_err());
+    }
+
+    #[test]
+    fn a_log_without_validations_is_nothing_to_draw_and_hides_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let [empty, log] = ["a", "b"].map(|name| folder.path().join(name));
+        std::fs::write(&empty, "").unwrap();
+        assert!(panels(&[&empty]).unwrap().is_empty());
+        let line = r#"{"step":10,"validation":{"n_windows":3,"n_steps":5,"static_1_mm":0.5}}"#;
+        std::fs::write(&log, line).unwrap();
+        let drawn = panels(&[&empty, &log, &empty]).unwrap();
+        assert_eq!(drawn[0].curves.len(), 1, "no line where nothing ends");
+        assert_eq!(drawn[0].curves[0].points, [[10.0, 0.5]]);
     }
 }

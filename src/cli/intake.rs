@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use forecloud::Error;
 use forecloud::bag::{Found, recordings_below};
 use forecloud::outputs::Outputs;
 use forecloud::train::config::Teacher;
@@ -38,6 +39,16 @@ pub struct HoldOutArgs {
     /// Seed of the choice of recordings that are held out: by their names, whatever --seed is
     #[arg(long, value_name = "SEED", default_value_t = HoldOut::default().seed)]
     hold_out_seed: u64,
+}
+
+impl HoldOutArgs {
+    /// The options, and their values in words.
+    pub fn told(&self) -> [(&'static str, String); 2] {
+        [
+            ("--hold-out", self.hold_out.to_string()),
+            ("--hold-out-seed", self.hold_out_seed.to_string()),
+        ]
+    }
 }
 
 /// Recordings to read.
@@ -77,6 +88,11 @@ impl Recordings {
     /// Where they are.
     pub fn paths(&self) -> &[PathBuf] {
         &self.found.recordings
+    }
+
+    /// Where some may be that were not found, and why.
+    pub fn not_looked_into(&self) -> &[(PathBuf, Error)] {
+        &self.found.left_out
     }
 
     /// How many.

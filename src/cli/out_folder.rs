@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::say::say;
+use crate::whole_file::remove_unfinished;
 
 /// A folder that no other process writes as long as this lives; made if it was not there, and
 /// removed again if nothing was written.
@@ -40,8 +41,9 @@ impl OutFolder {
                 path.display()
             )),
         }
-        let probe = path.join(format!(".forecloud-{}", std::process::id()));
-        File::create(&probe).and_then(|_| std::fs::remove_file(&probe)).with_context(told)?;
+        // Of no name: nobody's file is replaced.
+        tempfile::tempfile_in(path).with_context(told)?;
+        remove_unfinished(path);
         Ok(folder)
     }
 }

@@ -81,6 +81,23 @@ impl TopicArgs {
         Ok(MeshSearch::new(&self.mesh_path))
     }
 
+    /// The options that say what is read of a recording, and their values in words.
+    pub fn told(&self) -> [(&'static str, String); 8] {
+        let remapped = |(old, new): &(String, String)| format!("{old}:={new}");
+        let remap: Vec<String> = self.remap.iter().map(remapped).collect();
+        let cameras = self.cameras.as_ref().map(|names| names.join(","));
+        [
+            ("--cameras", cameras.unwrap_or("not given".into())),
+            ("--input", self.input.join(",")),
+            ("--unregistered-depth", self.unregistered_depth.to_string()),
+            ("--remap", if remap.is_empty() { "not given".into() } else { remap.join(" ") }),
+            ("--world-frame", self.world_frame.clone()),
+            ("--level-camera", self.level_camera.to_string()),
+            ("--robot", self.robot.name().into()),
+            ("--tolerance-secs", self.tolerance_secs.to_string()),
+        ]
+    }
+
     /// How messages become frames.
     ///
     /// # Errors

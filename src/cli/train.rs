@@ -1,5 +1,6 @@
 //! `forecloud train`: trains a model on a folder of recordings.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,13 +14,13 @@ use forecloud::outputs::{Kind, Outputs};
 use forecloud::train::config::{DatasetConfig, Teacher, TrainConfig};
 use forecloud::train::dataset::{Dataset, OnFrame};
 use forecloud::train::files::RunFiles;
+use forecloud::train::origin::Origin;
 use forecloud::train::pixels::{PixelConfig, Pixels};
 use forecloud::train::preset::Preset;
 use forecloud::train::reading::Intake;
 use forecloud::train::trainer::Trainer;
 use forecloud::video::VideoModel;
 
-use super::curve;
 use super::intake::{HoldOutArgs, Recordings, hold_out, must_have_windows, summary};
 use super::layers::{self, LayerArgs, SizeArgs, or};
 use super::memory;
@@ -46,9 +47,10 @@ forward and backward, body by body, and by the robot's joints; what that is not 
 With --video, pixels teach, too: what is drawn of a prediction is held against what was seen.
 
 The run's folder gets model.safetensors, checkpoint.safetensors, train.jsonl (a line for each
-validation) and curve.svg. The same command goes on where it was stopped, to the same result. SIGINT
-(Ctrl-C) and SIGTERM write a checkpoint first. A run --from a model ends with the errors before and
-after, and leaves the model before where the new one is not surely better (--keep).
+validation) and curve.svg. The same command goes on where it was stopped, to the same result; one with
+another start model or other recordings is refused. SIGINT (Ctrl-C) and SIGTERM write a checkpoint
+first. A run --from a model ends with the errors before and after, and leaves the model before where the
+new one is not surely better (--keep).
 
 Examples:
   forecloud train recordings --out runs/first --steps 20000
@@ -169,6 +171,9 @@ const FIXED_BY_START: &[&str] = layers::SIZE_IDS.split_at(layers::N_GROWING).1;
 /// Steps of the roll-outs that are validated.
 pub const VALIDATION_STEPS: usize = 5;
 
+/// What is said where a run can't go on, before the reason.
+pub(super) const CANT_GO_ON: &str = "can't go on with the run in this folder";
+
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads::bounded(args.threads));
@@ -176,8 +181,9 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn train(args: &Args) -> Result<()> {
-    let (start, model, has_grown) = model(args)?;
-    let before = start.clone();
+    let start = Start::of(args)?;
+    let mut origin = origin(args, &start);
+    let Start { before, model, has_grown, .. } = start;
     let mut config = train_config(args, &model)?;
     let video = video(args, &mut config)?;
     memory::must_suffice(&config, &model, args.recompute, 1)?;
@@ -185,7 +191,10 @@ fn train(args: &Args) -> Result<()> {
     let files = RunFiles::new(&args.out);
     check_files(&args.out, &files, [&args.from, &args.video])?;
     // Before the recordings are read: what does not fit is told at once.
-    let mut trainer = trainer(&files, config, model, start)?;
+    let mut trainer = trainer(&files, config, model, before.clone())?;
+    if let Some(begun) = trainer.origin() {
+        begun.must_have_settings(&files.checkpoint, &origin).context(CANT_GO_ON)?;
+    }
     if args.recompute {
         trainer = trainer.recompute();
     }
@@ -193,7 +202,21 @@ fn train(args: &Args) -> Result<()> {
     if let Some(pixels) = &pixels {
         trainer = trainer.with_pixels(pixels.clone());
     }
-    let Data { train, validation, known, n_steps } = data(args, trainer.config(), model, pixels)?;
+    let data = data(args, trainer.config(), model, pixels)?;
+    origin.recordings = data.names();
+    match trainer.origin() {
+        Some(begun) => {
+            begun.must_have_recordings(&files.checkpoint, &origin).context(CANT_GO_ON)?;
+        }
+        None if trainer.step_index() > 0 => say(format_args!(
+            "note: {} is of an earlier version, and does not tell what it was begun from: that this is \
+             the same start model and the same recordings is taken on trust",
+            files.checkpoint.display()
+        )),
+        None => {}
+    }
+    let mut trainer = trainer.with_origin(origin);
+    let Data { train, validation, known, n_steps } = data;
     if !files.checkpoint.exists() {
         keep_earlier(&files)?;
     }
@@ -211,19 +234,23 @@ fn train(args: &Args) -> Result<()> {
     let log = open_log(&files.log, trainer.step_index());
     let mut log = log.with_context(|| files.log.display().to_string())?;
     settings.run(&mut trainer, [&train, &validation], &mut log)?;
-    let curve = train_end::draw(&files, &curve::panels(&[&files.log])?)?;
+    let curve = train_end::draw(&files);
     if let Some(signal) = stop.signal() {
         let (step, checkpoint) = (trainer.step_index(), files.checkpoint.display());
         say(format_args!("stopped at step {step}: {checkpoint}; the same command goes on"));
+        // What is kept is not lost for a picture.
+        curve.err().into_iter().for_each(|error| say(format_args!("warning: no curve: {error:#}")));
         drop(folder);
         // Ends as the signal ends programs, so that shells and scripts see what happened.
         signal_hook::low_level::emulate_default_handler(signal)?;
+        return Ok(());
     }
+    let has_curve = curve?;
     let before = before.as_ref();
     // What has grown is no model yet that anybody had.
     let keeps_new = args.keep == "new" || has_grown;
     let known = known.as_ref();
-    let end = End { before, known, keeps_new, files: &files, has_curve: curve };
+    let end = End { before, known, keeps_new, files: &files, has_curve };
     end.tell(&trainer, &validation, (args.validation_windows, n_steps))
 }
 
@@ -235,6 +262,20 @@ pub(super) struct Data {
     known: Option<Dataset>,
     /// Steps that are validated.
     pub(super) n_steps: usize,
+}
+
+impl Data {
+    /// Names of the recordings, by purpose.
+    pub(super) fn names(&self) -> BTreeMap<String, Vec<String>> {
+        let all = [
+            ("training", Some(&self.train)),
+            ("validation", Some(&self.validation)),
+            ("training, to remember", self.train.remembered()),
+            ("validation, to remember", self.known.as_ref()),
+        ];
+        let names = |data: &Dataset| data.names().collect();
+        all.into_iter().filter_map(|(what, data)| Some((what.into(), data.map(names)?))).collect()
+    }
 }
 
 /// Reads the recordings.
@@ -278,20 +319,48 @@ pub(super) fn data(
     Ok(Data { train, validation, known, n_steps })
 }
 
-/// The start model, if there is one, what is trained, and whether it has grown from the model's file.
-pub(super) fn model(args: &Args) -> Result<(Option<Model>, ModelConfig, bool)> {
-    let start = match &args.from {
-        Some(path) => Some(Model::load(path).context("--from")?),
-        None => None,
-    };
-    let of_file = start.as_ref().map(|start| start.config);
-    let start = start.map(|start| args.sizes.grow(start, args.seed)).transpose()?;
-    let model = match &start {
-        Some(start) => start.config,
-        None => new_model(args)?,
-    };
-    model.validate().map_err(by_option)?;
-    Ok((start, model, of_file.is_some_and(|of_file| of_file != model)))
+/// What a run starts from.
+pub(super) struct Start {
+    /// The start model, if there is one, grown as the options ask.
+    pub(super) before: Option<Model>,
+    /// The hash of its file.
+    hash: Option<String>,
+    /// What is trained.
+    pub(super) model: ModelConfig,
+    /// Whether it has grown from the model's file.
+    has_grown: bool,
+}
+
+impl Start {
+    pub(super) fn of(args: &Args) -> Result<Self> {
+        // Not clap's to say: it waives the rule where sizes are given, with which --from can't be.
+        ensure!(
+            args.keep != "new" || args.from.is_some(),
+            "--keep: only a run that starts --from a model has one before to keep or to replace"
+        );
+        let file = match &args.from {
+            Some(path) => Some(Model::load(path).context("--from")?),
+            None => None,
+        };
+        let of_file = file.as_ref().map(|file| (file.config, file.hash.clone()));
+        let before = file.map(|file| args.sizes.grow(file, args.seed)).transpose()?;
+        let model = match &before {
+            Some(before) => before.config,
+            None => new_model(args)?,
+        };
+        model.validate().map_err(by_option)?;
+        let has_grown = of_file.as_ref().is_some_and(|(config, _)| *config != model);
+        Ok(Self { before, hash: of_file.map(|(_, hash)| hash), model, has_grown })
+    }
+}
+
+/// What the options say of what a run is begun from; the recordings are not known yet.
+pub(super) fn origin(args: &Args, start: &Start) -> Origin {
+    let from = start.hash.as_ref().map_or("random weights".into(), |hash| format!("model {hash}"));
+    let told = [("--from", from), ("--teacher", args.teacher.clone())].into_iter();
+    let told = told.chain(args.hold_out.told()).chain(args.topics.told());
+    let settings = told.map(|(option, value)| (option.to_owned(), value)).collect();
+    Origin { settings, ..Origin::default() }
 }
 
 /// The configuration that the options ask for.
@@ -364,10 +433,7 @@ fn trainer(
     start: Option<Model>,
 ) -> Result<Trainer> {
     Ok(match (files.checkpoint.exists(), start) {
-        (true, _) => {
-            let told = "can't go on with the run in this folder";
-            Trainer::resume(&files.checkpoint, &config, &model).context(told)?
-        }
+        (true, _) => Trainer::resume(&files.checkpoint, &config, &model).context(CANT_GO_ON)?,
         (false, Some(start)) => Trainer::fine_tune(config, start)?,
         (false, None) => Trainer::new(config, model)?,
     })

@@ -14,18 +14,20 @@ use forecloud::train::files::RunFiles;
 use forecloud::train::progress::{Measure, Progress, Verdict};
 use forecloud::train::trainer::Trainer;
 
+use super::curve;
 use super::intake::recordings;
-use super::plot::{self, Panel};
+use super::plot;
 
 /// Writes the picture of the run's curves; false if there is nothing to draw.
 ///
 /// # Errors
-/// If it can't be written.
-pub fn draw(files: &RunFiles, panels: &[Panel]) -> Result<bool> {
+/// If the log can't be read, or the picture can't be written.
+pub fn draw(files: &RunFiles) -> Result<bool> {
+    let panels = curve::panels(&[&files.log])?;
     if panels.is_empty() {
         return Ok(false);
     }
-    plot::draw(&files.curve, panels)?;
+    plot::draw(&files.curve, &panels)?;
     Ok(true)
 }
 
@@ -62,7 +64,7 @@ impl End<'_> {
         let (step, n_recordings) = (trainer.step_index(), validation.n_recordings());
         let in_hindsight = validation.n_in_hindsight() > 0;
         let mut text = Table { evaluation, step, n_recordings, n_steps, in_hindsight }.to_string();
-        let (mut verdict, mut has_forgotten) = (None, false);
+        let (mut verdict, mut knows_still) = (None, true);
         if let Some(before) = before {
             let progress = Progress::new([before, &model], validation, n_windows, n_steps)?;
             verdict = Some(progress.verdict());
@@ -70,17 +72,20 @@ impl End<'_> {
             if let Some(known) = self.known {
                 let n_steps = known.longest(n_steps);
                 let progress = Progress::new([before, &model], known, n_windows, n_steps)?;
-                has_forgotten = progress.has_forgotten();
+                knows_still = progress.has_forgotten() == Some(false);
                 text += &Remembered(progress).to_string();
             }
         }
         let is_over = step >= trainer.config().steps;
-        let is_better = verdict.map(|verdict| verdict == Verdict::Better && !has_forgotten);
+        let is_better = verdict.map(|verdict| verdict == Verdict::Better && knows_still);
         let (kept, more) = self.leave(&model, is_better.filter(|_| is_over))?;
         text += &format!("\nmodel: {} ({})\n{more}", files.model.display(), kept.hash);
-        if has_curve {
-            text += &format!("curve: {}\n", files.curve.display());
-        }
+        text += &match has_curve {
+            true => format!("curve: {}\n", files.curve.display()),
+            false => {
+                format!("curve: none, for there is nothing to draw in {}\n", files.log.display())
+            }
+        };
         let steps = trainer.config().steps;
         match (step < steps, validation.recordings().next()) {
             (true, _) => {
@@ -181,8 +186,13 @@ impl Display for Remembered {
         writeln!(f, "\nWhat was known before, {n} windows of the recordings to remember: mm\n")?;
         rows(f, progress)?;
         match progress.has_forgotten() {
-            true => writeln!(f, "The new model has forgotten more than 5 % of what it knew."),
-            false => writeln!(f, "The new model knows that still, to 5 %."),
+            Some(true) => writeln!(f, "The new model has forgotten more than 5 % of what it knew."),
+            Some(false) => writeln!(f, "The new model knows that still, to 5 %."),
+            None => writeln!(
+                f,
+                "Whether the new model knows that still can't be told, for nothing moves there: take \
+                 recordings to remember in which objects move."
+            ),
         }
     }
 }
@@ -320,5 +330,16 @@ impl Display for Table {
             writeln!(f, "-: no validation window has such points, or none reaches so far")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_measured_is_not_said_to_be_known_still() {
+        let told = Remembered(Progress::default()).to_string();
+        assert!(told.contains("can't be told") && !told.contains("to 5 %"), "{told}");
     }
 }

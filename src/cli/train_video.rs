@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use forecloud::outputs::{Kind, Outputs};
+use forecloud::train::origin::Origin;
 use forecloud::train::video::{VideoDataset, VideoScore, VideoTrainConfig, VideoTrainer};
 use forecloud::video::{Spool, VideoConfig};
 
@@ -17,6 +18,7 @@ use super::say::{named, say};
 use super::stop::Stop;
 use super::threads;
 use super::topics::TopicArgs;
+use super::train::CANT_GO_ON;
 use super::train_loop::bar;
 
 /// Train what draws predictions as pictures: an encoder (U-Net, or a vision transformer) and a renderer
@@ -121,12 +123,19 @@ fn train(args: &Args) -> Result<()> {
     for path in [&path, &checkpoint] {
         Outputs::default().check(path, Kind::Video).with_context(|| refused(&args.out))?;
     }
-    let mut trainer = match checkpoint.exists() {
-        true => VideoTrainer::resume(&checkpoint, config, video)
-            .context("can't go on with the run in this folder")?,
+    let trainer = match checkpoint.exists() {
+        true => VideoTrainer::resume(&checkpoint, config, video).context(CANT_GO_ON)?,
         false => VideoTrainer::new(config, video)?,
     };
-    let [training, validation] = load(args, video)?;
+    let mut origin = origin(args);
+    if let Some(begun) = trainer.origin() {
+        begun.must_have_settings(&checkpoint, &origin).context(CANT_GO_ON)?;
+    }
+    let [training, validation] = load(args, video, &mut origin)?;
+    if let Some(begun) = trainer.origin() {
+        begun.must_have_recordings(&checkpoint, &origin).context(CANT_GO_ON)?;
+    }
+    let mut trainer = trainer.with_origin(origin);
     if path.exists() && !checkpoint.exists() {
         let kept = set_aside(&path)?;
         let (path, kept) = (path.display(), kept.display());
@@ -196,8 +205,15 @@ fn validated(trainer: &VideoTrainer, data: &VideoDataset) -> Result<String> {
     Ok(format!("seen now: {}; 1 s later, by the truth: {}", told(now), told(then)))
 }
 
-/// Recordings to train on and to validate with.
-fn load(args: &Args, video: VideoConfig) -> Result<[VideoDataset; 2]> {
+/// What the options say of what a run is begun from; the recordings are not known yet.
+fn origin(args: &Args) -> Origin {
+    let told = args.topics.told().into_iter();
+    let settings = told.map(|(option, value)| (option.to_owned(), value)).collect();
+    Origin { settings, ..Origin::default() }
+}
+
+/// Recordings to train on and to validate with, whose names go into `origin`.
+fn load(args: &Args, video: VideoConfig, origin: &mut Origin) -> Result<[VideoDataset; 2]> {
     let recordings = Recordings::find(&args.recordings, true)?;
     recordings.must_not_hold(&args.out)?;
     let frames = args.topics.config()?;
@@ -210,8 +226,13 @@ fn load(args: &Args, video: VideoConfig) -> Result<[VideoDataset; 2]> {
     let bar = bar(recordings.len() as u64, "reading {wide_bar} {pos} of {len} recordings");
     for path in recordings.paths() {
         bar.inc(1);
-        if let Err(error) = add(args, path, &mut training, &mut validation) {
-            say(format_args!("left out: {}", named(path, &error.to_string())));
+        match add(args, path, &mut training, &mut validation) {
+            Ok(Some(purpose)) => {
+                let name = path.file_name().unwrap_or_default().display().to_string();
+                origin.recordings.entry(purpose.into()).or_default().push(name);
+            }
+            Ok(None) => {}
+            Err(error) => say(format_args!("left out: {}", named(path, &error.to_string()))),
         }
     }
     bar.finish_and_clear();
@@ -224,17 +245,18 @@ fn load(args: &Args, video: VideoConfig) -> Result<[VideoDataset; 2]> {
     Ok([training, validation])
 }
 
-/// Adds a recording to the data that it is for.
+/// Adds a recording to the data that it is for; tells which, if any.
 fn add(
     args: &Args,
     path: &Path,
     training: &mut VideoDataset,
     validation: &mut VideoDataset,
-) -> forecloud::Result<()> {
+) -> forecloud::Result<Option<&'static str>> {
     let is_full = args.max_recordings.is_some_and(|most| training.n_recordings() >= most);
-    let was_added = !is_full && training.add(path, "train", true)?;
-    if !was_added && validation.n_recordings() < N_VALIDATED {
-        validation.add(path, "val", false)?;
+    if !is_full && training.add(path, "train", true)? {
+        return Ok(Some("training"));
     }
-    Ok(())
+    let is_validated =
+        validation.n_recordings() < N_VALIDATED && validation.add(path, "val", false)?;
+    Ok(is_validated.then_some("validation"))
 }

@@ -13,7 +13,7 @@ use forecloud::train::pixels::Pixels;
 use forecloud::train::trainer::{StepReport, Trainer, WindowLoss};
 
 use super::threads;
-use super::train::{Args, Data, data, model, train_config, video};
+use super::train::{Args, Data, Start, data, origin, train_config, video};
 use super::train_loop::log_line;
 
 /// One of the processes of a run: each has all recordings, and takes every step.
@@ -47,11 +47,13 @@ impl TrainWorker {
         let n_threads = threads::bounded(args.threads);
         let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build()?;
         let (trainer, model, pixels, data) = pool.install(|| -> Result<_> {
-            let (start, model, _) = model(&args)?;
+            let start = Start::of(&args)?;
+            let mut origin = origin(&args, &start);
+            let Start { before, model, .. } = start;
             let mut config = train_config(&args, &model)?;
             let video = video(&args, &mut config)?;
-            let mut trainer = match start {
-                Some(start) => Trainer::fine_tune(config, start)?,
+            let mut trainer = match before {
+                Some(before) => Trainer::fine_tune(config, before)?,
                 None => Trainer::new(config, model)?,
             };
             let pixels = video.map(|video| Pixels::new(video, &args.out)).transpose()?;
@@ -62,7 +64,8 @@ impl TrainWorker {
                 trainer = trainer.with_pixels(pixels.clone());
             }
             let data = data(&args, trainer.config(), model, pixels.clone())?;
-            Ok((trainer, model, pixels, data))
+            origin.recordings = data.names();
+            Ok((trainer.with_origin(origin), model, pixels, data))
         })?;
         let (threads, begun) = (pool, Instant::now());
         Ok(Self { args, model, trainer, pixels, data, threads, begun, loss_mm: None })
@@ -168,6 +171,13 @@ impl TrainWorker {
     /// As [`Trainer::resume`].
     pub fn resume(&mut self, checkpoint: &Path) -> Result<()> {
         let mut trainer = Trainer::resume(checkpoint, self.trainer.config(), &self.model)?;
+        if let Some(origin) = self.trainer.origin().cloned() {
+            if let Some(begun) = trainer.origin() {
+                begun.must_have_settings(checkpoint, &origin)?;
+                begun.must_have_recordings(checkpoint, &origin)?;
+            }
+            trainer = trainer.with_origin(origin);
+        }
         if self.args.recompute {
             trainer = trainer.recompute();
         }

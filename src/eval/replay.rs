@@ -36,6 +36,9 @@ pub struct BagResult {
     pub n_in_hindsight: u64,
     /// Of the predicted ones: frames that the truth says nothing of, or not of one step before.
     pub n_without_truth: u64,
+    /// Topics that its truth lacks ([`Recording::truth_lack`]).
+    #[serde(default)]
+    pub truth_lack: Vec<String>,
     /// Frames without a history frame one step back: the first one, and those behind a gap or where
     /// cameras fall out or come back.
     pub n_without_history: u64,
@@ -214,6 +217,7 @@ impl Replay {
         let task = truth.map(|truth| truth.task.as_str());
         let mut hindsight = truth.is_none().then(|| self.hindsight(urdf.as_deref(), &meshes));
         let mut bag = BagResult::new(recording.bag().path(), task);
+        bag.truth_lack = truth.map_or(Vec::new(), |_| recording.truth_lack());
         let noise = self.noise.map(|noise| noise.of_recording(recording.bag().path()));
         noise.map_or(Ok(()), |noise| noise.validate())?;
         let (frames, last_problem) = recording.play(|mut frame, ids| -> Result<()> {

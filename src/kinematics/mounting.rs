@@ -36,6 +36,15 @@ impl RobotMode {
             Error::Config { key: key.to_owned(), problem }
         })
     }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Required => "required",
+            Self::Optional => "optional",
+            Self::None => "none",
+        }
+    }
 }
 
 /// Poses of a robot that its joints don't tell, at one time.

@@ -1,7 +1,6 @@
 //! Weights: initial values, and model files (safetensors) with the configuration inside.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use rand::{Rng, SeedableRng};
@@ -11,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::model::Layout;
 use crate::model::interlacer::Tensor;
+use crate::whole_file::replace;
 use crate::{Error, Result};
 
 /// Largest model file that is read.
@@ -60,8 +60,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
 
 /// Writes named vectors of the table's tensors and text metadata to a safetensors file.
 ///
-/// The file appears whole or not at all, even if the power fails: it is written beside its place,
-/// brought to the disk, then renamed.
+/// The file appears whole or not at all, even if the power fails.
 ///
 /// # Errors
 /// [`Error::Io`] and [`Error::Model`].
@@ -96,12 +95,7 @@ pub fn save(
     let mut data = header(&plain[..plain.len() - numbers.len()], metadata)
         .map_err(|error| model_error(path, format!("its metadata can't be written ({error})")))?;
     data.extend_from_slice(numbers);
-    let unfinished = PathBuf::from(format!("{}.part", path.display()));
-    replace(path, &unfinished, &data).map_err(|cause| {
-        // On a full disk, its remains would only be in the way.
-        let _ = std::fs::remove_file(&unfinished);
-        Error::Io { path: path.to_owned(), cause }
-    })
+    replace(path, &data).map_err(|cause| Error::Io { path: path.to_owned(), cause })
 }
 
 /// The header `plain` with `metadata`, all keys in alphabetical order: the same file for the same
@@ -118,18 +112,6 @@ fn header(plain: &[u8], metadata: HashMap<String, String>) -> serde_json::Result
     let mut header = (json.len() as u64).to_le_bytes().to_vec();
     header.append(&mut json);
     Ok(header)
-}
-
-fn replace(path: &Path, unfinished: &Path, data: &[u8]) -> std::io::Result<()> {
-    let mut file = std::fs::File::create(unfinished)?;
-    file.write_all(data)?;
-    file.sync_all()?;
-    std::fs::rename(unfinished, path)?;
-    // The name, too; not every file system can.
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        let _ = std::fs::File::open(folder).and_then(|folder| folder.sync_all());
-    }
-    Ok(())
 }
 
 /// The tensors' bytes: all of the file behind its header.

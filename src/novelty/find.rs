@@ -42,6 +42,11 @@ impl Finding {
         self.recordings.push(OfRecording::default());
     }
 
+    /// Forgets what was taken of the last recording: it could not be read to its end.
+    pub fn drop_recording(&mut self) {
+        self.recordings.pop();
+    }
+
     /// Takes what was `seen` to move, and where it is now and after each step, `[1 + n_steps][n]`, as far
     /// as that is known: `is_known` tells of a step (from 0) and a particle.
     pub fn add(

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::config::TrainConfig;
 use super::differences::differences;
+use super::origin::Origin;
 use crate::model::weights::{self, OPTIMIZER_PREFIXES};
 use crate::model::{Layout, ModelConfig, config_metadata, read_config};
 use crate::{Error, Result};
@@ -31,7 +32,7 @@ pub(super) struct Vectors<T> {
 pub(super) fn write(
     path: &Path,
     layout: &Layout,
-    (config, model): (&TrainConfig, &ModelConfig),
+    (config, model, origin): (&TrainConfig, &ModelConfig, Option<&Origin>),
     step: u64,
     vectors: Vectors<&[f32]>,
 ) -> Result<()> {
@@ -39,6 +40,7 @@ pub(super) fn write(
     let settings = serde_json::to_string(config).unwrap_or_default();
     metadata.insert(SETTINGS_KEY.into(), settings);
     metadata.insert(STEP_KEY.into(), step.to_string());
+    origin.into_iter().for_each(|origin| origin.put(&mut metadata));
     let [mean, square, average] = OPTIMIZER_PREFIXES;
     let vectors = [
         ("", vectors.weights),
@@ -49,7 +51,7 @@ pub(super) fn write(
     weights::save(path, &layout.tensors, &vectors, metadata)
 }
 
-/// Reads the checkpoint of a run of these settings: steps done, and the state.
+/// Reads the checkpoint of a run of these settings: steps done, what it was begun from, and the state.
 ///
 /// # Errors
 /// [`Error::Io`]; [`Error::Checkpoint`] if it is damaged, or of other settings.
@@ -58,7 +60,7 @@ pub(super) fn read(
     layout: &Layout,
     config: &TrainConfig,
     model: &ModelConfig,
-) -> Result<(u64, Vectors<Vec<f32>>)> {
+) -> Result<(u64, Option<Origin>, Vectors<Vec<f32>>)> {
     let file = weights::File::open(path).map_err(|error| damaged(path, error))?;
     let text = |key: &str| {
         file.metadata.get(key).ok_or_else(|| no_checkpoint(path, &format!("it has no {key}")))
@@ -79,6 +81,7 @@ pub(super) fn read(
         return Err(Error::Checkpoint { path: path.to_owned(), problem });
     }
     let step = step.parse().map_err(|_| no_checkpoint(path, &format!("bad {STEP_KEY}")))?;
+    let origin = Origin::of(&file.metadata).map_err(|error| no_checkpoint(path, &error))?;
     let vector =
         |prefix| file.vector(&layout.tensors, prefix).map_err(|error| damaged(path, error));
     let [mean, square, average] = OPTIMIZER_PREFIXES;
@@ -88,7 +91,7 @@ pub(super) fn read(
         square: vector(square)?,
         average: vector(average)?,
     };
-    Ok((step, vectors))
+    Ok((step, origin, vectors))
 }
 
 /// The error of a file that is damaged; those of the system stay as they are.

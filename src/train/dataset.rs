@@ -228,6 +228,16 @@ impl Dataset {
         self.episodes.iter().map(|episode| episode.path.as_path())
     }
 
+    /// Names of its recordings, in order; of stretches, with their number.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        self.episodes.iter().map(|episode| episode.name())
+    }
+
+    /// Recordings of what is to be remembered ([`Dataset::remember`]).
+    pub fn remembered(&self) -> Option<&Dataset> {
+        self.known.as_deref()
+    }
+
     /// Takes out the recordings at these places of [`Dataset::recordings`]; returns them, without what
     /// they hold: paths and stretches.
     pub(super) fn take_out(&mut self, places: &BTreeSet<usize>) -> Vec<(PathBuf, u32)> {

@@ -14,6 +14,7 @@ use super::adamw::AdamW;
 use super::checkpoint::{self, Vectors};
 use super::config::TrainConfig;
 use super::dataset::{Dataset, Window};
+use super::origin::Origin;
 use super::pixels::{PixelConfig, PixelLoss, Pixels};
 use super::validation::{Sums, Validation, advance};
 use crate::geometry::Vec3;
@@ -71,6 +72,7 @@ pub struct Trainer {
     /// Windows of this step whose gradients the first lanes hold.
     computed: Range<usize>,
     pixels: Option<Pixels>,
+    origin: Option<Origin>,
 }
 
 /// One window of a batch on its way through the model; windows of a batch run side by side.
@@ -108,6 +110,7 @@ impl Trainer {
             lanes: Vec::new(),
             computed: 0..0,
             pixels: None,
+            origin: None,
             config,
             model,
             gradient: vec![0.0; weights.len()],
@@ -136,6 +139,16 @@ impl Trainer {
         Self { pixels: Some(pixels), ..self }
     }
 
+    /// Keeps in checkpoints what the run was begun from.
+    pub fn with_origin(self, origin: Origin) -> Self {
+        Self { origin: Some(origin), ..self }
+    }
+
+    /// What the run was begun from, as far as that was told.
+    pub fn origin(&self) -> Option<&Origin> {
+        self.origin.as_ref()
+    }
+
     /// Has backward passes compute activations again instead of keeping them
     /// ([`Mode::TrainingRecompute`]): less memory, more time, the same result to the bit.
     pub fn recompute(mut self) -> Self {
@@ -153,13 +166,13 @@ impl Trainer {
         config.validate()?;
         model.validate()?;
         let layout = Layout::new(model.interlacer());
-        let (step, vectors) = checkpoint::read(path, &layout, config, model)?;
+        let (step, origin, vectors) = checkpoint::read(path, &layout, config, model)?;
         let mut optimizer = AdamW::new(config.adamw, 0);
         optimizer.step = step;
         let Vectors { weights, mean, square, average } = vectors;
         (optimizer.mean, optimizer.square) = (mean, square);
         let trainer = Self::with_state(config.clone(), *model, layout, weights, optimizer);
-        Ok(Self { average, ..trainer })
+        Ok(Self { average, origin, ..trainer })
     }
 
     /// Writes a checkpoint: a model file with the optimiser's state.
@@ -176,7 +189,7 @@ impl Trainer {
         checkpoint::write(
             path,
             &self.layout,
-            (&self.config, &self.model),
+            (&self.config, &self.model, self.origin.as_ref()),
             self.optimizer.step,
             vectors,
         )

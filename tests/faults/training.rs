@@ -1,5 +1,6 @@
 //! Training that is killed, told to end, or left without room on the disk.
 
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use super::run::{Workplace, ended_by, signal, steps_in, tool, wait_until};
@@ -26,6 +27,13 @@ fn limited(limit_kib: u64, full_disk: bool, arguments: &[String]) -> Output {
     command.output().expect("bash runs")
 }
 
+/// The file of a run that is not whole yet.
+fn unfinished(place: &Workplace, out: &str) -> Option<PathBuf> {
+    let mut entries =
+        std::fs::read_dir(place.path(out)).unwrap().map(|entry| entry.unwrap().path());
+    entries.find(|path| path.extension().is_some_and(|extension| extension == "part"))
+}
+
 #[test]
 fn a_killed_run_resumes_to_the_same_bits() {
     let place = Workplace::new();
@@ -34,11 +42,11 @@ fn a_killed_run_resumes_to_the_same_bits() {
 
     // Killed again and again: at some step, or while a file is being written.
     let checkpoint = place.checkpoint("killed");
-    let part = checkpoint.with_extension("safetensors.part");
+    let writes = || unfinished(&place, "killed").is_some();
     for (wanted, in_a_write) in [(1, false), (5, true), (9, true), (14, false), (20, true)] {
         let mut child = place.start("killed", STEPS);
         wait_until("a checkpoint", || steps_in(&checkpoint) >= wanted);
-        wait_until("a write", || !in_a_write || part.exists() || steps_in(&checkpoint) >= STEPS);
+        wait_until("a write", || !in_a_write || writes() || steps_in(&checkpoint) >= STEPS);
         child.kill().unwrap();
         assert_eq!(ended_by(child.wait().unwrap()), Some(SIGKILL), "it ended before the kill");
         let n_steps = steps_in(&checkpoint);
@@ -61,11 +69,11 @@ fn a_kill_in_the_middle_of_a_checkpoint_leaves_the_one_before() {
     let limit_kib = 2 * model_kib / 1024;
     let killed = limited(limit_kib, false, &place.arguments("cut", 6));
     assert_eq!(ended_by(killed.status), Some(SIGXFSZ), "{}", stderr(&killed));
-    let part = place.checkpoint("cut").with_extension("safetensors.part");
+    let part = unfinished(&place, "cut").unwrap();
     assert_eq!(std::fs::metadata(&part).unwrap().len(), limit_kib * 1024, "half a checkpoint");
     assert_eq!(std::fs::read(place.checkpoint("cut")).unwrap(), before);
     assert_eq!(place.result("cut", &place.run("cut", 6, &[])), whole);
-    assert!(!part.exists());
+    assert!(unfinished(&place, "cut").is_none(), "the next run cleans up");
 }
 
 #[test]
@@ -82,7 +90,7 @@ fn a_full_disk_is_named_and_costs_nothing_that_was_kept() {
     assert!(message.contains(&checkpoint.display().to_string()), "{message}");
     assert!(message.contains("File too large") && !message.contains("panicked"), "{message}");
     assert_eq!(std::fs::read(&checkpoint).unwrap(), before);
-    assert!(!checkpoint.with_extension("safetensors.part").exists(), "the disk is left as it was");
+    assert!(unfinished(&place, "full").is_none(), "the disk is left as it was");
     // With room again, it goes on.
     assert_eq!(place.result("full", &place.run("full", 6, &[])), whole);
 
@@ -120,12 +128,11 @@ fn an_output_folder_that_cannot_be_written_is_named_at_the_start() {
 fn a_run_whose_model_could_not_be_written_is_not_done() {
     let place = Workplace::new();
     let whole = place.result("whole", &place.run("whole", 4, &[]));
-    let taken = place.path("blocked").join("model.safetensors.part");
-    std::fs::create_dir_all(&taken).unwrap();
-    let output = place.run("blocked", 4, &[]);
+    let model_bytes = std::fs::metadata(place.path("whole/model.safetensors")).unwrap().len();
+    // Room for the log, not for the model.
+    let output = limited(model_bytes / 2048, true, &place.arguments("blocked", 4));
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("model.safetensors"), "{}", stderr(&output));
-    std::fs::remove_dir(&taken).unwrap();
     assert_eq!(place.result("blocked", &place.run("blocked", 4, &[])), whole);
 }
 
@@ -152,4 +159,30 @@ fn signals_end_training_with_a_checkpoint() {
         assert_eq!(n_lines() as u64, n_steps);
     }
     assert_eq!(place.result("stopped", &place.run("stopped", STEPS, &[])), whole);
+}
+
+#[test]
+fn a_signal_before_the_first_validation_ends_training_as_any_other() {
+    let place = Workplace::new();
+    let arguments = place.arguments("early", 100_000).join(" ");
+    let arguments = arguments.replace("--validate-every 1 ", "--validate-every 100000 ");
+    let command = || {
+        let mut command = tool();
+        command.args(arguments.split(' ')).args(["--checkpoint-secs", "0"]);
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        command
+    };
+    let child = command().spawn().unwrap();
+    wait_until("a checkpoint", || steps_in(&place.checkpoint("early")) >= 1);
+    signal(&child, "INT");
+    let output = child.wait_with_output().unwrap();
+    let told = stderr(&output);
+    assert_eq!(ended_by(output.status), Some(SIGINT), "{told}");
+    let n_steps = steps_in(&place.checkpoint("early"));
+    assert!(told.contains(&format!("stopped at step {n_steps}: ")), "{told}");
+    assert!(told.contains("the same command goes on") && !told.contains("error"), "{told}");
+    // A step that is done already is no error either.
+    let output = command().args(["--stop-at", "1"]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("curve: none"));
 }

@@ -12,7 +12,7 @@ use crate::geometry::Vec3;
 impl Pool<'_> {
     /// What is missing in the report of all recordings so far.
     pub(super) fn notes(&self) -> Vec<String> {
-        let first = [self.box_note(), self.rate_note(), self.reach_note()];
+        let first = [self.box_note(), self.rate_note(), self.lack_note(), self.reach_note()];
         let mut notes: Vec<String> = first.into_iter().flatten().collect();
         let Some(findings) = &self.findings else { return notes };
         notes.push("without truth there is no error of each point, and no true velocity".into());
@@ -97,6 +97,20 @@ impl Pool<'_> {
         ))
     }
 
+    /// A truth by which nothing can be judged, as topics are missing.
+    fn lack_note(&self) -> Option<String> {
+        let lacks = |bag: &&BagResult| {
+            !bag.truth_lack.is_empty() && bag.n_predicted > 0 && bag.n_evaluated == 0
+        };
+        let bag = self.bags().find(lacks)?;
+        Some(format!(
+            "the truth of {} lacks {}, so nothing could be judged by it; --no-truth judges by what was \
+             seen later",
+            bag.path.display(),
+            bag.truth_lack.join(" and ")
+        ))
+    }
+
     /// Steps that no recording reaches.
     fn reach_note(&self) -> Option<String> {
         let (horizon, step_secs) = (self.terms.config.horizon, self.terms.step_secs);
@@ -106,6 +120,9 @@ impl Pool<'_> {
             return None;
         }
         let secs = |steps: usize| (steps as f64 * step_secs) as f32;
+        if n_reached == 0 && self.lack_note().is_some() {
+            return None;
+        }
         Some(match n_reached {
             0 => format!(
                 "no frame follows one step ({} s) after one that was predicted, so nothing could \

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::whole_file::replace;
 use crate::{Error, Result};
 
 /// The value in a file; none if there is no such file.
@@ -46,9 +47,5 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(io(folder))?;
     }
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(".unfinished");
-    let unfinished = PathBuf::from(unfinished);
-    fs::write(&unfinished, bytes).map_err(io(&unfinished))?;
-    fs::rename(&unfinished, path).map_err(io(path))
+    replace(path, bytes).map_err(io(path))
 }

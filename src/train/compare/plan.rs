@@ -1,5 +1,6 @@
 //! The plan of a comparison: the steps that each variant may take, fixed once.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -86,9 +87,16 @@ impl Plan {
         let other = |what: &str| {
             Err(Error::Config { key: key.clone(), problem: format!("a plan {what}: {remedy}") })
         };
-        if self.settings != *settings {
-            let differing = differences(&self.settings, settings).join("; ");
-            return other(&format!("of other settings ({differing})"));
+        let mut differing = differences(&self.settings.topics, &settings.topics);
+        if self.settings.topics.is_empty() {
+            // Of an earlier version: what it read can't be told.
+            differing.clear();
+        }
+        let [stored, asked] = [&self.settings, settings]
+            .map(|of| Settings { topics: BTreeMap::default(), ..of.clone() });
+        differing.extend(differences(&stored, &asked));
+        if !differing.is_empty() {
+            return other(&format!("of other settings ({})", differing.join("; ")));
         }
         if self.data != *data {
             return other(&format!("for other recordings ({:?}, here {data:?})", self.data));

@@ -1,5 +1,6 @@
 //! What is asked of a comparison.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,10 @@ pub struct Settings {
     pub train: TrainConfig,
     /// What is done to windows on loading.
     pub data: DatasetConfig,
+    /// Options that say what is read of the recordings, and their values in words; empty in plans of
+    /// earlier versions, which don't tell.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub topics: BTreeMap<String, String>,
     /// Split of the test recordings.
     pub test_split: String,
     /// Validations in a run.

@@ -11,6 +11,7 @@ use crate::eval::similarity::alike;
 use crate::model::weights::{self, File, OPTIMIZER_PREFIXES};
 use crate::train::adamw::AdamW;
 use crate::train::differences::differences;
+use crate::train::origin::Origin;
 use crate::video::{
     Encoder, Gradients, Ray, Renderer, Scene, VideoConfig, VideoLayout, VideoModel, config_metadata,
 };
@@ -29,6 +30,7 @@ pub struct VideoTrainer {
     config: VideoTrainConfig,
     model: VideoModel,
     optimizer: AdamW,
+    origin: Option<Origin>,
 }
 
 /// How good drawn pictures are, mean over pictures, of the pixels whose depth was measured.
@@ -54,7 +56,7 @@ impl VideoTrainer {
         let layout = VideoLayout::new(video)?;
         let weights = layout.initial_weights(config.seed);
         let optimizer = AdamW::new(config.adamw, weights.len());
-        Ok(Self { config, model: VideoModel { layout, weights }, optimizer })
+        Ok(Self { config, model: VideoModel { layout, weights }, optimizer, origin: None })
     }
 
     /// Goes on from the file that [`VideoTrainer::save`] wrote.
@@ -87,7 +89,18 @@ impl VideoTrainer {
         let optimizer = &mut trainer.optimizer;
         (optimizer.step, optimizer.mean, optimizer.square) = (step, mean, square);
         trainer.model = model;
+        trainer.origin = Origin::of(&file.metadata).map_err(wrong)?;
         Ok(trainer)
+    }
+
+    /// Keeps in its file what the run was begun from.
+    pub fn with_origin(self, origin: Origin) -> Self {
+        Self { origin: Some(origin), ..self }
+    }
+
+    /// What the run was begun from, as far as that was told.
+    pub fn origin(&self) -> Option<&Origin> {
+        self.origin.as_ref()
     }
 
     /// Writes the weights with all that the training goes on from, whole or not at all.
@@ -99,6 +112,7 @@ impl VideoTrainer {
         let settings = serde_json::to_string(&self.config).unwrap_or_default();
         metadata.insert(SETTINGS_KEY.into(), settings);
         metadata.insert(STEP_KEY.into(), self.optimizer.step.to_string());
+        self.origin.iter().for_each(|origin| origin.put(&mut metadata));
         let [mean, square, _] = OPTIMIZER_PREFIXES;
         let vectors = [
             ("", &self.model.weights[..]),
