@@ -23,7 +23,6 @@ use crate::{Error, Result};
 pub use batch::Candidate;
 pub(crate) use free::Seen;
 use roller::Roller;
-pub(crate) use roller::check_limits;
 
 /// Particles of the roll-outs that plans are judged by, unless another number is asked for.
 pub const PLAN_PARTICLES: usize = 512;

@@ -165,6 +165,31 @@ fn plans_that_no_robot_could_follow_are_refused_by_number() {
     assert!(other.contains("plan 1: the robot has no joint 'elbow'"), "{other}");
     let nan = told(&|plan| plan.points[0].positions[0] = f64::NAN);
     assert!(nan.contains("plan 1: point 0 puts 'left_joint_2' at NaN"), "{nan}");
+    let elsewhere = told(&|plan| plan.points[0].positions[0] += 0.4);
+    assert!(elsewhere.contains("plan 1: joint 'left_joint_2' starts 0.4"), "{elsewhere}");
+    let fast = told(&|plan| plan.points[1].time_from_start_nanos = 100_000);
+    assert!(fast.contains("plan 1: joint 'left_joint_2' would move at 1000.00 rad/s"), "{fast}");
+    let stamp = snapshot.stamp();
+    let over = told(&|plan| plan.header.stamp = stamp.plus_secs(-3.0));
+    assert!(over.contains("plan 1: it was over 2.5 s before the frame"), "{over}");
+    assert_eq!(told(&|plan| plan.header.stamp = stamp.plus_secs(-0.2)), "", "under way");
+}
+
+#[test]
+fn the_point_where_the_robot_is_may_be_left_out_of_a_plan() {
+    let snapshot = snapshot(128);
+    let judge = snapshot.judge(&goal()).unwrap();
+    let plan = plans(&snapshot, 1).remove(0);
+    let mut left_out = plan.clone();
+    left_out.points.remove(0);
+    let all = [plan.clone(), left_out.clone()].map(|plan| Candidate { plan, n_steps: 5 });
+    let mut candidates = Candidates::new(1).unwrap();
+    let costs = candidates.evaluate(&snapshot, &judge, &all, || true).unwrap();
+    assert_eq!(format!("{:?}", costs[0]), format!("{:?}", costs[1]));
+    assert!(costs[0].unwrap().length > 0.09, "it moves: {costs:?}");
+    let [told, untold] =
+        [plan, left_out].map(|plan| candidates.predict(&snapshot, plan, 5).unwrap().displacements);
+    assert_eq!(told, untold);
 }
 
 fn settings() -> PlanSettings {
