@@ -11,6 +11,8 @@ use crate::{Error, Result};
 pub const MAX_CLOUD: usize = 1024;
 /// Boxes that nothing may enter at most.
 pub const MAX_KEEP_OUT: usize = 64;
+/// A body is selected by a place no farther from it (m): what lies farther off was hardly meant.
+const MAX_OFF_M: f64 = 0.3;
 
 /// A box whose faces lie along the axes of the world frame.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -256,7 +258,7 @@ impl Select {
                 let bodies = sight.body_of.iter().enumerate();
                 let bodies = bodies.filter(|(i, body)| **body != NO_BODY && !is_robot(*i));
                 let nearest = bodies.min_by(|a, b| off(a.0).total_cmp(&off(b.0)));
-                let Some((_, body)) = nearest else {
+                let Some((i, body)) = nearest else {
                     return refused(
                         "point",
                         "no body was found in this frame (all lies on the support plane, or the \
@@ -293,6 +295,16 @@ impl Mask {
         let [width, height] = self.size;
         if self.pixels.len() as u64 != u64::from(width) * u64::from(height) {
             return refused(
+                if off(i) > MAX_OFF_M {
+                    return refused(
+                        "point",
+                        format!(
+                            "the nearest body is {:.2} m from {point:?}: give a place on it or no more \
+                             than {MAX_OFF_M} m off, in metres, in the world frame",
+                            off(i)
+                        ),
+                    );
+                }
                 "mask",
                 format!("{} pixels, not {width} x {height}", self.pixels.len()),
             );
