@@ -192,6 +192,28 @@ fn the_point_where_the_robot_is_may_be_left_out_of_a_plan() {
     assert_eq!(told, untold);
 }
 
+#[test]
+fn the_body_is_chosen_of_all_particles() {
+    let snapshot = snapshot(256);
+    let everywhere = Zone { min: [-9.0; 3], max: [9.0; 3] };
+    let all = Goal::new(Select::Region(everywhere), Reach::Box(everywhere));
+    let mut n_other = 0;
+    for place in snapshot.judge(&all).unwrap().target_places() {
+        let goal = Goal { select: Select::Body(place), ..all.clone() };
+        let Ok(whole) = snapshot.judge(&goal) else { continue };
+        let whole = whole.target_places();
+        let (thin, judge) = snapshot.for_plans(&goal, 32).unwrap();
+        assert!(judge.target_places().iter().all(|p| whole.contains(p)), "{place:?}");
+        // Of the few that are left alone, it would often be another.
+        let alone = snapshot.thinned(32).judge(&goal);
+        n_other += usize::from(
+            alone.is_err() || alone.unwrap().target_places().iter().any(|p| !whole.contains(p)),
+        );
+        assert!([32, 256].contains(&thin.n_particles()));
+    }
+    assert!(n_other > 10, "{n_other}");
+}
+
 fn settings() -> PlanSettings {
     PlanSettings {
         budget: None,
@@ -236,8 +258,7 @@ fn what_is_found_is_within_limits_and_costs_what_it_is_told() {
         let first = found.plan.points[0].positions[column];
         assert_eq!(first, snapshot.joints()[joint], "it starts where the robot is");
     }
-    let thin = snapshot.thinned(128);
-    let judge = thin.judge(&goal()).unwrap();
+    let (thin, judge) = snapshot.for_plans(&goal(), 128).unwrap();
     let all = [Candidate { plan: found.plan.clone(), n_steps: found.n_steps }];
     let cost = Candidates::new(1).unwrap().evaluate(&thin, &judge, &all, || true).unwrap();
     assert_eq!(format!("{:?}", cost[0].unwrap()), format!("{:?}", found.cost));
