@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use forecloud::candidates::{Candidate, Candidates, Snapshot};
 use forecloud::config::PredictorConfig;
@@ -274,6 +275,9 @@ fn goals_that_are_reached_or_out_of_reach_are_told() {
     let short = PlanSettings { n_steps: 3, tool_links: vec!["left_hand".into()], ..settings() };
     let told = planned(1, &goal(), &short).message;
     assert!(told.contains("longer than n_steps") || told.contains("no plan"), "{told}");
+    let in_no_time = PlanSettings { budget: Some(Duration::ZERO), ..settings() };
+    let told = planned(1, &goal(), &in_no_time).message;
+    assert!(told.contains("the budget of 0 s was over before the first was drawn"), "{told}");
     let mut planner = Planner::new(1).unwrap();
     let snapshot = snapshot(128);
     let mut refused = |goal: &Goal, settings: &PlanSettings| {
@@ -286,6 +290,13 @@ fn goals_that_are_reached_or_out_of_reach_are_told() {
     assert!(refused(&goal(), &unknown).contains("no joint 'elbow'"));
     let endless = PlanSettings { max_plans: 0, ..settings.clone() };
     assert!(refused(&goal(), &endless).contains("max_plans: 0 without a budget"));
+    for secs in [-1.0, 1.5e19, f64::NAN] {
+        let told = PlanSettings::budget_of(secs).unwrap_err().to_string();
+        assert_eq!(told, format!("budget: {secs} s is not in 0..=86400"));
+    }
+    let budget = Some(Duration::from_secs(15_000_000_000_000_000_000));
+    let told = refused(&goal(), &PlanSettings { budget, ..settings.clone() });
+    assert!(told.contains("budget: 15000000000000000000 s is not in 0..=86400"), "{told}");
     let zone = Zone { min: [3.0; 3], max: [4.0; 3] };
     let nothing = Goal::new(Select::Region(zone), Reach::Box(zone));
     assert!(refused(&nothing, &settings).contains("region: no particle lies in"));
