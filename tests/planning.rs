@@ -215,6 +215,20 @@ fn the_body_is_chosen_of_all_particles() {
     assert!(n_other > 10, "{n_other}");
 }
 
+#[test]
+fn files_with_a_byte_order_mark_are_read_and_times_have_a_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("marked.yaml");
+    std::fs::write(&file, format!("\u{feff}{}", goal_yaml())).unwrap();
+    assert_eq!(read_goal(&file).unwrap(), goal());
+    let text = "\u{feff}plans:\n  - joint_names: [a]\n    points: [{time: 0.5, positions: [0]}]\n";
+    std::fs::write(&file, text).unwrap();
+    assert_eq!(read_plans(&file).unwrap().len(), 1);
+    std::fs::write(&file, text.replace("0.5", "1e6")).unwrap();
+    let told = read_plans(&file).unwrap_err().to_string();
+    assert!(told.contains("plan 0: time 1000000 s is not in 0..1000000"), "{told}");
+}
+
 fn settings() -> PlanSettings {
     PlanSettings {
         budget: None,
