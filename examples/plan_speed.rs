@@ -32,10 +32,9 @@ fn main() -> Result<()> {
     let bag = arguments.next().unwrap_or_else(|| "data/demo_tumble".into());
     let n_threads: usize = arguments.next().map_or(Ok(2), |n| n.parse()).context("threads")?;
     let snapshot = snapshot(&bag)?;
-    let thin = snapshot.thinned(N_PARTICLES);
     let reach = Reach::Pose { rotation: [0.0, 0.0, 0.0, 1.0], translation: [0.08, 0.0, 0.0] };
     let goal = Goal { leave_weight: 0.2, ..Goal::new(Select::Body([0.0, 0.0, 0.1]), reach) };
-    let judge = thin.judge(&goal)?;
+    let (thin, judge) = snapshot.for_plans(&goal, N_PARTICLES)?;
     let plans = plans(&snapshot)?;
     println!("{bag}: {set:?}, {n_threads} threads, {} particles", thin.n_particles());
     let mut candidates = Candidates::new(n_threads)?;

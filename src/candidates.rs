@@ -23,7 +23,6 @@ use crate::{Error, Result};
 pub use batch::Candidate;
 pub(crate) use free::Seen;
 use roller::Roller;
-pub(crate) use roller::check_limits;
 
 /// Particles of the roll-outs that plans are judged by, unless another number is asked for.
 pub const PLAN_PARTICLES: usize = 512;
@@ -88,29 +87,35 @@ impl Snapshot {
     /// # Errors
     /// As [`Judge::new`].
     pub fn judge(&self, goal: &Goal) -> Result<Judge> {
+        Judge::new(goal, &self.sight())
+    }
+
+    fn sight(&self) -> Sight<'_> {
         let particles = &self.prediction.particles;
-        Judge::new(
-            goal,
-            &Sight {
-                positions: &particles.positions,
-                sources: &particles.sources,
-                image_sizes: &self.image_sizes,
-                body_of: &self.scene.start.body_of,
-                on_links: &self.scene.on_links,
-                workspace: &self.workspace,
-            },
-        )
+        Sight {
+            positions: &particles.positions,
+            sources: &particles.sources,
+            image_sizes: &self.image_sizes,
+            body_of: &self.scene.start.body_of,
+            on_links: &self.scene.on_links,
+            workspace: &self.workspace,
+        }
     }
 
     /// A goal in this frame, with what its plans are rolled out from: [`PLAN_PARTICLES`] of the particles,
     /// or all where the target would lose its own.
+    ///
+    /// The target is chosen once, of all particles: of those that are left, the body nearest to a place may
+    /// be another one.
     ///
     /// # Errors
     /// As [`Judge::new`].
     pub fn for_plans(&self, goal: &Goal, n_particles: usize) -> Result<(Self, Judge)> {
         let judge = self.judge(goal)?;
         let thin = self.thinned(n_particles);
-        match thin.judge(goal) {
+        let kept = self.kept(n_particles).into_iter();
+        let is_target = kept.map(|i| judge.target().binary_search(&(i as u32)).is_ok());
+        match Judge::of_target(goal, &thin.sight(), &is_target.collect::<Vec<_>>()) {
             Ok(of_thin) => Ok((thin, of_thin)),
             Err(_) => Ok((self.thinned(0), judge)),
         }
@@ -126,7 +131,7 @@ impl Snapshot {
         if n >= n_all || n == 0 {
             return thin;
         }
-        let chosen: Vec<usize> = (0..n).map(|j| history_index(j, n, n_all)).collect();
+        let chosen = self.kept(n);
         let start = &mut thin.scene.start;
         pick(&mut start.positions, &chosen);
         pick(&mut start.velocities, &chosen);
@@ -151,6 +156,13 @@ impl Snapshot {
         pick(&mut particles.sources, &chosen);
         pick(&mut thin.prediction.situations, &chosen);
         thin
+    }
+
+    /// Which of the particles [`Self::thinned`] keeps, ascending.
+    fn kept(&self, n: usize) -> Vec<usize> {
+        let n_all = self.n_particles();
+        let n = if n == 0 { n_all } else { n.min(n_all) };
+        (0..n).map(|j| history_index(j, n, n_all)).collect()
     }
 }
 

@@ -122,7 +122,20 @@ impl Judge {
     /// make no sense, an empty selection, a goal outside of the workspace.
     pub fn new(goal: &Goal, sight: &Sight) -> Result<Self> {
         goal.validate()?;
-        let is_target = goal.select.of(sight)?;
+        Self::of_target(goal, sight, &goal.select.of(sight)?)
+    }
+
+    /// As [`Self::new`], of a valid goal whose target is known: `is_target` of each particle.
+    ///
+    /// # Errors
+    /// [`Error::Goal`] without a target, and for a goal outside of the workspace.
+    pub(crate) fn of_target(goal: &Goal, sight: &Sight, is_target: &[bool]) -> Result<Self> {
+        if !is_target.contains(&true) {
+            return goal::refused(
+                "select",
+                "none of the particles is the target's: take more of them",
+            );
+        }
         let is_robot = |i: usize| sight.on_links.get(i).is_some_and(|&link| link != NO_LINK);
         let of = |wanted: bool| -> Vec<u32> {
             let all = (0..sight.positions.len()).filter(|&i| is_target[i] == wanted);
@@ -151,7 +164,7 @@ impl Judge {
         self.reach_now <= self.goal.tolerance
     }
 
-    /// The target's particles, by their numbers.
+    /// The target's particles, by their numbers, ascending.
     pub fn target(&self) -> &[u32] {
         &self.target
     }

@@ -11,7 +11,7 @@ use crate::kinematics::{JointOrder, MeshSearch, Mount, Robot, RobotMode, RobotOp
 use crate::message::{JointTrajectory, Stamp};
 use crate::model::ModelConfig;
 use crate::particles::{ParticleSampler, Particles, Sampling};
-use crate::plan::{self, Horizon};
+use crate::plan::{self, Horizon, Present};
 use crate::scene::Scene;
 use crate::{Error, Result};
 
@@ -72,6 +72,16 @@ impl Course {
     /// As [`Robot::set_mount`].
     pub fn mount(&self, robot: &mut Robot) -> Result<()> {
         robot.set_mount(&self.mounts[1])
+    }
+
+    /// What candidate plans of `robot` are held against.
+    pub fn present<'a>(&'a self, robot: &'a Robot) -> Present<'a> {
+        Present {
+            stamp: self.stamp,
+            joint_names: robot.joint_names(),
+            joints: &self.joints,
+            limits: robot.limits(),
+        }
     }
 
     /// Kinematic particles one step back, now, and at each step ahead, where `plan` leads `robot`,

@@ -1,6 +1,7 @@
 //! What the robot is about to do: joint positions ahead, from its planned trajectories.
 
 mod candidate;
+mod follow;
 #[cfg(feature = "bag")]
 mod plans_file;
 
@@ -8,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::message::{JointTrajectory, Stamp, TrajectoryPoint};
 use std::sync::Arc;
 
-pub use candidate::with_candidate;
+pub use candidate::{Present, with_candidate};
 #[cfg(feature = "bag")]
 pub use plans_file::read_plans;
 

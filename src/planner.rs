@@ -62,6 +62,35 @@ impl Default for PlanSettings {
     }
 }
 
+impl PlanSettings {
+    /// A budget of `secs`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for less than nothing, more than a day, and what is no number.
+    pub fn budget_of(secs: f64) -> Result<Duration> {
+        match (0.0..=MAX_BUDGET_SECS).contains(&secs) {
+            true => Ok(Duration::from_secs_f64(secs)),
+            false => Err(Error::Config {
+                key: "budget".into(),
+                problem: format!("{secs} s is not in 0..={MAX_BUDGET_SECS}"),
+            }),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let horizon = self.n_steps;
+        PredictorConfig { horizon, ..PredictorConfig::default() }.validate()?;
+        match self.budget {
+            Some(budget) => Self::budget_of(budget.as_secs_f64()).map(|_| ()),
+            None if self.max_plans > 0 => Ok(()),
+            None => {
+                let problem = "0 without a budget would never end: give one of the two".into();
+                Err(Error::Config { key: "max_plans".into(), problem })
+            }
+        }
+    }
+}
+
 /// How far the planner has come.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
@@ -95,6 +124,8 @@ pub struct Planned {
     pub elapsed: Duration,
 }
 
+/// Longest budget: a day (s).
+const MAX_BUDGET_SECS: f64 = 86_400.0;
 /// Plans rolled out before the next ones are drawn.
 const GENERATION: usize = 16;
 /// Of each kind, the best that the next ones are drawn near to.
@@ -148,12 +179,7 @@ impl Planner {
         mut goes_on: impl FnMut(&Progress) -> bool,
     ) -> Result<Planned> {
         let start = Instant::now();
-        let horizon = settings.n_steps;
-        PredictorConfig { horizon, ..PredictorConfig::default() }.validate()?;
-        if settings.budget.is_none() && settings.max_plans == 0 {
-            let problem = "0 without a budget would never end: give one of the two".into();
-            return Err(Error::Config { key: "max_plans".into(), problem });
-        }
+        settings.check()?;
         let mut robot = Robot::clone(snapshot.robot()?);
         snapshot.course.mount(&mut robot)?;
         // Judged by all particles that there are, before they are thinned out.
@@ -343,6 +369,15 @@ impl Search<'_> {
             true => String::new(),
             false => format!("; drawn and thrown away: {}", refused.join(", ")),
         };
+        if let (0, true, Some(budget)) =
+            (self.n_plans, self.refused.is_empty(), self.settings.budget)
+        {
+            return format!(
+                "no plan is good enough: the budget of {} s was over before the first was drawn. Remedy: \
+                 more time",
+                budget.as_secs_f64()
+            );
+        }
         if self.n_plans == 0 {
             return format!(
                 "no plan is good enough: none that the robot can do was found{refused}. Remedy: more \

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use forecloud::candidates::{Candidate, Candidates, Snapshot};
 use forecloud::config::PredictorConfig;
@@ -165,6 +166,67 @@ fn plans_that_no_robot_could_follow_are_refused_by_number() {
     assert!(other.contains("plan 1: the robot has no joint 'elbow'"), "{other}");
     let nan = told(&|plan| plan.points[0].positions[0] = f64::NAN);
     assert!(nan.contains("plan 1: point 0 puts 'left_joint_2' at NaN"), "{nan}");
+    let elsewhere = told(&|plan| plan.points[0].positions[0] += 0.4);
+    assert!(elsewhere.contains("plan 1: joint 'left_joint_2' starts 0.4"), "{elsewhere}");
+    let fast = told(&|plan| plan.points[1].time_from_start_nanos = 100_000);
+    assert!(fast.contains("plan 1: joint 'left_joint_2' would move at 1000.00 rad/s"), "{fast}");
+    let stamp = snapshot.stamp();
+    let over = told(&|plan| plan.header.stamp = stamp.plus_secs(-3.0));
+    assert!(over.contains("plan 1: it was over 2.5 s before the frame"), "{over}");
+    assert_eq!(told(&|plan| plan.header.stamp = stamp.plus_secs(-0.2)), "", "under way");
+}
+
+#[test]
+fn the_point_where_the_robot_is_may_be_left_out_of_a_plan() {
+    let snapshot = snapshot(128);
+    let judge = snapshot.judge(&goal()).unwrap();
+    let plan = plans(&snapshot, 1).remove(0);
+    let mut left_out = plan.clone();
+    left_out.points.remove(0);
+    let all = [plan.clone(), left_out.clone()].map(|plan| Candidate { plan, n_steps: 5 });
+    let mut candidates = Candidates::new(1).unwrap();
+    let costs = candidates.evaluate(&snapshot, &judge, &all, || true).unwrap();
+    assert_eq!(format!("{:?}", costs[0]), format!("{:?}", costs[1]));
+    assert!(costs[0].unwrap().length > 0.09, "it moves: {costs:?}");
+    let [told, untold] =
+        [plan, left_out].map(|plan| candidates.predict(&snapshot, plan, 5).unwrap().displacements);
+    assert_eq!(told, untold);
+}
+
+#[test]
+fn the_body_is_chosen_of_all_particles() {
+    let snapshot = snapshot(256);
+    let everywhere = Zone { min: [-9.0; 3], max: [9.0; 3] };
+    let all = Goal::new(Select::Region(everywhere), Reach::Box(everywhere));
+    let mut n_other = 0;
+    for place in snapshot.judge(&all).unwrap().target_places() {
+        let goal = Goal { select: Select::Body(place), ..all.clone() };
+        let Ok(whole) = snapshot.judge(&goal) else { continue };
+        let whole = whole.target_places();
+        let (thin, judge) = snapshot.for_plans(&goal, 32).unwrap();
+        assert!(judge.target_places().iter().all(|p| whole.contains(p)), "{place:?}");
+        // Of the few that are left alone, it would often be another.
+        let alone = snapshot.thinned(32).judge(&goal);
+        n_other += usize::from(
+            alone.is_err() || alone.unwrap().target_places().iter().any(|p| !whole.contains(p)),
+        );
+        assert!([32, 256].contains(&thin.n_particles()));
+    }
+    assert!(n_other > 10, "{n_other}");
+}
+
+#[test]
+fn files_with_a_byte_order_mark_are_read_and_times_have_a_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("marked.yaml");
+    std::fs::write(&file, format!("\u{feff}{}", goal_yaml())).unwrap();
+    assert_eq!(read_goal(&file).unwrap(), goal());
+    let text = "\u{feff}plans:\n  - joint_names: [a]\n    points: [{time: 0.5, positions: [0]}]\n";
+    std::fs::write(&file, text).unwrap();
+    assert_eq!(read_plans(&file).unwrap().len(), 1);
+    std::fs::write(&file, text.replace("0.5", "1e6")).unwrap();
+    let told = read_plans(&file).unwrap_err().to_string();
+    assert!(told.contains("plan 0: time 1000000 s is not in 0..1000000"), "{told}");
 }
 
 fn settings() -> PlanSettings {
@@ -211,8 +273,7 @@ fn what_is_found_is_within_limits_and_costs_what_it_is_told() {
         let first = found.plan.points[0].positions[column];
         assert_eq!(first, snapshot.joints()[joint], "it starts where the robot is");
     }
-    let thin = snapshot.thinned(128);
-    let judge = thin.judge(&goal()).unwrap();
+    let (thin, judge) = snapshot.for_plans(&goal(), 128).unwrap();
     let all = [Candidate { plan: found.plan.clone(), n_steps: found.n_steps }];
     let cost = Candidates::new(1).unwrap().evaluate(&thin, &judge, &all, || true).unwrap();
     assert_eq!(format!("{:?}", cost[0].unwrap()), format!("{:?}", found.cost));
@@ -228,6 +289,9 @@ fn goals_that_are_reached_or_out_of_reach_are_told() {
     let short = PlanSettings { n_steps: 3, tool_links: vec!["left_hand".into()], ..settings() };
     let told = planned(1, &goal(), &short).message;
     assert!(told.contains("longer than n_steps") || told.contains("no plan"), "{told}");
+    let in_no_time = PlanSettings { budget: Some(Duration::ZERO), ..settings() };
+    let told = planned(1, &goal(), &in_no_time).message;
+    assert!(told.contains("the budget of 0 s was over before the first was drawn"), "{told}");
     let mut planner = Planner::new(1).unwrap();
     let snapshot = snapshot(128);
     let mut refused = |goal: &Goal, settings: &PlanSettings| {
@@ -240,6 +304,13 @@ fn goals_that_are_reached_or_out_of_reach_are_told() {
     assert!(refused(&goal(), &unknown).contains("no joint 'elbow'"));
     let endless = PlanSettings { max_plans: 0, ..settings.clone() };
     assert!(refused(&goal(), &endless).contains("max_plans: 0 without a budget"));
+    for secs in [-1.0, 1.5e19, f64::NAN] {
+        let told = PlanSettings::budget_of(secs).unwrap_err().to_string();
+        assert_eq!(told, format!("budget: {secs} s is not in 0..=86400"));
+    }
+    let budget = Some(Duration::from_secs(15_000_000_000_000_000_000));
+    let told = refused(&goal(), &PlanSettings { budget, ..settings.clone() });
+    assert!(told.contains("budget: 15000000000000000000 s is not in 0..=86400"), "{told}");
     let zone = Zone { min: [3.0; 3], max: [4.0; 3] };
     let nothing = Goal::new(Select::Region(zone), Reach::Box(zone));
     assert!(refused(&nothing, &settings).contains("region: no particle lies in"));

@@ -103,6 +103,9 @@ def intrinsics(name: str, value: Any) -> tuple[float, ...]:
     return tuple(given.ravel().tolist())
 
 
+MAX_SECS = 9.2e9  # as nanoseconds in 64 bits
+
+
 def stamp_ns(name: str, value: Any) -> int:
     """Nanoseconds: of an integer as they are, of a float as seconds."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
@@ -110,6 +113,8 @@ def stamp_ns(name: str, value: Any) -> int:
     if isinstance(value, (float, np.floating)):
         if not math.isfinite(value):
             raise InputError(f"{name}: {value} is not finite")
+        if abs(value) > MAX_SECS:
+            raise InputError(f"{name}: {value} s is not in {-MAX_SECS}..={MAX_SECS}")
         value = round(float(value) * 1e9)
     return whole(name, value, -(2**63), 2**63 - 1)
 

@@ -23,9 +23,9 @@ class Goal:
 
     The target, one of: `region` (all that lie in a box now: lowest and highest corner, `[2, 3]`), `pixels`
     (a mask `[height, width]` as large as the depth image of camera number `camera`; True, or not 0: the
-    target's), `body` (the body nearest to a point, `[3]`). Where it is to be after the last step, one of:
-    `box` (`[2, 3]`), `cloud` (`[n, 3]`, 1,024 points at most), `pose` (the rigid motion from where it is: x,
-    y, z and a quaternion x, y, z, w, or 4 x 4). World frame, metres.
+    target's), `body` (the body nearest to a point, `[3]`, no more than 0.3 m from it). Where it is to be
+    after the last step, one of: `box` (`[2, 3]`), `cloud` (`[n, 3]`, 1,024 points at most), `pose` (the rigid
+    motion from where it is: x, y, z and a quaternion x, y, z, w, or 4 x 4). World frame, metres.
 
     `tolerance` (m): nearer than so is a success. `keep_out`: boxes `[n, 2, 3]` that nothing but the robot may
     enter. `clearance` (m): what the robot shall keep from what is not the target. `kappa`: sigmas that are

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use forecloud::candidates::{Candidate, Snapshot};
 use forecloud::costs::{Goal as Inner, Mask, PlanCost, parse_goal, read_goal};
@@ -152,10 +151,7 @@ pub struct SettingsIn {
 
 impl SettingsIn {
     pub fn into_settings(self) -> PyResult<PlanSettings> {
-        let budget = self.budget.map(|secs| {
-            Duration::try_from_secs_f64(secs)
-                .map_err(|error| raise(errors::Kind::Config, format!("budget: {secs} s: {error}")))
-        });
+        let budget = self.budget.map(|secs| PlanSettings::budget_of(secs).map_err(errors::of));
         Ok(PlanSettings {
             budget: budget.transpose()?,
             max_plans: self.max_plans,

@@ -43,6 +43,7 @@ GOOD = {
     ({"joints": {"a": float("inf")}}, "'a' is at inf"),
     ({"joints": [1, 2]}, "expected names with positions"),
     ({"plans": [fc.Plan(["a"], [0.2, 0.1], [[1], [2]])]}, "ascend"),
+    ({"plans": [fc.Plan(["a"], [0.0, 1e300], [[1], [2]])]}, "plan's times: 1e+300 s is not in"),
     ({"plans": [fc.Plan(["a"], [0.1], [[1, 2]])]}, "for each of 1 joints"),
 ])
 def test_wrong_arrays_of_a_step(model, changes, told):

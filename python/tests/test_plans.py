@@ -72,6 +72,23 @@ def test_a_plan_is_found_as_the_tool_finds_it_and_costs_what_was_told(predictor,
     assert not np.array_equal(other.plan.positions, found.plan.positions)
 
 
+def test_a_plan_begins_where_the_robot_is(predictor, plans):
+    plan, goal = plans[0], same_goal(length_weight=1)
+    target_alone = fc.Plan(plan.joints, plan.times[1:], plan.positions[1:])
+    costs = predictor.evaluate([plan, target_alone], goal, steps=5)
+    assert costs["cost"][0] == costs["cost"][1] and costs["length"][0] > 0.09
+    for given, told in (
+        (fc.Plan(plan.joints, plan.times, np.add(plan.positions, 0.4)), "starts 0.4"),
+        (fc.Plan(plan.joints, [0.0, 1e-4], plan.positions), "would move at 1000.00 rad/s"),
+        (fc.Plan(plan.joints, plan.times, plan.positions, start=costs.stamp_ns - 3 * 10**9), "was over 2.5 s before"),
+        (fc.Plan(plan.joints, [], []), "no points"),
+    ):
+        with pytest.raises(fc.errors.RobotError, match=told):
+            predictor.evaluate([given], goal)
+        with pytest.raises(fc.errors.RobotError, match=told):
+            predictor.predict(given)
+
+
 def test_predict_follows_a_plan(predictor, plans, frames, recording, model):
     prediction = predictor.predict(plans[0], steps=4)
     assert prediction.displacements.shape == (4, 256, 3)

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::free::surroundings;
-use super::{Candidates, Snapshot, check_limits};
+use super::{Candidates, Snapshot};
 use crate::config::PredictorConfig;
 use crate::costs::{Judge, PlanCost};
 use crate::message::JointTrajectory;
@@ -85,8 +85,7 @@ fn check(snapshot: &Snapshot, candidates: &[Candidate]) -> Result<()> {
         let horizon = *n_steps;
         PredictorConfig { horizon, ..PredictorConfig::default() }.validate()?;
         let horizon = snapshot.model.config.horizon(horizon);
-        with_candidate(&course.plan, plan.clone(), robot.joint_names(), course.stamp, &horizon)
-            .and_then(|_| check_limits(plan, robot))
+        with_candidate(&course.plan, plan.clone(), &course.present(robot), &horizon)
             .map_err(|error| of_plan(i, error))?;
     }
     Ok(())

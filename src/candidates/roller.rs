@@ -53,8 +53,8 @@ impl Roller {
         let course = &snapshot.course;
         let mut horizon = snapshot.model.config.horizon(n_steps);
         horizon.n_steps += more;
-        let names = robot.joint_names();
-        let plan = with_candidate(&course.plan, candidate, names, course.stamp, &horizon)?;
+        let present = course.present(robot);
+        let plan = with_candidate(&course.plan, candidate, &present, &horizon)?;
         let (joints, workspace) = (&mut self.joints_ahead, &snapshot.workspace);
         let scene = &mut self.scene;
         course.place_robot(&plan, robot, &horizon, workspace, joints, scene)?;
@@ -160,29 +160,4 @@ impl Roller {
         self.prediction = prediction;
         cost
     }
-}
-
-/// Checks that all positions of `plan` are within the limits of the joints of `robot`.
-///
-/// # Errors
-/// [`Error::Plan`] names the first that is not.
-pub(crate) fn check_limits(plan: &JointTrajectory, robot: &Robot) -> Result<()> {
-    // What a controller measures may lie a little beyond.
-    const SLACK: f64 = 1e-3;
-    let names = robot.joint_names();
-    for (column, name) in plan.joint_names.iter().enumerate() {
-        let Some(joint) = names.iter().position(|other| other == name) else { continue };
-        let limits = robot.limits()[joint];
-        for (i, point) in plan.points.iter().enumerate() {
-            let Some(&q) = point.positions.get(column) else { continue };
-            if q < limits.lower - SLACK || q > limits.upper + SLACK {
-                let (lower, upper) = (limits.lower, limits.upper);
-                let problem = format!(
-                    "point {i} puts '{name}' at {q:.3}, beyond its limits {lower:.3} to {upper:.3}"
-                );
-                return Err(Error::Plan { problem });
-            }
-        }
-    }
-    Ok(())
 }

@@ -6,7 +6,6 @@ use forecloud::planner::{PlanSettings, Planner};
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use super::evaluate::table;
 use super::outcome::Outcome;
@@ -65,10 +64,8 @@ pub fn run(args: &Args) -> Result<Outcome> {
     let goal = read_goal(&args.goal)?;
     let budget = match args.budget {
         None if args.max_plans > 0 => None,
-        secs => {
-            let secs = Duration::try_from_secs_f64(secs.unwrap_or(2.0));
-            Some(secs.context("--budget")?)
-        }
+        None => PlanSettings::default().budget,
+        Some(secs) => Some(PlanSettings::budget_of(secs)?),
     };
     let settings = PlanSettings {
         budget,

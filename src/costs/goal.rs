@@ -11,6 +11,10 @@ use crate::{Error, Result};
 pub const MAX_CLOUD: usize = 1024;
 /// Boxes that nothing may enter at most.
 pub const MAX_KEEP_OUT: usize = 64;
+/// A body is selected by a place no farther from it (m): what lies farther off was hardly meant.
+const MAX_OFF_M: f64 = 0.3;
+/// Weights and sigmas at most: beyond, sums of terms lose their digits.
+const MAX_WEIGHT: f64 = 1e6;
 
 /// A box whose faces lie along the axes of the world frame.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -180,21 +184,7 @@ impl Goal {
     /// # Errors
     /// [`Error::Goal`] names the field and the remedy.
     pub fn validate(&self) -> Result<()> {
-        for (field, value) in [
-            ("reach_weight", self.reach_weight),
-            ("tolerance", self.tolerance),
-            ("keep_out_weight", self.keep_out_weight),
-            ("leave_weight", self.leave_weight),
-            ("clearance", self.clearance),
-            ("clearance_weight", self.clearance_weight),
-            ("kappa", self.kappa),
-            ("length_weight", self.length_weight),
-            ("smoothness_weight", self.smoothness_weight),
-        ] {
-            if !(value.is_finite() && value >= 0.0) {
-                return refused(field, format!("{value} is not a number from 0 up"));
-            }
-        }
+        self.check_numbers()?;
         if self.clearance > 1.0 {
             return refused("clearance", format!("{} m is more than 1 m", self.clearance));
         }
@@ -240,6 +230,46 @@ impl Goal {
     }
 }
 
+impl Goal {
+    fn weights(&self) -> [(&'static str, f64); 6] {
+        [
+            ("reach_weight", self.reach_weight),
+            ("keep_out_weight", self.keep_out_weight),
+            ("leave_weight", self.leave_weight),
+            ("clearance_weight", self.clearance_weight),
+            ("length_weight", self.length_weight),
+            ("smoothness_weight", self.smoothness_weight),
+        ]
+    }
+
+    fn check_numbers(&self) -> Result<()> {
+        let weights = self.weights();
+        let lengths = [("tolerance", self.tolerance), ("clearance", self.clearance)];
+        let weighs = weights.into_iter().chain([("kappa", self.kappa)]);
+        for (field, value) in lengths.into_iter().chain(weighs.clone()) {
+            if !(value.is_finite() && value >= 0.0) {
+                return refused(field, format!("{value} is not a number from 0 up"));
+            }
+        }
+        for (field, value) in weighs {
+            if value > MAX_WEIGHT {
+                return refused(
+                    field,
+                    format!("{value} is more than {MAX_WEIGHT}: scale all down"),
+                );
+            }
+        }
+        // Without boxes there is nothing to keep out of.
+        let weighs = |(field, weight)| {
+            weight > 0.0 && (field != "keep_out_weight" || !self.keep_out.is_empty())
+        };
+        match weights.into_iter().any(weighs) {
+            true => Ok(()),
+            false => refused("reach_weight", "all weights are 0: nothing to choose by"),
+        }
+    }
+}
+
 impl Select {
     /// Whether each particle is the target's.
     ///
@@ -256,13 +286,23 @@ impl Select {
                 let bodies = sight.body_of.iter().enumerate();
                 let bodies = bodies.filter(|(i, body)| **body != NO_BODY && !is_robot(*i));
                 let nearest = bodies.min_by(|a, b| off(a.0).total_cmp(&off(b.0)));
-                let Some((_, body)) = nearest else {
+                let Some((i, body)) = nearest else {
                     return refused(
                         "point",
                         "no body was found in this frame (all lies on the support plane, or the \
                          model estimates no motion): select a region instead",
                     );
                 };
+                if off(i) > MAX_OFF_M {
+                    return refused(
+                        "point",
+                        format!(
+                            "the nearest body is {:.2} m from {point:?}: give a place on it or no more \
+                             than {MAX_OFF_M} m off, in metres, in the world frame",
+                            off(i)
+                        ),
+                    );
+                }
                 sight.body_of.iter().map(|other| other == body).collect()
             }
         };

@@ -94,6 +94,8 @@ pub fn parse_goal(
     mask: impl FnOnce(&Path, usize) -> Result<Mask>,
 ) -> Result<Goal> {
     let wrong = |problem: String| Error::Goal { field: place.to_owned(), problem };
+    // Some editors begin a file with a byte-order mark; the parser takes it for a document of its own.
+    let text = text.trim_start_matches('\u{feff}');
     let file: File = serde_norway::from_str(text).map_err(|error| wrong(error.to_string()))?;
     let select = match file.select {
         SelectFile { region: Some(zone), pixels: None, body: None } => Select::Region(zone),

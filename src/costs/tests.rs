@@ -131,7 +131,7 @@ fn clearance_is_what_is_short_in_the_worst_step() {
     rolled.links = vec![0, 1];
     assert_near(rolled.cost(&goal).clearance, 0.02);
     assert_near(rolled.cost(&goal).cost, 0.04);
-    let unasked = Goal { clearance_weight: 0.0, ..goal };
+    let unasked = Goal { clearance_weight: 0.0, reach_weight: 1.0, ..goal };
     assert_near(rolled.cost(&unasked).clearance, 0.0);
 }
 
@@ -217,7 +217,10 @@ fn selections_find_the_target_without_the_robot() {
     };
     assert_eq!(target(about_target()).unwrap(), [0, 1]);
     assert_eq!(target(Select::Body([0.2, 0.0, 0.0])).unwrap(), [0, 1]);
-    assert_eq!(target(Select::Body([0.9, 0.0, 0.0])).unwrap(), [3]);
+    assert_eq!(target(Select::Body([0.89, 0.0, 0.0])).unwrap(), [3]);
+    let far = target(Select::Body([80.6, 0.0, 0.0])).unwrap_err().to_string();
+    assert!(far.contains("point: the nearest body is 80.00 m from [80.6, 0.0, 0.0]"), "{far}");
+    assert!(target(Select::Body([0.91, 0.0, 0.0])).is_err());
     let mask = |pixels: [bool; 4]| Mask { camera: 0, size: [2, 2], pixels: pixels.to_vec() };
     let marked = target(Select::Pixels(mask([true, false, true, true])));
     assert_eq!(marked.unwrap(), [0, 2], "the robot's pixel and the other camera's are none");
@@ -252,6 +255,9 @@ fn goals_that_make_no_sense_are_refused_with_the_remedy() {
             "goal: tolerance: NaN is not a number from 0",
         ),
         (|g| g.kappa = -1.0, "kappa: -1"),
+        (|g| g.kappa = 1.7e308, "000 is more than 1000000: scale all down"),
+        (|g| g.leave_weight = 1.1e6, "leave_weight: 1100000 is more than 1000000"),
+        (|g| g.reach_weight = 0.0, "all weights are 0: nothing to choose by"),
         (|g| g.clearance = 2.0, "clearance: 2 m is more"),
         (|g| g.keep_out = vec![zone([0.1; 3], [0.0; 3])], "keep_out: min x 0.1 is above max x 0"),
         (|g| g.keep_out = vec![zone([0.0; 3], [0.1; 3]); 65], "65 boxes, at most 64"),

@@ -11,12 +11,23 @@ pub struct JointLimits {
     pub upper: f64,
     /// Greatest speed (rad/s or m/s); infinity where it is not told.
     pub speed: f64,
+    /// Whether it slides (m) and does not turn (rad).
+    pub slides: bool,
 }
 
 impl JointLimits {
     /// None.
-    pub const NONE: Self =
-        Self { lower: f64::NEG_INFINITY, upper: f64::INFINITY, speed: f64::INFINITY };
+    pub const NONE: Self = Self {
+        lower: f64::NEG_INFINITY,
+        upper: f64::INFINITY,
+        speed: f64::INFINITY,
+        slides: false,
+    };
+
+    /// Unit of its positions.
+    pub fn unit(&self) -> &'static str {
+        if self.slides { "m" } else { "rad" }
+    }
 }
 
 impl Robot {
@@ -43,7 +54,9 @@ pub(super) fn of_joints(urdf: &urdf_rs::Robot, names: &[String]) -> Vec<JointLim
             false => (f64::NEG_INFINITY, f64::INFINITY),
         };
         let is_told = told.velocity.is_finite() && told.velocity > 0.0;
-        JointLimits { lower, upper, speed: if is_told { told.velocity } else { f64::INFINITY } }
+        let speed = if is_told { told.velocity } else { f64::INFINITY };
+        let slides = joint.joint_type == urdf_rs::JointType::Prismatic;
+        JointLimits { lower, upper, speed, slides }
     };
     names.iter().map(of_joint).collect()
 }

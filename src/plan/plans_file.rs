@@ -9,6 +9,8 @@ use crate::{Error, Result};
 
 /// Bytes of a file at most.
 const MAX_BYTES: u64 = 16 << 20;
+/// Times are less (s).
+const MAX_SECS: f64 = 1e6;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,12 +47,12 @@ pub fn read_plans(path: &Path) -> Result<Vec<JointTrajectory>> {
     let text = std::fs::read_to_string(path).map_err(io)?;
     let file: File = serde_norway::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     let trajectory = |(i, plan): (usize, PlanFile)| {
-        let point = |point: PointFile| match (0.0..1e6).contains(&point.time) {
+        let point = |point: PointFile| match (0.0..MAX_SECS).contains(&point.time) {
             true => Ok(TrajectoryPoint {
                 positions: point.positions,
                 time_from_start_nanos: (point.time * 1e9).round() as i64,
             }),
-            false => Err(wrong(format!("plan {i}: time {} s is not 0 or later", point.time))),
+            false => Err(wrong(format!("plan {i}: time {} s is not in 0..{MAX_SECS}", point.time))),
         };
         let points = plan.points.into_iter().map(point).collect::<Result<_>>()?;
         let header = Header::default();

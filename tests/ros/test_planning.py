@@ -206,7 +206,7 @@ reach: {pose: {translation: [0.08, 0.0, 0.0]}}
 PLANS = """
 plans:
   - joint_names: [left_joint_1]
-    points: [{time: 0.0, positions: [0.5]}, {time: 0.5, positions: [0.625]}]
+    points: [{time: 0.0, positions: [0.05]}, {time: 0.5, positions: [0.175]}]
 """
 
 
@@ -218,7 +218,7 @@ def test_the_node_tells_the_tools_costs_to_the_bit(ros, recording, start_node, p
     player.wait_for_subscriber()
     player.play(answered=lambda n: predictions.wait_for(n - 1))
     plan = JointTrajectory(joint_names=["left_joint_1"])
-    plan.points = [JointTrajectoryPoint(positions=[q]) for q in (0.5, 0.625)]
+    plan.points = [JointTrajectoryPoint(positions=[q]) for q in (0.05, 0.175)]
     plan.points[1].time_from_start.nanosec = 500_000_000
     answer = planner.evaluate([plan])
     player.close()

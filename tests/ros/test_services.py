@@ -92,11 +92,23 @@ def secs(message) -> float:
     return message.header.stamp.sec + message.header.stamp.nanosec / 1e9
 
 
+def nanos(point) -> int:
+    return point.time_from_start.sec * 10**9 + point.time_from_start.nanosec
+
+
+SLOWER = 3
+
+
 def plan_of(recording, sec: int | None = None, **changes) -> JointTrajectory:
-    """The recording's first plan, from the newest frame's stamp on."""
+    """The recording's first plan, from the newest frame's stamp on: slower, and from wherever the robot is
+    by then."""
     first = next(m for m in recording if m.topic == "/planned_joints")
     plan = deserialize_message(first.data, JointTrajectory)
     plan.header.stamp.sec = plan.header.stamp.nanosec = 0
+    plan.points = [point for point in plan.points if nanos(point)]
+    for point in plan.points:
+        at = point.time_from_start
+        at.sec, at.nanosec = divmod(SLOWER * nanos(point), 10**9)
     if sec is not None:
         plan.header.stamp.sec = sec
     for name, value in changes.items():
