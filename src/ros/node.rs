@@ -109,10 +109,12 @@ fn serve(
     let to_planning = Tasks { sender, n_waiting: n_waiting.clone() };
     let topics = TopicWatch::new(node, arguments, frames.specs())?;
     let health = Arc::new(Health::new(about(&config, &predictor)?, topics.topics()));
-    let worker = Worker::new(predictor, &config, outputs, Arc::clone(&health));
+    let mut clock = RosClock::of(node);
+    clock.use_sim_time(node, config.use_sim_time).map_err(anyhow::Error::msg)?;
+    let worker = Worker::new(predictor, &config, outputs, Arc::clone(&health), clock.ages());
     let links = Links { monitor, topics, health: &health, mailbox: &mailbox };
     let doors = (jobs, to_planning);
-    let mut spinner = Spinner::new(node, config, frames, model, doors, links)?;
+    let mut spinner = Spinner::new(node, clock, config, frames, model, doors, links)?;
 
     // Not waited for at the end: a long roll-out must not hold it up.
     std::thread::Builder::new()
@@ -166,14 +168,13 @@ impl<'a> Spinner<'a> {
     /// the one that plans.
     fn new(
         node: &'a mut r2r::Node,
+        clock: RosClock,
         config: NodeConfig,
         frames: FramesConfig,
         model: ModelConfig,
         (jobs, tasks): (SyncSender<Job>, Tasks),
         links: Links<'a>,
     ) -> anyhow::Result<Self> {
-        let mut clock = RosClock::of(node);
-        clock.use_sim_time(node, config.use_sim_time).map_err(anyhow::Error::msg)?;
         let services = Services::new(node, jobs, tasks)?;
         let parameters = ParameterServices::new(node, config, clock.now())?;
         let wanted = frames.specs();

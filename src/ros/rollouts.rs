@@ -24,8 +24,8 @@ pub const MAX_WAITING: usize = 2;
 const MAX_PLANS: usize = 64;
 /// Displacements in one answer: 48 MiB.
 const MAX_DISPLACEMENTS: usize = 1 << 22;
-/// How long a frame may take to come where none was predicted lately.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a frame may take to come where none was predicted lately, and how old the last one may be.
+pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Answers requests until none can come any more.
 pub struct Rollouts {

@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 
 use r2r::forecloud::msg::Timing;
 
+use super::clock::{Ages, Moment};
 use super::health::{Cause, Health};
 use super::mailbox::{Answer, MAX_PASSED, Mailbox, Orders, Parcel, Wish};
 use super::outside;
 use super::parameters::NodeConfig;
 use super::problems::Problems;
 use super::publish::Outputs;
+use super::rollouts::PATIENCE;
 use crate::Error;
 use crate::cloud::{Place, Workspace};
 use crate::config::PredictorConfig;
@@ -36,6 +38,9 @@ pub struct Worker {
     paused: bool,
     /// Whether the last frame was let pass: what was predicted before is of the past.
     passing: bool,
+    ages: Ages,
+    /// When the frame came that was predicted from last.
+    predicted: Option<Moment>,
     /// Frames that were not predicted from, oldest first.
     passed: VecDeque<Frame>,
     outputs: Outputs,
@@ -65,6 +70,7 @@ impl Worker {
         config: &NodeConfig,
         outputs: Outputs,
         health: Arc<Health>,
+        ages: Ages,
     ) -> Self {
         Self {
             follows_cameras: predictor.config().workspace.is_none(),
@@ -74,6 +80,8 @@ impl Worker {
             idle_without_subscribers: config.idle_without_subscribers,
             paused: false,
             passing: false,
+            ages,
+            predicted: None,
             passed: VecDeque::new(),
             outputs,
             health,
@@ -164,17 +172,23 @@ impl Worker {
             return;
         }
         self.last_wish = Some(Instant::now());
-        match self.predictor.snapshot() {
-            Ok(snapshot) if !self.passing => {
+        let age_secs = self.predicted.map_or(0.0, |then| self.ages.secs_since(then));
+        let is_old = age_secs > PATIENCE.as_secs_f64();
+        let reason = match self.predictor.snapshot() {
+            Ok(snapshot) if !self.passing && !is_old => {
                 let _ = wish.send(Answer::Snapshot(Box::new(snapshot)));
+                return;
             }
-            outcome => {
-                let reason =
-                    outcome.err().map_or_else(|| "no frame came".into(), |e| e.to_string());
-                let _ = wish.send(Answer::NotYet(reason));
-                self.wishes.push(wish);
-            }
-        }
+            // What was predicted from an old frame is of a scene that may be another by now.
+            Ok(_) if is_old => format!(
+                "the last frame is {age_secs:.1} s old: do the cameras still send? /diagnostics tell \
+                 what is missing"
+            ),
+            Ok(_) => "no frame came".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let _ = wish.send(Answer::NotYet(reason));
+        self.wishes.push(wish);
     }
 
     /// Predicts from a frame, or lets it pass.
@@ -315,6 +329,7 @@ impl Worker {
             }
         };
         self.frames_used += 1;
+        self.predicted = Some(self.ages.moment(parcel.arrived));
         self.without_history_since = None;
         if self.frames_used == 1 {
             tracing::info!("predicting");

@@ -8,12 +8,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, wait_for, wait_for_future
+from conftest import PERIOD_SECS, ROOT, wait_for, wait_for_future
 from geometry_msgs.msg import Point
-from play import Player
+from play import Player, Stream, shifted
 from rclpy.action import ActionClient
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from test_services import SMALL, plan_of, scaled, stream, subscribe  # noqa: F401
@@ -232,3 +233,33 @@ def test_the_node_tells_the_tools_costs_to_the_bit(ros, recording, start_node, p
     assert done.returncode == 0, done.stderr
     (told,) = json.loads(done.stdout)["costs"]
     assert told == {name: getattr(answer.costs[0], name) for name in told}
+
+
+def joints(recording):
+    return next(m for m in recording if m.topic == "/joint_states")
+
+
+def test_what_cameras_saw_long_ago_is_not_planned_from(ros, recording, start_node, planner):
+    start_node(*SMALL)
+    predictions, _ = subscribe(ros)
+    planner.wait()
+    player = Player(ros, recording)
+    player.wait_for_subscriber()
+    player.play(answered=lambda n: predictions.wait_for(n - 1))
+    assert planner.evaluate([plan_of(recording)]).success
+    # The cameras fall silent; the joints go on.
+    for i in range(30):
+        player.publishers["/joint_states"].publish(shifted(joints(recording), 10**9 + i * 10**8).data)
+        time.sleep(0.1)
+    answer = planner.evaluate([plan_of(recording)])
+    told = "no frame was predicted in 2 s: the last frame is "
+    assert not answer.success and answer.message.startswith(told), answer.message
+    assert " s old: do the cameras still send?" in answer.message
+    ended = planner.plan(budget_secs=0.5)
+    assert ended.status == GoalStatus.STATUS_ABORTED and told in ended.result.message
+    # What is heard again is planned from again (here after a jump back in time).
+    fresh = Stream(player, PERIOD_SECS)
+    fresh.start()
+    wait_for(lambda: planner.evaluate([plan_of(recording)]).success, "frames to count again")
+    fresh.stop()
+    player.close()
