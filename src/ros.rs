@@ -23,6 +23,7 @@ mod planning;
 mod problems;
 mod publish;
 mod qos;
+mod queue;
 pub mod relay;
 mod rollouts;
 mod rosout;

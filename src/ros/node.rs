@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::panic;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -23,9 +23,10 @@ use super::parameters::{self, NodeConfig};
 use super::planning::Planning;
 use super::publish::{Origin, Outputs};
 use super::qos::{self, TopicWatch};
+use super::queue::{Load, Tasks};
 use super::rollouts::{MAX_WAITING, Rollouts};
 use super::rosout::{self, Records};
-use super::services::{Job, Services, Tasks};
+use super::services::{Job, Services};
 use super::static_tf::StaticTf;
 use super::worker::Worker;
 use crate::frames::{Frame, Frames, FramesConfig, TopicSpec};
@@ -105,8 +106,8 @@ fn serve(
     let (jobs, waiting) = mpsc::sync_channel(MAX_WAITING);
     let planning = Planning::new(mailbox.clone(), origin, config.plan_threads)?;
     let (sender, tasks) = mpsc::channel();
-    let n_waiting = Arc::new(AtomicUsize::new(0));
-    let to_planning = Tasks { sender, n_waiting: n_waiting.clone() };
+    let load = Arc::new(Load::default());
+    let to_planning = Tasks::new(sender, load.clone(), node.fully_qualified_name()?);
     let topics = TopicWatch::new(node, arguments, frames.specs())?;
     let health = Arc::new(Health::new(about(&config, &predictor)?, topics.topics()));
     let mut clock = RosClock::of(node);
@@ -123,7 +124,7 @@ fn serve(
         .context("thread of the candidate plans")?;
     std::thread::Builder::new()
         .name("planner".into())
-        .spawn(move || planning.run(tasks, &n_waiting))
+        .spawn(move || planning.run(tasks, &load))
         .context("thread of the planner")?;
     std::thread::scope(|scope| {
         // The scope waits for the worker also where this thread panics.

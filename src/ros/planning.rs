@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use r2r::{ActionServerGoal, ServiceRequest};
 use super::goal::goal;
 use super::mailbox::Mailbox;
 use super::publish::{Origin, trajectory_message};
+use super::queue::Load;
 use super::rollouts::{snapshot, trajectory};
 use super::service::respond;
 use crate::candidates::{Candidate, PLAN_PARTICLES};
@@ -23,11 +24,9 @@ use crate::costs::PlanCost;
 use crate::frames::Frame;
 use crate::planner::{PlanSettings, Planner};
 
-/// Requests that wait while one is worked on; further ones are refused.
-pub const MAX_WAITING: usize = 16;
 /// Plans of one request.
 const MAX_PLANS: usize = 256;
-/// Longest budget (s).
+/// Longest budget (s), and what ends a request without one: its client may have died.
 const MAX_SECS: f64 = 600.0;
 
 /// A request to judge plans.
@@ -78,14 +77,20 @@ impl Planning {
         Ok(Self { mailbox, origin, planner: Planner::new(n_threads)? })
     }
 
-    /// Works on `tasks`; `n_waiting` counts them down as they are begun.
-    pub fn run(mut self, tasks: Receiver<Task>, n_waiting: &AtomicUsize) {
+    /// Works on `tasks`, and keeps `load`.
+    pub fn run(mut self, tasks: Receiver<Task>, load: &Load) {
         for task in tasks {
-            n_waiting.fetch_sub(1, Ordering::Relaxed);
             match task {
-                Task::Judge(judging) => self.judge(judging),
-                Task::Find(finding) => self.find(finding),
+                Task::Judge(judging) => {
+                    load.begin("~/evaluate", judging.request.message.budget_secs);
+                    self.judge(judging);
+                }
+                Task::Find(finding) => {
+                    load.begin("~/plan", finding.goal.goal.budget_secs);
+                    self.find(finding);
+                }
             }
+            load.end();
         }
     }
 
@@ -120,7 +125,7 @@ impl Planning {
         let (thin, judge) = snapshot.for_plans(&goal, PLAN_PARTICLES).map_err(words)?;
         let plans = request.plans.iter().map(|plan| Candidate { plan: trajectory(plan), n_steps });
         let plans: Vec<Candidate> = plans.collect();
-        let in_time = || budget.is_none_or(|budget| start.elapsed() < budget);
+        let in_time = || start.elapsed() < budget;
         let candidates = self.planner.candidates();
         let costs = candidates.evaluate(&thin, &judge, &plans, in_time).map_err(words)?;
         let n_evaluated = costs.iter().flatten().count();
@@ -191,11 +196,11 @@ impl Planning {
         let words = |error: crate::Error| error.to_string();
         let budget = budget("budget_secs", asked.budget_secs)?;
         let goal = goal(&asked.goal).map_err(words)?;
-        if budget.is_none() && asked.max_plans == 0 {
+        if asked.budget_secs == 0.0 && asked.max_plans == 0 {
             return Err("budget_secs and max_plans are both 0: planning would never end".into());
         }
         let settings = PlanSettings {
-            budget,
+            budget: Some(budget),
             max_plans: asked.max_plans as usize,
             n_steps: steps(asked.n_steps, horizon)?,
             joint_names: asked.joint_names.clone(),
@@ -241,12 +246,12 @@ fn steps(asked: u32, horizon: usize) -> Result<usize, String> {
     }
 }
 
-/// A time to end; none for 0.
-fn budget(name: &str, secs: f64) -> Result<Option<Duration>, String> {
+/// A time to end; the longest for 0.
+fn budget(name: &str, secs: f64) -> Result<Duration, String> {
     if !(0.0..=MAX_SECS).contains(&secs) {
         return Err(format!("{name}: {secs} s is not in 0..={MAX_SECS}"));
     }
-    Ok((secs > 0.0).then(|| Duration::from_secs_f64(secs)))
+    Ok(Duration::from_secs_f64(if secs > 0.0 { secs } else { MAX_SECS }))
 }
 
 /// The answer to a request that can't be fulfilled.
@@ -278,5 +283,20 @@ fn cost_message(cost: &PlanCost) -> CostMsg {
         success_probability,
         length,
         smoothness,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_request_is_worked_on_for_ever() {
+        assert_eq!(budget("budget_secs", 0.0), Ok(Duration::from_secs(600)));
+        assert_eq!(budget("budget_secs", -0.0), Ok(Duration::from_secs(600)));
+        assert_eq!(budget("budget_secs", 0.5), Ok(Duration::from_millis(500)));
+        for secs in [-1.0, 600.1, f64::NAN, f64::INFINITY] {
+            assert!(budget("budget_secs", secs).is_err_and(|told| told.contains("not in 0..=600")));
+        }
     }
 }

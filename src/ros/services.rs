@@ -1,8 +1,8 @@
 //! `~/reset`, `~/pause`, and the doors to `~/predict`, `~/evaluate` and `~/plan`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, SyncSender, TrySendError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError};
 
 use anyhow::anyhow;
 use futures::{FutureExt, Stream, StreamExt};
@@ -13,7 +13,8 @@ use r2r::{ActionServerCancelRequest, ActionServerGoalRequest, ServiceRequest};
 
 use super::intake::Intake;
 use super::mailbox::Mailbox;
-use super::planning::{Finding, Judging, MAX_WAITING, Task, not_evaluated};
+use super::planning::{Finding, Judging, Task, not_evaluated};
+use super::queue::Tasks;
 use super::service::{Service, respond};
 use crate::frames::Frame;
 
@@ -23,25 +24,6 @@ pub struct Job {
     pub request: ServiceRequest<Predict::Service>,
     /// The node's parameter.
     pub horizon: usize,
-}
-
-/// The way to the thread that judges and finds plans.
-pub struct Tasks {
-    /// Where they go.
-    pub sender: Sender<Task>,
-    /// How many lie there.
-    pub n_waiting: Arc<AtomicUsize>,
-}
-
-impl Tasks {
-    /// Hands a task on; gives it back where too many wait, or the thread has gone.
-    fn give(&self, task: Task) -> Result<(), (Box<Task>, &'static str)> {
-        if self.n_waiting.load(Ordering::Relaxed) >= MAX_WAITING {
-            return Err((Box::new(task), "busy with earlier requests: ask again later"));
-        }
-        self.n_waiting.fetch_add(1, Ordering::Relaxed);
-        self.sender.send(task).map_err(|back| (Box::new(back.0), "the node is ending"))
-    }
 }
 
 /// A goal of `~/plan` that has not ended, and how its client asks to stop.
@@ -124,6 +106,7 @@ impl Services {
             }
         }
         self.serve_plan(horizon);
+        self.tasks.watch();
     }
 
     /// Takes the goals of `~/plan` and the requests to cancel them.
@@ -145,8 +128,7 @@ impl Services {
                 Ok(()) => self.active.push(Active { cancels: Box::new(cancels), cancelled, ended }),
                 Err((task, reason)) => {
                     if let Task::Find(Finding { mut goal, .. }) = *task {
-                        let message = reason.to_owned();
-                        let result = Plan::Result { message, ..Plan::Result::default() };
+                        let result = Plan::Result { message: reason, ..Plan::Result::default() };
                         if let Err(error) = goal.abort(result) {
                             tracing::warn!("~/plan: the result was not sent: {error}");
                         }

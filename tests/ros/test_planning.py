@@ -19,6 +19,7 @@ from rclpy.action import ActionClient
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from test_services import SMALL, plan_of, scaled, stream, subscribe  # noqa: F401
 from action_msgs.msg import GoalStatus
+from action_msgs.srv import CancelGoal
 
 from forecloud.action import Plan
 from forecloud.msg import Goal
@@ -263,3 +264,20 @@ def test_what_cameras_saw_long_ago_is_not_planned_from(ros, recording, start_nod
     wait_for(lambda: planner.evaluate([plan_of(recording)]).success, "frames to count again")
     fresh.stop()
     player.close()
+
+
+def test_a_goal_that_nobody_waits_for_is_told_of_and_can_be_cancelled(ros, node, recording, planner):
+    handle = planner.begin(goal=goal(tolerance=0.0), budget_secs=0.0, max_plans=2**32 - 1)
+    wait_for(lambda: planner.feedback, "feedback")
+    waiting = [planner.send([plan_of(recording)]) for _ in range(17)]
+    told = wait_for(lambda: next((w for w in waiting if w.done()), None), "a refusal").result()
+    assert told.message.startswith("busy with earlier requests: ~/plan has worked on a request for ")
+    assert "ros2 service call /forecloud/plan/_action/cancel_goal" in told.message
+    node.wait_for_log("WARN ~/plan has worked on a request for 10.", "(budget_secs 0), and 16 wait")
+    # As the answer says: by who does not know the goal.
+    client = ros.create_client(CancelGoal, "/forecloud/plan/_action/cancel_goal")
+    wait_for(client.service_is_ready, "the service")
+    wait_for_future(client.call_async(CancelGoal.Request()))
+    assert wait_for_future(handle.get_result_async()).status == GoalStatus.STATUS_CANCELED
+    assert sum(wait_for_future(answer).success for answer in waiting) == 16
+    ros.destroy_client(client)
