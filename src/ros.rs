@@ -31,6 +31,7 @@ mod service;
 mod services;
 mod shm;
 mod static_tf;
+mod text;
 mod worker;
 
 pub use node::run;

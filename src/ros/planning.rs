@@ -18,6 +18,7 @@ use super::publish::{Origin, trajectory_message};
 use super::queue::Load;
 use super::rollouts::{snapshot, trajectory};
 use super::service::respond;
+use super::text::bounded;
 use crate::candidates::{Candidate, PLAN_PARTICLES};
 use crate::config::PredictorConfig;
 use crate::costs::PlanCost;
@@ -98,7 +99,7 @@ impl Planning {
         // Goals come from outside: whatever they do, the node goes on.
         let answer = || self.evaluate(&request.message, horizon);
         let response = match catch_unwind(AssertUnwindSafe(answer)) {
-            Ok(outcome) => outcome.unwrap_or_else(not_evaluated),
+            Ok(outcome) => outcome.unwrap_or_else(|told| not_evaluated(bounded(&told))),
             Err(_) => not_evaluated("the evaluation panicked: see the node's log"),
         };
         if !response.success {
@@ -167,7 +168,8 @@ impl Planning {
             Err(_) => Err("planning panicked: see the node's log".into()),
         };
         let is_refused = result.is_err();
-        let result = result.unwrap_or_else(|message| {
+        let result = result.unwrap_or_else(|told| {
+            let message = bounded(&told);
             tracing::warn!("~/plan refused: {message}");
             Plan::Result { message, ..Plan::Result::default() }
         });

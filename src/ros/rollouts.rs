@@ -13,6 +13,7 @@ use super::mailbox::{Answer, Mailbox};
 use super::publish::Origin;
 use super::service::respond;
 use super::services::{Job, refusal};
+use super::text::bounded;
 use crate::candidates::{Candidates, Snapshot};
 use crate::config::PredictorConfig;
 use crate::frames::Frame;
@@ -53,7 +54,7 @@ impl Rollouts {
             // Plans come from outside: whatever they do, the node goes on.
             let answer = catch_unwind(AssertUnwindSafe(|| self.answer(&request.message, horizon)));
             let response = match answer {
-                Ok(outcome) => outcome.unwrap_or_else(refusal),
+                Ok(outcome) => outcome.unwrap_or_else(|told| refusal(bounded(&told))),
                 Err(_) => refusal("the roll-out panicked: see the node's log"),
             };
             if !response.success {

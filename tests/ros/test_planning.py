@@ -281,3 +281,19 @@ def test_a_goal_that_nobody_waits_for_is_told_of_and_can_be_cancelled(ros, node,
     assert wait_for_future(handle.get_result_async()).status == GoalStatus.STATUS_CANCELED
     assert sum(wait_for_future(answer).success for answer in waiting) == 16
     ros.destroy_client(client)
+
+
+def test_words_of_clients_are_cut_and_forge_no_line_of_the_log(node, recording, planner):
+    forged = plan_of(recording)
+    forged.joint_names[0] = "a\n2026-11-25T00:00:00Z  WARN forged\x1b[31m" + "x" * 1_000_000
+    masked = goal(select=Goal.SELECT_PIXELS)
+    masked.mask.encoding = "y\n" * 500_000
+    for answer in [
+        planner.evaluate([forged]),
+        planner.evaluate([plan_of(recording)], goal=masked),
+        planner.plan(budget_secs=0.5, joint_names=forged.joint_names[:1]).result,
+    ]:
+        assert not answer.success and len(answer.message) < 5000
+        assert "\n" not in answer.message and "\x1b" not in answer.message
+    assert "a\\n2026" in node.log and "\n2026-11-25T00:00:00Z  WARN forged" not in node.log
+    assert len(node.log) < 50_000
