@@ -16,7 +16,7 @@ use super::goal::goal;
 use super::mailbox::Mailbox;
 use super::publish::{Origin, trajectory_message};
 use super::queue::Load;
-use super::rollouts::{snapshot, trajectory};
+use super::rollouts::{Snapshots, trajectory};
 use super::service::respond;
 use super::text::bounded;
 use crate::candidates::{Candidate, PLAN_PARTICLES};
@@ -34,6 +34,8 @@ const MAX_SECS: f64 = 600.0;
 pub struct Judging {
     /// The request.
     pub request: ServiceRequest<Evaluate::Service>,
+    /// When it came.
+    pub asked: Instant,
     /// The steps that it gets where it asks for none.
     pub horizon: usize,
 }
@@ -42,6 +44,8 @@ pub struct Judging {
 pub struct Finding {
     /// The goal of the action.
     pub goal: ActionServerGoal<Plan::Action>,
+    /// When it came.
+    pub asked: Instant,
     /// Whether its client has asked to stop.
     pub cancelled: Arc<AtomicBool>,
     /// Set once it has ended.
@@ -60,7 +64,7 @@ pub enum Task {
 
 /// Works on requests until none can come any more.
 pub struct Planning {
-    mailbox: Arc<Mailbox<Frame>>,
+    snapshots: Snapshots,
     origin: Origin,
     planner: Planner,
 }
@@ -75,7 +79,7 @@ impl Planning {
         origin: Origin,
         n_threads: usize,
     ) -> crate::Result<Self> {
-        Ok(Self { mailbox, origin, planner: Planner::new(n_threads)? })
+        Ok(Self { snapshots: Snapshots::new(mailbox), origin, planner: Planner::new(n_threads)? })
     }
 
     /// Works on `tasks`, and keeps `load`.
@@ -95,9 +99,9 @@ impl Planning {
         }
     }
 
-    fn judge(&mut self, Judging { request, horizon }: Judging) {
+    fn judge(&mut self, Judging { request, asked, horizon }: Judging) {
         // Goals come from outside: whatever they do, the node goes on.
-        let answer = || self.evaluate(&request.message, horizon);
+        let answer = || self.evaluate(&request.message, asked, horizon);
         let response = match catch_unwind(AssertUnwindSafe(answer)) {
             Ok(outcome) => outcome.unwrap_or_else(|told| not_evaluated(bounded(&told))),
             Err(_) => not_evaluated("the evaluation panicked: see the node's log"),
@@ -111,6 +115,7 @@ impl Planning {
     fn evaluate(
         &mut self,
         request: &Evaluate::Request,
+        asked: Instant,
         horizon: usize,
     ) -> Result<Evaluate::Response, String> {
         let start = Instant::now();
@@ -122,7 +127,7 @@ impl Planning {
         let budget = budget("budget_secs", request.budget_secs)?;
         let words = |error: crate::Error| error.to_string();
         let goal = goal(&request.goal).map_err(words)?;
-        let snapshot = snapshot(&self.mailbox)?;
+        let snapshot = self.snapshots.take(asked)?;
         let (thin, judge) = snapshot.for_plans(&goal, PLAN_PARTICLES).map_err(words)?;
         let plans = request.plans.iter().map(|plan| Candidate { plan: trajectory(plan), n_steps });
         let plans: Vec<Candidate> = plans.collect();
@@ -161,8 +166,8 @@ impl Planning {
         })
     }
 
-    fn find(&mut self, Finding { mut goal, cancelled, ended, horizon }: Finding) {
-        let work = || self.plan(&goal, &cancelled, horizon);
+    fn find(&mut self, Finding { mut goal, asked, cancelled, ended, horizon }: Finding) {
+        let work = || self.plan(&goal, asked, &cancelled, horizon);
         let result = match catch_unwind(AssertUnwindSafe(work)) {
             Ok(outcome) => outcome,
             Err(_) => Err("planning panicked: see the node's log".into()),
@@ -188,6 +193,7 @@ impl Planning {
     fn plan(
         &mut self,
         handle: &ActionServerGoal<Plan::Action>,
+        came: Instant,
         cancelled: &AtomicBool,
         horizon: usize,
     ) -> Result<Plan::Result, String> {
@@ -210,7 +216,7 @@ impl Planning {
             seed: asked.seed,
             ..PlanSettings::default()
         };
-        let snapshot = snapshot(&self.mailbox)?;
+        let snapshot = self.snapshots.take(came)?;
         let goes_on = |progress: &crate::planner::Progress| {
             let feedback = Plan::Feedback {
                 best: cost_message(&progress.best),

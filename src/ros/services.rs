@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
+use std::time::Instant;
 
 use anyhow::anyhow;
 use futures::{FutureExt, Stream, StreamExt};
@@ -22,6 +23,8 @@ use crate::frames::Frame;
 pub struct Job {
     /// The request.
     pub request: ServiceRequest<Predict::Service>,
+    /// When it came.
+    pub asked: Instant,
     /// The node's parameter.
     pub horizon: usize,
 }
@@ -86,8 +89,9 @@ impl Services {
             tracing::info!("pause: {message}");
             SetBool::Response { success: true, message: message.to_owned() }
         });
+        let asked = Instant::now();
         while let Some(request) = self.predict.next() {
-            let refused = match self.jobs.try_send(Job { request, horizon }) {
+            let refused = match self.jobs.try_send(Job { request, asked, horizon }) {
                 Ok(()) => continue,
                 Err(TrySendError::Full(job)) => {
                     (job, "busy with earlier requests: ask again later")
@@ -98,19 +102,19 @@ impl Services {
             respond("predict", request, refusal(reason));
         }
         while let Some(request) = self.evaluate.next() {
-            let task = Task::Judge(Judging { request, horizon });
+            let task = Task::Judge(Judging { request, asked, horizon });
             if let Err((task, reason)) = self.tasks.give(task)
                 && let Task::Judge(Judging { request, .. }) = *task
             {
                 respond("evaluate", request, not_evaluated(reason));
             }
         }
-        self.serve_plan(horizon);
+        self.serve_plan(asked, horizon);
         self.tasks.watch();
     }
 
     /// Takes the goals of `~/plan` and the requests to cancel them.
-    fn serve_plan(&mut self, horizon: usize) {
+    fn serve_plan(&mut self, asked: Instant, horizon: usize) {
         while let Some(Some(request)) = self.plan.next().now_or_never() {
             // Accepted first: a goal that is rejected has no result, and so no words.
             let (goal, cancels) = match request.accept() {
@@ -122,8 +126,13 @@ impl Services {
             };
             let cancelled = Arc::new(AtomicBool::new(false));
             let ended = Arc::new(AtomicBool::new(false));
-            let finding =
-                Finding { goal, cancelled: cancelled.clone(), ended: ended.clone(), horizon };
+            let finding = Finding {
+                goal,
+                asked,
+                cancelled: cancelled.clone(),
+                ended: ended.clone(),
+                horizon,
+            };
             match self.tasks.give(Task::Find(finding)) {
                 Ok(()) => self.active.push(Active { cancels: Box::new(cancels), cancelled, ended }),
                 Err((task, reason)) => {

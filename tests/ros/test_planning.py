@@ -297,3 +297,13 @@ def test_words_of_clients_are_cut_and_forge_no_line_of_the_log(node, recording, 
         assert "\n" not in answer.message and "\x1b" not in answer.message
     assert "a\\n2026" in node.log and "\n2026-11-25T00:00:00Z  WARN forged" not in node.log
     assert len(node.log) < 50_000
+
+
+def test_one_wait_for_a_frame_serves_all(ros, recording, start_node, planner):
+    start_node(*SMALL)
+    planner.wait()
+    begun = time.monotonic()
+    waiting = [planner.send([plan_of(recording)]) for _ in range(10)]
+    for answer in waiting:
+        assert wait_for_future(answer).message.startswith("no frame was predicted in 2 s: ")
+    assert time.monotonic() - begun < 8.0, "not 2 s each"
