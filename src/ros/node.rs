@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::panic;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::clock::RosClock;
 use super::diagnostics::Monitor;
 use super::health::{About, Health};
 use super::intake::Intake;
-use super::mailbox::{Mailbox, Settings};
+use super::mailbox::{Mailbox, Refusal, Settings};
 use super::parameter_services::ParameterServices;
 use super::parameters::{self, NodeConfig};
 use super::planning::Planning;
@@ -112,8 +112,10 @@ fn serve(
     let health = Arc::new(Health::new(about(&config, &predictor)?, topics.topics()));
     let mut clock = RosClock::of(node);
     clock.use_sim_time(node, config.use_sim_time).map_err(anyhow::Error::msg)?;
-    let worker = Worker::new(predictor, &config, outputs, Arc::clone(&health), clock.ages());
-    let links = Links { monitor, topics, health: &health, mailbox: &mailbox };
+    let (to_intake, refusals) = mpsc::channel();
+    let worker =
+        Worker::new(predictor, &config, outputs, Arc::clone(&health), clock.ages(), to_intake);
+    let links = Links { monitor, topics, health: &health, mailbox: &mailbox, refusals };
     let doors = (jobs, to_planning);
     let mut spinner = Spinner::new(node, clock, config, frames, model, doors, links)?;
 
@@ -149,6 +151,8 @@ struct Links<'a> {
     topics: TopicWatch,
     health: &'a Health,
     mailbox: &'a Mailbox<Frame>,
+    /// Robot descriptions that the predicting thread can't use.
+    refusals: Receiver<Refusal>,
 }
 
 /// All that the spinning thread works with.
@@ -205,6 +209,7 @@ impl<'a> Spinner<'a> {
         if let Some((from, to)) = clock.jumped_back(parameters.config().time_jump_secs) {
             intake.time_jumped(from, to);
         }
+        intake.take_refusals(&links.refusals);
         for (topic, messages) in &mut self.subscriptions {
             while let Some(Some(bytes)) = messages.next().now_or_never() {
                 intake.take(topic, bytes);

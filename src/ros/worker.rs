@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use r2r::forecloud::msg::Timing;
 
 use super::clock::{Ages, Moment};
 use super::health::{Cause, Health};
-use super::mailbox::{Answer, MAX_PASSED, Mailbox, Orders, Parcel, Wish};
+use super::mailbox::{Answer, MAX_PASSED, Mailbox, Orders, Parcel, Refusal, Wish};
 use super::outside;
 use super::parameters::NodeConfig;
 use super::problems::Problems;
@@ -51,6 +52,9 @@ pub struct Worker {
     problems: Problems,
     /// What predictions run on, as far as that was told.
     device: String,
+    /// The robot description in use, and where to send what becomes of others.
+    robot: Option<String>,
+    refusals: Sender<Refusal>,
     /// Where the points outside of the workspace are, and when that was.
     outside: Option<(Instant, String)>,
     frames_used: u64,
@@ -71,6 +75,7 @@ impl Worker {
         outputs: Outputs,
         health: Arc<Health>,
         ages: Ages,
+        refusals: Sender<Refusal>,
     ) -> Self {
         Self {
             follows_cameras: predictor.config().workspace.is_none(),
@@ -89,6 +94,8 @@ impl Worker {
             last_wish: None,
             problems: Problems::default(),
             device: String::new(),
+            robot: None,
+            refusals,
             outside: None,
             frames_used: 0,
             frames_without_history: 0,
@@ -130,7 +137,7 @@ impl Worker {
             }
         }
         if let Some(urdf) = orders.robot {
-            self.set_robot(&urdf);
+            self.set_robot(urdf);
         }
         if let Some(paused) = orders.paused {
             self.paused = paused;
@@ -262,16 +269,21 @@ impl Worker {
             || self.outputs.are_heard()
     }
 
-    fn set_robot(&mut self, urdf: &str) {
-        match self.predictor.set_robot(urdf, &self.world_frame) {
+    fn set_robot(&mut self, urdf: String) {
+        match self.predictor.set_robot(&urdf, &self.world_frame) {
             Ok(warnings) => {
                 tracing::info!("robot description received");
                 warnings.iter().for_each(|warning| tracing::warn!("robot_description: {warning}"));
                 self.health.note(|facts, _| facts.robot(Ok(warnings)));
+                self.robot = Some(urdf);
             }
             Err(error) => {
                 self.health.note(|facts, _| facts.robot(Err(error.to_string())));
                 self.problems.warn("robot description", format!("robot_description: {error}"));
+                if let Some(in_use) = self.robot.clone() {
+                    // Nobody takes it where the node is ending.
+                    let _ = self.refusals.send(Refusal { refused: urdf, in_use });
+                }
             }
         }
     }
