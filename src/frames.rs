@@ -152,6 +152,14 @@ impl Frames {
         self.robot.description()
     }
 
+    /// Goes back to the description `in_use`, as who predicts can't use `refused`; unless another one
+    /// has come since.
+    pub fn take_back_description(&mut self, refused: &str, in_use: &str) {
+        if self.robot_description().is_some_and(|newest| **newest == *refused) {
+            self.robot.describe(in_use.to_owned(), &self.config.world_frame);
+        }
+    }
+
     /// What is worth telling and no problem: a camera that is back. Once.
     pub fn take_news(&mut self) -> Option<String> {
         self.news.take()

@@ -23,6 +23,7 @@ mod planning;
 mod problems;
 mod publish;
 mod qos;
+mod queue;
 pub mod relay;
 mod rollouts;
 mod rosout;
@@ -30,6 +31,7 @@ mod service;
 mod services;
 mod shm;
 mod static_tf;
+mod text;
 mod worker;
 
 pub use node::run;

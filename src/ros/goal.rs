@@ -4,6 +4,7 @@ use r2r::forecloud::msg::{Box as BoxMsg, Goal as GoalMsg};
 use r2r::geometry_msgs::msg::Point;
 use r2r::sensor_msgs::msg::Image;
 
+use super::text::quoted;
 use crate::costs::{Goal, MAX_CLOUD, MAX_KEEP_OUT, Mask, Reach, Select, Zone};
 use crate::{Error, Result};
 
@@ -70,7 +71,7 @@ fn point(message: &Point) -> [f64; 3] {
 fn mask(image: &Image, camera: u32) -> Result<Mask> {
     let size = [image.width, image.height];
     if !matches!(&image.encoding[..], "mono8" | "8UC1") {
-        let got = &image.encoding;
+        let got = quoted(&image.encoding);
         return refused("mask", format!("encoding '{got}': use mono8 or 8UC1"));
     }
     let n_pixels = u64::from(image.width) * u64::from(image.height);
@@ -122,5 +123,8 @@ mod tests {
             let told = mask(&wrong, 1).unwrap_err().to_string();
             assert!(told.starts_with("goal: mask: "), "{told}");
         }
+        let forged = Image { encoding: "y\n".repeat(1 << 20), ..image };
+        let told = mask(&forged, 1).unwrap_err().to_string();
+        assert!(told.len() < 200 && !told.contains('\n'), "{told}");
     }
 }

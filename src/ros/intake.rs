@@ -1,10 +1,11 @@
 //! From subscriptions to the mailbox: decodes and pairs every message, and notes what is missing.
 
 use std::collections::VecDeque;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use super::health::{Cause, Health};
-use super::mailbox::{Mailbox, Parcel};
+use super::mailbox::{Mailbox, Parcel, Refusal};
 use super::problems::Problems;
 use crate::cloud::{Leveled, level_camera};
 use crate::frames::{Frame, FrameCounts, Frames, FramesConfig, Role};
@@ -38,6 +39,13 @@ impl<'a> Intake<'a> {
             problems: Problems::default(),
             decode_time: Duration::ZERO,
             leveled: None,
+        }
+    }
+
+    /// Makes frames with the robot description again that is used, where a newer one can't be.
+    pub fn take_refusals(&mut self, refusals: &Receiver<Refusal>) {
+        for Refusal { refused, in_use } in refusals.try_iter() {
+            self.frames.take_back_description(&refused, &in_use);
         }
     }
 

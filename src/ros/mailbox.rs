@@ -70,6 +70,15 @@ pub enum Answer {
     Refused(String),
 }
 
+/// A robot description that can't be used, and the one that is used still: the way back from the
+/// predicting thread, for frames are made with the description, too.
+pub struct Refusal {
+    /// The newest one.
+    pub refused: String,
+    /// The one before.
+    pub in_use: String,
+}
+
 /// A slot for one frame and for orders; a newer one replaces the older.
 pub struct Mailbox<F> {
     slot: Mutex<Slot<F>>,

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::panic;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::SyncSender;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -17,15 +17,16 @@ use super::clock::RosClock;
 use super::diagnostics::Monitor;
 use super::health::{About, Health};
 use super::intake::Intake;
-use super::mailbox::{Mailbox, Settings};
+use super::mailbox::{Mailbox, Refusal, Settings};
 use super::parameter_services::ParameterServices;
 use super::parameters::{self, NodeConfig};
 use super::planning::Planning;
 use super::publish::{Origin, Outputs};
 use super::qos::{self, TopicWatch};
+use super::queue::{Load, Tasks};
 use super::rollouts::{MAX_WAITING, Rollouts};
 use super::rosout::{self, Records};
-use super::services::{Job, Services, Tasks};
+use super::services::{Job, Services};
 use super::static_tf::StaticTf;
 use super::worker::Worker;
 use crate::frames::{Frame, Frames, FramesConfig, TopicSpec};
@@ -105,14 +106,18 @@ fn serve(
     let (jobs, waiting) = mpsc::sync_channel(MAX_WAITING);
     let planning = Planning::new(mailbox.clone(), origin, config.plan_threads)?;
     let (sender, tasks) = mpsc::channel();
-    let n_waiting = Arc::new(AtomicUsize::new(0));
-    let to_planning = Tasks { sender, n_waiting: n_waiting.clone() };
+    let load = Arc::new(Load::default());
+    let to_planning = Tasks::new(sender, load.clone(), node.fully_qualified_name()?);
     let topics = TopicWatch::new(node, arguments, frames.specs())?;
     let health = Arc::new(Health::new(about(&config, &predictor)?, topics.topics()));
-    let worker = Worker::new(predictor, &config, outputs, Arc::clone(&health));
-    let links = Links { monitor, topics, health: &health, mailbox: &mailbox };
+    let mut clock = RosClock::of(node);
+    clock.use_sim_time(node, config.use_sim_time).map_err(anyhow::Error::msg)?;
+    let (to_intake, refusals) = mpsc::channel();
+    let worker =
+        Worker::new(predictor, &config, outputs, Arc::clone(&health), clock.ages(), to_intake);
+    let links = Links { monitor, topics, health: &health, mailbox: &mailbox, refusals };
     let doors = (jobs, to_planning);
-    let mut spinner = Spinner::new(node, config, frames, model, doors, links)?;
+    let mut spinner = Spinner::new(node, clock, config, frames, model, doors, links)?;
 
     // Not waited for at the end: a long roll-out must not hold it up.
     std::thread::Builder::new()
@@ -121,7 +126,7 @@ fn serve(
         .context("thread of the candidate plans")?;
     std::thread::Builder::new()
         .name("planner".into())
-        .spawn(move || planning.run(tasks, &n_waiting))
+        .spawn(move || planning.run(tasks, &load))
         .context("thread of the planner")?;
     std::thread::scope(|scope| {
         // The scope waits for the worker also where this thread panics.
@@ -146,6 +151,8 @@ struct Links<'a> {
     topics: TopicWatch,
     health: &'a Health,
     mailbox: &'a Mailbox<Frame>,
+    /// Robot descriptions that the predicting thread can't use.
+    refusals: Receiver<Refusal>,
 }
 
 /// All that the spinning thread works with.
@@ -166,14 +173,13 @@ impl<'a> Spinner<'a> {
     /// the one that plans.
     fn new(
         node: &'a mut r2r::Node,
+        clock: RosClock,
         config: NodeConfig,
         frames: FramesConfig,
         model: ModelConfig,
         (jobs, tasks): (SyncSender<Job>, Tasks),
         links: Links<'a>,
     ) -> anyhow::Result<Self> {
-        let mut clock = RosClock::of(node);
-        clock.use_sim_time(node, config.use_sim_time).map_err(anyhow::Error::msg)?;
         let services = Services::new(node, jobs, tasks)?;
         let parameters = ParameterServices::new(node, config, clock.now())?;
         let wanted = frames.specs();
@@ -203,6 +209,7 @@ impl<'a> Spinner<'a> {
         if let Some((from, to)) = clock.jumped_back(parameters.config().time_jump_secs) {
             intake.time_jumped(from, to);
         }
+        intake.take_refusals(&links.refusals);
         for (topic, messages) in &mut self.subscriptions {
             while let Some(Some(bytes)) = messages.next().now_or_never() {
                 intake.take(topic, bytes);

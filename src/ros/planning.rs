@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -15,25 +15,27 @@ use r2r::{ActionServerGoal, ServiceRequest};
 use super::goal::goal;
 use super::mailbox::Mailbox;
 use super::publish::{Origin, trajectory_message};
-use super::rollouts::{snapshot, trajectory};
+use super::queue::Load;
+use super::rollouts::{Snapshots, trajectory};
 use super::service::respond;
+use super::text::bounded;
 use crate::candidates::{Candidate, PLAN_PARTICLES};
 use crate::config::PredictorConfig;
 use crate::costs::PlanCost;
 use crate::frames::Frame;
 use crate::planner::{PlanSettings, Planner};
 
-/// Requests that wait while one is worked on; further ones are refused.
-pub const MAX_WAITING: usize = 16;
 /// Plans of one request.
 const MAX_PLANS: usize = 256;
-/// Longest budget (s).
+/// Longest budget (s), and what ends a request without one: its client may have died.
 const MAX_SECS: f64 = 600.0;
 
 /// A request to judge plans.
 pub struct Judging {
     /// The request.
     pub request: ServiceRequest<Evaluate::Service>,
+    /// When it came.
+    pub asked: Instant,
     /// The steps that it gets where it asks for none.
     pub horizon: usize,
 }
@@ -42,6 +44,8 @@ pub struct Judging {
 pub struct Finding {
     /// The goal of the action.
     pub goal: ActionServerGoal<Plan::Action>,
+    /// When it came.
+    pub asked: Instant,
     /// Whether its client has asked to stop.
     pub cancelled: Arc<AtomicBool>,
     /// Set once it has ended.
@@ -60,7 +64,7 @@ pub enum Task {
 
 /// Works on requests until none can come any more.
 pub struct Planning {
-    mailbox: Arc<Mailbox<Frame>>,
+    snapshots: Snapshots,
     origin: Origin,
     planner: Planner,
 }
@@ -75,25 +79,31 @@ impl Planning {
         origin: Origin,
         n_threads: usize,
     ) -> crate::Result<Self> {
-        Ok(Self { mailbox, origin, planner: Planner::new(n_threads)? })
+        Ok(Self { snapshots: Snapshots::new(mailbox), origin, planner: Planner::new(n_threads)? })
     }
 
-    /// Works on `tasks`; `n_waiting` counts them down as they are begun.
-    pub fn run(mut self, tasks: Receiver<Task>, n_waiting: &AtomicUsize) {
+    /// Works on `tasks`, and keeps `load`.
+    pub fn run(mut self, tasks: Receiver<Task>, load: &Load) {
         for task in tasks {
-            n_waiting.fetch_sub(1, Ordering::Relaxed);
             match task {
-                Task::Judge(judging) => self.judge(judging),
-                Task::Find(finding) => self.find(finding),
+                Task::Judge(judging) => {
+                    load.begin("~/evaluate", judging.request.message.budget_secs);
+                    self.judge(judging);
+                }
+                Task::Find(finding) => {
+                    load.begin("~/plan", finding.goal.goal.budget_secs);
+                    self.find(finding);
+                }
             }
+            load.end();
         }
     }
 
-    fn judge(&mut self, Judging { request, horizon }: Judging) {
+    fn judge(&mut self, Judging { request, asked, horizon }: Judging) {
         // Goals come from outside: whatever they do, the node goes on.
-        let answer = || self.evaluate(&request.message, horizon);
+        let answer = || self.evaluate(&request.message, asked, horizon);
         let response = match catch_unwind(AssertUnwindSafe(answer)) {
-            Ok(outcome) => outcome.unwrap_or_else(not_evaluated),
+            Ok(outcome) => outcome.unwrap_or_else(|told| not_evaluated(bounded(&told))),
             Err(_) => not_evaluated("the evaluation panicked: see the node's log"),
         };
         if !response.success {
@@ -105,6 +115,7 @@ impl Planning {
     fn evaluate(
         &mut self,
         request: &Evaluate::Request,
+        asked: Instant,
         horizon: usize,
     ) -> Result<Evaluate::Response, String> {
         let start = Instant::now();
@@ -116,11 +127,11 @@ impl Planning {
         let budget = budget("budget_secs", request.budget_secs)?;
         let words = |error: crate::Error| error.to_string();
         let goal = goal(&request.goal).map_err(words)?;
-        let snapshot = snapshot(&self.mailbox)?;
+        let snapshot = self.snapshots.take(asked)?;
         let (thin, judge) = snapshot.for_plans(&goal, PLAN_PARTICLES).map_err(words)?;
         let plans = request.plans.iter().map(|plan| Candidate { plan: trajectory(plan), n_steps });
         let plans: Vec<Candidate> = plans.collect();
-        let in_time = || budget.is_none_or(|budget| start.elapsed() < budget);
+        let in_time = || start.elapsed() < budget;
         let candidates = self.planner.candidates();
         let costs = candidates.evaluate(&thin, &judge, &plans, in_time).map_err(words)?;
         let n_evaluated = costs.iter().flatten().count();
@@ -155,14 +166,15 @@ impl Planning {
         })
     }
 
-    fn find(&mut self, Finding { mut goal, cancelled, ended, horizon }: Finding) {
-        let work = || self.plan(&goal, &cancelled, horizon);
+    fn find(&mut self, Finding { mut goal, asked, cancelled, ended, horizon }: Finding) {
+        let work = || self.plan(&goal, asked, &cancelled, horizon);
         let result = match catch_unwind(AssertUnwindSafe(work)) {
             Ok(outcome) => outcome,
             Err(_) => Err("planning panicked: see the node's log".into()),
         };
         let is_refused = result.is_err();
-        let result = result.unwrap_or_else(|message| {
+        let result = result.unwrap_or_else(|told| {
+            let message = bounded(&told);
             tracing::warn!("~/plan refused: {message}");
             Plan::Result { message, ..Plan::Result::default() }
         });
@@ -181,6 +193,7 @@ impl Planning {
     fn plan(
         &mut self,
         handle: &ActionServerGoal<Plan::Action>,
+        came: Instant,
         cancelled: &AtomicBool,
         horizon: usize,
     ) -> Result<Plan::Result, String> {
@@ -191,11 +204,11 @@ impl Planning {
         let words = |error: crate::Error| error.to_string();
         let budget = budget("budget_secs", asked.budget_secs)?;
         let goal = goal(&asked.goal).map_err(words)?;
-        if budget.is_none() && asked.max_plans == 0 {
+        if asked.budget_secs == 0.0 && asked.max_plans == 0 {
             return Err("budget_secs and max_plans are both 0: planning would never end".into());
         }
         let settings = PlanSettings {
-            budget,
+            budget: Some(budget),
             max_plans: asked.max_plans as usize,
             n_steps: steps(asked.n_steps, horizon)?,
             joint_names: asked.joint_names.clone(),
@@ -203,7 +216,7 @@ impl Planning {
             seed: asked.seed,
             ..PlanSettings::default()
         };
-        let snapshot = snapshot(&self.mailbox)?;
+        let snapshot = self.snapshots.take(came)?;
         let goes_on = |progress: &crate::planner::Progress| {
             let feedback = Plan::Feedback {
                 best: cost_message(&progress.best),
@@ -241,12 +254,12 @@ fn steps(asked: u32, horizon: usize) -> Result<usize, String> {
     }
 }
 
-/// A time to end; none for 0.
-fn budget(name: &str, secs: f64) -> Result<Option<Duration>, String> {
+/// A time to end; the longest for 0.
+fn budget(name: &str, secs: f64) -> Result<Duration, String> {
     if !(0.0..=MAX_SECS).contains(&secs) {
         return Err(format!("{name}: {secs} s is not in 0..={MAX_SECS}"));
     }
-    Ok((secs > 0.0).then(|| Duration::from_secs_f64(secs)))
+    Ok(Duration::from_secs_f64(if secs > 0.0 { secs } else { MAX_SECS }))
 }
 
 /// The answer to a request that can't be fulfilled.
@@ -278,5 +291,20 @@ fn cost_message(cost: &PlanCost) -> CostMsg {
         success_probability,
         length,
         smoothness,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_request_is_worked_on_for_ever() {
+        assert_eq!(budget("budget_secs", 0.0), Ok(Duration::from_secs(600)));
+        assert_eq!(budget("budget_secs", -0.0), Ok(Duration::from_secs(600)));
+        assert_eq!(budget("budget_secs", 0.5), Ok(Duration::from_millis(500)));
+        for secs in [-1.0, 600.1, f64::NAN, f64::INFINITY] {
+            assert!(budget("budget_secs", secs).is_err_and(|told| told.contains("not in 0..=600")));
+        }
     }
 }

@@ -13,6 +13,7 @@ use super::mailbox::{Answer, Mailbox};
 use super::publish::Origin;
 use super::service::respond;
 use super::services::{Job, refusal};
+use super::text::bounded;
 use crate::candidates::{Candidates, Snapshot};
 use crate::config::PredictorConfig;
 use crate::frames::Frame;
@@ -24,12 +25,12 @@ pub const MAX_WAITING: usize = 2;
 const MAX_PLANS: usize = 64;
 /// Displacements in one answer: 48 MiB.
 const MAX_DISPLACEMENTS: usize = 1 << 22;
-/// How long a frame may take to come where none was predicted lately.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a frame may take to come where none was predicted lately, and how old the last one may be.
+pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Answers requests until none can come any more.
 pub struct Rollouts {
-    mailbox: Arc<Mailbox<Frame>>,
+    snapshots: Snapshots,
     origin: Origin,
     candidates: Candidates,
 }
@@ -44,16 +45,21 @@ impl Rollouts {
         origin: Origin,
         n_threads: usize,
     ) -> crate::Result<Self> {
-        Ok(Self { mailbox, origin, candidates: Candidates::new(n_threads)? })
+        Ok(Self {
+            snapshots: Snapshots::new(mailbox),
+            origin,
+            candidates: Candidates::new(n_threads)?,
+        })
     }
 
     /// Answers `jobs`.
     pub fn run(mut self, jobs: Receiver<Job>) {
-        for Job { request, horizon } in jobs {
+        for Job { request, asked, horizon } in jobs {
             // Plans come from outside: whatever they do, the node goes on.
-            let answer = catch_unwind(AssertUnwindSafe(|| self.answer(&request.message, horizon)));
+            let answer = || self.answer(&request.message, asked, horizon);
+            let answer = catch_unwind(AssertUnwindSafe(answer));
             let response = match answer {
-                Ok(outcome) => outcome.unwrap_or_else(refusal),
+                Ok(outcome) => outcome.unwrap_or_else(|told| refusal(bounded(&told))),
                 Err(_) => refusal("the roll-out panicked: see the node's log"),
             };
             if !response.success {
@@ -66,6 +72,7 @@ impl Rollouts {
     fn answer(
         &mut self,
         request: &Predict::Request,
+        asked: Instant,
         horizon: usize,
     ) -> Result<Predict::Response, String> {
         let n_plans = request.plans.len();
@@ -76,7 +83,7 @@ impl Rollouts {
         if !PredictorConfig::HORIZON.contains(&n_steps) {
             return Err(format!("n_steps: {n_steps} is not in {:?}", PredictorConfig::HORIZON));
         }
-        let snapshot = snapshot(&self.mailbox)?;
+        let snapshot = self.snapshots.take(asked)?;
         let n_particles = snapshot.n_particles();
         if n_plans * n_steps * n_particles > MAX_DISPLACEMENTS {
             return Err(format!(
@@ -95,25 +102,48 @@ impl Rollouts {
     }
 }
 
-/// What the newest prediction started from; where predicting was idle, the next one.
-pub fn snapshot(mailbox: &Mailbox<Frame>) -> Result<Box<Snapshot>, String> {
-    let (wish, answers) = mpsc::channel();
-    mailbox.order(|orders| orders.wishes.push(wish));
-    let deadline = Instant::now() + PATIENCE;
-    let mut reason = None;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match answers.recv_timeout(left) {
-            Ok(Answer::Snapshot(snapshot)) => return Ok(snapshot),
-            Ok(Answer::NotYet(why)) => reason = Some(why),
-            Ok(Answer::Refused(why)) => return Err(why),
-            Err(mpsc::RecvTimeoutError::Timeout) => {
-                let why = reason.unwrap_or_else(|| "the predictor is busy".into());
-                let waited_secs = PATIENCE.as_secs();
-                return Err(format!("no frame was predicted in {waited_secs} s: {why}"));
-            }
-            Err(mpsc::RecvTimeoutError::Disconnected) => {
-                return Err("the node is ending".into());
+/// What the requests of one thread start from.
+pub struct Snapshots {
+    mailbox: Arc<Mailbox<Frame>>,
+    /// When a frame was last waited for in vain until, and what was said then.
+    missed: Option<(Instant, String)>,
+}
+
+impl Snapshots {
+    /// Of the frames in `mailbox`.
+    pub fn new(mailbox: Arc<Mailbox<Frame>>) -> Self {
+        Self { mailbox, missed: None }
+    }
+
+    /// What the newest prediction started from; where predicting was idle, the next one.
+    ///
+    /// # Errors
+    /// Why there is none. `asked` is when the request came: one wait in vain serves all that came
+    /// before its end.
+    pub fn take(&mut self, asked: Instant) -> Result<Box<Snapshot>, String> {
+        if let Some((_, why)) = self.missed.as_ref().filter(|(until, _)| asked < *until) {
+            return Err(why.clone());
+        }
+        let (wish, answers) = mpsc::channel();
+        self.mailbox.order(|orders| orders.wishes.push(wish));
+        let deadline = Instant::now() + PATIENCE;
+        let mut reason = None;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match answers.recv_timeout(left) {
+                Ok(Answer::Snapshot(snapshot)) => return Ok(snapshot),
+                Ok(Answer::NotYet(why)) => reason = Some(why),
+                Ok(Answer::Refused(why)) => return Err(why),
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    let why = reason.unwrap_or_else(|| "the predictor is busy".into());
+                    let waited_secs = PATIENCE.as_secs();
+                    let told = format!("no frame was predicted in {waited_secs} s: {why}");
+                    self.missed = Some((Instant::now(), told.clone()));
+                    return Err(told);
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    return Err("the node is ending".into());
+                }
             }
         }
     }
@@ -137,5 +167,25 @@ pub fn trajectory(message: &TrajectoryMsg) -> JointTrajectory {
         },
         joint_names: joint_names.clone(),
         points: points.iter().map(point).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_wait_in_vain_serves_all_that_came_before_its_end() {
+        let mut snapshots = Snapshots::new(Arc::default());
+        let asked = Instant::now();
+        let told = snapshots.take(asked).err().unwrap();
+        assert!(asked.elapsed() >= PATIENCE && told.contains("the predictor is busy"), "{told}");
+        let again = Instant::now();
+        for _ in 0..10 {
+            assert_eq!(snapshots.take(asked).err(), Some(told.clone()));
+        }
+        assert!(again.elapsed() < PATIENCE);
+        snapshots.take(Instant::now()).err().unwrap();
+        assert!(again.elapsed() >= PATIENCE, "what comes later waits");
     }
 }

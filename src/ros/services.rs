@@ -1,8 +1,9 @@
 //! `~/reset`, `~/pause`, and the doors to `~/predict`, `~/evaluate` and `~/plan`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, SyncSender, TrySendError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::time::Instant;
 
 use anyhow::anyhow;
 use futures::{FutureExt, Stream, StreamExt};
@@ -13,7 +14,8 @@ use r2r::{ActionServerCancelRequest, ActionServerGoalRequest, ServiceRequest};
 
 use super::intake::Intake;
 use super::mailbox::Mailbox;
-use super::planning::{Finding, Judging, MAX_WAITING, Task, not_evaluated};
+use super::planning::{Finding, Judging, Task, not_evaluated};
+use super::queue::Tasks;
 use super::service::{Service, respond};
 use crate::frames::Frame;
 
@@ -21,27 +23,10 @@ use crate::frames::Frame;
 pub struct Job {
     /// The request.
     pub request: ServiceRequest<Predict::Service>,
+    /// When it came.
+    pub asked: Instant,
     /// The node's parameter.
     pub horizon: usize,
-}
-
-/// The way to the thread that judges and finds plans.
-pub struct Tasks {
-    /// Where they go.
-    pub sender: Sender<Task>,
-    /// How many lie there.
-    pub n_waiting: Arc<AtomicUsize>,
-}
-
-impl Tasks {
-    /// Hands a task on; gives it back where too many wait, or the thread has gone.
-    fn give(&self, task: Task) -> Result<(), (Box<Task>, &'static str)> {
-        if self.n_waiting.load(Ordering::Relaxed) >= MAX_WAITING {
-            return Err((Box::new(task), "busy with earlier requests: ask again later"));
-        }
-        self.n_waiting.fetch_add(1, Ordering::Relaxed);
-        self.sender.send(task).map_err(|back| (Box::new(back.0), "the node is ending"))
-    }
 }
 
 /// A goal of `~/plan` that has not ended, and how its client asks to stop.
@@ -104,8 +89,9 @@ impl Services {
             tracing::info!("pause: {message}");
             SetBool::Response { success: true, message: message.to_owned() }
         });
+        let asked = Instant::now();
         while let Some(request) = self.predict.next() {
-            let refused = match self.jobs.try_send(Job { request, horizon }) {
+            let refused = match self.jobs.try_send(Job { request, asked, horizon }) {
                 Ok(()) => continue,
                 Err(TrySendError::Full(job)) => {
                     (job, "busy with earlier requests: ask again later")
@@ -116,18 +102,19 @@ impl Services {
             respond("predict", request, refusal(reason));
         }
         while let Some(request) = self.evaluate.next() {
-            let task = Task::Judge(Judging { request, horizon });
+            let task = Task::Judge(Judging { request, asked, horizon });
             if let Err((task, reason)) = self.tasks.give(task)
                 && let Task::Judge(Judging { request, .. }) = *task
             {
                 respond("evaluate", request, not_evaluated(reason));
             }
         }
-        self.serve_plan(horizon);
+        self.serve_plan(asked, horizon);
+        self.tasks.watch();
     }
 
     /// Takes the goals of `~/plan` and the requests to cancel them.
-    fn serve_plan(&mut self, horizon: usize) {
+    fn serve_plan(&mut self, asked: Instant, horizon: usize) {
         while let Some(Some(request)) = self.plan.next().now_or_never() {
             // Accepted first: a goal that is rejected has no result, and so no words.
             let (goal, cancels) = match request.accept() {
@@ -139,14 +126,18 @@ impl Services {
             };
             let cancelled = Arc::new(AtomicBool::new(false));
             let ended = Arc::new(AtomicBool::new(false));
-            let finding =
-                Finding { goal, cancelled: cancelled.clone(), ended: ended.clone(), horizon };
+            let finding = Finding {
+                goal,
+                asked,
+                cancelled: cancelled.clone(),
+                ended: ended.clone(),
+                horizon,
+            };
             match self.tasks.give(Task::Find(finding)) {
                 Ok(()) => self.active.push(Active { cancels: Box::new(cancels), cancelled, ended }),
                 Err((task, reason)) => {
                     if let Task::Find(Finding { mut goal, .. }) = *task {
-                        let message = reason.to_owned();
-                        let result = Plan::Result { message, ..Plan::Result::default() };
+                        let result = Plan::Result { message: reason, ..Plan::Result::default() };
                         if let Err(error) = goal.abort(result) {
                             tracing::warn!("~/plan: the result was not sent: {error}");
                         }

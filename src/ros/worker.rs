@@ -2,16 +2,19 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use r2r::forecloud::msg::Timing;
 
+use super::clock::{Ages, Moment};
 use super::health::{Cause, Health};
-use super::mailbox::{Answer, MAX_PASSED, Mailbox, Orders, Parcel, Wish};
+use super::mailbox::{Answer, MAX_PASSED, Mailbox, Orders, Parcel, Refusal, Wish};
 use super::outside;
 use super::parameters::NodeConfig;
 use super::problems::Problems;
 use super::publish::Outputs;
+use super::rollouts::PATIENCE;
 use crate::Error;
 use crate::cloud::{Place, Workspace};
 use crate::config::PredictorConfig;
@@ -36,6 +39,9 @@ pub struct Worker {
     paused: bool,
     /// Whether the last frame was let pass: what was predicted before is of the past.
     passing: bool,
+    ages: Ages,
+    /// When the frame came that was predicted from last.
+    predicted: Option<Moment>,
     /// Frames that were not predicted from, oldest first.
     passed: VecDeque<Frame>,
     outputs: Outputs,
@@ -46,6 +52,9 @@ pub struct Worker {
     problems: Problems,
     /// What predictions run on, as far as that was told.
     device: String,
+    /// The robot description in use, and where to send what becomes of others.
+    robot: Option<String>,
+    refusals: Sender<Refusal>,
     /// Where the points outside of the workspace are, and when that was.
     outside: Option<(Instant, String)>,
     frames_used: u64,
@@ -65,6 +74,8 @@ impl Worker {
         config: &NodeConfig,
         outputs: Outputs,
         health: Arc<Health>,
+        ages: Ages,
+        refusals: Sender<Refusal>,
     ) -> Self {
         Self {
             follows_cameras: predictor.config().workspace.is_none(),
@@ -74,6 +85,8 @@ impl Worker {
             idle_without_subscribers: config.idle_without_subscribers,
             paused: false,
             passing: false,
+            ages,
+            predicted: None,
             passed: VecDeque::new(),
             outputs,
             health,
@@ -81,6 +94,8 @@ impl Worker {
             last_wish: None,
             problems: Problems::default(),
             device: String::new(),
+            robot: None,
+            refusals,
             outside: None,
             frames_used: 0,
             frames_without_history: 0,
@@ -122,7 +137,7 @@ impl Worker {
             }
         }
         if let Some(urdf) = orders.robot {
-            self.set_robot(&urdf);
+            self.set_robot(urdf);
         }
         if let Some(paused) = orders.paused {
             self.paused = paused;
@@ -164,17 +179,23 @@ impl Worker {
             return;
         }
         self.last_wish = Some(Instant::now());
-        match self.predictor.snapshot() {
-            Ok(snapshot) if !self.passing => {
+        let age_secs = self.predicted.map_or(0.0, |then| self.ages.secs_since(then));
+        let is_old = age_secs > PATIENCE.as_secs_f64();
+        let reason = match self.predictor.snapshot() {
+            Ok(snapshot) if !self.passing && !is_old => {
                 let _ = wish.send(Answer::Snapshot(Box::new(snapshot)));
+                return;
             }
-            outcome => {
-                let reason =
-                    outcome.err().map_or_else(|| "no frame came".into(), |e| e.to_string());
-                let _ = wish.send(Answer::NotYet(reason));
-                self.wishes.push(wish);
-            }
-        }
+            // What was predicted from an old frame is of a scene that may be another by now.
+            Ok(_) if is_old => format!(
+                "the last frame is {age_secs:.1} s old: do the cameras still send? /diagnostics tell \
+                 what is missing"
+            ),
+            Ok(_) => "no frame came".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let _ = wish.send(Answer::NotYet(reason));
+        self.wishes.push(wish);
     }
 
     /// Predicts from a frame, or lets it pass.
@@ -248,16 +269,21 @@ impl Worker {
             || self.outputs.are_heard()
     }
 
-    fn set_robot(&mut self, urdf: &str) {
-        match self.predictor.set_robot(urdf, &self.world_frame) {
+    fn set_robot(&mut self, urdf: String) {
+        match self.predictor.set_robot(&urdf, &self.world_frame) {
             Ok(warnings) => {
                 tracing::info!("robot description received");
                 warnings.iter().for_each(|warning| tracing::warn!("robot_description: {warning}"));
                 self.health.note(|facts, _| facts.robot(Ok(warnings)));
+                self.robot = Some(urdf);
             }
             Err(error) => {
                 self.health.note(|facts, _| facts.robot(Err(error.to_string())));
                 self.problems.warn("robot description", format!("robot_description: {error}"));
+                if let Some(in_use) = self.robot.clone() {
+                    // Nobody takes it where the node is ending.
+                    let _ = self.refusals.send(Refusal { refused: urdf, in_use });
+                }
             }
         }
     }
@@ -315,6 +341,7 @@ impl Worker {
             }
         };
         self.frames_used += 1;
+        self.predicted = Some(self.ages.moment(parcel.arrived));
         self.without_history_since = None;
         if self.frames_used == 1 {
             tracing::info!("predicting");

@@ -8,16 +8,18 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, wait_for, wait_for_future
+from conftest import PERIOD_SECS, ROOT, wait_for, wait_for_future
 from geometry_msgs.msg import Point
-from play import Player
+from play import Player, Stream, shifted
 from rclpy.action import ActionClient
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from test_services import SMALL, plan_of, scaled, stream, subscribe  # noqa: F401
 from action_msgs.msg import GoalStatus
+from action_msgs.srv import CancelGoal
 
 from forecloud.action import Plan
 from forecloud.msg import Goal
@@ -232,3 +234,76 @@ def test_the_node_tells_the_tools_costs_to_the_bit(ros, recording, start_node, p
     assert done.returncode == 0, done.stderr
     (told,) = json.loads(done.stdout)["costs"]
     assert told == {name: getattr(answer.costs[0], name) for name in told}
+
+
+def joints(recording):
+    return next(m for m in recording if m.topic == "/joint_states")
+
+
+def test_what_cameras_saw_long_ago_is_not_planned_from(ros, recording, start_node, planner):
+    start_node(*SMALL)
+    predictions, _ = subscribe(ros)
+    planner.wait()
+    player = Player(ros, recording)
+    player.wait_for_subscriber()
+    player.play(answered=lambda n: predictions.wait_for(n - 1))
+    assert planner.evaluate([plan_of(recording)]).success
+    # The cameras fall silent; the joints go on.
+    for i in range(30):
+        player.publishers["/joint_states"].publish(shifted(joints(recording), 10**9 + i * 10**8).data)
+        time.sleep(0.1)
+    answer = planner.evaluate([plan_of(recording)])
+    told = "no frame was predicted in 2 s: the last frame is "
+    assert not answer.success and answer.message.startswith(told), answer.message
+    assert " s old: do the cameras still send?" in answer.message
+    ended = planner.plan(budget_secs=0.5)
+    assert ended.status == GoalStatus.STATUS_ABORTED and told in ended.result.message
+    # What is heard again is planned from again (here after a jump back in time).
+    fresh = Stream(player, PERIOD_SECS)
+    fresh.start()
+    wait_for(lambda: planner.evaluate([plan_of(recording)]).success, "frames to count again")
+    fresh.stop()
+    player.close()
+
+
+def test_a_goal_that_nobody_waits_for_is_told_of_and_can_be_cancelled(ros, node, recording, planner):
+    handle = planner.begin(goal=goal(tolerance=0.0), budget_secs=0.0, max_plans=2**32 - 1)
+    wait_for(lambda: planner.feedback, "feedback")
+    waiting = [planner.send([plan_of(recording)]) for _ in range(17)]
+    told = wait_for(lambda: next((w for w in waiting if w.done()), None), "a refusal").result()
+    assert told.message.startswith("busy with earlier requests: ~/plan has worked on a request for ")
+    assert "ros2 service call /forecloud/plan/_action/cancel_goal" in told.message
+    node.wait_for_log("WARN ~/plan has worked on a request for 10.", "(budget_secs 0), and 16 wait")
+    # As the answer says: by who does not know the goal.
+    client = ros.create_client(CancelGoal, "/forecloud/plan/_action/cancel_goal")
+    wait_for(client.service_is_ready, "the service")
+    wait_for_future(client.call_async(CancelGoal.Request()))
+    assert wait_for_future(handle.get_result_async()).status == GoalStatus.STATUS_CANCELED
+    assert sum(wait_for_future(answer).success for answer in waiting) == 16
+    ros.destroy_client(client)
+
+
+def test_words_of_clients_are_cut_and_forge_no_line_of_the_log(node, recording, planner):
+    forged = plan_of(recording)
+    forged.joint_names[0] = "a\n2026-11-25T00:00:00Z  WARN forged\x1b[31m" + "x" * 1_000_000
+    masked = goal(select=Goal.SELECT_PIXELS)
+    masked.mask.encoding = "y\n" * 500_000
+    for answer in [
+        planner.evaluate([forged]),
+        planner.evaluate([plan_of(recording)], goal=masked),
+        planner.plan(budget_secs=0.5, joint_names=forged.joint_names[:1]).result,
+    ]:
+        assert not answer.success and len(answer.message) < 5000
+        assert "\n" not in answer.message and "\x1b" not in answer.message
+    assert "a\\n2026" in node.log and "\n2026-11-25T00:00:00Z  WARN forged" not in node.log
+    assert len(node.log) < 50_000
+
+
+def test_one_wait_for_a_frame_serves_all(ros, recording, start_node, planner):
+    start_node(*SMALL)
+    planner.wait()
+    begun = time.monotonic()
+    waiting = [planner.send([plan_of(recording)]) for _ in range(10)]
+    for answer in waiting:
+        assert wait_for_future(answer).message.startswith("no frame was predicted in 2 s: ")
+    assert time.monotonic() - begun < 8.0, "not 2 s each"

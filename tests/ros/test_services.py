@@ -9,7 +9,9 @@ from play import Player, Stream
 from raw_request import RawRequests
 from rcl_interfaces.srv import GetParameters, SetParameters
 from rclpy.parameter import Parameter
+from rclpy.qos import DurabilityPolicy, QoSProfile
 from rclpy.serialization import deserialize_message, serialize_message
+from std_msgs.msg import String
 from std_srvs.srv import SetBool, Trigger
 from trajectory_msgs.msg import JointTrajectory
 
@@ -259,6 +261,27 @@ def test_a_request_without_frames_says_what_is_missing(ros, recording, start_nod
 
     wait_for(lambda: "no frame was predicted from yet" in told(), "the robot description to come")
     player.close()
+
+
+def test_a_robot_description_that_cannot_be_used_leaves_the_one_before(
+    ros, recording, start_node, stream, call
+):
+    node = start_node(*SMALL)
+    predictions, _ = subscribe(ros)
+    stream()
+    predictions.wait_for(1)
+    call.wait()
+    qos = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+    publisher = ros.create_publisher(String, "/robot_description", qos)
+    wait_for(publisher.get_subscription_count, "a subscriber of the description")
+    for useless in ("<robot name='x'><link name='a'/></robot>", "not xml"):
+        publisher.publish(String(data=useless))
+        told = "no link that a joint moves" if useless.startswith("<") else "URDF): "
+        node.wait_for_log("WARN robot description: the newest one can't be used: the one before is", told)
+        predictions.wait_for(len(predictions.messages) + 5)
+        answer = call.predict([plan_of(recording)])
+        assert answer.success, answer.message
+    ros.destroy_publisher(publisher)
 
 
 def test_requests_that_make_no_sense_are_refused_with_the_reason(

@@ -11,6 +11,9 @@ from rcl_interfaces.msg import ParameterEvent
 from rclpy.parameter import Parameter
 from rclpy.parameter_client import AsyncParameterClient
 from rosgraph_msgs.msg import Clock
+from trajectory_msgs.msg import JointTrajectory
+
+from forecloud.srv import Predict
 
 PREDICTION = "forecloud/msg/Prediction"
 TIMING = "forecloud/msg/Timing"
@@ -112,3 +115,29 @@ def test_it_can_be_set_while_it_runs(ros, start_node, clock, events):
     clock.publisher.publish(Clock())
     set_parameter(client, "use_sim_time", True)
     wait_for_time(client, events, clock, 43)
+
+
+def test_a_paused_simulation_makes_no_frame_old(ros, recording, start_node, clock, events):
+    start_node("-p", "use_sim_time:=true", "-p", "n_particles:=256", "-p", "horizon:=2")
+    predictions = Received(ros, "/forecloud/prediction", PREDICTION)
+    predictions.wait_for_publisher()
+    parameters = AsyncParameterClient(ros, "/forecloud")
+    wait_for_events(ros)
+    wait_for_time(parameters, events, clock, SIM_SEC)
+    player = Player(ros, recording)
+    player.wait_for_subscriber()
+    player.play(0.5)
+    predictions.wait_for(4)
+    client = ros.create_client(Predict, "/forecloud/predict")
+    wait_for(client.service_is_ready, "~/predict")
+
+    def predict():
+        return wait_for_future(client.call_async(Predict.Request(plans=[JointTrajectory()])))
+
+    time.sleep(3.0)  # more than 2 s of the machine's clock, none of the simulation's
+    assert predict().success
+    wait_for_time(parameters, events, clock, SIM_SEC + 3)
+    answer = predict()
+    assert not answer.success and "the last frame is 3.0 s old" in answer.message
+    ros.destroy_client(client)
+    player.close()

@@ -6,6 +6,7 @@ use anyhow::bail;
 use r2r::ParameterValue;
 
 use super::{NodeConfig, When};
+use crate::ros::text::quoted;
 
 /// Parameters that ROS itself gives to any node, and that change nothing here.
 const FOREIGN: &[&str] = &["start_type_description_service", "qos_overrides"];
@@ -61,15 +62,7 @@ pub fn set(
 fn put(config: &mut NodeConfig, name: &str, value: &ParameterValue) -> Result<(), String> {
     match NodeConfig::declarations().iter().find(|declared| declared.name == name) {
         Some(declared) => config.put(declared, value),
-        None => Err(format!("`{}` is unknown", shortened(name))),
-    }
-}
-
-/// A name in a message: what comes from outside can be of any length.
-fn shortened(name: &str) -> String {
-    match name.char_indices().nth(60) {
-        Some((end, _)) => format!("{}…", name[..end].escape_debug()),
-        None => name.escape_debug().to_string(),
+        None => Err(format!("`{}` is unknown", quoted(name))),
     }
 }
 
