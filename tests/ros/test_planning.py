@@ -269,7 +269,10 @@ def test_what_cameras_saw_long_ago_is_not_planned_from(ros, recording, start_nod
 def test_a_goal_that_nobody_waits_for_is_told_of_and_can_be_cancelled(ros, node, recording, planner):
     handle = planner.begin(goal=goal(tolerance=0.0), budget_secs=0.0, max_plans=2**32 - 1)
     wait_for(lambda: planner.feedback, "feedback")
-    waiting = [planner.send([plan_of(recording)]) for _ in range(17)]
+    waiting = []
+    for _ in range(17):
+        waiting.append(planner.send([plan_of(recording)]))
+        time.sleep(0.05)  # the middleware keeps ten requests that were not taken yet
     told = wait_for(lambda: next((w for w in waiting if w.done()), None), "a refusal").result()
     assert told.message.startswith("busy with earlier requests: ~/plan has worked on a request for ")
     assert "ros2 service call /forecloud/plan/_action/cancel_goal" in told.message
