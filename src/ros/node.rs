@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use futures::{FutureExt, Stream, StreamExt};
@@ -36,6 +36,10 @@ use crate::predictor::Predictor;
 
 /// Longest wait for a message: how soon a signal is seen.
 pub(super) const SPIN: Duration = Duration::from_millis(20);
+/// After a spin that was shorter and brought no message. From 10 s after a goal of ~/plan has ended on, r2r
+/// 0.9.7 wakes at once each time, as it never takes the goal off (`handle_goal_expired`): without a pause
+/// that takes a quarter of a core.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Name of the node, unless it is remapped.
 const NAME: &str = "forecloud";
@@ -203,8 +207,11 @@ impl<'a> Spinner<'a> {
 
     /// Takes the messages and requests that have come, or waits a moment for one.
     fn spin_once(&mut self) {
+        let begun = Instant::now();
         // A spin takes at most one message of each topic, so r2r's short queues never overflow.
         self.node.spin_once(SPIN);
+        let is_awake = begun.elapsed() < PAUSE;
+        let mut is_idle = true;
         let Self { node, clock, model, intake, parameters, links, .. } = self;
         if let Some((from, to)) = clock.jumped_back(parameters.config().time_jump_secs) {
             intake.time_jumped(from, to);
@@ -213,6 +220,7 @@ impl<'a> Spinner<'a> {
         for (topic, messages) in &mut self.subscriptions {
             while let Some(Some(bytes)) = messages.next().now_or_never() {
                 intake.take(topic, bytes);
+                is_idle = false;
             }
         }
         if let Some(transform) = intake.take_leveled()
@@ -229,6 +237,9 @@ impl<'a> Spinner<'a> {
             Ok(clock.now())
         });
         links.monitor.tick(node, &mut links.topics, links.health);
+        if is_awake && is_idle {
+            std::thread::sleep(PAUSE);
+        }
     }
 }
 
