@@ -23,7 +23,7 @@ class Goal:
 
     The target, one of: `region` (all that lie in a box now: lowest and highest corner, `[2, 3]`), `pixels`
     (a mask `[height, width]` as large as the depth image of camera number `camera`; True, or not 0: the
-    target's), `body` (the body nearest to a point, `[3]`, no more than 0.3 m from it). Where it is to be
+    target's), `body` (the body nearest to a point, `[3]`, no more than 0.5 m from it). Where it is to be
     after the last step, one of: `box` (`[2, 3]`), `cloud` (`[n, 3]`, 1,024 points at most), `pose` (the rigid
     motion from where it is: x, y, z and a quaternion x, y, z, w, or 4 x 4). World frame, metres.
 

@@ -12,7 +12,7 @@ pub const MAX_CLOUD: usize = 1024;
 /// Boxes that nothing may enter at most.
 pub const MAX_KEEP_OUT: usize = 64;
 /// A body is selected by a place no farther from it (m): what lies farther off was hardly meant.
-const MAX_OFF_M: f64 = 0.3;
+const MAX_OFF_M: f64 = 0.5;
 /// Weights and sigmas at most: beyond, sums of terms lose their digits.
 const MAX_WEIGHT: f64 = 1e6;
 

@@ -217,10 +217,10 @@ fn selections_find_the_target_without_the_robot() {
     };
     assert_eq!(target(about_target()).unwrap(), [0, 1]);
     assert_eq!(target(Select::Body([0.2, 0.0, 0.0])).unwrap(), [0, 1]);
-    assert_eq!(target(Select::Body([0.89, 0.0, 0.0])).unwrap(), [3]);
+    assert_eq!(target(Select::Body([1.09, 0.0, 0.0])).unwrap(), [3]);
     let far = target(Select::Body([80.6, 0.0, 0.0])).unwrap_err().to_string();
     assert!(far.contains("point: the nearest body is 80.00 m from [80.6, 0.0, 0.0]"), "{far}");
-    assert!(target(Select::Body([0.91, 0.0, 0.0])).is_err());
+    assert!(target(Select::Body([1.11, 0.0, 0.0])).is_err());
     let mask = |pixels: [bool; 4]| Mask { camera: 0, size: [2, 2], pixels: pixels.to_vec() };
     let marked = target(Select::Pixels(mask([true, false, true, true])));
     assert_eq!(marked.unwrap(), [0, 2], "the robot's pixel and the other camera's are none");
