@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const FLOORS: &[&str] = &[
     "error",
     "outputs",
+    "whole_file",
     "shards",
     "random",
     "scratch",
