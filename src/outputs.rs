@@ -225,12 +225,15 @@ impl Unfinished {
         let place = self.place;
         let io = |cause| Error::Io { path: place.clone(), cause };
         self.file.as_file().sync_all().map_err(io)?;
-        let persisted = match fs::symlink_metadata(&place) {
-            Err(_) => self.file.persist_noclobber(&place),
-            Ok(_) if is_ours(&place, self.kind).unwrap_or(false) => self.file.persist(&place),
-            Ok(_) => return Err(wrong(&place, "is another's file by now: name another file")),
+        let taken = match self.file.persist_noclobber(&place) {
+            Err(taken) if taken.error.kind() == ErrorKind::AlreadyExists => taken.file,
+            persisted => return persisted.map(drop).map_err(|error| io(error.error)),
         };
-        persisted.map(drop).map_err(|error| io(error.error))
+        // It was there before, or another thread or process has just written the same.
+        match is_ours(&place, self.kind) {
+            Ok(true) => taken.persist(&place).map(drop).map_err(|error| io(error.error)),
+            _ => Err(wrong(&place, "is another's file by now: name another file")),
+        }
     }
 }
 

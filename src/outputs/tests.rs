@@ -170,3 +170,23 @@ fn devices_are_written_to_and_not_replaced() {
     let full = outputs.write(Path::new("/dev/full"), Kind::Picture, b"x").unwrap_err();
     assert!(matches!(full, Error::Io { .. }), "{full}");
 }
+
+/// As threads do that read recordings of the same content, and keep the same labels.
+#[test]
+fn one_file_may_be_written_by_many_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    for round in 0..20 {
+        let path = folder.path().join(format!("{round}.labels"));
+        let bytes = format!("{LABELS}the same").into_bytes();
+        let start = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            let write = || {
+                start.wait();
+                Outputs::default().write(&path, Kind::Labels, &bytes)
+            };
+            let writers: Vec<_> = (0..8).map(|_| scope.spawn(write)).collect();
+            writers.into_iter().for_each(|writer| writer.join().unwrap().unwrap());
+        });
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+    }
+}
