@@ -111,11 +111,12 @@ def stamp_ns(name: str, value: Any) -> int:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise InputError(f"{name}: expected seconds (float) or nanoseconds (int), got {type(value).__name__}")
     if isinstance(value, (float, np.floating)):
-        if not math.isfinite(value):
+        seconds = float(value)
+        if not math.isfinite(seconds):
             raise InputError(f"{name}: {value} is not finite")
-        if abs(value) > MAX_SECS:
+        if abs(seconds) > MAX_SECS:
             raise InputError(f"{name}: {value} s is not in {-MAX_SECS}..={MAX_SECS}")
-        value = round(float(value) * 1e9)
+        value = round(seconds * 1e9)
     return whole(name, value, -(2**63), 2**63 - 1)
 
 
