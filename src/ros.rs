@@ -7,6 +7,7 @@
 //! in `~/timing`. The third rolls out [candidate plans](rollouts::Rollouts)
 //! when asked to, the fourth [judges plans and finds them](planning::Planning).
 
+mod action;
 mod arguments;
 mod clock;
 mod diagnostics;
@@ -19,6 +20,7 @@ mod node;
 mod outside;
 mod parameter_services;
 mod parameters;
+mod plan_action;
 mod planning;
 mod problems;
 mod publish;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::panic;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use futures::{FutureExt, Stream, StreamExt};
@@ -26,7 +26,7 @@ use super::qos::{self, TopicWatch};
 use super::queue::{Load, Tasks};
 use super::rollouts::{MAX_WAITING, Rollouts};
 use super::rosout::{self, Records};
-use super::services::{Job, Services};
+use super::services::Services;
 use super::static_tf::StaticTf;
 use super::worker::Worker;
 use crate::frames::{Frame, Frames, FramesConfig, TopicSpec};
@@ -36,11 +36,6 @@ use crate::predictor::Predictor;
 
 /// Longest wait for a message: how soon a signal is seen.
 pub(super) const SPIN: Duration = Duration::from_millis(20);
-/// After a spin that was shorter and brought no message. From 10 s after a goal of ~/plan has ended on, r2r
-/// 0.9.7 wakes at once each time, as it never takes the goal off (`handle_goal_expired`): without a pause
-/// that takes a quarter of a core.
-const PAUSE: Duration = Duration::from_millis(1);
-
 /// Name of the node, unless it is remapped.
 const NAME: &str = "forecloud";
 
@@ -120,8 +115,9 @@ fn serve(
     let worker =
         Worker::new(predictor, &config, outputs, Arc::clone(&health), clock.ages(), to_intake);
     let links = Links { monitor, topics, health: &health, mailbox: &mailbox, refusals };
-    let doors = (jobs, to_planning);
-    let mut spinner = Spinner::new(node, clock, config, frames, model, doors, links)?;
+    let plan = arguments.topic("~/plan", &node.name()?, &node.namespace()?);
+    let services = Services::new(node, &plan, jobs, to_planning)?;
+    let mut spinner = Spinner::new(node, clock, config, frames, model, services, links)?;
 
     // Not waited for at the end: a long roll-out must not hold it up.
     std::thread::Builder::new()
@@ -173,18 +169,16 @@ struct Spinner<'a> {
 }
 
 impl<'a> Spinner<'a> {
-    /// Subscribes all topics and offers all services; the doors lead to the thread that rolls out, and to
-    /// the one that plans.
+    /// Subscribes all topics, and offers the services of the parameters.
     fn new(
         node: &'a mut r2r::Node,
         clock: RosClock,
         config: NodeConfig,
         frames: FramesConfig,
         model: ModelConfig,
-        (jobs, tasks): (SyncSender<Job>, Tasks),
+        services: Services,
         links: Links<'a>,
     ) -> anyhow::Result<Self> {
-        let services = Services::new(node, jobs, tasks)?;
         let parameters = ParameterServices::new(node, config, clock.now())?;
         let wanted = frames.specs();
         let subscriptions = subscribe(node, &wanted)?;
@@ -207,11 +201,8 @@ impl<'a> Spinner<'a> {
 
     /// Takes the messages and requests that have come, or waits a moment for one.
     fn spin_once(&mut self) {
-        let begun = Instant::now();
         // A spin takes at most one message of each topic, so r2r's short queues never overflow.
         self.node.spin_once(SPIN);
-        let is_awake = begun.elapsed() < PAUSE;
-        let mut is_idle = true;
         let Self { node, clock, model, intake, parameters, links, .. } = self;
         if let Some((from, to)) = clock.jumped_back(parameters.config().time_jump_secs) {
             intake.time_jumped(from, to);
@@ -220,7 +211,6 @@ impl<'a> Spinner<'a> {
         for (topic, messages) in &mut self.subscriptions {
             while let Some(Some(bytes)) = messages.next().now_or_never() {
                 intake.take(topic, bytes);
-                is_idle = false;
             }
         }
         if let Some(transform) = intake.take_leveled()
@@ -228,7 +218,7 @@ impl<'a> Spinner<'a> {
         {
             tracing::error!("{error:#}: other nodes don't know where the camera is");
         }
-        self.services.serve(intake, links.mailbox, parameters.config().horizon);
+        self.services.serve(intake, links.mailbox, parameters.config().horizon, clock.stamp());
         parameters.serve(|changed| {
             let (frames, settings) = read(changed, model, node).map_err(|e| format!("{e:#}"))?;
             clock.use_sim_time(node, changed.use_sim_time)?;
@@ -237,9 +227,6 @@ impl<'a> Spinner<'a> {
             Ok(clock.now())
         });
         links.monitor.tick(node, &mut links.topics, links.health);
-        if is_awake && is_idle {
-            std::thread::sleep(PAUSE);
-        }
     }
 }
 

@@ -44,12 +44,12 @@ impl ParameterServices {
         let services = Self {
             config,
             node_name: node.fully_qualified_name()?,
-            list: Service::new(node, "list_parameters")?,
-            get: Service::new(node, "get_parameters")?,
-            types: Service::new(node, "get_parameter_types")?,
-            describe: Service::new(node, "describe_parameters")?,
-            set: Service::new(node, "set_parameters")?,
-            set_atomically: Service::new(node, "set_parameters_atomically")?,
+            list: Service::new(node, "~/list_parameters")?,
+            get: Service::new(node, "~/get_parameters")?,
+            types: Service::new(node, "~/get_parameter_types")?,
+            describe: Service::new(node, "~/describe_parameters")?,
+            set: Service::new(node, "~/set_parameters")?,
+            set_atomically: Service::new(node, "~/set_parameters_atomically")?,
             events,
         };
         let all = names().into_iter().map(|name| parameter(&services.config, name)).collect();

@@ -3,17 +3,17 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
+use r2r::ServiceRequest;
 use r2r::forecloud::action::Plan;
 use r2r::forecloud::msg::PlanCost as CostMsg;
 use r2r::forecloud::srv::Evaluate;
-use r2r::{ActionServerGoal, ServiceRequest};
 
 use super::goal::goal;
 use super::mailbox::Mailbox;
+use super::plan_action::PlanGoal;
 use super::publish::{Origin, trajectory_message};
 use super::queue::Load;
 use super::rollouts::{Snapshots, trajectory};
@@ -43,13 +43,9 @@ pub struct Judging {
 /// A request to find one.
 pub struct Finding {
     /// The goal of the action.
-    pub goal: ActionServerGoal<Plan::Action>,
+    pub goal: PlanGoal,
     /// When it came.
     pub asked: Instant,
-    /// Whether its client has asked to stop.
-    pub cancelled: Arc<AtomicBool>,
-    /// Set once it has ended.
-    pub ended: Arc<AtomicBool>,
     /// The steps that it gets where it asks for none.
     pub horizon: usize,
 }
@@ -91,8 +87,10 @@ impl Planning {
                     self.judge(judging);
                 }
                 Task::Find(finding) => {
-                    load.begin("~/plan", finding.goal.goal.budget_secs);
-                    self.find(finding);
+                    load.begin("~/plan", finding.goal.asked.budget_secs);
+                    if finding.goal.begin() {
+                        self.find(finding);
+                    }
                 }
             }
             load.end();
@@ -109,7 +107,7 @@ impl Planning {
         if !response.success {
             tracing::warn!("~/evaluate refused: {}", response.message);
         }
-        respond("evaluate", request, response);
+        respond("~/evaluate", request, response);
     }
 
     fn evaluate(
@@ -166,41 +164,26 @@ impl Planning {
         })
     }
 
-    fn find(&mut self, Finding { mut goal, asked, cancelled, ended, horizon }: Finding) {
-        let work = || self.plan(&goal, asked, &cancelled, horizon);
-        let result = match catch_unwind(AssertUnwindSafe(work)) {
+    fn find(&mut self, Finding { goal, asked, horizon }: Finding) {
+        let work = || self.plan(&goal, asked, horizon);
+        let outcome = match catch_unwind(AssertUnwindSafe(work)) {
             Ok(outcome) => outcome,
             Err(_) => Err("planning panicked: see the node's log".into()),
         };
-        let is_refused = result.is_err();
-        let result = result.unwrap_or_else(|told| {
+        goal.end(outcome.map_err(|told| {
             let message = bounded(&told);
             tracing::warn!("~/plan refused: {message}");
-            Plan::Result { message, ..Plan::Result::default() }
-        });
-        let outcome = match (cancelled.load(Ordering::Acquire), is_refused) {
-            (true, _) => goal.cancel(result),
-            (false, true) => goal.abort(result),
-            // A cancel request may have come between.
-            (false, false) => goal.succeed(result.clone()).or_else(|_| goal.cancel(result)),
-        };
-        if let Err(error) = outcome {
-            tracing::warn!("~/plan: the result was not sent: {error}");
-        }
-        ended.store(true, Ordering::Release);
+            not_found(message)
+        }));
     }
 
     fn plan(
         &mut self,
-        handle: &ActionServerGoal<Plan::Action>,
+        handle: &PlanGoal,
         came: Instant,
-        cancelled: &AtomicBool,
         horizon: usize,
     ) -> Result<Plan::Result, String> {
-        let asked = &handle.goal;
-        if cancelled.load(Ordering::Acquire) {
-            return Err("cancelled before it was begun".into());
-        }
+        let asked = &handle.asked;
         let words = |error: crate::Error| error.to_string();
         let budget = budget("budget_secs", asked.budget_secs)?;
         let goal = goal(&asked.goal).map_err(words)?;
@@ -218,19 +201,15 @@ impl Planning {
         };
         let snapshot = self.snapshots.take(came)?;
         let goes_on = |progress: &crate::planner::Progress| {
-            let feedback = Plan::Feedback {
+            handle.tell(Plan::Feedback {
                 best: cost_message(&progress.best),
                 n_plans: progress.n_plans as u32,
                 elapsed_secs: progress.elapsed.as_secs_f64(),
-            };
-            // A client that has gone is no reason to end.
-            if let Err(error) = handle.publish_feedback(feedback) {
-                tracing::debug!("~/plan: feedback was not sent: {error}");
-            }
-            !cancelled.load(Ordering::Acquire)
+            });
+            !handle.is_cancelled()
         };
         let planned = self.planner.plan(&snapshot, &goal, &settings, goes_on).map_err(words)?;
-        let cancelled = match cancelled.load(Ordering::Acquire) {
+        let cancelled = match handle.is_cancelled() {
             true => "cancelled; the best so far: ",
             false => "",
         };
@@ -265,6 +244,11 @@ fn budget(name: &str, secs: f64) -> Result<Duration, String> {
 /// The answer to a request that can't be fulfilled.
 pub fn not_evaluated(reason: impl Into<String>) -> Evaluate::Response {
     Evaluate::Response { message: reason.into(), ..Evaluate::Response::default() }
+}
+
+/// The result of a goal that nothing was found for.
+pub fn not_found(reason: impl Into<String>) -> Plan::Result {
+    Plan::Result { message: reason.into(), ..Plan::Result::default() }
 }
 
 fn cost_message(cost: &PlanCost) -> CostMsg {

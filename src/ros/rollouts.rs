@@ -65,7 +65,7 @@ impl Rollouts {
             if !response.success {
                 tracing::warn!("~/predict refused: {}", response.message);
             }
-            respond("predict", request, response);
+            respond("~/predict", request, response);
         }
     }
 

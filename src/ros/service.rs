@@ -1,37 +1,45 @@
 //! One service: requests as they come, and answers that can't end the node.
 
-use anyhow::anyhow;
+use anyhow::Context;
 use futures::{FutureExt, Stream, StreamExt};
 use r2r::{QosProfile, ServiceRequest, WrappedServiceTypeSupport};
 
+/// Messages or requests as they come.
+pub type Incoming<T> = Box<dyn Stream<Item = T> + Unpin>;
+
+/// The next message or request, if one has come.
+pub fn next<T>(incoming: &mut Incoming<T>) -> Option<T> {
+    incoming.next().now_or_never().flatten()
+}
+
 /// A service and the requests that wait.
 pub struct Service<T: WrappedServiceTypeSupport> {
-    name: &'static str,
-    requests: Box<dyn Stream<Item = ServiceRequest<T>> + Unpin>,
+    name: String,
+    requests: Incoming<ServiceRequest<T>>,
 }
 
 impl<T: WrappedServiceTypeSupport + 'static> Service<T> {
-    /// Offers the service `name` (relative to the node).
+    /// Offers the service `name`.
     ///
     /// # Errors
     /// What rcl says.
-    pub fn new(node: &mut r2r::Node, name: &'static str) -> anyhow::Result<Self> {
-        let requests = node
-            .create_service::<T>(&format!("~/{name}"), QosProfile::services_default())
-            .map_err(|error| anyhow!("service ~/{name}: {error}"))?;
+    pub fn new(node: &mut r2r::Node, name: impl Into<String>) -> anyhow::Result<Self> {
+        let name = name.into();
+        let requests = node.create_service::<T>(&name, QosProfile::services_default());
+        let requests = requests.with_context(|| format!("service {name}"))?;
         Ok(Self { name, requests: Box::new(requests) })
     }
 
     /// The next request, if one has come.
     pub fn next(&mut self) -> Option<ServiceRequest<T>> {
-        self.requests.next().now_or_never().flatten()
+        next(&mut self.requests)
     }
 
     /// Answers all requests that have come.
     pub fn serve(&mut self, mut answer: impl FnMut(&T::Request) -> T::Response) {
         while let Some(request) = self.next() {
             let response = answer(&request.message);
-            respond(self.name, request, response);
+            respond(&self.name, request, response);
         }
     }
 }
@@ -42,6 +50,6 @@ where
     T: WrappedServiceTypeSupport + 'static,
 {
     if let Err(error) = request.respond(response) {
-        tracing::warn!("~/{name}: the answer was not sent: {error}");
+        tracing::warn!("{name}: the answer was not sent: {error}");
     }
 }

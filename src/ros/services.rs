@@ -1,23 +1,20 @@
 //! `~/reset`, `~/pause`, and the doors to `~/predict`, `~/evaluate` and `~/plan`.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Instant;
 
-use anyhow::anyhow;
-use futures::{FutureExt, Stream, StreamExt};
-use r2r::forecloud::action::Plan;
+use r2r::ServiceRequest;
 use r2r::forecloud::srv::{Evaluate, Predict};
 use r2r::std_srvs::srv::{SetBool, Trigger};
-use r2r::{ActionServerCancelRequest, ActionServerGoalRequest, ServiceRequest};
 
 use super::intake::Intake;
 use super::mailbox::Mailbox;
-use super::planning::{Finding, Judging, Task, not_evaluated};
+use super::plan_action::PlanAction;
+use super::planning::{Finding, Judging, Task, not_evaluated, not_found};
 use super::queue::Tasks;
 use super::service::{Service, respond};
 use crate::frames::Frame;
+use crate::message::Stamp;
 
 /// A request for roll-outs, and the steps that it gets where it asks for none.
 pub struct Job {
@@ -29,13 +26,6 @@ pub struct Job {
     pub horizon: usize,
 }
 
-/// A goal of `~/plan` that has not ended, and how its client asks to stop.
-struct Active {
-    cancels: Box<dyn Stream<Item = ActionServerCancelRequest> + Unpin>,
-    cancelled: Arc<AtomicBool>,
-    ended: Arc<AtomicBool>,
-}
-
 /// The node's own services.
 pub struct Services {
     reset: Service<Trigger::Service>,
@@ -43,33 +33,41 @@ pub struct Services {
     predict: Service<Predict::Service>,
     jobs: SyncSender<Job>,
     evaluate: Service<Evaluate::Service>,
-    plan: Box<dyn Stream<Item = ActionServerGoalRequest<Plan::Action>> + Unpin>,
-    active: Vec<Active>,
+    plan: PlanAction,
     tasks: Tasks,
 }
 
 impl Services {
-    /// Offers the services; `jobs` leads to the thread that rolls out, `tasks` to the one that plans.
+    /// Offers the services, and `~/plan` as the action `plan`; `jobs` leads to the thread that rolls out,
+    /// `tasks` to the one that plans.
     ///
     /// # Errors
     /// What rcl says, with the service.
-    pub fn new(node: &mut r2r::Node, jobs: SyncSender<Job>, tasks: Tasks) -> anyhow::Result<Self> {
-        let plan = node.create_action_server::<Plan::Action>("~/plan");
-        let plan = plan.map_err(|error| anyhow!("action ~/plan: {error}"))?;
+    pub fn new(
+        node: &mut r2r::Node,
+        plan: &str,
+        jobs: SyncSender<Job>,
+        tasks: Tasks,
+    ) -> anyhow::Result<Self> {
         Ok(Self {
-            reset: Service::new(node, "reset")?,
-            pause: Service::new(node, "pause")?,
-            predict: Service::new(node, "predict")?,
+            reset: Service::new(node, "~/reset")?,
+            pause: Service::new(node, "~/pause")?,
+            predict: Service::new(node, "~/predict")?,
             jobs,
-            evaluate: Service::new(node, "evaluate")?,
-            plan: Box::new(plan),
-            active: Vec::new(),
+            evaluate: Service::new(node, "~/evaluate")?,
+            plan: PlanAction::new(node, plan)?,
             tasks,
         })
     }
 
-    /// Answers all requests that have come, or hands them on.
-    pub fn serve(&mut self, intake: &mut Intake, mailbox: &Mailbox<Frame>, horizon: usize) {
+    /// Answers all requests that have come at ROS time `now`, or hands them on.
+    pub fn serve(
+        &mut self,
+        intake: &mut Intake,
+        mailbox: &Mailbox<Frame>,
+        horizon: usize,
+        now: Stamp,
+    ) {
         self.reset.serve(|_| {
             let n_images = intake.reset();
             let message = format!(
@@ -99,63 +97,25 @@ impl Services {
                 Err(TrySendError::Disconnected(job)) => (job, "the node is ending"),
             };
             let (Job { request, .. }, reason) = refused;
-            respond("predict", request, refusal(reason));
+            respond("~/predict", request, refusal(reason));
         }
         while let Some(request) = self.evaluate.next() {
             let task = Task::Judge(Judging { request, asked, horizon });
             if let Err((task, reason)) = self.tasks.give(task)
                 && let Task::Judge(Judging { request, .. }) = *task
             {
-                respond("evaluate", request, not_evaluated(reason));
+                respond("~/evaluate", request, not_evaluated(reason));
             }
         }
-        self.serve_plan(asked, horizon);
-        self.tasks.watch();
-    }
-
-    /// Takes the goals of `~/plan` and the requests to cancel them.
-    fn serve_plan(&mut self, asked: Instant, horizon: usize) {
-        while let Some(Some(request)) = self.plan.next().now_or_never() {
-            // Accepted first: a goal that is rejected has no result, and so no words.
-            let (goal, cancels) = match request.accept() {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    tracing::warn!("~/plan: a goal was not accepted: {error}");
-                    continue;
-                }
-            };
-            let cancelled = Arc::new(AtomicBool::new(false));
-            let ended = Arc::new(AtomicBool::new(false));
-            let finding = Finding {
-                goal,
-                asked,
-                cancelled: cancelled.clone(),
-                ended: ended.clone(),
-                horizon,
-            };
-            match self.tasks.give(Task::Find(finding)) {
-                Ok(()) => self.active.push(Active { cancels: Box::new(cancels), cancelled, ended }),
-                Err((task, reason)) => {
-                    if let Task::Find(Finding { mut goal, .. }) = *task {
-                        let result = Plan::Result { message: reason, ..Plan::Result::default() };
-                        if let Err(error) = goal.abort(result) {
-                            tracing::warn!("~/plan: the result was not sent: {error}");
-                        }
-                    }
-                }
+        self.plan.serve(now, |goal| {
+            let task = Task::Find(Finding { goal, asked, horizon });
+            if let Err((task, reason)) = self.tasks.give(task)
+                && let Task::Find(Finding { goal, .. }) = *task
+            {
+                goal.end(Err(not_found(reason)));
             }
-        }
-        self.active.retain_mut(|active| {
-            while let Some(Some(request)) = active.cancels.next().now_or_never() {
-                if active.ended.load(Ordering::Acquire) {
-                    request.reject();
-                } else {
-                    active.cancelled.store(true, Ordering::Release);
-                    request.accept();
-                }
-            }
-            !active.ended.load(Ordering::Acquire)
         });
+        self.tasks.watch();
     }
 }
 

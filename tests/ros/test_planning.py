@@ -12,13 +12,14 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import PERIOD_SECS, ROOT, wait_for, wait_for_future
+from conftest import PERIOD_SECS, ROOT, Received, wait_for, wait_for_future
 from geometry_msgs.msg import Point
 from play import Player, Stream, shifted
 from rclpy.action import ActionClient
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
+from unique_identifier_msgs.msg import UUID
 from test_services import SMALL, plan_of, scaled, stream, subscribe  # noqa: F401
-from action_msgs.msg import GoalStatus
+from action_msgs.msg import GoalInfo, GoalStatus
 from action_msgs.srv import CancelGoal
 
 from forecloud.action import Plan
@@ -62,6 +63,11 @@ class Planner:
         self._evaluate = ros.create_client(Evaluate, "/forecloud/evaluate")
         self._plan = ActionClient(ros, Plan, "/forecloud/plan")
         self.feedback: list = []
+        # What an action is made of, for what an action's client never asks.
+        services = Plan.Impl.SendGoalService, CancelGoal, Plan.Impl.GetResultService
+        names = "send_goal", "cancel_goal", "get_result"
+        part = lambda name, kind: ros.create_client(kind, f"/forecloud/plan/_action/{name}")
+        self.raw = {name: part(name, kind) for name, kind in zip(names, services, strict=True)}
 
     def wait(self) -> Planner:
         wait_for(self._evaluate.service_is_ready, "~/evaluate")
@@ -86,7 +92,8 @@ class Planner:
         return wait_for_future(self.begin(**fields).get_result_async())
 
     def close(self):
-        self._ros.destroy_client(self._evaluate)
+        for client in [self._evaluate, *self.raw.values()]:
+            self._ros.destroy_client(client)
         self._plan.destroy()
 
 
@@ -219,6 +226,7 @@ def test_the_node_tells_the_tools_costs_to_the_bit(ros, recording, start_node, p
     player = Player(ros, recording)
     player.wait_for_subscriber()
     player.play(answered=lambda n: predictions.wait_for(n - 1))
+    predictions.wait_for(5)  # of 6 frames, the first has no history; the tool begins at the last
     plan = JointTrajectory(joint_names=["left_joint_1"])
     plan.points = [JointTrajectoryPoint(positions=[q]) for q in (0.05, 0.175)]
     plan.points[1].time_from_start.nanosec = 500_000_000
@@ -247,6 +255,7 @@ def test_what_cameras_saw_long_ago_is_not_planned_from(ros, recording, start_nod
     player = Player(ros, recording)
     player.wait_for_subscriber()
     player.play(answered=lambda n: predictions.wait_for(n - 1))
+    predictions.wait_for(5)
     assert planner.evaluate([plan_of(recording)]).success
     # The cameras fall silent; the joints go on.
     for i in range(30):
@@ -284,6 +293,61 @@ def test_a_goal_that_nobody_waits_for_is_told_of_and_can_be_cancelled(ros, node,
     assert wait_for_future(handle.get_result_async()).status == GoalStatus.STATUS_CANCELED
     assert sum(wait_for_future(answer).success for answer in waiting) == 16
     ros.destroy_client(client)
+
+
+def test_goals_of_an_action_are_kept_as_rcl_keeps_them(ros, node, planner):
+    statuses = Received(ros, "/forecloud/plan/_action/status", "action_msgs/msg/GoalStatusArray")
+    statuses.wait_for_publisher()
+
+    def stands(handle):
+        """The last status of a goal that was told of."""
+        told = statuses.messages[-1].status_list if statuses.messages else []
+        return next((s.status for s in told if s.goal_info.goal_id == handle.goal_id), None)
+
+    first = planner.begin(goal=goal(tolerance=0.0), budget_secs=60.0)
+    wait_for(lambda: planner.feedback, "feedback")
+    assert wait_for(lambda: stands(first), "its status") == GoalStatus.STATUS_EXECUTING
+    # Behind it one that is not begun: cancelled, it ends at once.
+    second = planner.begin(budget_secs=60.0)
+    assert wait_for_future(second.cancel_goal_async()).return_code == CancelGoal.Response.ERROR_NONE
+    ended = wait_for_future(second.get_result_async())
+    assert ended.status == GoalStatus.STATUS_CANCELED
+    assert ended.result.message == "cancelled before it was begun"
+    # The same id once more, and ids that nobody has sent.
+    with_id = lambda uuid: Plan.Impl.SendGoalService.Request(goal_id=uuid, goal=Plan.Goal(goal=goal()))
+    raw = planner.raw
+    assert not wait_for_future(raw["send_goal"].call_async(with_id(first.goal_id))).accepted
+    nobody = UUID(uuid=[7] * 16)
+    result = lambda uuid: raw["get_result"].call_async(Plan.Impl.GetResultService.Request(goal_id=uuid))
+    told = wait_for_future(result(nobody))
+    assert told.status == GoalStatus.STATUS_UNKNOWN and "no goal of this id" in told.result.message
+    cancel = lambda **info: wait_for_future(
+        raw["cancel_goal"].call_async(CancelGoal.Request(goal_info=GoalInfo(**info)))
+    )
+    assert cancel(goal_id=nobody).return_code == CancelGoal.Response.ERROR_UNKNOWN_GOAL_ID
+    assert cancel(goal_id=second.goal_id).return_code == CancelGoal.Response.ERROR_GOAL_TERMINATED
+    # All of them; two wait for the result.
+    waiting = [result(first.goal_id), result(first.goal_id)]
+    told = cancel()
+    assert told.return_code == CancelGoal.Response.ERROR_NONE
+    assert [info.goal_id for info in told.goals_canceling] == [first.goal_id]
+    for answer in [*waiting, result(first.goal_id)]:
+        assert wait_for_future(answer).status == GoalStatus.STATUS_CANCELED
+    wait_for(lambda: stands(first) == GoalStatus.STATUS_CANCELED, "its status to be told")
+    assert not cancel().goals_canceling, "none is left"
+    assert planner.plan(budget_secs=0.0, max_plans=4, n_steps=5).status == GoalStatus.STATUS_SUCCEEDED
+    statuses.close()
+
+
+def test_the_action_is_remapped_as_a_whole(ros, recording, start_node, stream):  # noqa: F811
+    start_node(*SMALL, "-r", "~/plan:=/robot/find_plan")
+    stream()
+    client = ActionClient(ros, Plan, "/robot/find_plan")
+    wait_for(client.server_is_ready, "the action by its new name")
+    asked = Plan.Goal(goal=goal(), n_steps=5, max_plans=4)
+    handle = wait_for_future(client.send_goal_async(asked))
+    assert wait_for_future(handle.get_result_async()).status == GoalStatus.STATUS_SUCCEEDED
+    client.destroy()
 
 
 def test_words_of_clients_are_cut_and_forge_no_line_of_the_log(node, recording, planner):

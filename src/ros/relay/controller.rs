@@ -7,11 +7,13 @@ use anyhow::{Context, Result};
 use r2r::action_msgs::msg::GoalStatusArray;
 use r2r::action_msgs::srv::CancelGoal;
 use r2r::builtin_interfaces::msg::Time;
-use r2r::{Publisher, QosProfile, ServiceRequest, WrappedServiceTypeSupport as Service};
+use r2r::{Publisher, QosProfile, ServiceRequest, WrappedServiceTypeSupport};
 
+use super::super::action::{goal_id, part, status_qos, uuid};
+use super::super::service::{Service, next};
 use super::action::{Measured, Relayed};
-use super::goals::{Goals, Stage, goal_id, respond, uuid};
-use super::link::{Ended, Incoming, Link, Pending, next, poll, status_qos};
+use super::goals::{Goals, Stage, respond};
+use super::link::{Ended, Link, Pending, poll};
 use super::steps::{Step, UNKNOWN, forgotten, next_step};
 use crate::message::Stamp;
 use crate::relay::{GoalId, Planner};
@@ -54,9 +56,9 @@ pub struct Relay<T: Relayed> {
     names: Names,
     about: T::About,
     link: Link<T>,
-    send_goal: Incoming<ServiceRequest<T::SendGoal>>,
-    cancel_goal: Incoming<ServiceRequest<CancelGoal::Service>>,
-    get_result: Incoming<ServiceRequest<T::GetResult>>,
+    send_goal: Service<T::SendGoal>,
+    cancel_goal: Service<CancelGoal::Service>,
+    get_result: Service<T::GetResult>,
     feedback: Publisher<T::FeedbackMessage>,
     status: Publisher<GoalStatusArray>,
     goals: Goals<T>,
@@ -76,13 +78,13 @@ impl<T: Relayed> Relay<T> {
     /// What rcl says, with the name.
     pub fn new(node: &mut r2r::Node, names: Names, about: T::About) -> Result<Self> {
         let link = Link::new(node, &names.action)?;
-        let name = |what: &str| format!("{}/_action/{what}", names.offered);
+        let name = |what: &str| part(&names.offered, what);
         let [feedback, status] = ["feedback", "status"].map(name);
         Ok(Self {
             link,
-            send_goal: serve(node, name("send_goal"))?,
-            cancel_goal: serve(node, name("cancel_goal"))?,
-            get_result: serve(node, name("get_result"))?,
+            send_goal: Service::new(node, name("send_goal"))?,
+            cancel_goal: Service::new(node, name("cancel_goal"))?,
+            get_result: Service::new(node, name("get_result"))?,
             feedback: node.create_publisher(&feedback, QosProfile::default()).context(feedback)?,
             status: node.create_publisher(&status, status_qos()).context(status)?,
             names,
@@ -193,7 +195,7 @@ impl<T: Relayed> Relay<T> {
 
     /// Passes on requests to cancel, and the answers.
     fn serve_cancels(&mut self, world: &mut World) {
-        while let Some(request) = next(&mut self.cancel_goal) {
+        while let Some(request) = self.cancel_goal.next() {
             let is_possible = self.link.is_there(world.now) && self.cancels.len() < MAX_PENDING;
             match is_possible.then(|| self.link.cancel(&request.message)) {
                 Some(Ok(answer)) => self.cancels.push((request, answer, world.now)),
@@ -214,7 +216,7 @@ impl<T: Relayed> Relay<T> {
 
     /// Answers requests for results: of goals that the relay does not know, the controller does.
     fn serve_results(&mut self, world: &World) {
-        while let Some(request) = next(&mut self.get_result) {
+        while let Some(request) = self.get_result.next() {
             let id = T::destructure_result_request_msg(request.message.clone());
             if let Some(goal) = self.goals.get_mut(&goal_id(&id)) {
                 goal.ask(request);
@@ -253,7 +255,7 @@ impl<T: Relayed> Relay<T> {
 impl<T: Relayed> Controller for Relay<T> {
     fn serve(&mut self, world: &mut World) {
         self.link.look(world.now);
-        while let Some(request) = next(&mut self.send_goal) {
+        while let Some(request) = self.send_goal.next() {
             self.take(request, world);
         }
         if self.goals.any_running() {
@@ -267,7 +269,7 @@ impl<T: Relayed> Controller for Relay<T> {
 }
 
 /// Takes out the requests that were answered, and those (`None`) that have waited too long.
-fn answered_or_late<S: Service, R>(
+fn answered_or_late<S: WrappedServiceTypeSupport, R>(
     asked: &mut Vec<Asked<S, R>>,
     now: Instant,
     timeout: Duration,
@@ -292,12 +294,4 @@ fn not_cancelled() -> CancelGoal::Response {
 
 fn unknown_goal<T: Relayed>() -> Ended<T> {
     T::make_result_response_msg(UNKNOWN, T::Result::default())
-}
-
-fn serve<S: Service + 'static>(
-    node: &mut r2r::Node,
-    name: String,
-) -> Result<Incoming<ServiceRequest<S>>> {
-    let requests = node.create_service::<S>(&name, QosProfile::services_default());
-    Ok(Box::new(requests.with_context(|| format!("service {name}"))?))
 }

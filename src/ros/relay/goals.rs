@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use r2r::action_msgs::msg::{GoalInfo, GoalStatus, GoalStatusArray};
-use r2r::unique_identifier_msgs::msg::UUID;
 use r2r::{ServiceRequest, WrappedActionTypeSupport as Action};
 
+use super::super::action::uuid;
 use super::action::Relayed;
 use super::link::{Accepted, Ended, Pending};
 use crate::message::JointTrajectory;
@@ -139,18 +139,4 @@ where
     if let Err(error) = request.respond(response) {
         tracing::warn!("an answer was not sent: {error}");
     }
-}
-
-/// A UUID as ROS has it.
-pub fn uuid(id: &GoalId) -> UUID {
-    UUID { uuid: id.to_vec() }
-}
-
-/// A UUID from ROS.
-pub fn goal_id(uuid: &UUID) -> GoalId {
-    let mut id = [0; 16];
-    for (to, from) in id.iter_mut().zip(&uuid.uuid) {
-        *to = *from;
-    }
-    id
 }

@@ -5,19 +5,18 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use futures::{FutureExt, Stream, StreamExt};
+use futures::FutureExt;
 use r2r::action_msgs::msg::GoalStatusArray;
 use r2r::action_msgs::srv::CancelGoal;
 use r2r::unique_identifier_msgs::msg::UUID;
 use r2r::{Client, NativeMsg, Node, QosProfile, WrappedServiceTypeSupport as Service};
 
+use super::super::action::{part, status_qos};
+use super::super::service::Incoming;
 use super::action::Relayed;
 
 /// What will be answered.
 pub type Pending<T> = Pin<Box<dyn Future<Output = r2r::Result<T>>>>;
-/// Messages or requests as they come.
-pub type Incoming<T> = Box<dyn Stream<Item = T> + Unpin>;
-
 /// Time between two looks at whether a controller's services are there.
 const LOOK: Duration = Duration::from_millis(100);
 /// Time without a successful look after which they are not.
@@ -31,16 +30,6 @@ pub type Ended<T> = <<T as r2r::WrappedActionTypeSupport>::GetResult as Service>
 /// The answer, if it has come.
 pub fn poll<T>(pending: &mut Pending<T>) -> Option<r2r::Result<T>> {
     pending.now_or_never()
-}
-
-/// The next message or request, if one has come.
-pub fn next<T>(incoming: &mut Incoming<T>) -> Option<T> {
-    incoming.next().now_or_never().flatten()
-}
-
-/// QoS of an action's status: the last one, also for those who come later.
-pub fn status_qos() -> QosProfile {
-    QosProfile::default().keep_last(1).reliable().transient_local()
 }
 
 /// A client of a controller's action.
@@ -76,7 +65,7 @@ impl<T: Relayed> Link<T> {
     /// # Errors
     /// What rcl says.
     pub fn new(node: &mut Node, action: &str) -> Result<Self> {
-        let name = |what: &str| format!("{action}/_action/{what}");
+        let name = |what: &str| part(action, what);
         let qos = QosProfile::services_default;
         let [send, cancel, result] = ["send_goal", "cancel_goal", "get_result"].map(name);
         let [feedback, status] = ["feedback", "status"].map(name);

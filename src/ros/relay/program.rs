@@ -11,9 +11,9 @@ use r2r::std_msgs::msg::Float64;
 use r2r::trajectory_msgs::msg::{JointTrajectory as Message, JointTrajectoryPoint};
 use r2r::{Publisher, QosProfile};
 
+use super::super::service::{Incoming, next};
 use super::action::Measured;
 use super::controller::{Controller, Names, Relay, World};
-use super::link::{Incoming, next};
 use super::parameters::{self, Config, ControllerConfig, Kind};
 use crate::message::{JointTrajectory, Stamp};
 use crate::relay::Planner;

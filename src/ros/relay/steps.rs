@@ -4,9 +4,10 @@ use std::time::Instant;
 
 use r2r::action_msgs::msg::GoalStatus;
 
+use super::super::action::uuid;
 use super::action::Relayed;
 use super::controller::{Names, World};
-use super::goals::{Goal, Stage, respond, uuid};
+use super::goals::{Goal, Stage, respond};
 use super::link::{Accepted, Link, poll};
 
 /// The status of a goal that a controller does not know.
