@@ -15,7 +15,7 @@ use r2r::builtin_interfaces::msg::Time;
 use r2r::forecloud::action::Plan;
 use r2r::{Publisher, QosProfile, ServiceRequest, WrappedActionTypeSupport as Action};
 
-use self::goals::{Asked, Ended, Goals};
+use self::goals::{Ended, Goals};
 use super::action::{GoalId, goal_id, part, status_qos, uuid};
 use super::service::{Service, respond};
 use crate::message::Stamp;
@@ -98,10 +98,8 @@ impl PlanAction {
         }
         while let Some(request) = self.get_result.next() {
             let id = Plan::Action::destructure_result_request_msg(request.message.clone());
-            match self.shared.lock().goals.ask(&goal_id(&id), request) {
-                Asked::Later => {}
-                Asked::Now(ended) => answer_all(ended),
-            }
+            let answer = self.shared.lock().goals.ask(&goal_id(&id), request);
+            answer.into_iter().for_each(answer_all);
         }
     }
 }

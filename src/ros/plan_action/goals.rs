@@ -50,14 +50,6 @@ pub struct Ended<R> {
     pub waiting: Vec<R>,
 }
 
-/// What becomes of a request for a result.
-pub enum Asked<R> {
-    /// It is answered.
-    Now(Ended<R>),
-    /// It waits for the end of its goal.
-    Later,
-}
-
 impl<R> Default for Goals<R> {
     fn default() -> Self {
         Self(VecDeque::new())
@@ -146,25 +138,25 @@ impl<R> Goals<R> {
         (answer, ended)
     }
 
-    /// Asks for the result of a goal.
-    pub fn ask(&mut self, id: &GoalId, request: R) -> Asked<R> {
+    /// Asks for the result of a goal; `None` while the goal goes on: the request waits for its end.
+    pub fn ask(&mut self, id: &GoalId, request: R) -> Option<Ended<R>> {
         let Some(goal) = self.find(id) else {
             let message = format!(
                 "no goal of this id is known: it was never accepted, or {MAX_ENDED} others have \
                  ended since"
             );
-            return Asked::Now(Ended::refused(message, request));
+            return Some(Ended::refused(message, request));
         };
         if goal.status.is_ended() {
             let (status, result) = (goal.status.code(), goal.result.clone());
-            return Asked::Now(Ended { status, result, waiting: vec![request] });
+            return Some(Ended { status, result, waiting: vec![request] });
         }
         if goal.waiting.len() >= MAX_ASKED {
             let message = format!("{MAX_ASKED} requests for this result wait already");
-            return Asked::Now(Ended::refused(message, request));
+            return Some(Ended::refused(message, request));
         }
         goal.waiting.push(request);
-        Asked::Later
+        None
     }
 
     /// Where all goals stand.
@@ -265,14 +257,14 @@ mod tests {
     fn results_go_to_those_who_asked_before_and_after_the_end() {
         let mut goals = Goals::default();
         assert!(goals.accept(id(1), at(1)) && goals.begin(&id(1)));
-        assert!(matches!(goals.ask(&id(1), 7), Asked::Later));
+        assert!(goals.ask(&id(1), 7).is_none());
         let ended = goals.end(&id(1), Ok(found("a")));
         assert_eq!((ended.waiting, ended.result.message.as_str()), (vec![7], "a"));
         assert_eq!(ended.status, Status::Succeeded.code());
-        let Asked::Now(again) = goals.ask(&id(1), 8) else { panic!("it has ended") };
+        let Some(again) = goals.ask(&id(1), 8) else { panic!("it has ended") };
         assert_eq!((again.waiting, again.result.message.as_str()), (vec![8], "a"));
         assert_eq!(again.status, Status::Succeeded.code());
-        let Asked::Now(unknown) = goals.ask(&id(2), 9) else { panic!("nobody sent it") };
+        let Some(unknown) = goals.ask(&id(2), 9) else { panic!("nobody sent it") };
         assert_eq!((unknown.status, unknown.waiting), (0, vec![9]));
         assert!(unknown.result.message.starts_with("no goal of this id"));
     }
@@ -281,8 +273,8 @@ mod tests {
     fn requests_for_one_result_have_a_limit_and_all_are_answered() {
         let mut goals = Goals::default();
         goals.accept(id(1), at(1));
-        assert!((0..16).all(|i| matches!(goals.ask(&id(1), i), Asked::Later)));
-        let Asked::Now(refused) = goals.ask(&id(1), 16) else { panic!("too many") };
+        assert!((0..16).all(|i| goals.ask(&id(1), i).is_none()));
+        let Some(refused) = goals.ask(&id(1), 16) else { panic!("too many") };
         assert_eq!((refused.status, refused.waiting), (0, vec![16]));
         goals.begin(&id(1));
         let ended = goals.end(&id(1), Err(found("why")));
