@@ -39,7 +39,7 @@ mod train_worker;
 
 use std::ffi::OsString;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 
 use crate::frames::FramesConfig;
 use crate::instruction_set::InstructionSet;
@@ -54,7 +54,11 @@ pub use train_worker::TrainWorker;
 /// What it says goes to the process's stdout and stderr, errors included. Signals that it listens to end
 /// the process as they end programs.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    let cli = match Cli::try_parse_from(arguments) {
+    // A negative number is the value of its option, whose range is told; else it would be an option
+    // that nobody knows.
+    let command = Cli::command().mut_subcommands(|command| command.allow_negative_numbers(true));
+    let given = command.try_get_matches_from(arguments);
+    let cli = match given.and_then(|given| Cli::from_arg_matches(&given)) {
         Ok(cli) => cli,
         Err(told) => {
             // Help that was asked for is told so, too.

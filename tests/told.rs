@@ -182,3 +182,23 @@ fn what_was_just_given_is_not_proposed_again() {
         "{told}"
     );
 }
+
+#[test]
+fn values_that_an_option_does_not_take_are_told_with_what_it_takes() {
+    for (arguments, told) in [
+        (
+            &["evaluate", "bag", "--goal", "g", "--plans", "p", "--at", "-1"][..],
+            "in 0..=1000000000",
+        ),
+        (&["plan", "bag", "--goal", "g", "--at", "nan"], "in 0..=1000000000"),
+        (&["train", "bags", "--out", "o", "--seed", "-1"], "invalid value '-1' for '--seed"),
+        (&["replay", "bag", "--horizon", "-3"], "invalid value '-3' for '--horizon"),
+        (&["compare", "bags", "--out", "o", "--test-split", "val"], "take others"),
+    ] {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_forecloud")).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let text = text(&output);
+        assert!(text.contains(told) && !text.contains("unexpected"), "{text}");
+    }
+}

@@ -103,7 +103,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 240, value_parser = within(Settings::COUNT))]
     test_windows: usize,
     /// Split of the recordings that the table is about: test, unseen or materials
-    #[arg(long, value_name = "SPLIT", default_value = "test")]
+    #[arg(long, value_name = "SPLIT", default_value = "test", value_parser = held_out)]
     test_split: String,
     #[command(flatten)]
     hold_out: HoldOutArgs,
@@ -198,6 +198,14 @@ fn print(args: &Args, table: &Table) -> Result<()> {
     };
     let mut stdout = std::io::stdout().lock();
     Ok(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())?)
+}
+
+/// The split that a table may be about: one that no run has learnt or chosen by.
+fn held_out(split: &str) -> Result<String, &'static str> {
+    match split {
+        "train" | "val" => Err("runs learn and choose by these recordings: take others"),
+        _ => Ok(split.to_owned()),
+    }
 }
 
 fn settings(args: &Args) -> Result<Settings> {

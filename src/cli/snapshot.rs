@@ -7,6 +7,7 @@ use forecloud::predictor::Predictor;
 use forecloud::recording::Recording;
 use std::path::PathBuf;
 
+use super::numbers::within;
 use super::topics::{self, TopicArgs};
 use super::{model_file, threads};
 
@@ -18,7 +19,7 @@ pub struct SnapshotArgs {
     bag: PathBuf,
     /// Seconds from the recording's first frame to the one that plans start from: the first that can be
     /// predicted from then on [default: the first]
-    #[arg(long, value_name = "SECS", default_value_t = 0.0, hide_default_value = true)]
+    #[arg(long, value_name = "SECS", default_value_t = 0.0, hide_default_value = true, value_parser = within(0.0..=1e9))]
     at: f64,
     /// Model file [default: the shipped models/small.safetensors]
     #[arg(long, value_name = "FILE")]

@@ -75,6 +75,9 @@ impl PoseArray {
     }
 }
 
+/// What no place on Earth is beyond, in any frame (m): REP 105's `earth` has its origin in the middle.
+const MAX_M: f64 = 1e8;
+
 /// Translation x y z, then quaternion x y z w, which is normalised.
 fn read_isometry(reader: &mut CdrReader, field: &'static str) -> Result<Isometry3<f64>> {
     let [x, y, z, qx, qy, qz, qw] = reader.f64_array(field)?;
@@ -82,6 +85,9 @@ fn read_isometry(reader: &mut CdrReader, field: &'static str) -> Result<Isometry
     let norm = quaternion.norm();
     if ![x, y, z, norm].iter().all(|value| value.is_finite()) {
         return Err(reader.error(field, "holds numbers that are not finite"));
+    }
+    if [x, y, z].iter().any(|value| value.abs() > MAX_M) {
+        return Err(reader.error(field, "holds a position beyond 100,000 km: metres are expected"));
     }
     if norm < 1e-6 {
         let problem = "the quaternion is zero: publish w = 1 for no rotation";

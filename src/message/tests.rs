@@ -216,10 +216,14 @@ fn joints_and_plans_that_cannot_be_used_are_refused() {
 
 #[test]
 fn poses_that_are_none_are_refused() {
-    for pose in [[0.0; 7], [f64::NAN, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], [f64::INFINITY; 7]] {
+    let at = |x: f64| [x, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0];
+    for pose in [[0.0; 7], at(f64::NAN), [f64::INFINITY; 7], at(1e30), at(-1.1e8)] {
         let bytes = start_of_tf(false).string("camera").f64_array(&pose).finish();
         assert_eq!(problem("tf", &bytes).1, "transforms[].transform");
     }
+    // Europe in the frame `earth` of REP 105.
+    let bytes = start_of_tf(false).string("camera").f64_array(&at(4.2e6)).finish();
+    assert!(decode("tf", &bytes).is_ok());
 }
 
 #[test]

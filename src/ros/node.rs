@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use futures::{FutureExt, Stream, StreamExt};
@@ -36,6 +36,9 @@ use crate::predictor::Predictor;
 
 /// Longest wait for a message: how soon a signal is seen.
 pub(super) const SPIN: Duration = Duration::from_millis(20);
+/// How long the node stays after it has ended goals.
+pub(super) const FAREWELL: Duration = Duration::from_millis(200);
+
 /// Name of the node, unless it is remapped.
 const NAME: &str = "forecloud";
 
@@ -106,7 +109,8 @@ fn serve(
     let planning = Planning::new(mailbox.clone(), origin, config.plan_threads)?;
     let (sender, tasks) = mpsc::channel();
     let load = Arc::new(Load::default());
-    let to_planning = Tasks::new(sender, load.clone(), node.fully_qualified_name()?);
+    let plan = arguments.topic("~/plan", &node.name()?, &node.namespace()?);
+    let to_planning = Tasks::new(sender, load.clone(), plan.clone());
     let topics = TopicWatch::new(node, arguments, frames.specs())?;
     let health = Arc::new(Health::new(about(&config, &predictor)?, topics.topics()));
     let mut clock = RosClock::of(node);
@@ -115,7 +119,6 @@ fn serve(
     let worker =
         Worker::new(predictor, &config, outputs, Arc::clone(&health), clock.ages(), to_intake);
     let links = Links { monitor, topics, health: &health, mailbox: &mailbox, refusals };
-    let plan = arguments.topic("~/plan", &node.name()?, &node.namespace()?);
     let services = Services::new(node, &plan, jobs, to_planning)?;
     let mut spinner = Spinner::new(node, clock, config, frames, model, services, links)?;
 
@@ -138,6 +141,7 @@ fn serve(
         while !stop.load(Ordering::Relaxed) && !worker.is_finished() {
             spinner.spin_once();
         }
+        spinner.end();
         drop(close);
         worker.join().map_err(|_| anyhow!("the predicting thread panicked: see above"))
     })?;
@@ -197,6 +201,17 @@ impl<'a> Spinner<'a> {
             static_tf,
             links,
         })
+    }
+
+    /// Answers who waits for a plan; stays a moment where there was somebody, as what is published last
+    /// is sent again where it was lost.
+    fn end(&mut self) {
+        if self.services.end() {
+            let until = Instant::now() + FAREWELL;
+            while Instant::now() < until {
+                self.node.spin_once(SPIN);
+            }
+        }
     }
 
     /// Takes the messages and requests that have come, or waits a moment for one.

@@ -1,8 +1,8 @@
 //! The action `~/plan`, made of its three services and two topics.
 //!
-//! As in the relay, not r2r's own action server: that of r2r 0.9.7 never answers who asks for the
-//! result of a goal that it does not know, nor frees a goal, lets an id be used twice, and answers
-//! requests to cancel all goals with a refusal.
+//! As in the relay, not r2r's own action server: that of r2r 0.9.7 answers who asks for the result of a
+//! goal that it does not know with freed memory or not at all, never frees a goal, lets an id be used
+//! twice, and tells who cancels several goals at once that it refuses.
 
 mod goals;
 
@@ -15,7 +15,8 @@ use r2r::builtin_interfaces::msg::Time;
 use r2r::forecloud::action::Plan;
 use r2r::{Publisher, QosProfile, ServiceRequest, WrappedActionTypeSupport as Action};
 
-use self::goals::{Ended, Goals};
+pub use self::goals::only_words;
+use self::goals::{Cancelled, Ended, Goals, Ticket};
 use super::action::{GoalId, goal_id, part, status_qos, uuid};
 use super::service::{Service, respond};
 use crate::message::Stamp;
@@ -32,6 +33,7 @@ pub struct PlanAction {
     send_goal: Service<SendGoal>,
     cancel_goal: Service<CancelGoal::Service>,
     get_result: Service<GetResult>,
+    feedback: Publisher<Feedback>,
     shared: Shared,
 }
 
@@ -40,6 +42,8 @@ pub struct PlanGoal {
     /// What is asked for.
     pub asked: Plan::Goal,
     id: GoalId,
+    ticket: Ticket,
+    feedback: Publisher<Feedback>,
     shared: Shared,
 }
 
@@ -49,7 +53,6 @@ struct Shared(Arc<Mutex<State>>);
 
 struct State {
     goals: Goals<ServiceRequest<GetResult>>,
-    feedback: Publisher<Feedback>,
     status: Publisher<GoalStatusArray>,
 }
 
@@ -62,38 +65,33 @@ impl PlanAction {
         let [feedback, status] = ["feedback", "status"].map(|what| part(name, what));
         let state = State {
             goals: Goals::default(),
-            feedback: node.create_publisher(&feedback, QosProfile::default()).context(feedback)?,
             status: node.create_publisher(&status, status_qos()).context(status)?,
         };
         Ok(Self {
             send_goal: Service::new(node, part(name, "send_goal"))?,
             cancel_goal: Service::new(node, part(name, "cancel_goal"))?,
             get_result: Service::new(node, part(name, "get_result"))?,
+            feedback: node.create_publisher(&feedback, QosProfile::default()).context(feedback)?,
             shared: Shared(Arc::new(Mutex::new(state))),
         })
     }
 
-    /// Answers all requests that have come at ROS time `now`; `begin` gets the goals.
-    pub fn serve(&mut self, now: Stamp, mut begin: impl FnMut(PlanGoal)) {
+    /// Answers all requests that have come at ROS time `now`; `begin` gets the goals, `withdraw` the number
+    /// of those that it got and that end without being begun.
+    pub fn serve(
+        &mut self,
+        now: Stamp,
+        mut begin: impl FnMut(PlanGoal),
+        mut withdraw: impl FnMut(usize),
+    ) {
         while let Some(request) = self.send_goal.next() {
-            let (id, asked) = Plan::Action::destructure_goal_request_msg(request.message.clone());
-            let id = goal_id(&id);
-            // A goal that is rejected has no result, and so no words: what is wrong with it is told
-            // by its result.
-            let is_new = self.shared.change(|goals| goals.accept(id, now));
-            if !is_new {
-                tracing::warn!("{NAME}: a goal was rejected: its id is that of another one");
-            }
-            let (sec, nanosec) = now.parts();
-            let stamp = Time { sec, nanosec };
-            respond(NAME, request, Plan::Action::make_goal_response_msg(is_new, stamp));
-            if is_new {
-                begin(PlanGoal { asked, id, shared: self.shared.clone() });
-            }
+            self.take(request, now).into_iter().for_each(&mut begin);
         }
         while let Some(request) = self.cancel_goal.next() {
-            let (answer, ended) = self.shared.change(|goals| goals.cancel(&request.message));
+            let cancelled = self.shared.change(|goals| goals.cancel(&request.message));
+            let Cancelled { answer, ended } = cancelled;
             respond(NAME, request, answer);
+            withdraw(ended.len());
             ended.into_iter().for_each(answer_all);
         }
         while let Some(request) = self.get_result.next() {
@@ -102,31 +100,64 @@ impl PlanAction {
             answer.into_iter().for_each(answer_all);
         }
     }
+
+    /// Takes a goal. One that is rejected has no result, and so no words: what is wrong with a goal is told
+    /// by its result.
+    fn take(&mut self, request: ServiceRequest<SendGoal>, now: Stamp) -> Option<PlanGoal> {
+        let (id, asked) = Plan::Action::destructure_goal_request_msg(request.message.clone());
+        let id = goal_id(&id);
+        let ticket = self.shared.change(|goals| goals.accept(id, now));
+        if ticket.is_none() {
+            tracing::warn!("{NAME}: a goal was rejected: its id is that of another one");
+        }
+        let (sec, nanosec) = now.parts();
+        let stamp = Time { sec, nanosec };
+        let answer = Plan::Action::make_goal_response_msg(ticket.is_some(), stamp);
+        let is_told = respond(NAME, request, answer);
+        let ticket = ticket?;
+        let (feedback, shared) = (self.feedback.clone(), self.shared.clone());
+        let goal = PlanGoal { asked, id, ticket, feedback, shared };
+        if is_told {
+            return Some(goal);
+        }
+        // Its client waits in vain, or asks again with another id: nobody would take the plan.
+        goal.end(Err(only_words("the client could not be told that it was accepted")));
+        None
+    }
+
+    /// Ends all goals, aborted, for a reason; whether there were any.
+    pub fn end(&mut self, reason: &str) -> bool {
+        let ended = self.shared.change(|goals| goals.end_all(reason));
+        let any = !ended.is_empty();
+        ended.into_iter().for_each(answer_all);
+        any
+    }
 }
 
 impl PlanGoal {
-    /// Whether it is to be worked on: not if it has been cancelled since it came.
+    /// Whether it is to be worked on: not if it has ended since it came.
     pub fn begin(&self) -> bool {
-        self.shared.change(|goals| goals.begin(&self.id))
+        self.shared.change(|goals| goals.begin(self.ticket))
     }
 
-    /// Whether somebody has asked to cancel it.
+    /// Whether work on it is to end.
     pub fn is_cancelled(&self) -> bool {
-        self.shared.lock().goals.is_cancelled(&self.id)
+        self.shared.lock().goals.is_cancelled(self.ticket)
     }
 
     /// Tells how far it is.
     pub fn tell(&self, feedback: Plan::Feedback) {
         let message = Plan::Action::make_feedback_msg(uuid(&self.id), feedback);
         // A client that has gone is no reason to end.
-        if let Err(error) = self.shared.lock().feedback.publish(&message) {
+        if let Err(error) = self.feedback.publish(&message) {
             tracing::debug!("{NAME}: feedback was not sent: {error}");
         }
     }
 
     /// Ends it: with what was found, or why nothing was.
     pub fn end(self, outcome: Result<Plan::Result, Plan::Result>) {
-        answer_all(self.shared.change(|goals| goals.end(&self.id, outcome)));
+        let ended = self.shared.change(|goals| goals.end(self.ticket, outcome));
+        ended.into_iter().for_each(answer_all);
     }
 }
 

@@ -13,7 +13,7 @@ use r2r::forecloud::srv::Evaluate;
 
 use super::goal::goal;
 use super::mailbox::Mailbox;
-use super::plan_action::PlanGoal;
+use super::plan_action::{PlanGoal, only_words};
 use super::publish::{Origin, trajectory_message};
 use super::queue::Load;
 use super::rollouts::{Snapshots, trajectory};
@@ -87,10 +87,12 @@ impl Planning {
                     self.judge(judging);
                 }
                 Task::Find(finding) => {
-                    load.begin("~/plan", finding.goal.asked.budget_secs);
-                    if finding.goal.begin() {
-                        self.find(finding);
+                    // One that has ended since it came does not count as waiting any more.
+                    if !finding.goal.begin() {
+                        continue;
                     }
+                    load.begin("~/plan", finding.goal.asked.budget_secs);
+                    self.find(finding);
                 }
             }
             load.end();
@@ -173,7 +175,7 @@ impl Planning {
         goal.end(outcome.map_err(|told| {
             let message = bounded(&told);
             tracing::warn!("~/plan refused: {message}");
-            not_found(message)
+            only_words(&message)
         }));
     }
 
@@ -244,11 +246,6 @@ fn budget(name: &str, secs: f64) -> Result<Duration, String> {
 /// The answer to a request that can't be fulfilled.
 pub fn not_evaluated(reason: impl Into<String>) -> Evaluate::Response {
     Evaluate::Response { message: reason.into(), ..Evaluate::Response::default() }
-}
-
-/// The result of a goal that nothing was found for.
-pub fn not_found(reason: impl Into<String>) -> Plan::Result {
-    Plan::Result { message: reason.into(), ..Plan::Result::default() }
 }
 
 fn cost_message(cost: &PlanCost) -> CostMsg {

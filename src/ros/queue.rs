@@ -5,6 +5,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::action::part;
 use super::planning::Task;
 
 /// Requests that wait while one is worked on; further ones are refused.
@@ -52,14 +53,14 @@ impl Load {
 pub struct Tasks {
     sender: Sender<Task>,
     load: Arc<Load>,
-    /// The node's name, in front of that of the action.
-    node: String,
+    /// What `~/plan` is called.
+    plan: String,
 }
 
 impl Tasks {
-    /// Tasks go to `sender`, whose receiver keeps `load`.
-    pub fn new(sender: Sender<Task>, load: Arc<Load>, node: String) -> Self {
-        Self { sender, load, node }
+    /// Tasks go to `sender`, whose receiver keeps `load`; `plan` is the name of the action.
+    pub fn new(sender: Sender<Task>, load: Arc<Load>, plan: String) -> Self {
+        Self { sender, load, plan }
     }
 
     /// Hands a task on; gives it back with the reason where too many wait, or the thread has gone.
@@ -69,6 +70,11 @@ impl Tasks {
         }
         self.load.n_waiting.fetch_add(1, Ordering::Relaxed);
         self.sender.send(task).map_err(|back| (Box::new(back.0), "the node is ending".into()))
+    }
+
+    /// So many tasks that were handed on have ended before they were begun.
+    pub fn withdraw(&self, n: usize) {
+        self.load.n_waiting.fetch_sub(n, Ordering::Relaxed);
     }
 
     /// Tells, once for each task, that others wait long behind it.
@@ -100,9 +106,8 @@ impl Tasks {
     fn remedy(&self, current: &Current) -> String {
         match current.name {
             "~/plan" => format!(
-                ". To cancel it: ros2 service call {}/plan/_action/cancel_goal \
-                 action_msgs/srv/CancelGoal",
-                self.node
+                ". To cancel it: ros2 service call {} action_msgs/srv/CancelGoal",
+                part(&self.plan, "cancel_goal")
             ),
             _ => String::new(),
         }
@@ -125,7 +130,7 @@ mod tests {
     fn who_waits_is_told_for_what_and_how_it_ends() {
         let (sender, _tasks) = std::sync::mpsc::channel();
         let load = Arc::new(Load::default());
-        let tasks = Tasks::new(sender, load.clone(), "/robot/forecloud".into());
+        let tasks = Tasks::new(sender, load.clone(), "/robot/forecloud/plan".into());
         assert!(tasks.busy().starts_with("busy with earlier requests, and 16 wait"));
         load.n_waiting.store(2, Ordering::Relaxed);
         load.begin("~/plan", 0.0);
@@ -146,6 +151,9 @@ mod tests {
         load.lock().as_mut().unwrap().since = since;
         tasks.watch();
         assert!(!load.lock().unwrap().is_told, "nobody waits");
+        load.n_waiting.store(MAX_WAITING, Ordering::Relaxed);
+        tasks.withdraw(MAX_WAITING);
+        assert_eq!(load.n_waiting.load(Ordering::Relaxed), 0);
         load.end();
         assert!(load.lock().is_none());
     }

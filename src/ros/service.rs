@@ -44,12 +44,11 @@ impl<T: WrappedServiceTypeSupport + 'static> Service<T> {
     }
 }
 
-/// Sends an answer; a client that has gone is no reason to end.
-pub fn respond<T>(name: &str, request: ServiceRequest<T>, response: T::Response)
+/// Sends an answer; whether that could be done. A client that has gone is no reason to end.
+pub fn respond<T>(name: &str, request: ServiceRequest<T>, response: T::Response) -> bool
 where
     T: WrappedServiceTypeSupport + 'static,
 {
-    if let Err(error) = request.respond(response) {
-        tracing::warn!("{name}: the answer was not sent: {error}");
-    }
+    let sent = request.respond(response);
+    sent.inspect_err(|error| tracing::warn!("{name}: the answer was not sent: {error}")).is_ok()
 }

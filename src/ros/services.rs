@@ -9,8 +9,8 @@ use r2r::std_srvs::srv::{SetBool, Trigger};
 
 use super::intake::Intake;
 use super::mailbox::Mailbox;
-use super::plan_action::PlanAction;
-use super::planning::{Finding, Judging, Task, not_evaluated, not_found};
+use super::plan_action::{PlanAction, only_words};
+use super::planning::{Finding, Judging, Task, not_evaluated};
 use super::queue::Tasks;
 use super::service::{Service, respond};
 use crate::frames::Frame;
@@ -107,15 +107,22 @@ impl Services {
                 respond("~/evaluate", request, not_evaluated(reason));
             }
         }
-        self.plan.serve(now, |goal| {
+        let Self { plan, tasks, .. } = self;
+        let find = |goal| {
             let task = Task::Find(Finding { goal, asked, horizon });
-            if let Err((task, reason)) = self.tasks.give(task)
+            if let Err((task, reason)) = tasks.give(task)
                 && let Task::Find(Finding { goal, .. }) = *task
             {
-                goal.end(Err(not_found(reason)));
+                goal.end(Err(only_words(&reason)));
             }
-        });
+        };
+        plan.serve(now, find, |n| tasks.withdraw(n));
         self.tasks.watch();
+    }
+
+    /// Ends the goals of `~/plan` as the node ends; whether there were any.
+    pub fn end(&mut self) -> bool {
+        self.plan.end("the node is ending")
     }
 }
 

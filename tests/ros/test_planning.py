@@ -72,6 +72,8 @@ class Planner:
     def wait(self) -> Planner:
         wait_for(self._evaluate.service_is_ready, "~/evaluate")
         wait_for(self._plan.server_is_ready, "~/plan")
+        for name, client in self.raw.items():
+            wait_for(client.service_is_ready, f"~/plan: {name}")
         return self
 
     def send(self, plans, **fields):
@@ -306,7 +308,7 @@ def test_goals_of_an_action_are_kept_as_rcl_keeps_them(ros, node, planner):
 
     first = planner.begin(goal=goal(tolerance=0.0), budget_secs=60.0)
     wait_for(lambda: planner.feedback, "feedback")
-    assert wait_for(lambda: stands(first), "its status") == GoalStatus.STATUS_EXECUTING
+    wait_for(lambda: stands(first) == GoalStatus.STATUS_EXECUTING, "its status")
     # Behind it one that is not begun: cancelled, it ends at once.
     second = planner.begin(budget_secs=60.0)
     assert wait_for_future(second.cancel_goal_async()).return_code == CancelGoal.Response.ERROR_NONE
@@ -336,7 +338,45 @@ def test_goals_of_an_action_are_kept_as_rcl_keeps_them(ros, node, planner):
     wait_for(lambda: stands(first) == GoalStatus.STATUS_CANCELED, "its status to be told")
     assert not cancel().goals_canceling, "none is left"
     assert planner.plan(budget_secs=0.0, max_plans=4, n_steps=5).status == GoalStatus.STATUS_SUCCEEDED
+    # By the time at which it was accepted, which answer and status tell.
+    early = planner.begin(goal=goal(tolerance=0.0), budget_secs=60.0)
+    stamp = wait_for(lambda: [s for s in all_of(statuses) if s.goal_id == early.goal_id], "its status")[0].stamp
+    assert stamp == early.stamp and abs(stamp.sec - time.time()) < 60
+    late = planner.begin(budget_secs=60.0)
+    assert [info.goal_id for info in cancel(stamp=stamp).goals_canceling] == [early.goal_id]
+    assert [info.goal_id for info in cancel().goals_canceling][-1:] == [late.goal_id]
     statuses.close()
+
+
+def all_of(statuses) -> list[GoalInfo]:
+    """The goals of the last message."""
+    return [s.goal_info for s in statuses.messages[-1].status_list] if statuses.messages else []
+
+
+def test_goals_that_are_cancelled_make_room_for_others(node, recording, planner):
+    planner.begin(goal=goal(tolerance=0.0), budget_secs=60.0)
+    wait_for(lambda: planner.feedback, "feedback")
+    for _ in range(16):
+        waiting = planner.begin(budget_secs=60.0)
+        assert wait_for_future(waiting.cancel_goal_async()).goals_canceling
+    behind = planner.begin(budget_secs=60.0)
+    result = behind.get_result_async()
+    time.sleep(0.3)
+    assert not result.done(), "it waits, and is not refused"
+    wait_for_future(planner.raw["cancel_goal"].call_async(CancelGoal.Request()))
+    assert wait_for_future(result).status == GoalStatus.STATUS_CANCELED
+
+
+def test_the_node_that_ends_answers_who_waits(node, planner):
+    running = planner.begin(goal=goal(tolerance=0.0), budget_secs=60.0).get_result_async()
+    wait_for(lambda: planner.feedback, "feedback")
+    waiting = planner.begin(budget_secs=60.0).get_result_async()
+    node.process.send_signal(signal.SIGINT)
+    for answer in (running, waiting):
+        ended = wait_for_future(answer)
+        assert ended.status == GoalStatus.STATUS_ABORTED
+        assert ended.result.message == "the node is ending"
+    assert node.process.wait(20) == 0
 
 
 def test_the_action_is_remapped_as_a_whole(ros, recording, start_node, stream):  # noqa: F811
@@ -347,6 +387,9 @@ def test_the_action_is_remapped_as_a_whole(ros, recording, start_node, stream): 
     asked = Plan.Goal(goal=goal(), n_steps=5, max_plans=4)
     handle = wait_for_future(client.send_goal_async(asked))
     assert wait_for_future(handle.get_result_async()).status == GoalStatus.STATUS_SUCCEEDED
+    of_node = lambda: [name for name, _ in ros.get_service_names_and_types_by_node("forecloud", "/")]
+    wait_for(lambda: not any("/forecloud/plan/" in name for name in of_node()), "the old name to go")
+    assert any("/robot/find_plan/" in name for name in of_node())
     client.destroy()
 
 

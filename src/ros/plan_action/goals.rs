@@ -10,6 +10,11 @@ use r2r::forecloud::action::Plan;
 use super::super::action::{GoalId, goal_id, uuid};
 use crate::message::Stamp;
 
+/// What the thread that works on a goal knows it by: ids are clients', and may come again once they are
+/// forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket(u64);
+
 /// Goals that have ended and are remembered, with their results, at most.
 const MAX_ENDED: usize = 64;
 /// Requests for the result of one goal that wait at most.
@@ -28,8 +33,11 @@ enum Status {
 
 struct Goal<R> {
     id: GoalId,
+    ticket: Ticket,
     accepted: Stamp,
     status: Status,
+    /// Whether work on it has begun.
+    is_begun: bool,
     /// Of a goal that has ended.
     result: Plan::Result,
     /// Who waits for it.
@@ -37,7 +45,10 @@ struct Goal<R> {
 }
 
 /// The goals in the order in which they came; `R` is a request for a result.
-pub struct Goals<R>(VecDeque<Goal<R>>);
+pub struct Goals<R> {
+    goals: VecDeque<Goal<R>>,
+    n_accepted: u64,
+}
 
 /// A result, and who gets it.
 #[derive(Debug)]
@@ -52,64 +63,96 @@ pub struct Ended<R> {
 
 impl<R> Default for Goals<R> {
     fn default() -> Self {
-        Self(VecDeque::new())
+        Self { goals: VecDeque::new(), n_accepted: 0 }
     }
+}
+
+/// What becomes of a request to cancel.
+pub struct Cancelled<R> {
+    /// The answer.
+    pub answer: CancelGoal::Response,
+    /// The goals that have ended by it: those that were not begun.
+    pub ended: Vec<Ended<R>>,
 }
 
 impl<R> Goals<R> {
     /// Takes a goal at ROS time `now`; not if its id is known already.
-    pub fn accept(&mut self, id: GoalId, now: Stamp) -> bool {
-        if self.find(&id).is_some() {
-            return false;
+    pub fn accept(&mut self, id: GoalId, now: Stamp) -> Option<Ticket> {
+        if self.by_id(&id).is_some() {
+            return None;
         }
-        let is_ended = |goal: &Goal<R>| goal.status.is_ended();
-        if self.0.iter().filter(|goal| is_ended(goal)).count() >= MAX_ENDED {
-            let oldest = self.0.iter().position(is_ended);
-            oldest.and_then(|i| self.0.remove(i));
+        self.forget();
+        let ticket = Ticket(self.n_accepted);
+        self.n_accepted += 1;
+        self.goals.push_back(Goal {
+            id,
+            ticket,
+            accepted: now,
+            status: Status::Accepted,
+            is_begun: false,
+            result: Plan::Result::default(),
+            waiting: Vec::new(),
+        });
+        Some(ticket)
+    }
+
+    /// Forgets the oldest of too many that have ended, first those that never were begun: a client that
+    /// asks a busy node again and again costs nobody a result.
+    fn forget(&mut self) {
+        let n_ended = self.goals.iter().filter(|goal| goal.status.is_ended()).count();
+        for _ in MAX_ENDED..=n_ended {
+            let ended = |is_begun| {
+                move |goal: &Goal<R>| goal.status.is_ended() && goal.is_begun == is_begun
+            };
+            let mut goals = self.goals.iter();
+            let oldest = goals.position(ended(false));
+            let oldest = oldest.or_else(|| self.goals.iter().position(ended(true)));
+            oldest.and_then(|i| self.goals.remove(i));
         }
-        let result = Plan::Result::default();
-        let status = Status::Accepted;
-        self.0.push_back(Goal { id, accepted: now, status, result, waiting: Vec::new() });
-        true
     }
 
     /// Work on a goal begins; not if it has ended since it came.
-    pub fn begin(&mut self, id: &GoalId) -> bool {
-        let goal = self.find(id).filter(|goal| goal.status == Status::Accepted);
-        goal.map(|goal| goal.status = Status::Executing).is_some()
+    pub fn begin(&mut self, ticket: Ticket) -> bool {
+        let goal = self.by_ticket(ticket).filter(|goal| goal.status == Status::Accepted);
+        goal.map(|goal| (goal.status, goal.is_begun) = (Status::Executing, true)).is_some()
     }
 
-    /// Whether somebody has asked to cancel it.
-    pub fn is_cancelled(&self, id: &GoalId) -> bool {
-        let is_cancelled =
-            |goal: &Goal<R>| matches!(goal.status, Status::Canceling | Status::Canceled);
-        self.0.iter().any(|goal| goal.id == *id && is_cancelled(goal))
+    /// Whether nobody wants its result any more: somebody has asked to cancel it, or it has been ended.
+    pub fn is_cancelled(&self, ticket: Ticket) -> bool {
+        let goal = self.goals.iter().find(|goal| goal.ticket == ticket);
+        goal.is_none_or(|goal| goal.status == Status::Canceling || goal.status.is_ended())
     }
 
-    /// A goal ends: with what was found, or why nothing was.
-    pub fn end(&mut self, id: &GoalId, outcome: Result<Plan::Result, Plan::Result>) -> Ended<R> {
-        let goal = self.find(id).filter(|goal| !goal.status.is_ended());
-        goal.map_or_else(Ended::unknown, |goal| {
-            let status = match (goal.status, &outcome) {
-                (Status::Canceling, _) => Status::Canceled,
-                (_, Ok(_)) => Status::Succeeded,
-                (_, Err(_)) => Status::Aborted,
-            };
-            let (Ok(result) | Err(result)) = outcome;
-            goal.end(status, result)
-        })
+    /// A goal ends: with what was found, or why nothing was. Nothing happens to one that has ended.
+    pub fn end(
+        &mut self,
+        ticket: Ticket,
+        outcome: Result<Plan::Result, Plan::Result>,
+    ) -> Option<Ended<R>> {
+        let goal = self.by_ticket(ticket).filter(|goal| !goal.status.is_ended())?;
+        let status = match (goal.status, &outcome) {
+            (Status::Canceling, _) => Status::Canceled,
+            (_, Ok(_)) => Status::Succeeded,
+            (_, Err(_)) => Status::Aborted,
+        };
+        let (Ok(result) | Err(result)) = outcome;
+        Some(goal.end(status, result))
+    }
+
+    /// Ends all that go on, aborted, for a reason.
+    pub fn end_all(&mut self, reason: &str) -> Vec<Ended<R>> {
+        let live = self.goals.iter_mut().filter(|goal| !goal.status.is_ended());
+        live.map(|goal| goal.end(Status::Aborted, only_words(reason))).collect()
     }
 
     /// Cancels the goals that a request means (`action_msgs/srv/CancelGoal`): one by its id, all until a
-    /// stamp, or all. Those that wait end at once.
-    pub fn cancel(
-        &mut self,
-        request: &CancelGoal::Request,
-    ) -> (CancelGoal::Response, Vec<Ended<R>>) {
+    /// stamp, or all. Those that wait end at once. Unlike with `rcl`, those that are being cancelled are
+    /// named once more: two who ask have both been heard.
+    pub fn cancel(&mut self, request: &CancelGoal::Request) -> Cancelled<R> {
         let GoalInfo { goal_id: id, stamp } = &request.goal_info;
         let (id, until) = (goal_id(id), Stamp::from_parts(stamp.sec, stamp.nanosec));
         let (names_one, names_time) = (id != [0; 16], until != Stamp::default());
-        let code = match self.find(&id) {
+        let code = match self.by_id(&id) {
             _ if !names_one || names_time => CancelGoal::Response::ERROR_NONE as i8,
             None => CancelGoal::Response::ERROR_UNKNOWN_GOAL_ID as i8,
             Some(goal) if goal.status.is_ended() => {
@@ -122,52 +165,59 @@ impl<R> Goals<R> {
             (true, false) => goal.id == id,
             (_, true) => goal.id == id || goal.accepted <= until,
         };
-        let meant = self.0.iter_mut().filter(|goal| !goal.status.is_ended() && is_meant(goal));
         let mut answer = CancelGoal::Response { return_code: code, ..Default::default() };
         let mut ended = Vec::new();
-        for goal in meant {
+        let live = self.goals.iter_mut().filter(|goal| !goal.status.is_ended());
+        for goal in live.filter(|goal| is_meant(goal)) {
             answer.goals_canceling.push(goal.info());
             if goal.status == Status::Accepted {
-                let message = "cancelled before it was begun".to_owned();
-                let result = Plan::Result { message, ..Plan::Result::default() };
+                let result = only_words("cancelled before it was begun");
                 ended.push(goal.end(Status::Canceled, result));
             } else {
                 goal.status = Status::Canceling;
             }
         }
-        (answer, ended)
+        Cancelled { answer, ended }
     }
 
-    /// Asks for the result of a goal; `None` while the goal goes on: the request waits for its end.
+    /// Asks for the result of a goal: who is answered now. While the goal goes on, that is nobody, and
+    /// the request waits for its end; of too many, the one that has waited longest is sent away: its
+    /// client is the likeliest to have gone.
     pub fn ask(&mut self, id: &GoalId, request: R) -> Option<Ended<R>> {
-        let Some(goal) = self.find(id) else {
-            let message = format!(
+        let unknown = GoalStatus::STATUS_UNKNOWN as i8;
+        let Some(goal) = self.by_id(id) else {
+            let words = format!(
                 "no goal of this id is known: it was never accepted, or {MAX_ENDED} others have \
                  ended since"
             );
-            return Some(Ended::refused(message, request));
+            let result = only_words(&words);
+            return Some(Ended { status: unknown, result, waiting: vec![request] });
         };
         if goal.status.is_ended() {
             let (status, result) = (goal.status.code(), goal.result.clone());
             return Some(Ended { status, result, waiting: vec![request] });
         }
-        if goal.waiting.len() >= MAX_ASKED {
-            let message = format!("{MAX_ASKED} requests for this result wait already");
-            return Some(Ended::refused(message, request));
-        }
         goal.waiting.push(request);
-        None
+        (goal.waiting.len() > MAX_ASKED).then(|| {
+            let words = format!("{MAX_ASKED} later requests for this result wait");
+            let result = only_words(&words);
+            Ended { status: unknown, result, waiting: vec![goal.waiting.remove(0)] }
+        })
     }
 
     /// Where all goals stand.
     pub fn statuses(&self) -> GoalStatusArray {
         let status =
             |goal: &Goal<R>| GoalStatus { goal_info: goal.info(), status: goal.status.code() };
-        GoalStatusArray { status_list: self.0.iter().map(status).collect() }
+        GoalStatusArray { status_list: self.goals.iter().map(status).collect() }
     }
 
-    fn find(&mut self, id: &GoalId) -> Option<&mut Goal<R>> {
-        self.0.iter_mut().find(|goal| goal.id == *id)
+    fn by_id(&mut self, id: &GoalId) -> Option<&mut Goal<R>> {
+        self.goals.iter_mut().find(|goal| goal.id == *id)
+    }
+
+    fn by_ticket(&mut self, ticket: Ticket) -> Option<&mut Goal<R>> {
+        self.goals.iter_mut().find(|goal| goal.ticket == ticket)
     }
 }
 
@@ -183,18 +233,9 @@ impl<R> Goal<R> {
     }
 }
 
-impl<R> Ended<R> {
-    /// Of a goal that nobody waits for.
-    fn unknown() -> Self {
-        let status = GoalStatus::STATUS_UNKNOWN as i8;
-        Self { status, result: Plan::Result::default(), waiting: Vec::new() }
-    }
-
-    /// An answer that is no result.
-    fn refused(message: String, request: R) -> Self {
-        let result = Plan::Result { message, ..Plan::Result::default() };
-        Self { result, waiting: vec![request], ..Self::unknown() }
-    }
+/// A result that is none, with the reason.
+pub fn only_words(reason: &str) -> Plan::Result {
+    Plan::Result { message: reason.to_owned(), ..Plan::Result::default() }
 }
 
 impl Status {
@@ -241,30 +282,31 @@ mod tests {
     }
 
     fn found(message: &str) -> Plan::Result {
-        Plan::Result { message: message.to_owned(), ..Plan::Result::default() }
+        only_words(message)
     }
 
     /// Goals 1 to 5, accepted at seconds 1 to 5: ended, worked on, and three that wait.
-    fn five() -> Goals<u32> {
+    fn five() -> (Goals<u32>, Vec<Ticket>) {
         let mut goals = Goals::default();
-        (1..=5).for_each(|i| assert!(goals.accept(id(i), at(i.into()))));
-        assert!(goals.begin(&id(1)) && goals.begin(&id(2)));
-        goals.end(&id(1), Ok(found("a")));
-        goals
+        let tickets: Vec<Ticket> =
+            (1..=5).map(|i| goals.accept(id(i), at(i.into())).unwrap()).collect();
+        assert!(goals.begin(tickets[0]) && goals.begin(tickets[1]));
+        goals.end(tickets[0], Ok(found("a")));
+        (goals, tickets)
     }
 
     #[test]
     fn results_go_to_those_who_asked_before_and_after_the_end() {
         let mut goals = Goals::default();
-        assert!(goals.accept(id(1), at(1)) && goals.begin(&id(1)));
-        assert!(goals.ask(&id(1), 7).is_none());
-        let ended = goals.end(&id(1), Ok(found("a")));
+        let ticket = goals.accept(id(1), at(1)).unwrap();
+        assert!(goals.begin(ticket) && goals.ask(&id(1), 7).is_none());
+        let ended = goals.end(ticket, Ok(found("a"))).unwrap();
         assert_eq!((ended.waiting, ended.result.message.as_str()), (vec![7], "a"));
         assert_eq!(ended.status, Status::Succeeded.code());
-        let Some(again) = goals.ask(&id(1), 8) else { panic!("it has ended") };
+        let again = goals.ask(&id(1), 8).unwrap();
         assert_eq!((again.waiting, again.result.message.as_str()), (vec![8], "a"));
         assert_eq!(again.status, Status::Succeeded.code());
-        let Some(unknown) = goals.ask(&id(2), 9) else { panic!("nobody sent it") };
+        let unknown = goals.ask(&id(2), 9).unwrap();
         assert_eq!((unknown.status, unknown.waiting), (0, vec![9]));
         assert!(unknown.result.message.starts_with("no goal of this id"));
     }
@@ -272,20 +314,21 @@ mod tests {
     #[test]
     fn requests_for_one_result_have_a_limit_and_all_are_answered() {
         let mut goals = Goals::default();
-        goals.accept(id(1), at(1));
+        let ticket = goals.accept(id(1), at(1)).unwrap();
         assert!((0..16).all(|i| goals.ask(&id(1), i).is_none()));
-        let Some(refused) = goals.ask(&id(1), 16) else { panic!("too many") };
-        assert_eq!((refused.status, refused.waiting), (0, vec![16]));
-        goals.begin(&id(1));
-        let ended = goals.end(&id(1), Err(found("why")));
-        assert_eq!(ended.waiting, (0..16).collect::<Vec<u32>>());
+        let refused = goals.ask(&id(1), 16).unwrap();
+        assert_eq!((refused.status, refused.waiting), (0, vec![0]), "the oldest");
+        goals.begin(ticket);
+        let ended = goals.end(ticket, Err(found("why"))).unwrap();
+        assert_eq!(ended.waiting, (1..=16).collect::<Vec<u32>>());
         assert_eq!(ended.status, Status::Aborted.code());
+        assert!(goals.end(ticket, Ok(found("once more"))).is_none());
     }
 
     #[test]
     fn an_id_is_taken_once() {
-        let mut goals = five();
-        assert!((1..=5).all(|i| !goals.accept(id(i), at(9))));
+        let (mut goals, _) = five();
+        assert!((1..=5).all(|i| goals.accept(id(i), at(9)).is_none()));
         assert_eq!(codes(&goals), [4, 2, 1, 1, 1]);
     }
 
@@ -305,7 +348,7 @@ mod tests {
             (9, 3, none, vec![2, 3]),
             (1, 1, none, vec![]),
         ] {
-            let (answer, ended) = five().cancel(&request(number, secs));
+            let Cancelled { answer, ended } = five().0.cancel(&request(number, secs));
             assert_eq!((answer.return_code, cancelled(&answer)), (code, meant.clone()));
             // The one that is worked on ends by itself.
             assert_eq!(ended.len(), meant.iter().filter(|&&i| i != 2).count());
@@ -314,20 +357,32 @@ mod tests {
 
     #[test]
     fn a_cancelled_goal_ends_cancelled_whatever_came_of_it() {
-        let mut goals = five();
+        let (mut goals, tickets) = five();
         goals.ask(&id(3), 30);
-        let (_, ended) = goals.cancel(&request(0, 0));
+        let ended = goals.cancel(&request(0, 0)).ended;
         assert_eq!(ended[0].waiting, [30]);
         assert_eq!(ended[0].result.message, "cancelled before it was begun");
         assert_eq!(codes(&goals), [4, 3, 5, 5, 5]);
-        assert!(!goals.begin(&id(3)), "it is not worked on any more");
-        assert!(goals.is_cancelled(&id(2)) && !goals.is_cancelled(&id(1)));
+        assert!(!goals.begin(tickets[2]), "it is not worked on any more");
+        assert!(goals.is_cancelled(tickets[1]));
         // Once more is no mistake: two may have asked.
-        assert_eq!(cancelled(&goals.cancel(&request(2, 0)).0), [2]);
-        let ended = goals.end(&id(2), Ok(found("the best so far")));
+        assert_eq!(cancelled(&goals.cancel(&request(2, 0)).answer), [2]);
+        let ended = goals.end(tickets[1], Ok(found("the best so far"))).unwrap();
         assert_eq!(ended.status, Status::Canceled.code());
         assert_eq!(codes(&goals), [4, 5, 5, 5, 5]);
-        assert!(cancelled(&goals.cancel(&request(0, 0)).0).is_empty());
+        assert!(cancelled(&goals.cancel(&request(0, 0)).answer).is_empty());
+    }
+
+    #[test]
+    fn the_node_that_ends_answers_all_and_nothing_is_worked_on_any_more() {
+        let (mut goals, tickets) = five();
+        goals.ask(&id(2), 20);
+        assert!(!goals.is_cancelled(tickets[1]));
+        let ended = goals.end_all("the node is ending");
+        assert_eq!((ended.len(), ended[0].waiting.as_slice()), (4, &[20][..]));
+        assert_eq!(codes(&goals), [4, 6, 6, 6, 6]);
+        assert!(goals.is_cancelled(tickets[1]) && !goals.begin(tickets[2]));
+        assert!(goals.end(tickets[1], Ok(found("too late"))).is_none());
     }
 
     #[test]
@@ -335,12 +390,19 @@ mod tests {
         let mut goals = Goals::<u32>::default();
         goals.accept(id(255), at(0));
         for i in 0..100 {
-            assert!(goals.accept(id(100 + i), at(1)) && goals.begin(&id(100 + i)));
-            goals.end(&id(100 + i), Ok(found("")));
+            let ticket = goals.accept(id(100 + i), at(1)).unwrap();
+            assert!(goals.begin(ticket));
+            goals.end(ticket, Ok(found("")));
         }
-        assert_eq!(goals.0.len(), 1 + MAX_ENDED);
-        assert_eq!(goals.0[0].id, id(255));
-        assert_eq!(goals.0[1].id, id(200 - MAX_ENDED as u8));
-        assert!(goals.accept(id(100), at(2)), "nobody knows it any more");
+        assert_eq!(goals.goals.len(), 1 + MAX_ENDED);
+        assert_eq!(goals.goals[0].id, id(255));
+        assert_eq!(goals.goals[1].id, id(200 - MAX_ENDED as u8));
+        // Those that were not begun go first, however many end at once.
+        (0..80).for_each(|i| assert!(goals.accept(id(1 + i), at(2)).is_some()));
+        goals.cancel(&request(0, 0));
+        let ticket = goals.accept(id(100), at(3)).unwrap();
+        assert_eq!(goals.goals.len(), 1 + MAX_ENDED);
+        assert!((137..200).all(|i| goals.by_id(&id(i)).is_some()));
+        assert_eq!(ticket, Ticket(181), "its id came before, and it is another goal");
     }
 }

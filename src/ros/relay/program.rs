@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use r2r::control_msgs::action::{FollowJointTrajectory, GripperCommand};
@@ -19,7 +19,7 @@ use crate::message::{JointTrajectory, Stamp};
 use crate::relay::Planner;
 use crate::ros::arguments::Arguments;
 use crate::ros::clock::RosClock;
-use crate::ros::node::{SPIN, create_node, given_parameters, watch_signals};
+use crate::ros::node::{FAREWELL, SPIN, create_node, given_parameters, watch_signals};
 use crate::ros::problems::Problems;
 use crate::ros::rosout::{self, Rosout};
 
@@ -49,9 +49,6 @@ pub fn run() -> ExitCode {
         }
     }
 }
-
-/// How long the relay stays after its last message.
-const FAREWELL: Duration = Duration::from_millis(200);
 
 fn serve(node: &mut r2r::Node, rosout: Option<&Rosout>, stop: &AtomicBool) -> Result<()> {
     let config = parameters::configure(&given_parameters(node)).context("parameters")?;
