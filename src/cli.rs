@@ -32,6 +32,7 @@ mod stop;
 mod threads;
 mod topics;
 mod train;
+mod train_data;
 mod train_end;
 mod train_loop;
 mod train_video;

@@ -21,7 +21,7 @@ use super::outcome::Outcome;
 use super::say::{named, say};
 use super::threads;
 use super::topics::TopicArgs;
-use super::train::dataset_configs;
+use super::train_data::dataset_configs;
 use super::train_loop::bar;
 
 /// Find the labels that hindsight teaches recordings by, for `forecloud train --labels`.

@@ -1,27 +1,20 @@
 //! `forecloud train`: trains a model on a folder of recordings.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
-use forecloud::cloud::SensorNoise;
-use forecloud::labels::LabelCache;
 use forecloud::model::{Model, ModelConfig};
 use forecloud::outputs::{Kind, Outputs};
-use forecloud::train::config::{DatasetConfig, Teacher, TrainConfig};
-use forecloud::train::dataset::{Dataset, OnFrame};
+use forecloud::train::config::{Teacher, TrainConfig};
 use forecloud::train::files::RunFiles;
 use forecloud::train::origin::Origin;
 use forecloud::train::pixels::{PixelConfig, Pixels};
 use forecloud::train::preset::Preset;
-use forecloud::train::reading::Intake;
 use forecloud::train::trainer::Trainer;
 use forecloud::video::VideoModel;
 
-use super::intake::{HoldOutArgs, Recordings, hold_out, must_have_windows, summary};
+use super::intake::HoldOutArgs;
 use super::layers::{self, LayerArgs, SizeArgs, or};
 use super::memory;
 use super::numbers::{by_option, within};
@@ -31,8 +24,9 @@ use super::steps::StepArgs;
 use super::stop::Stop;
 use super::threads;
 use super::topics::TopicArgs;
+use super::train_data::{Data, data};
 use super::train_end::{self, End};
-use super::train_loop::{Loop, bar, open_log};
+use super::train_loop::{Loop, open_log};
 
 /// Train a model on recordings, simulated or your own.
 #[derive(clap::Args)]
@@ -59,7 +53,7 @@ Examples:
   forecloud train recordings --out runs/messages --steps 20000 --local message_passing")]
 pub struct Args {
     /// Folder of recordings, with or without truth (rosbag2 folders, .mcap and .db3 files), or one of them
-    recordings: PathBuf,
+    pub(super) recordings: PathBuf,
     /// Folder of the run; made if it is not there
     #[arg(long, value_name = "DIR")]
     pub(super) out: PathBuf,
@@ -77,12 +71,12 @@ pub struct Args {
     /// --width, a multiple of its own, from a wider model that predicts the same; with --chunk, --inputs
     /// or --sigma from one that has learned as much, and has those to learn
     #[arg(long, value_name = "MODEL", conflicts_with_all = FIXED_BY_START.iter(), conflicts_with_all = layers::IDS)]
-    from: Option<PathBuf>,
+    pub(super) from: Option<PathBuf>,
     /// Recordings of what the start model knows and shall not forget, such as simulated ones: every
     /// other window is drawn from them, and the new model is only left if its errors on those held out of
     /// them have grown by at most 5 %
     #[arg(long, value_name = "DIR")]
-    remember: Option<PathBuf>,
+    pub(super) remember: Option<PathBuf>,
     /// Which model is left at the end of a run that starts from one of the same sizes. `better`: the one
     /// before, unless the new one is surely better on the held-out recordings (then the new one is kept
     /// beside it, as tried.safetensors). `new`: the new one
@@ -98,7 +92,7 @@ pub struct Args {
     /// `auto`: truth where there is one, hindsight elsewhere. `video`: what the cameras saw later, as
     /// pixels (--video) and nothing else; hindsight then chooses windows and measures
     #[arg(long, default_value = "auto", value_parser = PossibleValuesParser::new(Teacher::ALL.map(|(name, _)| name)))]
-    teacher: String,
+    pub(super) teacher: String,
     /// Encoder and renderer of a `forecloud train-video` run: pictures are drawn of where particles go
     /// and held against what the cameras saw then, which teaches beside what else teaches. Pictures lie
     /// on the disk of --out while it runs: 130 kB a camera and 0.1 s, 5 GB an hour
@@ -123,7 +117,7 @@ pub struct Args {
     /// Folder that keeps what hindsight told of each recording, found again by its content [default:
     /// `labels` in the run's folder]; several runs may share one, and it may be deleted
     #[arg(long, value_name = "DIR")]
-    labels: Option<PathBuf>,
+    pub(super) labels: Option<PathBuf>,
     #[arg(
         long,
         value_name = "RATE",
@@ -135,7 +129,7 @@ pub struct Args {
     steps_of: StepArgs,
     /// Seed of weights, windows and noise
     #[arg(long, default_value_t = 0)]
-    seed: u64,
+    pub(super) seed: u64,
     /// Steps from one validation to the next
     #[arg(long, value_name = "STEPS", default_value_t = 500, value_parser = within(TrainConfig::STEPS))]
     pub(super) validate_every: u64,
@@ -143,13 +137,13 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = within(1..=1_000_000usize))]
     pub(super) validation_windows: usize,
     #[command(flatten)]
-    hold_out: HoldOutArgs,
+    pub(super) hold_out: HoldOutArgs,
     /// Seconds from one checkpoint to the next: at most so much is lost if the power fails
     #[arg(long, value_name = "SECS", default_value_t = 60.0, value_parser = within(0.0..=86_400.0))]
     pub(super) checkpoint_secs: f64,
     /// Use at most this many training recordings, spread over the folder
     #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
-    max_recordings: Option<usize>,
+    pub(super) max_recordings: Option<usize>,
     /// Compute activations again in the backward pass instead of keeping them: a fraction of the
     /// memory, 1.1 to 1.3 times the time, the same model to the bit. A run may go on with or without
     #[arg(long)]
@@ -162,7 +156,7 @@ pub struct Args {
     #[command(flatten)]
     layers: LayerArgs,
     #[command(flatten)]
-    topics: TopicArgs,
+    pub(super) topics: TopicArgs,
 }
 
 /// Names of the sizes that a start model has and keeps.
@@ -252,71 +246,6 @@ fn train(args: &Args) -> Result<()> {
     let known = known.as_ref();
     let end = End { before, known, keeps_new, files: &files, has_curve };
     end.tell(&trainer, &validation, (args.validation_windows, n_steps))
-}
-
-/// What a run trains on, and is validated with.
-pub(super) struct Data {
-    pub(super) train: Dataset,
-    pub(super) validation: Dataset,
-    /// Recordings of what is not to be forgotten, held out.
-    known: Option<Dataset>,
-    /// Steps that are validated.
-    pub(super) n_steps: usize,
-}
-
-impl Data {
-    /// Names of the recordings, by purpose.
-    pub(super) fn names(&self) -> BTreeMap<String, Vec<String>> {
-        let all = [
-            ("training", Some(&self.train)),
-            ("validation", Some(&self.validation)),
-            ("training, to remember", self.train.remembered()),
-            ("validation, to remember", self.known.as_ref()),
-        ];
-        let names = |data: &Dataset| data.names().collect();
-        all.into_iter().filter_map(|(what, data)| Some((what.into(), data.map(names)?))).collect()
-    }
-}
-
-/// Reads the recordings.
-pub(super) fn data(
-    args: &Args,
-    config: &TrainConfig,
-    model: ModelConfig,
-    pixels: Option<Pixels>,
-) -> Result<Data> {
-    let recordings = Recordings::find(&args.recordings, args.max_recordings.is_some())?;
-    recordings.must_not_hold(&args.out)?;
-    let known = match &args.remember {
-        // Not clap's to say: it waives the rule where sizes are given, with which --from can't be.
-        Some(_) if args.from.is_none() => {
-            bail!("--remember: only a model that a run starts --from knows anything")
-        }
-        Some(folder) => Some(Recordings::find(folder, false).context("--remember")?),
-        None => None,
-    };
-    known.iter().try_for_each(|known| known.must_not_hold(&args.out))?;
-    for recordings in std::iter::once(&recordings).chain(&known) {
-        args.labels.iter().try_for_each(|labels| recordings.must_not_hold(labels))?;
-    }
-    let teacher = Teacher::named(&args.teacher).context("unknown --teacher")?;
-    let of_settings = (config, model);
-    let new = Teaching { what: "", teacher, pixels };
-    let [train, validation] = load(args, &recordings, of_settings, new)?;
-    let of_known = Teaching { what: KNOWN, teacher: Teacher::Auto, pixels: None };
-    let known = known.map(|known| load(args, &known, of_settings, of_known)).transpose()?;
-    let (train, known) = match known {
-        Some([known, validation]) => (train.remember(known), Some(validation)),
-        None => (train, None),
-    };
-    let n_steps = validation.longest(VALIDATION_STEPS);
-    if n_steps < VALIDATION_STEPS {
-        say(format_args!(
-            "validation: no window reaches {VALIDATION_STEPS} steps, so {n_steps} are validated: \
-             longer recordings reach more"
-        ));
-    }
-    Ok(Data { train, validation, known, n_steps })
 }
 
 /// What a run starts from.
@@ -449,95 +378,4 @@ fn keep_earlier(files: &RunFiles) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// What lines about the recordings that are to be remembered begin with.
-const KNOWN: &str = "to remember: ";
-
-/// What recordings teach.
-struct Teaching {
-    /// What lines about them begin with.
-    what: &'static str,
-    teacher: Teacher,
-    pixels: Option<Pixels>,
-}
-
-/// How recordings are read to train on, and to validate with.
-pub fn dataset_configs(
-    strength: f32,
-    max_horizon: usize,
-    teacher: Teacher,
-    seed: u64,
-) -> [DatasetConfig; 2] {
-    let noise = SensorNoise { strength, ..SensorNoise::default() };
-    // Validation is the same for all seeds.
-    let fixed = DatasetConfig {
-        max_horizon,
-        noise,
-        varies_noise: false,
-        teacher,
-        ..DatasetConfig::default()
-    };
-    let noise = SensorNoise { seed, ..noise };
-    [DatasetConfig { noise, varies_noise: true, ..fixed }, fixed]
-}
-
-/// Recordings to train on and to validate with.
-fn load(
-    args: &Args,
-    recordings: &Recordings,
-    (config, model): (&TrainConfig, ModelConfig),
-    Teaching { what, teacher, pixels }: Teaching,
-) -> Result<[Dataset; 2]> {
-    let tell = |line: String| say(format_args!("{what}{line}"));
-    let max_horizon = config.longest().max(VALIDATION_STEPS);
-    let [varied, fixed] = dataset_configs(config.sensor_noise, max_horizon, teacher, args.seed);
-    let (frames, meshes) = (args.topics.config()?, args.topics.meshes()?);
-    let bar = bar(recordings.len() as u64, "reading {wide_bar} {pos} of {len} recordings{msg}");
-    // A long recording is one: its frames show that it goes on.
-    let (n_frames, of_frames) = (AtomicU64::new(0), bar.clone());
-    let on_frame: OnFrame = Arc::new(move || {
-        let n = 1 + n_frames.fetch_add(1, Ordering::Relaxed);
-        if n.is_multiple_of(10) {
-            of_frames.set_message(format!(", {n} frames read or labelled"));
-        }
-    });
-    let labels = LabelCache::new(args.labels.as_ref().unwrap_or(&RunFiles::new(&args.out).labels));
-    let empty = |config| {
-        let data = Dataset::new(config, model, frames.clone());
-        let data = data.with_meshes(meshes.clone()).with_labels(labels.clone());
-        data.with_progress(Arc::clone(&on_frame))
-    };
-    let (mut train, mut validation) = (empty(varied), empty(fixed));
-    if let Some(pixels) = &pixels {
-        train = train.with_pixels(pixels.clone());
-    }
-    let max_recordings = args.max_recordings;
-    let mut intakes = [
-        Intake { split: "train", takes_unsaid: true, max_recordings, data: &mut train },
-        Intake { split: "val", takes_unsaid: false, max_recordings: None, data: &mut validation },
-    ];
-    let told = recordings.read(&mut intakes, || bar.inc(1));
-    bar.finish_and_clear();
-    told.into_iter().for_each(tell);
-    if let Some(pixels) = &pixels {
-        pixels.must_have_kept().context("--video: pictures are kept in --out while it runs")?;
-    }
-    must_have_windows("training", "train", &train)?;
-    if pixels.is_some() {
-        let n = train.n_pictured();
-        ensure!(
-            n > 0,
-            "--video: no frame with colour and depth images, which pictures are made of (clouds have none)"
-        );
-        tell(format!("pixels: pictures of {n} frames"));
-    }
-    hold_out(&args.hold_out, &mut train, &mut validation)?.into_iter().for_each(tell);
-    for (purpose, split, data) in
-        [("training", "train", &train), ("validation", "val", &validation)]
-    {
-        summary(purpose, data).into_iter().for_each(tell);
-        must_have_windows(purpose, split, data)?;
-    }
-    Ok([train, validation])
 }

@@ -13,7 +13,8 @@ use forecloud::train::pixels::Pixels;
 use forecloud::train::trainer::{StepReport, Trainer, WindowLoss};
 
 use super::threads;
-use super::train::{Args, Data, Start, data, origin, train_config, video};
+use super::train::{Args, Start, origin, train_config, video};
+use super::train_data::{Data, data};
 use super::train_loop::log_line;
 
 /// One of the processes of a run: each has all recordings, and takes every step.

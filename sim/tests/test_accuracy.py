@@ -1,0 +1,62 @@
+"""The tables of docs/accuracy.md: means over points, ratios to the better baseline, what is chosen."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from sim import accuracy
+
+
+def row(method, kind, task, errors, n_points):
+    return {"method": method, "class": kind, "task": task, "mean_mm": errors, "n_points": n_points}
+
+
+@pytest.fixture
+def report():
+    """Two tasks, two steps; the second task has no points in the second step."""
+    kind = "object_moving"
+    errors = [
+        row("model", kind, "push", [1.0, 4.0], [10, 10]),
+        row("model", kind, "can", [4.0, None], [30, 0]),
+        row("nothing_moves", kind, "push", [2.0, 8.0], [10, 10]),
+        row("nothing_moves", kind, "can", [10.0, None], [30, 0]),
+        row("velocity_true", kind, "push", [5.0, 5.0], [10, 10]),
+        row("velocity_true", kind, "can", [5.0, None], [30, 0]),
+    ]
+    return {"errors": errors, "horizon": 2}
+
+
+def test_means_weigh_points(report):
+    assert accuracy.mean(report, "model", "object_moving") == [3.25, 4.0]
+    assert accuracy.mean(report, "model", "object_moving", "push") == [1.0, 4.0]
+    of_none = accuracy.mean(report, "model", "object_moving", "can")
+    assert of_none[0] == 4.0 and math.isnan(of_none[1])
+
+
+def test_ratios_are_to_the_better_baseline_of_each_step(report):
+    assert accuracy.ratio(report, "object_moving") == [3.25 / 5.0, 4.0 / 5.0]
+    assert accuracy.ratio(report, "object_moving", "push") == [1.0 / 2.0, 4.0 / 5.0]
+
+
+def test_recordings_are_chosen_by_their_seeds():
+    names = ["push_200000", "can_200004", "push_200005", "push_100000", "rope_400001", "generate.json", "x"]
+    paths = [Path(name) for name in names]
+    assert [path.name for path in accuracy.chosen(accuracy.GROUPS["noise"], paths)] == names[:2]
+    assert [path.name for path in accuracy.chosen(accuracy.GROUPS["test"], paths)] == names[:3]
+    assert [path.name for path in accuracy.chosen(accuracy.GROUPS["materials"], paths)] == names[4:5]
+
+
+def test_what_there_is_none_of_is_a_dash(report):
+    report["horizon"] = 10
+    for of_class in report["errors"]:
+        of_class["mean_mm"] += [None] * 8
+        of_class["n_points"] += [0] * 8
+    assert accuracy.told(accuracy.ratio(report, "object_moving"), accuracy.two) == "0.65 / – / –"
+    assert accuracy.told(accuracy.mean(report, "model", "object_sudden"), accuracy.mm) == "– / – / –"
+
+
+def test_digits():
+    assert [accuracy.mm(value) for value in (0.234, 9.994, 9.996, 99.94, 99.96, 234.5)] == [
+        "0.23", "9.99", "10.0", "99.9", "100", "234",
+    ]
