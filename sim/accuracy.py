@@ -88,19 +88,12 @@ def replayed(tool: Path, model: Path, recordings: Iterable[Path], options: Itera
 
 
 def mean(report: dict, method: str, kind: str, task: str | None = None) -> list[float]:
-    """Mean error (mm) after each step, over all points of a task or of all."""
-    rows = [
-        row
-        for row in report["errors"]
-        if row["method"] == method and row["class"] == kind and task in (None, row["task"])
-    ]
-    means = []
-    for step in range(report["horizon"]):
-        n = sum(row["n_points"][step] for row in rows)
-        # A step without points has no mean.
-        total = sum(row["mean_mm"][step] * row["n_points"][step] for row in rows if row["n_points"][step])
-        means.append(total / n if n else float("nan"))
-    return means
+    """Mean error (mm) after each step, over the points of a task or of all; not a number where there is none."""
+    key = (method, kind, task)
+    for row in report["errors"]:
+        if (row["method"], row["class"], row["task"]) == key:
+            return [math.nan if value is None else value for value in row["mean_mm"]]
+    return [math.nan] * report["horizon"]
 
 
 def ratio(report: dict, kind: str, task: str | None = None) -> list[float]:
@@ -111,7 +104,7 @@ def ratio(report: dict, kind: str, task: str | None = None) -> list[float]:
 
 def over(error: float, base: float) -> float:
     """Their ratio; not a number where there is none."""
-    return error / base if base else float("nan")
+    return error / base if base else math.nan
 
 
 def told(values: list, form: Callable[[float], str]) -> str:
@@ -130,7 +123,7 @@ def two(value: float) -> str:
 
 
 def tasks(report: dict) -> list[str]:
-    return sorted({row["task"] for row in report["errors"]})
+    return sorted({row["task"] for row in report["errors"] if row["task"] is not None})
 
 
 def by_task(report: dict) -> list[str]:
