@@ -37,6 +37,8 @@ class Group:
     split: str
     episodes: int
     """Of each task."""
+    tasks: tuple[str, ...] = ()
+    """All of the split, if empty."""
     options: tuple[str, ...] = ()
     """Further ones of `forecloud replay`."""
     folder: str = ""
@@ -46,7 +48,8 @@ class Group:
 GROUPS = {
     "test": Group("test", "split", "test", 10, folder="split"),
     "unseen": Group("unseen", "split", "unseen", 10, folder="split"),
-    "materials": Group("rope and cloth", "split", "materials", 10, folder="split"),
+    "soft": Group("rope and cloth", "split", "materials", 10, ("cloth", "rope"), folder="split"),
+    "strange": Group("grains and a belt", "split", "materials", 10, ("belt", "grains"), folder="split"),
     "noise": Group("test with noise", "split", "test", 5, options=("--sensor-noise", "1"), folder="split"),
     "real": Group("variety real", "real", "test", 4, folder="real"),
     "robots": Group("real arms", "real", "robots", 1, folder="robots"),
@@ -62,6 +65,7 @@ def made(group: Group, out: Path) -> list[Path]:
     folder = out / group.folder
     command = [sys.executable, "-m", "sim.generate", "--out", str(folder), "--variety", group.variety]
     command += ["--split", group.split, "--episodes", str(group.episodes)]
+    command += ["--tasks", ",".join(group.tasks)] if group.tasks else []
     done = subprocess.run(command, cwd=ROOT, check=False)
     found = chosen(group, sorted(folder.iterdir()) if folder.is_dir() else [])
     if not found:
@@ -74,8 +78,9 @@ def made(group: Group, out: Path) -> list[Path]:
 def chosen(group: Group, paths: Iterable[Path]) -> list[Path]:
     """Those of a folder's recordings that are the group's."""
     wanted = set(seeds(group.split, 0, group.episodes))
-    named = ((path, re.fullmatch(r".*_(\d+)", path.name)) for path in paths)
-    return [path for path, name in named if name and int(name[1]) in wanted]
+    named = ((path, re.fullmatch(r"(.*)_(\d+)", path.name)) for path in paths)
+    is_one = lambda name: int(name[2]) in wanted and (not group.tasks or name[1] in group.tasks)
+    return [path for path, name in named if name and is_one(name)]
 
 
 def replayed(tool: Path, model: Path, recordings: Iterable[Path], options: Iterable[str]) -> dict:

@@ -41,11 +41,12 @@ def test_ratios_are_to_the_better_baseline_of_each_step(report):
 
 
 def test_recordings_are_chosen_by_their_seeds():
-    names = ["push_200000", "can_200004", "push_200005", "push_100000", "rope_400001", "generate.json", "x"]
+    names = ["push_200000", "can_200004", "push_200005", "push_100000", "rope_400001", "belt_400001", "generate.json", "x"]
     paths = [Path(name) for name in names]
     assert [path.name for path in accuracy.chosen(accuracy.GROUPS["noise"], paths)] == names[:2]
     assert [path.name for path in accuracy.chosen(accuracy.GROUPS["test"], paths)] == names[:3]
-    assert [path.name for path in accuracy.chosen(accuracy.GROUPS["materials"], paths)] == names[4:5]
+    assert [path.name for path in accuracy.chosen(accuracy.GROUPS["soft"], paths)] == names[4:5]
+    assert [path.name for path in accuracy.chosen(accuracy.GROUPS["strange"], paths)] == names[5:6]
 
 
 def test_what_there_is_none_of_is_a_dash(report):
