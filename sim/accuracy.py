@@ -60,19 +60,18 @@ class NoRecordings(Exception):
     """The reason in words."""
 
 
-def made(group: Group, out: Path) -> list[Path]:
-    """The group's recordings, made where they are not there."""
+def made(group: Group, out: Path) -> tuple[list[Path], bool]:
+    """The group's recordings, made where they are not there; whether some could not be made."""
     folder = out / group.folder
     command = [sys.executable, "-m", "sim.generate", "--out", str(folder), "--variety", group.variety]
     command += ["--split", group.split, "--episodes", str(group.episodes)]
     command += ["--tasks", ",".join(group.tasks)] if group.tasks else []
-    done = subprocess.run(command, cwd=ROOT, check=False)
+    # What it says is not the tables'.
+    done = subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=False)
     found = chosen(group, sorted(folder.iterdir()) if folder.is_dir() else [])
     if not found:
         raise NoRecordings(f"sim.generate made none (status {done.returncode}): see above")
-    if done.returncode:
-        print(f"{group.title}: sim.generate left some out: see above", file=sys.stderr)
-    return found
+    return found, done.returncode != 0
 
 
 def chosen(group: Group, paths: Iterable[Path]) -> list[Path]:
@@ -223,6 +222,7 @@ def arguments() -> argparse.Namespace:
     given = parser.parse_args()
     given.model = given.model or [ROOT / "models/small.safetensors"]
     given.only = given.only.split(",")
+    given.out = given.out.resolve()
     for name in given.only:
         if name not in GROUPS:
             parser.error(f"--only: {name!r} is none of {', '.join(GROUPS)}")
@@ -239,10 +239,12 @@ def main() -> int:
     for name in given.only:
         group = GROUPS[name]
         try:
-            recordings = made(group, given.out)
+            recordings, some_lack = made(group, given.out)
         except NoRecordings as reason:
             left_out.append(f"{group.title}: {reason}")
             continue
+        if some_lack:
+            left_out.append(f"{group.title}: some recordings: sim.generate says which, above")
         for model, of_model in zip(given.model, reports, strict=True):
             of_model[group.title] = replayed(given.tool, model, recordings, group.options)
     names = [os.path.relpath(model) for model in given.model]

@@ -57,6 +57,24 @@ def test_what_there_is_none_of_is_a_dash(report):
     assert accuracy.told(accuracy.mean(report, "model", "object_sudden"), accuracy.mm) == "– / – / –"
 
 
+def test_all_tables_are_made_of_any_report(report):
+    report["horizon"] = 10
+    for of_class in report["errors"]:
+        of_class["mean_mm"] += [None] * 8
+    shares = {"within_50": [0.514] * 10, "within_90": [None] * 10, "rank_correlation": [0.25] * 10}
+    sigmas = {"sigma_mm": [0.0123] * 10, "sigma_90_mm": [12.34] * 10}
+    report |= {"bags": [1, 2], "n_evaluated": 9, "confidence": [{"situation": "moving", **shares, **sigmas}]}
+    text = "\n".join(accuracy.tables({"test": report}))
+    assert "### test: 2 recordings, 9 frames" in text
+    assert "| push | 1.00 / – / – | 0.50 / – / – |" in text
+    assert (
+        "| test, 2 | moving | 51 / 51 / 51 | – / – / – | 0.012 / 0.012 / 0.012 | 12.3 / 12.3 / 12.3 | 0.25 / 0.25 / 0.25 |"
+        in text
+    )
+    text = "\n".join(accuracy.compared(["a", "b"], [{"test": report}] * 2))
+    assert "| test | object moving | 1.00 / – / – |" in text
+
+
 def test_digits():
     assert [accuracy.mm(value) for value in (0.234, 9.994, 9.996, 99.94, 99.96, 234.5)] == [
         "0.23", "9.99", "10.0", "99.9", "100", "234",

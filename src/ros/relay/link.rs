@@ -17,6 +17,7 @@ use super::action::Relayed;
 
 /// What will be answered.
 pub type Pending<T> = Pin<Box<dyn Future<Output = r2r::Result<T>>>>;
+
 /// Time between two looks at whether a controller's services are there.
 const LOOK: Duration = Duration::from_millis(100);
 /// Time without a successful look after which they are not.
