@@ -249,9 +249,11 @@ def main() -> int:
             of_model[group.title] = replayed(given.tool, model, recordings, group.options)
     names = [os.path.relpath(model) for model in given.model]
     for name, of_model in zip(names, reports, strict=True):
+        if not of_model:
+            continue
         hashes = {report["model_hash"] for report in of_model.values()}
         print(f"## {name} ({', '.join(sorted(hashes))})", *tables(of_model), "", sep="\n")
-    if len(names) > 1:
+    if len(names) > 1 and reports[0]:
         print(*compared(names, reports), sep="\n")
     for reason in left_out:
         print(f"left out: {reason}", file=sys.stderr)
