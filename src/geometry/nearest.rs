@@ -1,4 +1,7 @@
-//! The nearest of a few thousand points, for many queries: by brute force, vector by vector.
+//! The nearest of a few thousand points, for many queries: by brute force, vector by vector, or leaving
+//! out what is farther than a point that is known to be near.
+
+use std::ops::Range;
 
 use pulp::Simd;
 use pulp::bytemuck::cast_slice;
@@ -6,22 +9,36 @@ use pulp::bytemuck::cast_slice;
 use super::Vec3;
 use crate::simd::{WithSimd, dispatch};
 
-/// Points in a vector at most.
-const BLOCK: usize = 16;
+/// Points or boxes in a vector at most.
+const LANES: usize = 16;
+/// Points in a box: neighbours in the list, such as points of one link.
+const IN_BOX: usize = 64;
 
-/// Points by coordinate, padded to whole blocks with what is nobody's nearest.
+/// Points by coordinate, padded to whole vectors with what is nobody's nearest.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Nearest {
     columns: [Vec<f32>; 3],
+    /// Least and greatest coordinates of each box, padded likewise.
+    least: [Vec<f32>; 3],
+    greatest: [Vec<f32>; 3],
 }
 
 impl Nearest {
     /// Replaces the points; no allocation once the vectors have grown.
     pub(crate) fn rebuild(&mut self, points: &[Vec3]) {
-        let padded = points.len().next_multiple_of(BLOCK);
-        for (axis, column) in self.columns.iter_mut().enumerate() {
+        let padded = points.len().next_multiple_of(LANES);
+        let ends = self.least.iter_mut().zip(&mut self.greatest);
+        for ((axis, column), (least, greatest)) in self.columns.iter_mut().enumerate().zip(ends) {
             column.clear();
             column.extend(points.iter().map(|p| p[axis]));
+            let of_boxes = column.chunks(IN_BOX);
+            let n_boxes = of_boxes.len().next_multiple_of(LANES);
+            least.clear();
+            least.extend(of_boxes.clone().map(|x| x.iter().copied().fold(f32::INFINITY, f32::min)));
+            least.resize(n_boxes, f32::INFINITY);
+            greatest.clear();
+            greatest.extend(of_boxes.map(|x| x.iter().copied().fold(f32::NEG_INFINITY, f32::max)));
+            greatest.resize(n_boxes, f32::INFINITY);
             column.resize(padded, f32::INFINITY);
         }
     }
@@ -29,14 +46,30 @@ impl Nearest {
     /// Index of the point nearest to each of `queries`, the first one of several; 0 without points
     /// or where no distance is finite.
     pub(crate) fn find<'a>(&self, queries: impl Iterator<Item = (&'a mut u32, &'a Vec3)>) {
-        dispatch(Find { columns: &self.columns, queries });
+        dispatch(Find { points: self, queries, has_guesses: false });
+    }
+
+    /// As [`Nearest::find`], the same to the bit, where each index is that of a point known to be near to
+    /// its query: the nearer it is, the fewer points are looked at.
+    pub(crate) fn find_near<'a>(&self, queries: impl Iterator<Item = (&'a mut u32, &'a Vec3)>) {
+        dispatch(Find { points: self, queries, has_guesses: true });
+    }
+
+    /// Squared distance of point `index`, as the search has it; infinite where there is none.
+    fn square(&self, index: u32, query: &Vec3) -> f32 {
+        let at = |axis: usize| self.columns[axis].get(index as usize).copied();
+        let [Some(x), Some(y), Some(z)] = [at(0), at(1), at(2)] else { return f32::INFINITY };
+        let [dx, dy, dz] = [x - query[0], y - query[1], z - query[2]];
+        dx * dx + dy * dy + dz * dz
     }
 }
 
-/// Names its vectors: left to the compiler, this ran on the narrowest ones.
+/// Names its vectors: left to the compiler, this ran on the narrowest ones. So do closures, which are not
+/// compiled for the instruction set: there are none here.
 struct Find<'a, I> {
-    columns: &'a [Vec<f32>; 3],
+    points: &'a Nearest,
     queries: I,
+    has_guesses: bool,
 }
 
 impl<'q, I: Iterator<Item = (&'q mut u32, &'q Vec3)>> WithSimd for Find<'_, I> {
@@ -44,41 +77,141 @@ impl<'q, I: Iterator<Item = (&'q mut u32, &'q Vec3)>> WithSimd for Find<'_, I> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let rows: [&[S::f32s]; 3] = [
-            S::as_simd_f32s(&self.columns[0]).0,
-            S::as_simd_f32s(&self.columns[1]).0,
-            S::as_simd_f32s(&self.columns[2]).0,
-        ];
-        let n = rows[0].len();
-        let [xs, ys, zs] = [&rows[0][..n], &rows[1][..n], &rows[2][..n]];
+        let Nearest { columns, least, greatest } = self.points;
+        let (points, least, greatest) =
+            (vectors(simd, columns), vectors(simd, least), vectors(simd, greatest));
+        let in_box = IN_BOX / S::F32_LANES;
         for (nearest, query) in self.queries {
-            let about = [query[0], query[1], query[2]].map(|x| simd.splat_f32s(x));
-            // Of each lane the least distance, and the vector that it is in.
-            let mut least = simd.splat_f32s(f32::INFINITY);
-            let mut at = simd.splat_u32s(0);
-            for i in 0..n {
-                let dx = simd.sub_f32s(xs[i], about[0]);
-                let dy = simd.sub_f32s(ys[i], about[1]);
-                let dz = simd.sub_f32s(zs[i], about[2]);
-                // Not fused: the same distances, to the bit, on any processor.
-                let square = simd.add_f32s(simd.mul_f32s(dx, dx), simd.mul_f32s(dy, dy));
-                let square = simd.add_f32s(square, simd.mul_f32s(dz, dz));
-                // Not the minimum: NaN is nobody's nearest.
-                let is_less = simd.less_than_f32s(square, least);
-                least = simd.select_f32s(is_less, square, least);
-                at = simd.select_u32s(is_less, simd.splat_u32s(i as u32), at);
+            let about =
+                [simd.splat_f32s(query[0]), simd.splat_f32s(query[1]), simd.splat_f32s(query[2])];
+            let mut search = Search::new(simd);
+            let bound =
+                if self.has_guesses { self.points.square(*nearest, query) } else { f32::INFINITY };
+            if bound.is_finite() {
+                for i in 0..least[0].len() {
+                    let squares = squares_of_boxes(
+                        simd,
+                        [least[0][i], least[1][i], least[2][i]],
+                        [greatest[0][i], greatest[1][i], greatest[2][i]],
+                        about,
+                    );
+                    let squares: &[f32] = cast_slice(std::slice::from_ref(&squares));
+                    for (lane, &square) in squares.iter().enumerate() {
+                        // Not less alone: of points that are as near, the first counts.
+                        if square <= bound {
+                            let first = (i * S::F32_LANES + lane) * in_box;
+                            search.over(simd, points, first..first + in_box, about);
+                        }
+                    }
+                }
+            } else {
+                search.over(simd, points, 0..points[0].len(), about);
             }
-            let squares: &[f32] = cast_slice(std::slice::from_ref(&least));
-            let vectors: &[u32] = cast_slice(std::slice::from_ref(&at));
-            let mut best = (f32::INFINITY, 0);
+            *nearest = search.best();
+        }
+    }
+}
+
+/// The columns as vectors.
+#[inline(always)]
+fn vectors<S: Simd>(_simd: S, columns: &[Vec<f32>; 3]) -> [&[S::f32s]; 3] {
+    let n = columns[0].len() / S::F32_LANES;
+    [
+        &S::as_simd_f32s(&columns[0]).0[..n],
+        &S::as_simd_f32s(&columns[1]).0[..n],
+        &S::as_simd_f32s(&columns[2]).0[..n],
+    ]
+}
+
+/// Squared distances of the place `about` from a vector of boxes.
+///
+/// Of no point in a box is the squared distance less, as rounded: each operation here is one that is done
+/// for points, too, of numbers that are no greater, and rounding keeps their order.
+#[inline(always)]
+fn squares_of_boxes<S: Simd>(
+    simd: S,
+    least: [S::f32s; 3],
+    greatest: [S::f32s; 3],
+    about: [S::f32s; 3],
+) -> S::f32s {
+    let mut sum = simd.splat_f32s(0.0);
+    for axis in 0..3 {
+        let below = simd.sub_f32s(least[axis], about[axis]);
+        let above = simd.sub_f32s(about[axis], greatest[axis]);
+        let outside = simd.max_f32s(simd.max_f32s(below, above), simd.splat_f32s(0.0));
+        sum = simd.add_f32s(sum, simd.mul_f32s(outside, outside));
+    }
+    sum
+}
+
+/// A search for the point nearest to one query, over vectors of points in their order.
+struct Search<S: Simd> {
+    /// Of each lane, of every other vector, the least squared distance, and the vector that it is in: two,
+    /// so that one comparison does not wait for the one before.
+    least: [S::f32s; 2],
+    at: [S::u32s; 2],
+}
+
+impl<S: Simd> Search<S> {
+    #[inline(always)]
+    fn new(simd: S) -> Self {
+        Self { least: [simd.splat_f32s(f32::INFINITY); 2], at: [simd.splat_u32s(0); 2] }
+    }
+
+    /// Goes on over the points of the vectors `range` (what is behind the last is left out).
+    #[inline(always)]
+    fn over(&mut self, simd: S, points: [&[S::f32s]; 3], range: Range<usize>, about: [S::f32s; 3]) {
+        let end = range.end.min(points[0].len());
+        let [xs, ys, zs] = [&points[0][..end], &points[1][..end], &points[2][..end]];
+        let mut i = range.start;
+        while i + 1 < end {
+            self.look_at(simd, 0, i, [xs[i], ys[i], zs[i]], about);
+            self.look_at(simd, 1, i + 1, [xs[i + 1], ys[i + 1], zs[i + 1]], about);
+            i += 2;
+        }
+        if i < end {
+            self.look_at(simd, 0, i, [xs[i], ys[i], zs[i]], about);
+        }
+    }
+
+    /// Looks at the points `places` of the vector `i`.
+    #[inline(always)]
+    fn look_at(
+        &mut self,
+        simd: S,
+        half: usize,
+        i: usize,
+        places: [S::f32s; 3],
+        about: [S::f32s; 3],
+    ) {
+        let dx = simd.sub_f32s(places[0], about[0]);
+        let dy = simd.sub_f32s(places[1], about[1]);
+        let dz = simd.sub_f32s(places[2], about[2]);
+        // Not fused: the same distances, to the bit, on any processor.
+        let square = simd.add_f32s(simd.mul_f32s(dx, dx), simd.mul_f32s(dy, dy));
+        let square = simd.add_f32s(square, simd.mul_f32s(dz, dz));
+        // Not the minimum: NaN is nobody's nearest.
+        let is_less = simd.less_than_f32s(square, self.least[half]);
+        self.least[half] = simd.select_f32s(is_less, square, self.least[half]);
+        self.at[half] = simd.select_u32s(is_less, simd.splat_u32s(i as u32), self.at[half]);
+    }
+
+    /// The nearest point, the first one of several; 0 where no distance is finite.
+    #[inline(always)]
+    fn best(&self) -> u32 {
+        let mut best = (f32::INFINITY, 0);
+        for (least, at) in self.least.iter().zip(&self.at) {
+            let squares: &[f32] = cast_slice(std::slice::from_ref(least));
+            let vectors: &[u32] = cast_slice(std::slice::from_ref(at));
             for (lane, (&square, &vector)) in squares.iter().zip(vectors).enumerate() {
                 let index = vector * S::F32_LANES as u32 + lane as u32;
-                if square < best.0 || (square == best.0 && square.is_finite() && index < best.1) {
+                let is_first = square == best.0 && square.is_finite() && index < best.1;
+                if square < best.0 || is_first {
                     best = (square, index);
                 }
             }
-            *nearest = best.1;
         }
+        best.1
     }
 }
 
@@ -122,5 +255,31 @@ mod tests {
         assert_eq!(got, 0);
         nearest.find([(&mut got, &[f32::NAN; 3])].into_iter());
         assert_eq!(got, 0);
+    }
+
+    /// Boxes leave out no point that counts, whatever is guessed.
+    #[test]
+    fn guesses_change_nothing() {
+        let mut nearest = Nearest::default();
+        for n in [1, 63, 64, 65, 300, 1500] {
+            let mut points = points(n, n as u64);
+            // On a lattice, so that many are as near; and in the order of one axis, as parts of a body.
+            points.iter_mut().flatten().for_each(|x| *x = (*x * 4.0).round() / 4.0);
+            points.sort_by(|a, b| a[0].total_cmp(&b[0]));
+            points[n / 2] = [f32::NAN; 3];
+            nearest.rebuild(&points);
+            let mut queries = self::points(60, 7);
+            queries[..30].iter_mut().flatten().for_each(|x| *x = (*x * 4.0).round() / 4.0);
+            queries.push([f32::NAN, 0.0, 0.0]);
+            for (i, query) in queries.iter().enumerate() {
+                let mut want = u32::MAX;
+                nearest.find([(&mut want, query)].into_iter());
+                for guess in [0, (i % n) as u32, (n / 2) as u32, n as u32 - 1, want, u32::MAX] {
+                    let mut got = guess;
+                    nearest.find_near([(&mut got, query)].into_iter());
+                    assert_eq!(got, want, "query {i} of {n} points, from {guess}");
+                }
+            }
+        }
     }
 }

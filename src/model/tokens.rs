@@ -327,12 +327,20 @@ impl Tokens {
     fn find_nearest(&mut self, state: &StepState, rows: &[Vec<Vec3>]) {
         let others = &self.positions[..state.positions.len() + state.history_positions.len()];
         self.nearest.resize_with(rows.len() - 1, Vec::new);
-        for (nearest, robot) in self.nearest.iter_mut().zip(&rows[1..]) {
-            nearest.resize(others.len(), 0);
+        for (time, robot) in rows[1..].iter().enumerate() {
             self.robot.rebuild(robot);
-            let (chunks, robot) =
-                (nearest.par_chunks_mut(64).zip(others.par_chunks(64)), &self.robot);
-            chunks.for_each(|(nearest, positions)| robot.find(nearest.iter_mut().zip(positions)));
+            let (before, from_here) = self.nearest.split_at_mut(time);
+            let (nearest, robot) = (&mut from_here[0], &self.robot);
+            match before.last() {
+                // What was nearest is near: the robot moves little in a step.
+                Some(before) => nearest.clone_from(before),
+                None => nearest.resize(others.len(), 0),
+            }
+            let chunks = nearest.par_chunks_mut(64).zip(others.par_chunks(64));
+            chunks.for_each(|(nearest, positions)| {
+                let queries = nearest.iter_mut().zip(positions);
+                if time == 0 { robot.find(queries) } else { robot.find_near(queries) }
+            });
         }
     }
 
