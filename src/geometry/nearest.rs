@@ -49,8 +49,8 @@ impl Nearest {
         dispatch(Find { points: self, queries, has_guesses: false });
     }
 
-    /// As [`Nearest::find`], the same to the bit, where each index is that of a point known to be near to
-    /// its query: the nearer it is, the fewer points are looked at.
+    /// As [`Nearest::find`], with the same indices, where each index is a guess: that of a point thought to
+    /// be near to its query. Any will do; the nearer it is, the fewer points are looked at.
     pub(crate) fn find_near<'a>(&self, queries: impl Iterator<Item = (&'a mut u32, &'a Vec3)>) {
         dispatch(Find { points: self, queries, has_guesses: true });
     }
@@ -64,8 +64,8 @@ impl Nearest {
     }
 }
 
-/// Names its vectors: left to the compiler, this ran on the narrowest ones. So do closures, which are not
-/// compiled for the instruction set: there are none here.
+/// Names its vectors: left to the compiler, this ran on the narrowest ones. Closures may not be compiled for
+/// the instruction set either: there are none in its loops.
 struct Find<'a, I> {
     points: &'a Nearest,
     queries: I,
@@ -267,6 +267,10 @@ mod tests {
             points.iter_mut().flatten().for_each(|x| *x = (*x * 4.0).round() / 4.0);
             points.sort_by(|a, b| a[0].total_cmp(&b[0]));
             points[n / 2] = [f32::NAN; 3];
+            if n > 2 {
+                points[n / 3][1] = f32::INFINITY;
+                points[n / 4][2] = f32::NAN;
+            }
             nearest.rebuild(&points);
             let mut queries = self::points(60, 7);
             queries[..30].iter_mut().flatten().for_each(|x| *x = (*x * 4.0).round() / 4.0);
@@ -274,7 +278,7 @@ mod tests {
             for (i, query) in queries.iter().enumerate() {
                 let mut want = u32::MAX;
                 nearest.find([(&mut want, query)].into_iter());
-                for guess in [0, (i % n) as u32, (n / 2) as u32, n as u32 - 1, want, u32::MAX] {
+                for guess in [0, (i % n) as u32, (n / 2) as u32, n as u32 - 1, n as u32, want, u32::MAX] {
                     let mut got = guess;
                     nearest.find_near([(&mut got, query)].into_iter());
                     assert_eq!(got, want, "query {i} of {n} points, from {guess}");
