@@ -37,8 +37,12 @@ fn config() -> PredictorConfig {
 }
 
 fn predictor() -> Predictor {
+    predictor_of(config())
+}
+
+fn predictor_of(config: PredictorConfig) -> Predictor {
     let model = Model::load(&path("models/small.safetensors")).unwrap();
-    let mut predictor = Predictor::new(model, config()).unwrap();
+    let mut predictor = Predictor::new(model, config).unwrap();
     let urdf = recording().robot_description().unwrap().unwrap();
     predictor.set_robot(&urdf, "world").unwrap();
     predictor
@@ -92,9 +96,9 @@ fn the_live_plan_as_candidate_gives_the_live_prediction_bit_for_bit() {
 
 #[test]
 fn how_sure_the_robots_way_is_depends_on_how_far_its_plan_goes() {
-    let frames = frames();
+    let (frames, horizon) = (frames(), 10);
     let with = |change: &dyn Fn(&mut Frame)| {
-        let mut predictor = predictor();
+        let mut predictor = predictor_of(PredictorConfig { horizon, ..config() });
         for frame in &frames[..3] {
             let mut frame = frame.clone();
             change(&mut frame);
@@ -104,19 +108,20 @@ fn how_sure_the_robots_way_is_depends_on_how_far_its_plan_goes() {
         let mut still = plan(&frames[2]);
         let first = still.points[0].positions.clone();
         still.points.iter_mut().for_each(|point| point.positions.clone_from(&first));
-        let still = Candidates::new(1).unwrap().predict(&snapshot, still, 3).unwrap();
+        let still = Candidates::new(1).unwrap().predict(&snapshot, still, horizon).unwrap();
         let mut frame = frames[3].clone();
         change(&mut frame);
         (predictor.step(&frame).unwrap().unwrap().clone(), still)
     };
     let (planned, still) = with(&|_| {});
-    assert_eq!((planned.n_planned, still.n_planned), (3, 0));
+    assert_eq!((planned.n_planned, still.n_planned), (horizon, 0));
     let (unplanned, _) = with(&|frame| frame.plan.clear());
     assert_eq!(unplanned.n_planned, 0);
-    // On the same particle of the robot, after the last step.
+    // On the same particle of the robot, after the last step: a robot that has said nothing seldom moves
+    // at once.
     let i = planned.situations.iter().position(|s| *s == Situation::Robot).unwrap();
     assert_eq!(unplanned.situations[i], Situation::Robot);
-    let most = |prediction: &Prediction| prediction.sigmas[1][2][i];
+    let most = |prediction: &Prediction| prediction.sigmas[1][horizon - 1][i];
     assert!(most(&unplanned) > 1.2 * most(&planned), "{} {}", most(&unplanned), most(&planned));
 }
 

@@ -278,7 +278,9 @@ mod tests {
             for (i, query) in queries.iter().enumerate() {
                 let mut want = u32::MAX;
                 nearest.find([(&mut want, query)].into_iter());
-                for guess in [0, (i % n) as u32, (n / 2) as u32, n as u32 - 1, n as u32, want, u32::MAX] {
+                for guess in
+                    [0, (i % n) as u32, (n / 2) as u32, n as u32 - 1, n as u32, want, u32::MAX]
+                {
                     let mut got = guess;
                     nearest.find_near([(&mut got, query)].into_iter());
                     assert_eq!(got, want, "query {i} of {n} points, from {guess}");
