@@ -2,8 +2,9 @@
 //! of particles, robots or models, and imports nothing of the crate but errors, draws and vector code.
 //!
 //! Three searches, each for what it is fastest at: [`Neighbors`] (a grid) for all points of a cloud
-//! at once, `Nearest` (in vectors, by brute force or leaving out boxes that are too far) for a few thousand points and queries far from them,
-//! [`PointTree`] (kiddo) for single queries, for points spread unevenly, and as the oracle of both.
+//! at once, `Nearest` (in vectors, by brute force or leaving out boxes that are too far) for a few
+//! thousand points and queries far from them, [`PointTree`] (kiddo) for single queries, for points
+//! spread unevenly, and as the oracle of both.
 
 mod cells;
 mod nearest;

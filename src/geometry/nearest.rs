@@ -13,6 +13,7 @@ use crate::simd::{WithSimd, dispatch};
 const LANES: usize = 16;
 /// Points in a box: neighbours in the list, such as points of one link.
 const IN_BOX: usize = 64;
+const _: () = assert!(IN_BOX.is_multiple_of(LANES), "boxes are whole vectors");
 
 /// Points by coordinate, padded to whole vectors with what is nobody's nearest.
 #[derive(Debug, Default, Clone)]
