@@ -70,6 +70,10 @@ pub struct ModelConfig {
     /// Steps that one pass predicts. Roll-outs go pass by pass; 1 is the papers' way.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub chunk: usize,
+    /// Steps of a pass behind which a longer roll-out looks again, from where it has come to by then: a
+    /// divisor of `chunk`. None: it looks again behind all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stride: Option<usize>,
     /// What the model is told of its particles.
     #[serde(default, skip_serializing_if = "Inputs::is_first")]
     pub inputs: Inputs,
@@ -113,6 +117,7 @@ impl Default for ModelConfig {
             mask: MaskConfig::default(),
             layers: LayersConfig::default(),
             chunk: 1,
+            stride: None,
             inputs: Inputs::First,
             encodings: Encodings::None,
             tells_sigma: false,
@@ -160,18 +165,31 @@ impl ModelConfig {
             encodings: self.encodings,
             k: self.k,
         };
-        RolloutConfig { interlacer, mask, tokens }
+        RolloutConfig { interlacer, mask, tokens, stride: self.stride() }
     }
 
-    /// Steps to the end of the pass that step `n_steps` is of.
+    /// Steps of a pass behind which the next one starts.
+    pub fn stride(&self) -> usize {
+        self.stride.unwrap_or(self.chunk)
+    }
+
+    /// Steps that are known behind the pass that step `n_steps` is of.
     pub fn whole_passes(&self, n_steps: usize) -> usize {
-        n_steps.next_multiple_of(self.chunk)
+        n_steps.next_multiple_of(self.stride())
+    }
+
+    /// How many steps ahead the passes of a roll-out of `n_steps` look, to the end of the last one.
+    pub fn reach(&self, n_steps: usize) -> usize {
+        match self.whole_passes(n_steps) {
+            0 => 0,
+            known => known - self.stride() + self.chunk,
+        }
     }
 
     /// When joint positions are wanted for `n_steps` steps, to the end of their last pass, and how late
     /// the robot follows.
     pub fn horizon(&self, n_steps: usize) -> Horizon {
-        let n_steps = self.whole_passes(n_steps);
+        let n_steps = self.reach(n_steps);
         Horizon { step_secs: self.step_secs, n_steps, lag_secs: self.plan_lag_secs }
     }
 
@@ -185,6 +203,15 @@ impl ModelConfig {
         };
         if !(1..=MAX_CHUNK).contains(&self.chunk) {
             return wrong("chunk", format!("{} is not in 1..={MAX_CHUNK}", self.chunk));
+        }
+        if let Some(stride) = self.stride
+            && (stride == 0 || !self.chunk.is_multiple_of(stride))
+        {
+            let problem = format!(
+                "{stride} does not divide the {} steps of a pass: take one of their divisors",
+                self.chunk
+            );
+            return wrong("stride", problem);
         }
         self.interlacer().validate()?;
         self.mask.validate(self.n_hops)?;
@@ -443,6 +470,25 @@ mod tests {
         let walks = crate::graph::EdgeWeights::Distance { bandwidth_m: 0.1 };
         let mask = MaskConfig { edge_weights: walks, ..MaskConfig::default() };
         assert!(ModelConfig { mask, ..other }.validate().unwrap_err().to_string().contains("mask"));
+    }
+
+    #[test]
+    fn passes_start_behind_strides_and_look_to_their_own_ends() {
+        let again = ModelConfig { chunk: 10, stride: Some(5), ..ModelConfig::default() };
+        let whole = ModelConfig { stride: None, ..again };
+        let of = |config: &ModelConfig, n| (config.whole_passes(n), config.reach(n));
+        assert_eq!(
+            [0, 1, 5, 6, 10, 11].map(|n| of(&again, n)),
+            [(0, 0), (5, 10), (5, 10), (10, 15), (10, 15), (15, 20)]
+        );
+        assert_eq!([0, 1, 10, 11].map(|n| of(&whole, n)), [(0, 0), (10, 10), (10, 10), (20, 20)]);
+        // Files without it are as they were.
+        assert!(!config_json(&whole).contains("stride\":null"));
+        assert_eq!(serde_json::from_str::<ModelConfig>(&config_json(&again)).unwrap(), again);
+        for stride in [0, 3, 20] {
+            let error = ModelConfig { stride: Some(stride), ..again }.validate().unwrap_err();
+            assert!(error.to_string().contains("model.stride"), "{error}");
+        }
     }
 
     #[test]

@@ -177,7 +177,7 @@ fn scene(model: &Model, n_steps: usize) -> Scene {
         vectors(count, 1.0, stream).iter().map(|color| color.map(|c| c + 0.5)).collect()
     };
     let robot = places(n_robot, 6);
-    let kinematic = (0..config.whole_passes(n_steps) + 2).map(|t| {
+    let kinematic = (0..config.reach(n_steps) + 2).map(|t| {
         let shifted = robot.iter().map(|p| [p[0] + 0.01 * t as f32, p[1], p[2] - 0.005 * t as f32]);
         shifted.collect()
     });

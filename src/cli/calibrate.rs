@@ -23,7 +23,7 @@ use forecloud::train::dataset::Dataset;
 use forecloud::train::hindsight::widen;
 
 use super::intake::{Recordings, recordings as told_recordings};
-use super::numbers::within;
+use super::numbers::{by_option, within};
 use super::say::{named, say};
 use super::topics::TopicArgs;
 use super::train_loop::bar;
@@ -67,6 +67,12 @@ pub struct Args {
     /// Steps to calibrate; later ones are taken for the last
     #[arg(long, value_name = "STEPS", default_value_t = 10, value_parser = within(1..=100usize))]
     horizon: usize,
+    /// Steps of a pass after which longer predictions look again, from where everything has come to by
+    /// then; a divisor of the model's steps a pass (--chunk of `train`), or all of them. Fewer: better where the robot pushes
+    /// what it meets on its way, and more work for predictions longer than this. Written into the model
+    /// file [default: the model's own]
+    #[arg(long, value_name = "STEPS")]
+    stride: Option<usize>,
     /// Threads [default: all cores]
     #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
     threads: Option<usize>,
@@ -90,7 +96,11 @@ fn calibrate(args: &Args) -> Result<()> {
     let outputs = Outputs::default().protect([&path, &args.recordings]);
     outputs.check(&args.out, Kind::Weights).context("cannot save the model")?;
     // Its own word, not what an earlier calibration made of it.
-    let plain = Model::new(model.config, model.weights)?;
+    let mut config = model.config;
+    if let Some(stride) = args.stride {
+        config.stride = Some(stride).filter(|&stride| stride != config.chunk);
+    }
+    let plain = Model::new(config, model.weights).map_err(by_option)?;
     let recordings = Recordings::find(&args.recordings, false)?;
     let teacher = Teacher::named(&args.teacher).context("unknown --teacher")?;
     let mut found = Found {

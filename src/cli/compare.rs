@@ -261,10 +261,8 @@ fn load(args: &Args, settings: &Settings, watch: &Progress) -> Result<Option<Dat
     let empty = |max_horizon, varies_noise| {
         let config = DatasetConfig { max_horizon, varies_noise, ..settings.data };
         // The robot as far ahead as any variant's passes reach.
-        let chunks = models.clone().map(|model| model.chunk);
-        let reach = |chunk: &usize| max_horizon.next_multiple_of(*chunk);
-        let chunk = chunks.max_by_key(reach).unwrap_or(model.chunk);
-        let model = ModelConfig { chunk, ..model };
+        let farthest = models.clone().max_by_key(|model| model.reach(max_horizon)).unwrap_or(model);
+        let model = ModelConfig { chunk: farthest.chunk, stride: farthest.stride, ..model };
         Dataset::new(config, model, frames.clone()).with_meshes(meshes.clone())
     };
     let mut train = empty(horizons[0], true);

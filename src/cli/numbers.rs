@@ -31,6 +31,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ("model.n_kinematic", "--n-kinematic"),
     ("model.plan_lag_secs", "--plan-lag"),
     ("model.chunk", "--chunk"),
+    ("model.stride", "--stride"),
     ("model.layers.mlp_ratio", "--mlp-ratio"),
     ("model.layers.anchor_stride", "--anchor-stride"),
     ("model.layers.top_k", "--top-k"),

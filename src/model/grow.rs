@@ -76,7 +76,9 @@ impl Model {
         if from.tells_sigma && !tells_sigma {
             return wrong("tells_sigma", "the model tells it, and can't forget it".into());
         }
-        let config = ModelConfig { chunk, inputs, tells_sigma, ..from };
+        // A longer pass is another one: where it is best looked again is to be found anew.
+        let stride = from.stride.filter(|_| chunk == from.chunk);
+        let config = ModelConfig { chunk, stride, inputs, tells_sigma, ..from };
         config.validate()?;
         let (old, new) = (Layout::new(from.interlacer()), Layout::new(config.interlacer()));
         let mut weights = vec![0.0; new.n_params()];

@@ -25,6 +25,8 @@ pub struct RolloutConfig {
     pub mask: MaskConfig,
     /// How tokens are made, and the steps of a pass.
     pub tokens: TokenConfig,
+    /// Steps of a pass behind which the next one starts; divides those of a pass.
+    pub stride: usize,
 }
 
 impl RolloutConfig {
@@ -40,7 +42,7 @@ impl RolloutConfig {
 
     /// Passes for `n_steps` steps.
     fn n_passes(&self, n_steps: usize) -> usize {
-        n_steps.div_ceil(self.tokens.chunk)
+        n_steps.div_ceil(self.stride)
     }
 }
 
@@ -69,8 +71,12 @@ struct Buffers {
 }
 
 impl Rollout {
-    /// A roll-out of models of `config`.
-    pub fn new(config: RolloutConfig, mode: Mode) -> Self {
+    /// A roll-out of models of `config`. For training, the next pass starts behind all steps of the one
+    /// before: each of them is to be learned.
+    pub fn new(mut config: RolloutConfig, mode: Mode) -> Self {
+        if mode != Mode::Inference {
+            config.stride = config.tokens.chunk;
+        }
         let engine = Engine::new(config.interlacer, mode);
         let (passes, graphs) = (Passes::new(config), Vec::new());
         Self { config, mode, engine, passes, graphs, backward: Buffers::default() }

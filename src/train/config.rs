@@ -140,7 +140,7 @@ impl TrainConfig {
     /// that reaches beyond its roll-out, the last steps would learn nothing.
     pub fn reach_whole_passes(&mut self, model: &ModelConfig) {
         for (_, length) in &mut self.curriculum {
-            *length = model.whole_passes(*length).min(*Self::LENGTH.end());
+            *length = length.next_multiple_of(model.chunk).min(*Self::LENGTH.end());
         }
     }
 

@@ -272,7 +272,7 @@ impl Dataset {
     /// [`Error::Config`] names what was fixed when the recordings were read.
     pub fn for_model(&self, model: ModelConfig) -> Result<Self> {
         let n_kept = self.model.n_motion.max(self.model.n_particles);
-        let reach = |model: &ModelConfig| model.whole_passes(self.config.max_horizon);
+        let reach = |model: &ModelConfig| model.reach(self.config.max_horizon);
         let differs = [
             ("n_particles", model.n_particles > n_kept),
             ("n_motion", model.n_motion.max(model.n_particles) > n_kept),
@@ -469,7 +469,7 @@ impl Dataset {
             window.shots.push(samples[t].shot.clone());
             window.shots.extend((1..=horizon).map(|steps| episode.shot_after(t, steps)));
         }
-        let n_rows = self.model.whole_passes(horizon);
+        let n_rows = self.model.reach(horizon);
         if episode.place_robot([before, t], n_rows, &mut window.scene.kinematic).is_err() {
             return false;
         }

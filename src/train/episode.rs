@@ -508,7 +508,7 @@ impl Reader<'_> {
             // No window starts here.
             None => velocities.resize(joints.len(), 0.0),
         }
-        let n_steps = self.model.whole_passes(self.config.max_horizon);
+        let n_steps = self.model.reach(self.config.max_horizon);
         let horizon = Horizon { step_secs, n_steps, lag_secs: self.model.plan_lag_secs };
         let mut ahead = Vec::new();
         let (names, velocities) = (robot.joint_names(), Some(&velocities[..]));

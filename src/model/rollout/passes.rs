@@ -3,7 +3,7 @@
 
 use super::{N_OUTPUTS, RolloutConfig};
 use crate::geometry::Vec3;
-use crate::model::tokens::Tokens;
+use crate::model::tokens::{TokenConfig, Tokens};
 use crate::ops::motion_head::motion_head_forward;
 use crate::scene::{Scene, StepState};
 use crate::{Error, Result};
@@ -57,10 +57,12 @@ impl Passes {
         mut goes_on: impl FnMut(usize) -> bool,
         mut forward: impl FnMut(usize, &Tokens, &mut Vec<f32>) -> Result<()>,
     ) -> Result<()> {
-        let (chunk, n_passes) = (self.config.tokens.chunk, self.config.n_passes(n_steps));
-        if scene.kinematic.len() < n_passes * chunk + 2 {
+        let RolloutConfig { stride, tokens: TokenConfig { chunk, .. }, .. } = self.config;
+        let n_passes = self.config.n_passes(n_steps);
+        let n_rows = n_passes.saturating_sub(1) * stride + chunk + 2;
+        if scene.kinematic.len() < n_rows {
             let what = "rows of kinematic particles";
-            let (expected, got) = (n_passes * chunk + 2, scene.kinematic.len());
+            let (expected, got) = (n_rows, scene.kinematic.len());
             return Err(Error::Shape { what, expected, got });
         }
         self.n_steps = n_steps;
@@ -70,9 +72,9 @@ impl Passes {
             let pass = &mut rest[0];
             match before.last() {
                 None => pass.state.start_from(&scene.start),
-                Some(before) => pass.state.advance(&before.state, &before.displacements),
+                Some(before) => pass.state.advance(&before.state, &before.displacements[..stride]),
             }
-            let rows = &scene.kinematic[index * chunk..][..chunk + 2];
+            let rows = &scene.kinematic[index * stride..][..chunk + 2];
             pass.state.kinematic.resize_with(rows.len(), Vec::new);
             for (particles, given) in pass.state.kinematic.iter_mut().zip(rows) {
                 particles.clone_from(given);
@@ -80,7 +82,7 @@ impl Passes {
             pass.tokens.encode(&pass.state, &self.config.tokens)?;
             forward(index, &pass.tokens, &mut pass.head)?;
             pass.read_outputs(&self.config)?;
-            let n_done = ((index + 1) * chunk).min(n_steps);
+            let n_done = ((index + 1) * stride).min(n_steps);
             if !goes_on(n_done) {
                 self.n_steps = n_done;
                 break;
@@ -91,14 +93,16 @@ impl Passes {
 
     /// As [`super::Rollout::displacements`].
     pub fn displacements(&self, t: usize) -> &[Vec3] {
-        let chunk = self.config.tokens.chunk;
-        &self.all[t / chunk].displacements[t % chunk]
+        let stride = self.config.stride;
+        &self.all[t / stride].displacements[t % stride]
     }
 
-    /// As [`super::Rollout::sigmas`].
+    /// As [`super::Rollout::sigmas`]: by the pass that looked at step `t` first. One that looks again
+    /// knows no more of how far off its own start is.
     pub fn sigmas(&self, t: usize) -> Option<&[f32]> {
-        let chunk = self.config.tokens.chunk;
-        self.all[t / chunk].sigmas.get(t % chunk).map(Vec::as_slice)
+        let RolloutConfig { stride, tokens: TokenConfig { chunk, .. }, .. } = self.config;
+        let first = (t + stride).saturating_sub(chunk) / stride;
+        self.all[first].sigmas.get(t - first * stride).map(Vec::as_slice)
     }
 
     /// Steps of the last run.

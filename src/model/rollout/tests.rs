@@ -28,7 +28,7 @@ fn of_tokens(tokens: TokenConfig, n_step_outputs: usize) -> RolloutConfig {
         layers: super::super::LayersConfig::default(),
     };
     let mask = MaskConfig::default();
-    RolloutConfig { interlacer, mask, tokens }
+    RolloutConfig { interlacer, mask, tokens, stride: tokens.chunk }
 }
 
 fn scene(n_steps: usize) -> Scene {
@@ -167,6 +167,46 @@ fn a_pass_of_two_steps_goes_on_where_one_of_two_ended() {
     assert!(sigmas.len() == 12 && sigmas.iter().all(|s| (1e-5..1.0).contains(s)), "{sigmas:?}");
     let short = Scene { kinematic: scene.kinematic[..5].to_vec(), ..scene };
     assert!(rollout.run(&weights, &short, 3).is_err(), "the plan ends within the last pass");
+}
+
+#[test]
+fn a_pass_that_looks_again_starts_within_the_one_before() {
+    let whole = of_tokens(TokenConfig { chunk: 4, ..THREE }, N_OUTPUTS + 1);
+    let (again, scene) = (RolloutConfig { stride: 2, ..whole }, scene(8));
+    let weights = weights(whole);
+    let run = |config: RolloutConfig, mode: Mode, n_steps: usize| {
+        let mut rollout = Rollout::new(config, mode);
+        rollout.run(&weights, &scene, n_steps).unwrap();
+        rollout
+    };
+    let (once, twice) = (run(whole, Mode::Inference, 4), run(again, Mode::Inference, 6));
+    let moved = |rollout: &Rollout, t: usize| rollout.displacements(t).to_vec();
+    assert!((0..2).all(|t| moved(&once, t) == moved(&twice, t)));
+    // From where the first two steps lead, with the plan from there on.
+    let second = &twice.passes.all[1].state;
+    for (i, start) in scene.start.positions.iter().enumerate() {
+        for axis in 0..3 {
+            let [first, then] = [0, 1].map(|t| twice.displacements(t)[i][axis]);
+            assert_eq!(start[axis] + first + then, second.positions[i][axis]);
+        }
+    }
+    assert_eq!(second.velocities, moved(&twice, 1));
+    assert_eq!(second.kinematic, scene.kinematic[2..8]);
+    assert!((2..4).all(|t| moved(&once, t) != moved(&twice, t)));
+    assert_eq!(moved(&twice, 3), twice.passes.all[1].displacements[1]);
+    assert_eq!(moved(&twice, 5), twice.passes.all[2].displacements[1]);
+    // How sure it is, the pass says that looked at a step first.
+    assert!((0..4).all(|t| once.sigmas(t).unwrap() == twice.sigmas(t).unwrap()));
+    assert_eq!(twice.sigmas(5).unwrap(), twice.passes.all[1].sigmas[3]);
+    // All steps of a pass are to be learned.
+    let training = run(again, Mode::Training, 4);
+    assert!((0..4).all(|t| moved(&once, t) == moved(&training, t)));
+    // What is known ends where the next pass would have begun, and the plan must reach to its end.
+    let mut short = run(again, Mode::Inference, 2);
+    short.run_while(&weights, &scene, 6, |n_done| n_done < 2).unwrap();
+    assert_eq!(short.n_steps(), 2);
+    let rows = |n: usize| Scene { kinematic: scene.kinematic[..n].to_vec(), ..scene.clone() };
+    assert!(short.run(&weights, &rows(8), 4).is_ok() && short.run(&weights, &rows(7), 4).is_err());
 }
 
 #[test]

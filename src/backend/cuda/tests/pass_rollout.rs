@@ -15,7 +15,7 @@ use crate::scene::Scene;
 
 /// Models of `width` and `tokens`, with `n_more` outputs a step than the head's.
 pub(super) fn of(width: usize, tokens: TokenConfig, n_more: usize) -> RolloutConfig {
-    let mut config = RolloutConfig { tokens, ..config(width, 2, 2) };
+    let mut config = RolloutConfig { tokens, stride: tokens.chunk, ..config(width, 2, 2) };
     config.interlacer.n_features = tokens.n_features();
     config.interlacer.n_outputs = tokens.chunk * (N_OUTPUTS + n_more);
     config
@@ -69,7 +69,7 @@ fn rollouts_of_the_shipped_model_are_the_cpus() {
     let model = Model::load("models/small.safetensors".as_ref()).unwrap();
     let (config, detail) = (model.config.rollout(), model.config.kinematic_detail);
     let n_steps = config.tokens.chunk + 1;
-    let mut scene = with_bodies([90, 41, 31 * detail + 3], model.config.whole_passes(n_steps));
+    let mut scene = with_bodies([90, 41, 31 * detail + 3], model.config.reach(n_steps));
     scene.start.kinematic_stride = detail;
     let mut cpu = model::Rollout::new(config, Mode::Inference);
     cpu.run(&model.weights, &scene, n_steps).unwrap();

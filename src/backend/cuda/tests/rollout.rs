@@ -29,7 +29,7 @@ pub(super) fn config(width: usize, n_heads: usize, n_blocks: usize) -> RolloutCo
         layers: LayersConfig::default(),
     };
     let mask = crate::masks::MaskConfig::default();
-    RolloutConfig { interlacer, mask, tokens: ONE }
+    RolloutConfig { interlacer, mask, tokens: ONE, stride: 1 }
 }
 
 /// A seeded scene of `n` and `h` particles and `k` points on the robot, whose links turn and shift for
