@@ -122,7 +122,7 @@ impl PredictorConfig {
         let least = self.min_particles.max(model.k + 1).min(most);
         Deadline {
             time: Duration::from_secs_f64(self.deadline_secs.max(0.0)),
-            // No roll-out is shorter than a pass of the model.
+            // No roll-out is shorter than what a pass of the model is kept for.
             steps: [model.whole_passes(self.min_horizon).min(self.horizon), self.horizon],
             particles: [least, most],
         }

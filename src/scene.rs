@@ -238,7 +238,7 @@ impl StepState {
         self.kinematic_stride = start.kinematic_stride;
     }
 
-    /// The state after `before` moved by the `displacements` of each step of a pass; kinematic particles
+    /// The state after `before` moved by the `displacements` of each step of a pass that is kept; kinematic particles
     /// are left to set.
     pub(crate) fn advance(&mut self, before: &StepState, displacements: &[Vec<Vec3>]) {
         let n = before.positions.len();

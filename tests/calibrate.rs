@@ -58,6 +58,29 @@ fn told(output: &Output) -> String {
 }
 
 #[test]
+fn where_a_model_looks_again_is_written_into_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (plain, out) = (model(folder.path(), true), folder.path().join("calibrated.safetensors"));
+    let all = recordings(folder.path(), 8);
+    let calibrated = |from: &Path, more: &[&str]| {
+        let output = calibrate(&all, from, &out, &[&["--split", "test"], more].concat());
+        assert!(output.status.success(), "{}", told(&output));
+        Model::load(&out).unwrap().config.stride
+    };
+    assert_eq!(calibrated(&plain, &[]), None);
+    assert_eq!(calibrated(&plain, &["--stride", "1"]), Some(1));
+    let again = folder.path().join("again.safetensors");
+    std::fs::copy(&out, &again).unwrap();
+    assert_eq!(calibrated(&again, &[]), Some(1), "the model's own");
+    assert_eq!(calibrated(&again, &["--stride", "2"]), None, "all steps of a pass");
+    for stride in ["0", "3"] {
+        let refused = calibrate(&all, &plain, &out, &["--stride", stride]);
+        let told = told(&refused);
+        assert!(!refused.status.success() && told.contains("--stride: "), "{told}");
+    }
+}
+
+#[test]
 fn errors_lie_within_what_a_calibrated_model_says() {
     let folder = tempfile::tempdir().unwrap();
     let (plain, out) = (model(folder.path(), true), folder.path().join("calibrated.safetensors"));

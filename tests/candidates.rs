@@ -7,7 +7,7 @@ use forecloud::cloud::Workspace;
 use forecloud::config::PredictorConfig;
 use forecloud::frames::{Frame, FramesConfig};
 use forecloud::kinematics::RobotMode;
-use forecloud::message::JointTrajectory;
+use forecloud::message::{JointTrajectory, Stamp};
 use forecloud::model::Model;
 use forecloud::predictor::{Prediction, Predictor};
 use forecloud::recording::Recording;
@@ -209,6 +209,18 @@ fn steps_and_plans_that_make_no_sense_are_refused() {
     unknown.joint_names[0] = "third_arm".into();
     let told = candidates.predict(&snapshot, unknown, 3).unwrap_err().to_string();
     assert!(told.contains("no joint 'third_arm'") && told.contains("left_joint_1"), "{told}");
+    // The model's passes look ten steps ahead, and longer predictions farther.
+    let mut late = good.clone();
+    late.header.stamp = Stamp::from_nanos(snapshot.stamp().nanos() + 900_000_000);
+    for (n_steps, ends) in [(3, "of 0.3 s ends"), (8, "of 0.8 s ends")] {
+        let told = candidates.predict(&snapshot, late.clone(), n_steps).unwrap_err().to_string();
+        assert!(told.contains("starts 0.9 s after the frame") && told.contains(ends), "{told}");
+    }
+    let told = candidates.predict(&snapshot, late, 10).unwrap_err().to_string();
+    assert!(
+        told.contains("begin where the robot is"),
+        "in time, but elsewhere than the robot is: {told}"
+    );
     assert!(candidates.predict(&snapshot, good, 3).is_ok());
 }
 

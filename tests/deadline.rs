@@ -41,6 +41,12 @@ fn model(chunk: usize) -> Model {
     Model::new(config, weights).unwrap()
 }
 
+/// One whose passes of four steps are kept for two.
+fn model_that_looks_again() -> Model {
+    let (of, weights) = (model(4), model(4).weights);
+    Model::new(ModelConfig { stride: Some(2), ..of.config }, weights).unwrap()
+}
+
 /// Predictions of the recording played `times` over, each frame as if it had arrived `age` ago.
 fn predictions(config: PredictorConfig, age: Duration, times: usize) -> Vec<Prediction> {
     predictions_of(model(1), config, age, times)
@@ -66,6 +72,26 @@ fn predictions_of(
         recording.play(step).unwrap();
     }
     predictions
+}
+
+#[test]
+fn a_late_prediction_ends_where_the_next_pass_would_look_again() {
+    let of = |config, age| predictions_of(model_that_looks_again(), config, age, 1);
+    let whole = of(CONFIG, Duration::ZERO);
+    let late = |min_horizon| PredictorConfig {
+        deadline_secs: 0.1,
+        min_horizon,
+        min_particles: 400,
+        ..CONFIG
+    };
+    for (min_horizon, n_steps) in [(1, 2), (2, 2), (3, 3)] {
+        let cut = of(late(min_horizon), Duration::from_secs(1));
+        assert_eq!((whole.len(), cut.len()), (5, 5));
+        for (whole, cut) in whole.iter().zip(&cut) {
+            assert_eq!((whole.displacements.len(), cut.displacements.len()), (3, n_steps));
+            assert_eq!(whole.displacements[..n_steps], cut.displacements);
+        }
+    }
 }
 
 #[test]

@@ -30,7 +30,7 @@ const LEAST_M: f32 = 1e-6;
 /// # Errors
 /// [`Error::Device`] if they differ, or the device fails.
 pub(super) fn probe(model: &Model, cpu: &mut Rollout, device: &mut dyn Rollouts) -> Result<()> {
-    // Two passes: the second one starts from what the device left of the first.
+    // Two passes or more: each starts from what the device left of the one before.
     let n_steps = model.config.chunk + 1;
     let scene = scene(model, n_steps);
     if cpu.run(&model.weights, &scene, n_steps).is_err() {
@@ -299,8 +299,9 @@ mod tests {
         let usual = ModelConfig { width: 8, n_heads: 2, n_blocks: 1, ..ModelConfig::default() };
         let long = ModelConfig { chunk: 3, inputs: Inputs::Second, tells_sigma: true, ..usual };
         let no_robot = ModelConfig { n_kinematic: 0, ..usual };
+        let again = ModelConfig { chunk: 4, stride: Some(2), ..long };
         for (config, is_of_sigma) in
-            [(usual, false), (no_robot, false), (long, false), (long, true)]
+            [(usual, false), (no_robot, false), (long, false), (long, true), (again, true)]
         {
             probe_with(config, 0.0, is_of_sigma).unwrap();
             probe_with(config, 1e-7, is_of_sigma).unwrap();

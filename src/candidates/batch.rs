@@ -9,7 +9,7 @@ use super::{Candidates, Snapshot};
 use crate::config::PredictorConfig;
 use crate::costs::{Judge, PlanCost};
 use crate::message::JointTrajectory;
-use crate::plan::with_candidate;
+use crate::plan::{Horizon, with_candidate};
 use crate::{Error, Result};
 
 /// A plan, and how long it is looked at.
@@ -84,7 +84,7 @@ fn check(snapshot: &Snapshot, candidates: &[Candidate]) -> Result<()> {
     for (i, Candidate { plan, n_steps }) in candidates.iter().enumerate() {
         let horizon = *n_steps;
         PredictorConfig { horizon, ..PredictorConfig::default() }.validate()?;
-        let horizon = snapshot.model.config.horizon(horizon);
+        let horizon = Horizon { n_steps: *n_steps, ..snapshot.model.config.horizon(horizon) };
         with_candidate(&course.plan, plan.clone(), &course.present(robot), &horizon)
             .map_err(|error| of_plan(i, error))?;
     }

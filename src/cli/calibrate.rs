@@ -67,10 +67,10 @@ pub struct Args {
     /// Steps to calibrate; later ones are taken for the last
     #[arg(long, value_name = "STEPS", default_value_t = 10, value_parser = within(1..=100usize))]
     horizon: usize,
-    /// Steps of a pass after which longer predictions look again, from where everything has come to by
-    /// then; a divisor of the model's steps a pass (--chunk of `train`), or all of them. Fewer: better where the robot pushes
-    /// what it meets on its way, and more work for predictions longer than this. Written into the model
-    /// file [default: the model's own]
+    /// Steps after which a prediction that is longer looks again, in a further pass from where everything
+    /// has come to by then: a divisor of the model's steps a pass (--chunk of `train`), or all of them.
+    /// Written into the model file; half of a pass was best for `small` (docs/accuracy.md) [default: the
+    /// model's own]
     #[arg(long, value_name = "STEPS")]
     stride: Option<usize>,
     /// Threads [default: all cores]

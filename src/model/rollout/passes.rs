@@ -59,7 +59,7 @@ impl Passes {
     ) -> Result<()> {
         let RolloutConfig { stride, tokens: TokenConfig { chunk, .. }, .. } = self.config;
         let n_passes = self.config.n_passes(n_steps);
-        let n_rows = n_passes.saturating_sub(1) * stride + chunk + 2;
+        let n_rows = n_passes.checked_sub(1).map_or(0, |last| last * stride + chunk) + 2;
         if scene.kinematic.len() < n_rows {
             let what = "rows of kinematic particles";
             let (expected, got) = (n_rows, scene.kinematic.len());

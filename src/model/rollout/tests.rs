@@ -289,6 +289,11 @@ fn an_extended_model_starts_from_what_was_learned() {
     // What lies behind the new steps' features is found again.
     let stays = long.extended(3, Inputs::Second, true).unwrap();
     assert_eq!(stays.weights, long.weights);
+    // Where a pass is looked again belongs to its length.
+    let config = ModelConfig { stride: Some(1), ..long.config };
+    let again = Model::new(config, long.weights.clone()).unwrap();
+    let stride = |chunk| again.extended(chunk, Inputs::Second, true).unwrap().config.stride;
+    assert_eq!([3, 5].map(stride), [Some(1), None]);
     // Longer still: what was learned of the first steps stays, the others begin as the last one.
     let mut long = long;
     long.weights.iter_mut().zip(numbers(1 << 16, 8)).for_each(|(w, r)| *w += 0.1 * r);

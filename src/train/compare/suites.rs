@@ -157,7 +157,7 @@ fn walks(base: ModelConfig) -> Named {
 /// Passes of the base's steps, and of others.
 fn chunks(base: ModelConfig) -> Named {
     let others = [1, 2, 5, 10].into_iter().filter(|&chunk| chunk != base.chunk);
-    let model = |chunk| (format!("chunk_{chunk}"), ModelConfig { chunk, ..base });
+    let model = |chunk| (format!("chunk_{chunk}"), ModelConfig { chunk, stride: None, ..base });
     std::iter::once(base.chunk).chain(others).map(model).collect()
 }
 

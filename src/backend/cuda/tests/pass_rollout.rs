@@ -63,7 +63,7 @@ fn passes_of_three_steps_with_second_inputs_and_sigma_are_the_cpus() {
     }
 }
 
-/// The model that is shipped, over two passes of a scene with a robot in full detail.
+/// The model that is shipped, over its passes of a scene with a robot in full detail.
 #[test]
 fn rollouts_of_the_shipped_model_are_the_cpus() {
     let model = Model::load("models/small.safetensors".as_ref()).unwrap();
