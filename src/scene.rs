@@ -238,8 +238,8 @@ impl StepState {
         self.kinematic_stride = start.kinematic_stride;
     }
 
-    /// The state after `before` moved by the `displacements` of each step of a pass that is kept; kinematic particles
-    /// are left to set.
+    /// The state after `before` moved by the `displacements` of each step of a pass that is kept;
+    /// kinematic particles are left to set.
     pub(crate) fn advance(&mut self, before: &StepState, displacements: &[Vec<Vec3>]) {
         let n = before.positions.len();
         let n_history = before.history_positions.len();
