@@ -26,7 +26,7 @@ impl Candidates {
     /// `goes_on` became false. The first is always looked at.
     ///
     /// Where a scene rests, steps in which the robot moves through free air are not rolled out, but for
-    /// those that the last pass of the model keeps: nothing moves in them.
+    /// those of a last pass of the model: nothing moves in them.
     ///
     /// # Errors
     /// As [`Snapshot::robot`]; [`Error::Plan`] names the first candidate that can't be followed or goes

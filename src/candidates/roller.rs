@@ -128,11 +128,10 @@ impl Roller {
         seen: Option<&Seen>,
     ) -> Result<PlanCost> {
         let n_all = candidate.n_steps;
-        let (chunk, stride) = (snapshot.model.config.chunk, snapshot.model.config.stride());
+        let chunk = snapshot.model.config.chunk;
         // The passes of a roll-out that begins later end later.
         self.place(snapshot, candidate.plan.clone(), n_all, chunk.saturating_sub(1))?;
-        // The last pass is always rolled out, as far as it is kept.
-        let most = n_all.saturating_sub(stride);
+        let most = n_all.saturating_sub(chunk);
         let rows = self.scene.kinematic.get(1..).unwrap_or_default();
         let lead = seen.map_or(0, |seen| free_steps(seen, rows, most));
         self.begin_at(snapshot, lead);
