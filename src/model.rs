@@ -189,7 +189,11 @@ impl ModelConfig {
     /// When joint positions are wanted for `n_steps` steps, to the end of their last pass, and how late
     /// the robot follows.
     pub fn horizon(&self, n_steps: usize) -> Horizon {
-        let n_steps = self.reach(n_steps);
+        self.steps(self.reach(n_steps))
+    }
+
+    /// As [`ModelConfig::horizon`], but no farther than the `n_steps` steps themselves.
+    pub fn steps(&self, n_steps: usize) -> Horizon {
         Horizon { step_secs: self.step_secs, n_steps, lag_secs: self.plan_lag_secs }
     }
 

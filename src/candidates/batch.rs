@@ -9,7 +9,7 @@ use super::{Candidates, Snapshot};
 use crate::config::PredictorConfig;
 use crate::costs::{Judge, PlanCost};
 use crate::message::JointTrajectory;
-use crate::plan::{Horizon, with_candidate};
+use crate::plan::with_candidate;
 use crate::{Error, Result};
 
 /// A plan, and how long it is looked at.
@@ -26,7 +26,7 @@ impl Candidates {
     /// `goes_on` became false. The first is always looked at.
     ///
     /// Where a scene rests, steps in which the robot moves through free air are not rolled out, but for
-    /// those of a last pass of the model: nothing moves in them.
+    /// as many as a pass of the model has, at the end: nothing moves in them.
     ///
     /// # Errors
     /// As [`Snapshot::robot`]; [`Error::Plan`] names the first candidate that can't be followed or goes
@@ -84,8 +84,8 @@ fn check(snapshot: &Snapshot, candidates: &[Candidate]) -> Result<()> {
     for (i, Candidate { plan, n_steps }) in candidates.iter().enumerate() {
         let horizon = *n_steps;
         PredictorConfig { horizon, ..PredictorConfig::default() }.validate()?;
-        let horizon = Horizon { n_steps: *n_steps, ..snapshot.model.config.horizon(horizon) };
-        with_candidate(&course.plan, plan.clone(), &course.present(robot), &horizon)
+        let asked = snapshot.model.config.steps(horizon);
+        with_candidate(&course.plan, plan.clone(), &course.present(robot), &asked)
             .map_err(|error| of_plan(i, error))?;
     }
     Ok(())

@@ -8,7 +8,7 @@ use crate::kinematics::{NO_LINK, Robot};
 use crate::known::Known;
 use crate::message::JointTrajectory;
 use crate::model::{Mode, ModelConfig, Rollout};
-use crate::plan::{Horizon, with_candidate};
+use crate::plan::with_candidate;
 use crate::prediction::Prediction;
 use crate::scene::Scene;
 use crate::{Error, Result};
@@ -55,7 +55,7 @@ impl Roller {
         horizon.n_steps += more;
         let present = course.present(robot);
         // A plan has to begin within the steps that are asked for, not within what their passes see.
-        let asked = Horizon { n_steps, ..horizon };
+        let asked = snapshot.model.config.steps(n_steps);
         let plan = with_candidate(&course.plan, candidate, &present, &asked)?;
         let (joints, workspace) = (&mut self.joints_ahead, &snapshot.workspace);
         let scene = &mut self.scene;

@@ -69,8 +69,8 @@ pub struct Args {
     horizon: usize,
     /// Steps after which a prediction that is longer looks again, in a further pass from where everything
     /// has come to by then: a divisor of the model's steps a pass (--chunk of `train`), or all of them.
-    /// Written into the model file; half of a pass was best for `small` (docs/accuracy.md) [default: the
-    /// model's own]
+    /// Written into the model file, as nothing else writes it; half of a pass was best for `small`
+    /// (docs/accuracy.md) [default: the model's own]
     #[arg(long, value_name = "STEPS")]
     stride: Option<usize>,
     /// Threads [default: all cores]

@@ -120,7 +120,7 @@ impl Situation {
             tools,
             holds,
             lumps: lumps(judge, &places),
-            horizon: Horizon { n_steps: settings.n_steps, ..config.horizon(settings.n_steps) },
+            horizon: config.steps(settings.n_steps),
             floor: snapshot.prediction.particles.support_m.map(f64::from),
         })
     }

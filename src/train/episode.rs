@@ -17,7 +17,7 @@ use crate::labels::{Flow, LabelCache};
 use crate::message::Stamp;
 use crate::model::ModelConfig;
 use crate::particles::{Particles, Sampling};
-use crate::plan::{self, Horizon};
+use crate::plan;
 use crate::recording::{BodyIds, BodyKind, Recording, carry};
 use crate::video::Kept;
 use crate::{Error, Result};
@@ -508,8 +508,7 @@ impl Reader<'_> {
             // No window starts here.
             None => velocities.resize(joints.len(), 0.0),
         }
-        let n_steps = self.model.reach(self.config.max_horizon);
-        let horizon = Horizon { step_secs, n_steps, lag_secs: self.model.plan_lag_secs };
+        let horizon = self.model.horizon(self.config.max_horizon);
         let mut ahead = Vec::new();
         let (names, velocities) = (robot.joint_names(), Some(&velocities[..]));
         plan::forecast(joints, names, velocities, &frame.plan, frame.stamp, &horizon, &mut ahead)?;
