@@ -12,6 +12,10 @@ pub fn next<T>(incoming: &mut Incoming<T>) -> Option<T> {
     incoming.next().now_or_never().flatten()
 }
 
+/// Requests that the middleware keeps for us, and answers that it keeps for who has not received them yet.
+/// With the default of 10 of each, the eleventh of a burst pushes the first out, and nobody is told.
+const KEPT: usize = 100;
+
 /// A service and the requests that wait.
 pub struct Service<T: WrappedServiceTypeSupport> {
     name: String,
@@ -25,7 +29,8 @@ impl<T: WrappedServiceTypeSupport + 'static> Service<T> {
     /// What rcl says.
     pub fn new(node: &mut r2r::Node, name: impl Into<String>) -> anyhow::Result<Self> {
         let name = name.into();
-        let requests = node.create_service::<T>(&name, QosProfile::services_default());
+        let qos = QosProfile::services_default().keep_last(KEPT);
+        let requests = node.create_service::<T>(&name, qos);
         let requests = requests.with_context(|| format!("service {name}"))?;
         Ok(Self { name, requests: Box::new(requests) })
     }

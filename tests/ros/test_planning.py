@@ -16,6 +16,7 @@ from conftest import PERIOD_SECS, ROOT, Received, wait_for, wait_for_future
 from geometry_msgs.msg import Point
 from play import Player, Stream, shifted
 from rclpy.action import ActionClient
+from rclpy.qos import QoSProfile
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from unique_identifier_msgs.msg import UUID
 from test_services import SMALL, plan_of, scaled, stream, subscribe  # noqa: F401
@@ -25,6 +26,9 @@ from action_msgs.srv import CancelGoal
 from forecloud.action import Plan
 from forecloud.msg import Goal
 from forecloud.srv import Evaluate
+
+# Requests that are sent at once: more than the middleware keeps by default (10), and than wait (16).
+N_BURST = 50
 
 ASK = """
 import sys, rclpy
@@ -280,13 +284,18 @@ def test_what_cameras_saw_long_ago_is_not_planned_from(ros, recording, start_nod
 def test_a_goal_that_nobody_waits_for_is_told_of_and_can_be_cancelled(ros, node, recording, planner):
     handle = planner.begin(goal=goal(tolerance=0.0), budget_secs=0.0, max_plans=2**32 - 1)
     wait_for(lambda: planner.feedback, "feedback")
-    waiting = []
-    for _ in range(17):
-        waiting.append(planner.send([plan_of(recording)]))
-        time.sleep(0.05)  # the middleware keeps ten requests that were not taken yet
-    told = wait_for(lambda: next((w for w in waiting if w.done()), None), "a refusal").result()
-    assert told.message.startswith("busy with earlier requests: ~/plan has worked on a request for ")
-    assert "ros2 service call /forecloud/plan/_action/cancel_goal" in told.message
+    # All at once, by a client that keeps all answers (rclpy's keep ten that were not taken yet).
+    qos = QoSProfile(depth=N_BURST)
+    crowd = ros.create_client(Evaluate, "/forecloud/evaluate", qos_profile=qos)
+    wait_for(crowd.service_is_ready, "~/evaluate")
+    request = Evaluate.Request(plans=[plan_of(recording)], goal=goal(), n_steps=5)
+    waiting = [crowd.call_async(request) for _ in range(N_BURST)]
+    refused = lambda: [w for w in waiting if w.done()]
+    wait_for(lambda: len(refused()) == N_BURST - 16, "refusals")
+    for told in refused():
+        message = told.result().message
+        assert message.startswith("busy with earlier requests: ~/plan has worked on a request for ")
+        assert "ros2 service call /forecloud/plan/_action/cancel_goal" in message
     node.wait_for_log("WARN ~/plan has worked on a request for 10.", "(budget_secs 0), and 16 wait")
     # As the answer says: by who does not know the goal.
     client = ros.create_client(CancelGoal, "/forecloud/plan/_action/cancel_goal")
@@ -295,6 +304,7 @@ def test_a_goal_that_nobody_waits_for_is_told_of_and_can_be_cancelled(ros, node,
     assert wait_for_future(handle.get_result_async()).status == GoalStatus.STATUS_CANCELED
     assert sum(wait_for_future(answer).success for answer in waiting) == 16
     ros.destroy_client(client)
+    ros.destroy_client(crowd)
 
 
 def test_goals_of_an_action_are_kept_as_rcl_keeps_them(ros, node, planner):
