@@ -10,8 +10,7 @@ from sim.arm import PERIOD, Arm
 HOVER = 0.2  # m, height of the finger tips on the way to where a push begins
 FINGER = 0.013  # m, from the line between the fingers to their outside
 RUN_UP = 0.04  # m before contact
-OFF = 0.03  # m that a hand goes back before it goes up
-APPROACH, DOWN, AWAY = 1.0, 0.9, 1.0  # m/s at most
+APPROACH, DOWN = 1.0, 0.9  # m/s at most
 THIN = 2  # every so many samples of 20 ms becomes a point
 
 
@@ -95,18 +94,10 @@ class Mover:
         return self.done()
 
     def back(self, joints: np.ndarray, done: np.ndarray | None = None) -> Trajectory:
-        """From any joints a little of the way back that they came (`done`: rows of the last motion's joints,
-        PERIOD apart), so that nothing is dragged along; then straight up, and home."""
-        arm = self.begin(joints, self.pose_of(joints))
-        x, y, z, turned = arm.pose
-        for row in reversed(done if done is not None else []):
-            arm.joints.append(np.array(row))
-            arm.pose = self.pose_of(row)
-            if np.linalg.norm(arm.pose[:3] - (x, y, z)) > OFF:
-                break
-        x, y, z, turned = arm.pose
-        arm.move([x, y, max(z, HOVER), turned], AWAY)
-        arm.move(self.home_pose, AWAY, exact=True)
+        """From any joints the way back that they came (`done`: rows of the last motion's joints, PERIOD apart):
+        it was free, and a hand that goes straight up may take along what it has pushed. Then home."""
+        arm = self.begin(joints, self.home_pose)
+        arm.joints += [np.array(row) for row in reversed(done if done is not None else [])]
         last = arm.joints[-1]
         steps = max(int(np.ceil(np.abs(self.home - last).max() / (0.5 * self.spec.speed * PERIOD))), 1)
         arm.joints += [last + (self.home - last) * (i + 1) / steps for i in range(steps)]

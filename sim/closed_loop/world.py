@@ -168,7 +168,7 @@ class World:
         self.touches += bool(np.any((one & two) | (one & fixed[pairs[:, 1]]) | (two & fixed[pairs[:, 0]])))
 
     def back(self) -> None:
-        """Every arm that is away goes home: back a little, and straight up first."""
+        """Every arm that is away goes home, the way that it came."""
         for mover in self.movers.values():
             columns = [self.names.index(name) for name in mover.spec.joints]
             joints = self.command[columns]

@@ -5,7 +5,7 @@ use nalgebra::{Point3, UnitQuaternion, Vector3};
 use super::PlanSettings;
 use super::draw::{Kind, N_CARRY, N_KNOTS, N_PUSH};
 use super::path::Path;
-use super::tools::{Tool, tools};
+use super::tools::{Tool, lean, tools};
 use crate::candidates::{Candidate, Snapshot};
 use crate::costs::{Judge, Zone};
 use crate::kinematics::{JointLimits, ReachFor, Robot};
@@ -225,11 +225,14 @@ impl Situation {
             let by = if is_round { 0.0 } else { least } + 0.2 * turn;
             UnitQuaternion::from_axis_angle(&Vector3::z_axis(), by) * pose.rotation
         };
-        let front = tool.surface.iter().map(|p| (turned * (p - tool.tip)).dot(&along));
-        let front = front.fold(0.0, f64::max);
         let base = self.floor.unwrap_or(lump.zone.min[2]);
         let tall = (lump.zone.max[2] - base).max(0.0);
-        let z = base + (0.02 + 0.4 * (tall - 0.04).max(0.0) + 0.008 * height).max(0.012);
+        let z = base + (0.02 + 0.15 * (tall - 0.04).max(0.0) + 0.008 * height).max(0.012);
+        let upright = tool.whole.iter().map(|p| turned * (p - tool.tip));
+        let lean = lean(upright.map(|p| (p.dot(&along), p.z)), lump.zone.max[2] - z);
+        let turned = UnitQuaternion::from_scaled_axis(-lean * side) * turned;
+        let front = tool.surface.iter().map(|p| (turned * (p - tool.tip)).dot(&along));
+        let front = front.fold(0.0, f64::max);
         let aim = lump.middle + side * (0.4 * width * across);
         let start = aim - along * (behind + front + STANDOFF_M);
         let start = Point3::new(start.x, start.y, z);

@@ -14,12 +14,19 @@ pub(super) struct Tool {
     pub tip: Point3<f64>,
     /// Surface about the tip, in its frame (m).
     pub surface: Vec<Point3<f64>>,
+    /// All its surface, in its frame (m).
+    pub whole: Vec<Point3<f64>>,
     /// Joints that move it and may.
     pub joints: Vec<usize>,
 }
 
 /// Surface nearer to the tip than this counts as the tip's (m).
 const ABOUT_M: f64 = 0.06;
+/// What is no higher above the tip than this is the tip's (m).
+const TIP_M: f64 = 0.03;
+/// How far the tip is to be ahead of what is higher up (m), and the farthest that a tool is tilted for it (rad).
+const LEAD_M: f64 = 0.015;
+const MAX_LEAN: f64 = 0.35;
 /// Share of the surface that is the tip: the farthest out.
 const TIP_SHARE: usize = 12;
 
@@ -113,6 +120,18 @@ fn tool(robot: &Robot, link: usize, active: &[usize]) -> Option<Tool> {
     let at_end = &points[..points.len().div_ceil(TIP_SHARE)];
     let sum: Vector3<f64> = at_end.iter().map(|p| p.coords).sum();
     let tip = Point3::from(sum / at_end.len() as f64);
-    points.retain(|p| (p - tip).norm() < ABOUT_M);
-    Some(Tool { link, tip, surface: points, joints })
+    let surface = points.iter().copied().filter(|p| (p - tip).norm() < ABOUT_M).collect();
+    Some(Tool { link, tip, surface, whole: points, joints })
+}
+
+/// How far a tool is tilted (rad), its upper part away from where it goes to, so that what it pushes meets
+/// the tip and not what is higher up: a tall thing that is pushed at its top falls over, or stands up again
+/// when the tool goes away. `surface` is from the tip, as it would be upright: m along the way, and m up; up
+/// to `reach_m` above the tip something is pushed.
+pub(super) fn lean(surface: impl Iterator<Item = (f64, f64)> + Clone, reach_m: f64) -> f64 {
+    let low = surface.clone().filter(|&(_, up)| up.abs() < TIP_M);
+    let front = low.map(|(along, _)| along).fold(0.0, f64::max);
+    let high = surface.filter(|&(_, up)| up >= TIP_M && up < reach_m + TIP_M);
+    let angle = |(along, up): (f64, f64)| (along + LEAD_M - front).atan2(up);
+    high.map(angle).fold(0.0, f64::max).min(MAX_LEAN)
 }
