@@ -4,8 +4,10 @@
 //! `cargo bench --bench masks [-- --log2 8,17 --masks series,forest --width 64 --heads 4]`: k-NN graphs
 //! (k = 3) of points on a wavy surface, 20,000 a square metre, so that more nodes are more surface.
 //! Prints medians: building the mask, the products alone with 64 columns, attention forward and
-//! backward; beside them the bound that is named: reading and writing 64 columns once, measured here. First
-//! the fused GRF attention, one head: beside it a matrix product of as many multiply-adds, on one thread.
+//! backward; beside them the bound that is named, measured here: reading and writing 64 columns once, and
+//! for the forest, which goes up and down its trees, twice reading two rows and writing one. First
+//! the fused GRF attention, one head, on one thread: beside it reading the same keys and values in the
+//! same order and adding them up, and a matrix product of as many multiply-adds.
 
 mod support;
 
@@ -129,7 +131,13 @@ fn measure(kind: MaskKind, n: usize, heads: Heads) -> anyhow::Result<Row> {
     })?;
     anyhow::ensure!(y.iter().all(|y| y.is_finite() && *y >= 0.0), "{}: no mask", kind.name());
     let bound = median(|| {
-        y.copy_from_slice(std::hint::black_box(&x));
+        match kind {
+            MaskKind::Forest => (0..2).for_each(|_| {
+                let x = std::hint::black_box(&x);
+                vectorized(|| mix(x, &mut y));
+            }),
+            _ => y.copy_from_slice(std::hint::black_box(&x)),
+        }
         Ok(())
     })?;
 
@@ -169,6 +177,11 @@ fn measure(kind: MaskKind, n: usize, heads: Heads) -> anyhow::Result<Row> {
 
 /// The attention that ships, whose rows are made once a step: forward, on one thread.
 fn measure_grf(n: usize, width: usize) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        2 * width % STRIPE == 0,
+        "--width {width}: a multiple of {} is needed",
+        STRIPE / 2
+    );
     let (mut knn, mut loads) = (KnnGraph::default(), Loads::default());
     let positions = surface(n);
     let mut build = || {
@@ -188,22 +201,74 @@ fn measure_grf(n: usize, width: usize) -> anyhow::Result<()> {
     let entries: usize = (0..n).map(|i| loads.row(i).nodes.len()).sum();
     let (inner, mut y) = (entries.div_ceil(n), vec![0.0; n * 2 * width]);
     let (a, b) = (numbers(n * inner, 5), numbers(inner * 2 * width, 6));
-    let bound = median(|| {
+    let product = median(|| {
         matmul(&mut y, 2 * width, Mat::new(&a, inner), Mat::new(&b, 2 * width), false);
         Ok(())
     })?;
+    let mut sums = vec![0.0; n * 2 * width];
+    let gathering = median(|| {
+        vectorized(|| gather(&rows, width, &loads, &mut sums));
+        Ok(())
+    })?;
+    anyhow::ensure!(sums.iter().all(|&sum| sum >= 0.0), "nothing was gathered");
     let per_node = |ms: f64| 1e6 * ms / n as f64;
     println!(
-        "{:>14} {n:>7} {:>9.0} {:>10} {:>8.2} {:>10.0} {:>10}  ({:.1} entries a row)",
+        "{:>14} {n:>7} {:>9.0} {:>10} {:>8.2} {:>10.0} {:>10}  ({:.1} entries a row; bound: gathering, {:.0} ns; \
+         {:.2} × a matrix product)",
         "grf (fused)",
         per_node(build),
         "",
-        forward / bound,
+        forward / gathering,
         per_node(forward),
         "",
-        entries as f64 / n as f64
+        entries as f64 / n as f64,
+        per_node(gathering),
+        forward / product,
     );
     Ok(())
+}
+
+/// Numbers of a row that are added up in registers.
+const STRIPE: usize = 64;
+
+/// Adds up the keys and values that each query's row hears: what the attention reads, where it reads it,
+/// with one addition for each of its multiply-adds.
+#[inline(always)]
+fn gather(rows: &[f32], width: usize, loads: &Loads, sums: &mut [f32]) {
+    for (i, sums) in sums.chunks_exact_mut(2 * width).enumerate() {
+        let nodes = loads.row(i).nodes;
+        for (stripe, sums) in sums.chunks_exact_mut(STRIPE).enumerate() {
+            let mut total = [0.0f32; STRIPE];
+            for &j in nodes {
+                let heard = &rows[j as usize * 3 * width + width + stripe * STRIPE..][..STRIPE];
+                total.iter_mut().zip(heard).for_each(|(total, x)| *total += x);
+            }
+            sums.copy_from_slice(&total);
+        }
+    }
+}
+
+/// y = (x + y) / 2: reads two rows and writes one.
+#[inline(always)]
+fn mix(x: &[f32], y: &mut [f32]) {
+    y.iter_mut().zip(x).for_each(|(y, x)| *y = 0.5 * *y + 0.5 * x);
+}
+
+/// Runs what is inlined here with the instructions that the masks use, as far as this bench knows them.
+fn vectorized(run: impl FnOnce()) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2,fma")]
+        fn with_avx2(run: impl FnOnce()) {
+            run();
+        }
+        let has = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        if has && InstructionSet::in_use() != InstructionSet::Scalar {
+            // SAFETY: the processor has these instructions.
+            return unsafe { with_avx2(run) };
+        }
+    }
+    run();
 }
 
 /// Median time in ms, after a first run.

@@ -17,7 +17,9 @@ import rclpy
 from control_msgs.action import FollowJointTrajectory
 from geometry_msgs.msg import Point
 from rclpy.action import ActionClient
+from rclpy.duration import Duration
 from sensor_msgs.msg import JointState
+from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from forecloud.action import Plan
 from forecloud.msg import Box, Goal, Prediction
@@ -99,6 +101,16 @@ class Mpc:
         result = self.ask(self.controller, FollowJointTrajectory.Goal(trajectory=plan))
         return result is not None and result.error_code == FollowJointTrajectory.Result.SUCCESSFUL
 
+    def back(self, plan):
+        """Sends a plan that was carried out the other way round: that way was free, and what was pushed stays."""
+        ways = list(reversed(plan.points))
+        secs = lambda p: p.time_from_start.sec + p.time_from_start.nanosec / 1e9
+        back = JointTrajectory(joint_names=plan.joint_names)
+        for p in ways:
+            at = Duration(seconds=secs(ways[0]) - secs(p)).to_msg()
+            back.points.append(JointTrajectoryPoint(positions=p.positions, time_from_start=at))
+        return self.execute(back)
+
 
 def point(values):
     return Point(**dict(zip("xyz", map(float, values))))
@@ -112,6 +124,7 @@ def main():
     parser.add_argument("--kappa", type=float, default=1.0, help="sigmas on the safe side; default: %(default)s")
     parser.add_argument("--budget", type=float, default=2.0, help="s a plan; default: %(default)s")
     parser.add_argument("--steps", type=int, default=10, help="motions at most; default: %(default)s")
+    parser.add_argument("--back", action="store_true", help="after each motion go back the way it came, as one does after a push")
     parser.add_argument("--planner", default="/forecloud")
     parser.add_argument("--controller", default="joint_trajectory_controller/follow_joint_trajectory")
     args = parser.parse_args(rclpy.utilities.remove_ros_args(sys.argv)[1:])
@@ -132,6 +145,8 @@ def main():
             sys.exit(f"not executed: {reason}")
         if not loop.execute(answer.plan):
             sys.exit("the controller did not carry it out")
+        if args.back and not loop.back(answer.plan):
+            sys.exit("the controller did not carry out the way back")
     sys.exit(f"not there after {args.steps} motions")
 
 

@@ -135,3 +135,30 @@ pub(super) fn lean(surface: impl Iterator<Item = (f64, f64)> + Clone, reach_m: f
     let angle = |(along, up): (f64, f64)| (along + LEAD_M - front).atan2(up);
     high.map(angle).fold(0.0, f64::max).min(MAX_LEAN)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_higher_up_is_tilted_back_behind_the_tip() {
+        let finger = [(0.012, 0.0), (0.013, 0.02)];
+        let palm = [(0.02, 0.08), (0.018, 0.1)];
+        let hand = || finger.into_iter().chain(palm);
+        let tilted = |(along, up): (f64, f64), lean: f64| along * lean.cos() - up * lean.sin();
+        let by = lean(hand(), 0.12);
+        assert!(by > 0.1 && by < MAX_LEAN, "{by}");
+        let tip = tilted(finger[0], by);
+        for point in palm {
+            assert!(tilted(point, by) < tip - 0.5 * LEAD_M, "{point:?}");
+        }
+        // What is pushed doesn't reach up to the palm.
+        assert_eq!(lean(hand(), 0.04), 0.0);
+        assert_eq!(lean(finger.into_iter(), 0.12), 0.0, "nothing is higher up");
+        // A palm far ahead is tilted as far as a hand is.
+        assert_eq!(lean(finger.into_iter().chain([(0.2, 0.08)]), 0.12), MAX_LEAN);
+        // One far behind needs no tilting.
+        assert_eq!(lean(finger.into_iter().chain([(-0.1, 0.08)]), 0.12), 0.0);
+        assert_eq!(lean(std::iter::empty(), 0.12), 0.0);
+    }
+}

@@ -92,11 +92,11 @@ def reached() -> Plan.Result:
 def run(ros):
     robots = []
 
-    def start(*answers, **kwargs) -> tuple[Robot, subprocess.CompletedProcess]:
+    def start(*answers, options=(), **kwargs) -> tuple[Robot, subprocess.CompletedProcess]:
         robot = Robot(ros, answers, **kwargs)
         robots.append(robot)
         command = [sys.executable, str(ROOT / "examples" / "mpc.py")]
-        command += ["--region", *"0 0 0 1 1 1".split(), "--box", *"2 2 0 3 3 1".split()]
+        command += ["--region", *"0 0 0 1 1 1".split(), "--box", *"2 2 0 3 3 1".split(), *options]
         ended: list[subprocess.CompletedProcess] = []
 
         def call() -> None:
@@ -120,6 +120,13 @@ def test_it_executes_what_it_is_given_until_it_is_there(run):
     assert all(plan.header.stamp.sec == 0 for plan in robot.executed), "from now on"
     assert len({goal.seed for goal in robot.asked}) == 3
     assert robot.asked[0].goal.box.max.x == 3.0 and robot.asked[0].goal.region.max.z == 1.0
+
+
+def test_it_goes_back_the_way_it_came_where_it_is_told_to(run):
+    robot, ended = run(found(plan_from(0.1, 0.2)), reached(), options=["--back"])
+    assert ended.returncode == 0, ended.stderr
+    there, back = ([(p.time_from_start.sec, list(p.positions)) for p in t.points] for t in robot.executed)
+    assert [at for at, _ in back] == [0, 1, 2] and [q for _, q in back] == [q for _, q in reversed(there)]
 
 
 def test_it_waits_for_joint_states_that_come_after_the_plan(run):
