@@ -1,5 +1,7 @@
 //! Errors that a prediction may have, as its two radii tell: draws that are the same for all plans.
 
+use super::goal::distance;
+
 /// Errors that are looked at.
 pub(super) const N_DRAWS: usize = 64;
 /// Radius that half of all errors lie within over the standard deviation along an axis, if they are
@@ -8,24 +10,28 @@ const HALF_OVER_SIGMA: f64 = 1.538_17;
 /// The same for 90 %: the root of their 0.9 quantile.
 const MOST_OVER_SIGMA: f64 = 2.500_28;
 // The model's sigma was calibrated on the motions of recordings. Plans that were searched for are those whose
-// errors look good, and are carried out by a robot that has errors of its own. Both constants were found in
-// the closed loop (docs/planning.md), on seeds of its own.
-/// Of the way that a plan is predicted to move something, the share that it goes when the plan is carried
-/// out: the median, of pushes of 1 to 10 cm alike.
-const WAY_MEAN: f64 = 0.8;
+// errors look good, and are carried out by a robot that has errors of its own: a hand meets a thing some
+// millimetres sooner or later than it looks, so that of short ways little may come. The constants were found
+// in the closed loop (docs/planning.md), on seeds of its own.
+/// Of a way w that a plan is predicted to move something, w² / (w + this) is what is to be expected (m).
+const WAY_LOST_M: f64 = 0.015;
 /// Standard deviation, along one axis, of where it ends, over that way, beside the model's own.
 pub(super) const WAY_SIGMA: f64 = 0.2;
+/// The least of it (m), but no more than half of the way.
+const CONTACT_SIGMA_M: f64 = 0.006;
 
 /// Where it is to be expected that is at `start` and predicted at `end` (m).
 pub(super) fn expected(start: &[f64; 3], end: &[f64; 3]) -> [f64; 3] {
-    std::array::from_fn(|axis| start[axis] + WAY_MEAN * (end[axis] - start[axis]))
+    let way = distance(start, end);
+    let share = way / (way + WAY_LOST_M);
+    std::array::from_fn(|axis| start[axis] + share * (end[axis] - start[axis]))
 }
 
 /// The radii that half, and 90 %, of the errors lie within (m), of what is predicted to go `way` (m)
 /// by a plan.
 pub(super) fn with_way(radii: [f64; 2], way: f64) -> [f64; 2] {
     let [half, most] = radii;
-    let sigma = WAY_SIGMA * way;
+    let sigma = (WAY_SIGMA * way).max(CONTACT_SIGMA_M.min(0.5 * way));
     [half.hypot(HALF_OVER_SIGMA * sigma), most.hypot(MOST_OVER_SIGMA * sigma)]
 }
 
