@@ -89,7 +89,7 @@ class Mpc:
             return "it has no points"
         if not self.spin_until(lambda: not self.unknown(plan), JOINTS_WITHIN_SECS):
             return f"joint_states never told of {', '.join(self.unknown(plan))}"
-        times = [p.time_from_start.sec + p.time_from_start.nanosec / 1e9 for p in plan.points]
+        times = [seconds(p) for p in plan.points]
         if times != sorted(times) or times[-1] > LONGEST_SECS:
             return "its times go back, or too far"
         off = max(abs(a - self.joints[n]) for n, a in zip(plan.joint_names, plan.points[0].positions))
@@ -102,14 +102,16 @@ class Mpc:
         return result is not None and result.error_code == FollowJointTrajectory.Result.SUCCESSFUL
 
     def back(self, plan):
-        """Sends a plan that was carried out the other way round: that way was free, and what was pushed stays."""
-        ways = list(reversed(plan.points))
-        secs = lambda p: p.time_from_start.sec + p.time_from_start.nanosec / 1e9
+        """Sends a plan that was carried out the other way round: that way was free."""
         back = JointTrajectory(joint_names=plan.joint_names)
-        for p in ways:
-            at = Duration(seconds=secs(ways[0]) - secs(p)).to_msg()
+        for p in reversed(plan.points):
+            at = Duration(seconds=seconds(plan.points[-1]) - seconds(p)).to_msg()
             back.points.append(JointTrajectoryPoint(positions=p.positions, time_from_start=at))
         return self.execute(back)
+
+
+def seconds(p):
+    return p.time_from_start.sec + p.time_from_start.nanosec / 1e9
 
 
 def point(values):
@@ -124,7 +126,8 @@ def main():
     parser.add_argument("--kappa", type=float, default=1.0, help="sigmas on the safe side; default: %(default)s")
     parser.add_argument("--budget", type=float, default=2.0, help="s a plan; default: %(default)s")
     parser.add_argument("--steps", type=int, default=10, help="motions at most; default: %(default)s")
-    parser.add_argument("--back", action="store_true", help="after each motion go back the way it came, as one does after a push")
+    back = "after each motion go back the way it came: for pushes, as what a hand holds comes back, too"
+    parser.add_argument("--back", action="store_true", help=back)
     parser.add_argument("--planner", default="/forecloud")
     parser.add_argument("--controller", default="joint_trajectory_controller/follow_joint_trajectory")
     args = parser.parse_args(rclpy.utilities.remove_ros_args(sys.argv)[1:])

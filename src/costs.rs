@@ -258,7 +258,7 @@ impl Judge {
 
     /// Root mean square error of `reach`, what 90 % of its errors lie within, and the probability of
     /// success. Errors of one thing's particles go one way: all are moved in the same direction, by what
-    /// the prediction tells and by a share of the way that they are to go, of which a part is expected to be
+    /// the prediction tells and by what the way that they are to go adds, of which a part is expected to be
     /// missing (see `spread`).
     fn reach_spread(
         &self,

@@ -93,22 +93,9 @@ class Mover:
         arm.move([*stop, push.height, turned], push.speed, steady=True)
         return self.done()
 
-    def back(self, joints: np.ndarray, done: np.ndarray | None = None) -> Trajectory:
-        """From any joints the way back that they came (`done`: rows of the last motion's joints, PERIOD apart):
-        it was free, and a hand that goes straight up may take along what it has pushed. Then home."""
+    def home_from(self, joints: np.ndarray) -> Trajectory:
+        """From any joints home, each straight."""
+        steps = max(int(np.ceil(np.abs(self.home - joints).max() / (0.5 * self.spec.speed * PERIOD))), 1)
         arm = self.begin(joints, self.home_pose)
-        arm.joints += [np.array(row) for row in reversed(done if done is not None else [])]
-        last = arm.joints[-1]
-        steps = max(int(np.ceil(np.abs(self.home - last).max() / (0.5 * self.spec.speed * PERIOD))), 1)
-        arm.joints += [last + (self.home - last) * (i + 1) / steps for i in range(steps)]
+        arm.joints += [joints + (self.home - joints) * (i + 1) / steps for i in range(steps)]
         return self.done()
-
-    def pose_of(self, joints: np.ndarray) -> np.ndarray:
-        """x, y, z and yaw of the tool at these joints."""
-        import mujoco
-
-        arm = self.arm
-        arm.data.qpos[arm.qpos] = joints
-        mujoco.mj_kinematics(arm.model, arm.data)
-        line = arm.data.site_xmat[arm.site].reshape(3, 3)[:, 1]
-        return np.array([*arm.data.site_xpos[arm.site], np.arctan2(line[1], line[0])])

@@ -168,13 +168,15 @@ class World:
         self.touches += bool(np.any((one & two) | (one & fixed[pairs[:, 1]]) | (two & fixed[pairs[:, 0]])))
 
     def back(self) -> None:
-        """Every arm that is away goes home, the way that it came."""
+        """All joints go the way back that they came in the last motion: it was free, and a hand that goes
+        straight up may take along what it has pushed. Then every arm that is away goes home."""
+        rows = np.concatenate([self.command[None], self.last[::-1]])
+        if np.abs(rows - self.command).max() > 1e-3:
+            self.execute(Trajectory(list(self.names), np.arange(len(rows)) * PERIOD, rows))
         for mover in self.movers.values():
-            columns = [self.names.index(name) for name in mover.spec.joints]
-            joints = self.command[columns]
+            joints = self.command[[self.names.index(name) for name in mover.spec.joints]]
             if np.abs(joints - mover.home).max() > 1e-3:
-                done = self.last[:, columns]
-                self.execute(mover.back(joints, done))
+                self.execute(mover.home_from(joints))
 
     def observe(self) -> Observation:
         """What is there now."""

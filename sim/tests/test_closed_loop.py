@@ -10,6 +10,7 @@ import pytest
 
 from sim.closed_loop import results, wire
 from sim.closed_loop.goals import Goal
+from sim.closed_loop.moves import Trajectory
 from sim.closed_loop.loop import run
 from sim.closed_loop.planners import NODELESS, Oracle, Sampler
 from sim.closed_loop.tasks import TASKS, Scene
@@ -116,19 +117,33 @@ def test_imagining_changes_nothing_and_is_what_happens(world):
     assert np.abs(fresh.data.qpos[fresh.qpos] - world.command).max() < 0.01, "the arms are home again"
 
 
-def test_a_hand_goes_back_the_way_it_came(world):
-    sampler = Sampler(world.observe(), world.goal, np.random.default_rng(0))
-    push, plan = sampler.fitted(sampler.straight(0))
-    mover = world.movers[push.side]
-    rows = plan.at(np.arange(0, plan.seconds(), 0.02))
-    away = mover.back(plan.positions[-1], rows)
-    np.testing.assert_allclose(away.positions[0], plan.positions[-1])
-    np.testing.assert_allclose(away.positions[-1], mover.home, atol=1e-9)
-    middle = away.at(away.times[(away.times > 0.1) & (away.times < plan.seconds() - 0.1)])
-    off = [np.abs(rows - row).max(axis=1).min() for row in middle]
-    assert max(off) < 0.02, "no joint is anywhere else than on the way there"
-    ways = np.abs(np.diff(away.positions, axis=0)) / np.diff(away.times)[:, None]
-    assert ways.max() <= mover.spec.speed + 1e-9
+def test_all_joints_go_back_the_way_they_came(world):
+    fresh = World(Scene("push", SEED))
+    done = []
+    execute = fresh.execute
+    fresh.execute = lambda plan, settle=0.0: (done.append(plan), execute(plan, settle))
+    # Both arms, and fingers, by another way than straight.
+    turn = np.sin(np.linspace(0, np.pi, 41))[:, None] * np.linspace(0.1, 0.3, len(fresh.names))
+    there = np.linspace(0, 0.2, 41)[:, None] + turn
+    low, high = fresh.model.jnt_range[[fresh.model.joint(name).id for name in fresh.names]].T
+    rows = np.clip(fresh.command + there, low, high)
+    fresh.execute(Trajectory(list(fresh.names), np.arange(41) * 0.05, rows))
+    fresh.back()
+    back = done[1]
+    assert back.names == fresh.names
+    np.testing.assert_allclose(back.positions[0], rows[-1])
+    np.testing.assert_allclose(back.positions[-1], rows[0], atol=1e-9)
+    for time in (0.4, 1.0, 1.6):
+        np.testing.assert_allclose(back.at(time), done[0].at(2.0 - time), atol=0.02)
+    np.testing.assert_allclose(fresh.command, world.command, atol=1e-3)
+
+
+def test_what_is_away_without_a_motion_goes_straight_home(world):
+    fresh = World(Scene("push", SEED))
+    fresh.command[:3] += 0.3
+    fresh.last = fresh.command[None]
+    fresh.back()
+    np.testing.assert_allclose(fresh.command, world.command, atol=1e-3)
 
 
 def test_plans_begin_where_the_robot_is_and_keep_to_its_limits(world):

@@ -11,7 +11,7 @@ const HALF_OVER_SIGMA: f64 = 1.538_17;
 const MOST_OVER_SIGMA: f64 = 2.500_28;
 // The model's sigma was calibrated on the motions of recordings. Plans that were searched for are those whose
 // errors look good, and are carried out by a robot that has errors of its own: a hand meets a thing some
-// millimetres sooner or later than it looks, so that of short ways little may come. The constants were found
+// millimetres earlier or later than the cameras show, so that of short ways little may come. The constants were found
 // in the closed loop (docs/planning.md), on seeds of its own.
 /// Of a way w that a plan is predicted to move something, w² / (w + this) is what is to be expected (m).
 const WAY_LOST_M: f64 = 0.015;

@@ -1,6 +1,6 @@
 //! What a robot touches things with: the ends of its arms.
 
-use nalgebra::{Point3, Vector3};
+use nalgebra::{Point3, UnitQuaternion, Vector3};
 
 use crate::kinematics::Robot;
 use crate::{Error, Result};
@@ -14,19 +14,14 @@ pub(super) struct Tool {
     pub tip: Point3<f64>,
     /// Surface about the tip, in its frame (m).
     pub surface: Vec<Point3<f64>>,
-    /// All its surface, in its frame (m).
-    pub whole: Vec<Point3<f64>>,
     /// Joints that move it and may.
     pub joints: Vec<usize>,
 }
 
 /// Surface nearer to the tip than this counts as the tip's (m).
 const ABOUT_M: f64 = 0.06;
-/// What is no higher above the tip than this is the tip's (m).
-const TIP_M: f64 = 0.03;
-/// How far the tip is to be ahead of what is higher up (m), and the farthest that a tool is tilted for it (rad).
-const LEAD_M: f64 = 0.015;
-const MAX_LEAN: f64 = 0.35;
+/// How far a tool that pushes leans (rad): what is 8 cm above its tip is 3 cm behind it.
+const LEAN: f64 = 0.35;
 /// Share of the surface that is the tip: the farthest out.
 const TIP_SHARE: usize = 12;
 
@@ -120,20 +115,15 @@ fn tool(robot: &Robot, link: usize, active: &[usize]) -> Option<Tool> {
     let at_end = &points[..points.len().div_ceil(TIP_SHARE)];
     let sum: Vector3<f64> = at_end.iter().map(|p| p.coords).sum();
     let tip = Point3::from(sum / at_end.len() as f64);
-    let surface = points.iter().copied().filter(|p| (p - tip).norm() < ABOUT_M).collect();
-    Some(Tool { link, tip, surface, whole: points, joints })
+    points.retain(|p| (p - tip).norm() < ABOUT_M);
+    Some(Tool { link, tip, surface: points, joints })
 }
 
-/// How far a tool is tilted (rad), its upper part away from where it goes to, so that what it pushes meets
-/// the tip and not what is higher up: a tall thing that is pushed at its top falls over, or stands up again
-/// when the tool goes away. `surface` is from the tip, as it would be upright: m along the way, and m up; up
-/// to `reach_m` above the tip something is pushed.
-pub(super) fn lean(surface: impl Iterator<Item = (f64, f64)> + Clone, reach_m: f64) -> f64 {
-    let low = surface.clone().filter(|&(_, up)| up.abs() < TIP_M);
-    let front = low.map(|(along, _)| along).fold(0.0, f64::max);
-    let high = surface.filter(|&(_, up)| up >= TIP_M && up < reach_m + TIP_M);
-    let angle = |(along, up): (f64, f64)| (along + LEAD_M - front).atan2(up);
-    high.map(angle).fold(0.0, f64::max).min(MAX_LEAN)
+/// A tool that was `turned` for a push along a horizontal unit vector, and now leans: its upper part is
+/// behind its tip. What is tall is pushed by the tip so, and not at its top by the palm, where it would fall
+/// over, or stand up again when the tool goes away.
+pub(super) fn leaning(turned: UnitQuaternion<f64>, along: &Vector3<f64>) -> UnitQuaternion<f64> {
+    UnitQuaternion::from_scaled_axis(along.cross(&Vector3::z()) * LEAN) * turned
 }
 
 #[cfg(test)]
@@ -141,24 +131,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_higher_up_is_tilted_back_behind_the_tip() {
-        let finger = [(0.012, 0.0), (0.013, 0.02)];
-        let palm = [(0.02, 0.08), (0.018, 0.1)];
-        let hand = || finger.into_iter().chain(palm);
-        let tilted = |(along, up): (f64, f64), lean: f64| along * lean.cos() - up * lean.sin();
-        let by = lean(hand(), 0.12);
-        assert!(by > 0.1 && by < MAX_LEAN, "{by}");
-        let tip = tilted(finger[0], by);
-        for point in palm {
-            assert!(tilted(point, by) < tip - 0.5 * LEAD_M, "{point:?}");
+    fn what_is_above_the_tip_leans_away_from_where_it_pushes() {
+        for angle in [0.0, 1.0, -2.5] {
+            let along = Vector3::new(f64::cos(angle), f64::sin(angle), 0.0);
+            // A hand that points down: its frame's -z is up.
+            let turned = UnitQuaternion::from_scaled_axis(Vector3::x() * std::f64::consts::PI);
+            let palm = leaning(turned, &along) * Vector3::new(0.0, 0.0, -0.08);
+            assert!((palm.dot(&along) + 0.08 * LEAN.sin()).abs() < 1e-12, "{palm}");
+            assert!((palm.z - 0.08 * LEAN.cos()).abs() < 1e-12, "{palm}");
         }
-        // What is pushed doesn't reach up to the palm.
-        assert_eq!(lean(hand(), 0.04), 0.0);
-        assert_eq!(lean(finger.into_iter(), 0.12), 0.0, "nothing is higher up");
-        // A palm far ahead is tilted as far as a hand is.
-        assert_eq!(lean(finger.into_iter().chain([(0.2, 0.08)]), 0.12), MAX_LEAN);
-        // One far behind needs no tilting.
-        assert_eq!(lean(finger.into_iter().chain([(-0.1, 0.08)]), 0.12), 0.0);
-        assert_eq!(lean(std::iter::empty(), 0.12), 0.0);
     }
 }
