@@ -179,7 +179,7 @@ fn measure(kind: MaskKind, n: usize, heads: Heads) -> anyhow::Result<Row> {
 /// The attention that ships, whose rows are made once a step: forward, on one thread.
 fn measure_grf(n: usize, width: usize) -> anyhow::Result<()> {
     anyhow::ensure!(
-        2 * width % STRIPE == 0,
+        (2 * width).is_multiple_of(STRIPE),
         "--width {width}: a multiple of {} is needed",
         STRIPE / 2
     );
