@@ -23,8 +23,6 @@ const MAX_PLACES: usize = 1024;
 const STANDOFF_M: f64 = 0.035;
 /// Over the target on the way (m).
 const OVER_M: f64 = 0.06;
-/// All of a tool's tip stays this far above what things stand on, where it pushes (m).
-const OVER_FLOOR_M: f64 = 0.006;
 /// A tool this near to the target may hold it (m).
 const HOLDS_M: f64 = 0.04;
 /// How far off inverse kinematics may be (m).
@@ -228,13 +226,11 @@ impl Situation {
             UnitQuaternion::from_axis_angle(&Vector3::z_axis(), by) * pose.rotation
         };
         let turned = leaning(turned, &along);
-        let surface = || tool.surface.iter().map(|p| turned * (p - tool.tip));
-        let front = surface().map(|p| p.dot(&along)).fold(0.0, f64::max);
-        let lowest = surface().map(|p| p.z).fold(0.0, f64::min);
+        let front = tool.surface.iter().map(|p| (turned * (p - tool.tip)).dot(&along));
+        let front = front.fold(0.0, f64::max);
         let base = self.floor.unwrap_or(lump.zone.min[2]);
         let tall = (lump.zone.max[2] - base).max(0.0);
-        let z = (0.02 + 0.15 * (tall - 0.04).max(0.0) + 0.008 * height).max(0.012);
-        let z = base + z.max(OVER_FLOOR_M - lowest);
+        let z = base + (0.02 + 0.15 * (tall - 0.04).max(0.0) + 0.008 * height).max(0.012);
         let aim = lump.middle + side * (0.4 * width * across);
         let start = aim - along * (behind + front + STANDOFF_M);
         let start = Point3::new(start.x, start.y, z);
