@@ -28,6 +28,8 @@ use support::time_ms;
 
 const RUNS: usize = 7;
 const COLUMNS: usize = 64;
+/// The attention that ships, as `--masks` names it.
+const GRF: &str = "grf";
 /// Neighbours and hops: as the model has them.
 const K: usize = 3;
 const N_HOPS: usize = 3;
@@ -41,7 +43,8 @@ fn main() -> anyhow::Result<()> {
     let (width, n_heads) = (number("--width", 64)?, number("--heads", 4)?);
     let logs = given("--log2").unwrap_or("8,11,14,17");
     let logs: Vec<u32> = logs.split(',').map(str::parse).collect::<Result<_, _>>()?;
-    let names: Vec<&str> = MaskKind::ALL.iter().map(|kind| kind.name()).collect();
+    let kinds = MaskKind::ALL.iter().map(|kind| kind.name());
+    let names: Vec<&str> = std::iter::once(GRF).chain(kinds).collect();
     println!(
         "threads: {}; {}; ns a node: {COLUMNS} columns on one thread, attention of width {width} and \
          {n_heads} heads on all; growth: ln of the time over ln of the nodes, last over first",
@@ -52,12 +55,11 @@ fn main() -> anyhow::Result<()> {
         "{:>14} {:>7} {:>9} {:>10} {:>8} {:>10} {:>10}",
         "mask", "nodes", "build", "columns", "bound ×", "forward", "backward"
     );
-    if given("--masks").is_none() {
-        for &log in &logs {
-            measure_grf(1 << log, width)?;
-        }
-    }
     for name in given("--masks").map_or(names, |names| names.split(',').collect()) {
+        if name == GRF {
+            logs.iter().try_for_each(|&log| measure_grf(1 << log, width))?;
+            continue;
+        }
         let kind = MaskKind::ALL.into_iter().find(|kind| kind.name() == name);
         let kind = kind.with_context(|| format!("--masks {name}: not known"))?;
         let mut rows = Vec::new();
