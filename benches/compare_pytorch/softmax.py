@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch's softmax attention over N tokens on this machine's CPU, beside `cargo bench --bench k_mip`.
 
-    FORECLOUD_SIMD=avx2 ATEN_CPU_CAPABILITY=avx2 PYTHON benches/compare_pytorch/softmax.py [--tokens 32768]
+    ATEN_CPU_CAPABILITY=avx2 PYTHON benches/compare_pytorch/softmax.py [--tokens 32768]
 
 Random rows, width 64 in 4 heads, forward, in f32; medians in ms of `scaled_dot_product_attention`, which keeps no
 N × N, and of one head after the other with N × N weights in memory (4 GB at 32,768). Both are checked against
