@@ -1,5 +1,6 @@
 //! What predictions run on: the CPU, or a GPU where there is one.
 
+mod batch;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod probe;
@@ -10,10 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::cloud::raw::{self, RawCamera};
 use crate::frames::CameraFrame;
+use crate::model::tokens::Tokens;
 use crate::model::{Mode, Model, Rollout};
 use crate::particles::{CpuSampler, ParticleSampler, Particles, Sampling};
 use crate::scene::Scene;
 use crate::{Error, Result};
+pub(crate) use batch::BatchRollout;
 
 /// Which device predictions are to run on: `auto`, `cpu`, `cuda` or `cuda:INDEX` in text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -91,6 +94,20 @@ pub trait Rollouts: Send {
 
     /// As [`Rollout::n_steps`].
     fn n_steps(&self) -> usize;
+
+    /// The device, for people: `cuda:0 (Orin)`.
+    fn name(&self) -> &str;
+}
+
+/// The model between tokens and outputs on a device beside the CPU, for several scenes at once.
+pub trait Forwards: Send {
+    /// Outputs `[n_scene, n_outputs]` of the tokens of each scene; all scenes have as many of both kinds.
+    ///
+    /// # Errors
+    /// As [`crate::graph::KnnGraph::rebuild`]; [`Error::Shape`] for too many tokens, scenes of other
+    /// sizes than the first, or features of another model; [`Error::Device`] if the device fails, and
+    /// the next pass starts afresh then.
+    fn run(&mut self, tokens: &[&Tokens], outputs: &mut [&mut Vec<f32>]) -> Result<()>;
 
     /// The device, for people: `cuda:0 (Orin)`.
     fn name(&self) -> &str;
@@ -277,6 +294,13 @@ fn open_cuda(model: &Model, index: u16) -> Result<Other> {
 }
 
 #[cfg(feature = "cuda")]
+fn open_cuda_forward(model: &Model, index: u16) -> Result<Box<dyn Forwards>> {
+    let gpu = std::sync::Arc::new(cuda::Gpu::open(index.into())?);
+    let (config, precision) = (model.config.rollout(), cuda::Precision::Half);
+    Ok(Box::new(cuda::PassForward::new(gpu, config, &model.weights, precision)?))
+}
+
+#[cfg(feature = "cuda")]
 fn has_card() -> bool {
     cuda::Gpu::count() > 0
 }
@@ -288,9 +312,19 @@ fn has_card() -> bool {
 
 #[cfg(not(feature = "cuda"))]
 fn open_cuda(_model: &Model, index: u16) -> Result<Other> {
+    Err(built_without(index))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn open_cuda_forward(_model: &Model, index: u16) -> Result<Box<dyn Forwards>> {
+    Err(built_without(index))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn built_without(index: u16) -> Error {
     let problem = "this program was built without GPUs: build it with `--features cuda`, or take \
                    device: cpu";
-    Err(Error::Device { device: Device::Cuda(index).to_string(), problem: problem.into() })
+    Error::Device { device: Device::Cuda(index).to_string(), problem: problem.into() }
 }
 
 #[cfg(test)]

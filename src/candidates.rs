@@ -3,11 +3,13 @@
 
 mod batch;
 mod free;
+mod on_device;
 mod roller;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use crate::backend::Device;
 use crate::cloud::Workspace;
 use crate::config::PredictorConfig;
 use crate::costs::{Goal, Judge, Sight};
@@ -22,6 +24,7 @@ use crate::{Error, Result};
 
 pub use batch::Candidate;
 pub(crate) use free::Seen;
+use on_device::OnDevice;
 use roller::Roller;
 
 /// Particles of the roll-outs that plans are judged by, unless another number is asked for.
@@ -179,6 +182,9 @@ pub struct Candidates {
     roller: Roller,
     /// A thread for each of the plans that are rolled out side by side.
     workers: Vec<(rayon::ThreadPool, Roller)>,
+    on_device: OnDevice,
+    /// Longest time that one piece of work of the last [`Candidates::evaluate`] took.
+    slowest: Duration,
 }
 
 impl Candidates {
@@ -187,10 +193,34 @@ impl Candidates {
     /// # Errors
     /// [`Error::Config`] if they can't be started.
     pub fn new(n_threads: usize) -> Result<Self> {
+        Self::on(Device::Cpu, n_threads)
+    }
+
+    /// As [`Candidates::new`], with `device` for the model's part of [`Candidates::evaluate`]. It is opened
+    /// when the first plans come.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn on(device: Device, n_threads: usize) -> Result<Self> {
         let threads = pool(n_threads, "plan")?;
         let workers = (0..threads.current_num_threads())
             .map(|i| Ok((pool(1, &format!("plan {i}, worker"))?, Roller::default())));
-        Ok(Self { workers: workers.collect::<Result<_>>()?, threads, roller: Roller::default() })
+        let workers = workers.collect::<Result<_>>()?;
+        let on_device = OnDevice::new(device);
+        let (roller, slowest) = (Roller::default(), Duration::ZERO);
+        Ok(Self { workers, threads, roller, on_device, slowest })
+    }
+
+    /// What [`Candidates::evaluate`] runs on, for people, and why that is the CPU where a GPU was tried:
+    /// the CPU until the first plans came.
+    pub fn device(&self) -> String {
+        self.on_device.describe()
+    }
+
+    /// How long what [`Candidates::evaluate`] begins may go on: the longest that a plan, or a batch of a
+    /// GPU, took in the last one.
+    pub(crate) fn slowest(&self) -> Duration {
+        self.slowest
     }
 
     /// The threads, for what else is done for plans between roll-outs.

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
+use crate::backend::Device;
 use crate::candidates::{Candidate, Candidates, PLAN_PARTICLES, Snapshot};
 use crate::config::PredictorConfig;
 use crate::costs::{Goal, Judge, PlanCost};
@@ -156,7 +157,20 @@ impl Planner {
     /// # Errors
     /// [`Error::Config`] if they can't be started.
     pub fn new(n_threads: usize) -> Result<Self> {
-        Ok(Self { candidates: Candidates::new(n_threads)? })
+        Self::on(Device::Cpu, n_threads)
+    }
+
+    /// As [`Planner::new`], with `device` for the roll-outs: see [`Candidates::on`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn on(device: Device, n_threads: usize) -> Result<Self> {
+        Ok(Self { candidates: Candidates::on(device, n_threads)? })
+    }
+
+    /// What plans are rolled out on: see [`Candidates::device`].
+    pub fn device(&self) -> String {
+        self.candidates.device()
     }
 
     /// What rolls out.
@@ -243,13 +257,15 @@ impl Search<'_> {
     ) -> Result<()> {
         let mut sampler = Sampler::new(self.settings.seed, &self.situation);
         let end = self.settings.budget.map(|budget| self.start + budget);
-        let is_time = || end.is_none_or(|end| Instant::now() < end);
+        // What takes so long is not begun when less is left.
+        let is_time_for = |needed| end.is_none_or(|end| Instant::now() + needed < end);
+        let mut slowest_draws = Duration::ZERO;
         let mut best = self.idle;
         let mut n_empty = 0;
         if self.is_reached {
             return Ok(());
         }
-        while n_empty < MAX_EMPTY && is_time() {
+        while n_empty < MAX_EMPTY && is_time_for(candidates.slowest()) {
             let left = match self.settings.max_plans {
                 0 => usize::MAX,
                 most => most.saturating_sub(self.n_plans),
@@ -258,12 +274,22 @@ impl Search<'_> {
             if wanted == 0 {
                 break;
             }
-            let drawn = self.draw(&mut sampler, wanted, candidates.threads());
+            let needed = candidates.slowest();
+            let drawn = self.draw(&mut sampler, wanted, candidates.threads(), |took| {
+                slowest_draws = slowest_draws.max(took);
+                is_time_for(needed + slowest_draws)
+            });
+            if self.n_plans > 0 && !is_time_for(needed) {
+                break;
+            }
             n_empty = if drawn.is_empty() { n_empty + 1 } else { 0 };
             let to_roll: Vec<Candidate> = drawn.iter().map(|d| d.candidate.clone()).collect();
             let costs = match to_roll.is_empty() {
                 true => Vec::new(),
-                false => candidates.evaluate(self.snapshot, self.judge, &to_roll, is_time)?,
+                false => {
+                    let goes_on = || is_time_for(needed);
+                    candidates.evaluate(self.snapshot, self.judge, &to_roll, goes_on)?
+                }
             };
             for (drawn, cost) in drawn.into_iter().zip(costs) {
                 let Some(cost) = cost else { continue };
@@ -283,11 +309,19 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Up to `n` plans that the robot can do.
-    fn draw(&mut self, sampler: &mut Sampler, n: usize, threads: &rayon::ThreadPool) -> Vec<Drawn> {
+    /// Up to `n` plans that the robot can do; fewer once `goes_on`, told how long a round of draws took, is
+    /// false.
+    fn draw(
+        &mut self,
+        sampler: &mut Sampler,
+        n: usize,
+        threads: &rayon::ThreadPool,
+        mut goes_on: impl FnMut(Duration) -> bool,
+    ) -> Vec<Drawn> {
         let mut found = Vec::new();
         let mut n_drawn = 0;
         while found.len() < n && n_drawn < MAX_DRAWS {
+            let start = Instant::now();
             let draws: Vec<(Kind, Vec<f64>)> = (0..AT_ONCE).map(|_| sampler.draw()).collect();
             n_drawn += draws.len();
             let this = &*self;
@@ -302,6 +336,9 @@ impl Search<'_> {
                     Ok(_) => {}
                     Err(why) => *self.refused.entry(why).or_default() += 1,
                 }
+            }
+            if !goes_on(start.elapsed()) {
+                break;
             }
         }
         found

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use forecloud::backend::Device;
 use forecloud::candidates::{Candidate, Snapshot};
 use forecloud::costs::{Goal as Inner, Mask, PlanCost, parse_goal, read_goal};
 use forecloud::message::JointTrajectory;
@@ -51,17 +52,20 @@ impl Goal {
 pub struct Held {
     pid: u32,
     n_threads: usize,
+    device: Device,
     planner: Planner,
 }
 
-/// The planner that is held, or a new one where it is not of this process, or of as many threads as are
-/// asked for.
-pub fn planner(held: &mut Option<Held>) -> PyResult<&mut Planner> {
+/// The planner that is held, or a new one where it is not of this process, or of another device or other
+/// threads than are asked for.
+pub fn planner(held: &mut Option<Held>, device: Device) -> PyResult<&mut Planner> {
     let (pid, n_threads) = (std::process::id(), work::n_threads()?);
-    if held.as_ref().is_none_or(|held| (held.pid, held.n_threads) != (pid, n_threads)) {
-        let planner = Planner::new(n_threads).map_err(errors::of)?;
+    let is_asked_for =
+        |held: &Held| (held.pid, held.n_threads, held.device) == (pid, n_threads, device);
+    if !held.as_ref().is_some_and(is_asked_for) {
+        let planner = Planner::on(device, n_threads).map_err(errors::of)?;
         // What was forked waits for threads that are not in this process.
-        if let Some(old) = held.replace(Held { pid, n_threads, planner })
+        if let Some(old) = held.replace(Held { pid, n_threads, device, planner })
             && old.pid != pid
         {
             std::mem::forget(old);

@@ -163,9 +163,9 @@ impl Predictor {
         n_steps: usize,
         n_particles: usize,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let snapshot = self.lock()?.snapshot().map_err(errors::of)?;
+        let (snapshot, device) = self.start()?;
         let mut held = free(&self.planner)?;
-        let planner = plans::planner(&mut held)?;
+        let planner = plans::planner(&mut held, device)?;
         plans::evaluate(py, planner, &snapshot, goal, plans, (n_steps, n_particles))
     }
 
@@ -177,9 +177,9 @@ impl Predictor {
         settings: SettingsIn,
     ) -> PyResult<Bound<'py, PyDict>> {
         let settings = settings.into_settings()?;
-        let snapshot = self.lock()?.snapshot().map_err(errors::of)?;
+        let (snapshot, device) = self.start()?;
         let mut held = free(&self.planner)?;
-        plans::find(py, plans::planner(&mut held)?, &snapshot, goal, &settings)
+        plans::find(py, plans::planner(&mut held, device)?, &snapshot, goal, &settings)
     }
 
     /// The prediction from the newest frame on, if the robot follows a plan.
@@ -190,9 +190,9 @@ impl Predictor {
         n_steps: usize,
     ) -> PyResult<Bound<'py, PyDict>> {
         let plan = plans::trajectory(0, plan)?;
-        let snapshot = self.lock()?.snapshot().map_err(errors::of)?;
+        let (snapshot, device) = self.start()?;
         let mut held = free(&self.planner)?;
-        let candidates = plans::planner(&mut held)?.candidates();
+        let candidates = plans::planner(&mut held, device)?.candidates();
         let told = work::run(py, move |_| {
             candidates.predict(&snapshot, plan, n_steps).map(|told| Told::new(&told))
         })?;
@@ -217,6 +217,12 @@ impl Predictor {
             ));
         }
         Ok(inner)
+    }
+
+    /// What plans start from, and what they are rolled out on.
+    fn start(&self) -> PyResult<(Snapshot, Device)> {
+        let inner = self.lock()?;
+        Ok((inner.snapshot().map_err(errors::of)?, inner.config().device))
     }
 }
 

@@ -16,6 +16,7 @@ mod kernels;
 mod launch;
 mod memory;
 mod model;
+mod pass_forward;
 mod pass_rollout;
 mod rollout;
 mod sampler;
@@ -34,6 +35,7 @@ use crate::model::RolloutConfig;
 
 pub use device::Gpu;
 pub use model::{Precision, unsupported};
+pub use pass_forward::PassForward;
 pub use pass_rollout::PassRollout;
 pub use rollout::{Rollout, measure};
 pub(crate) use sampler::Sampler;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 
-use super::{RawSampler, Rollouts};
+use super::{BatchRollout, RawSampler, Rollouts};
 use crate::cloud::Workspace;
 use crate::frames::{CameraFrame, ColorView, View};
 use crate::geometry::Vec3;
@@ -38,26 +38,79 @@ pub(super) fn probe(model: &Model, cpu: &mut Rollout, device: &mut dyn Rollouts)
         return Ok(());
     }
     device.run_while(&scene, n_steps, &mut |_| true)?;
-    let (mut displacements, mut sigmas) = (Difference::default(), Difference::default());
+    let mut compared = Compared::default();
     for t in 0..n_steps {
-        let [wanted, got] = [cpu.displacements(t), device.displacements(t)];
-        displacements.add(wanted.as_flattened(), got.as_flattened());
-        let [wanted, got] = [cpu.sigmas(t), device.sigmas(t)];
-        sigmas.add(wanted.unwrap_or_default(), got.unwrap_or_default());
+        compared.add([cpu.displacements(t), device.displacements(t)]);
+        compared.add_sigmas([cpu.sigmas(t), device.sigmas(t)]);
     }
-    for (what, found) in [("displacements", displacements), ("sigmas", sigmas)] {
-        if !found.is_small() {
-            let problem = format!(
-                "computes other {what} than the CPU on a scene to try it with (off by {:.3} mm, the \
-                 longest is {:.3} mm): it is not used; take device: cpu, and look with benches/gpu/run \
-                 for what is wrong",
-                1e3 * found.off_m,
-                1e3 * found.longest_m
-            );
-            return Err(Error::Device { device: device.name().to_owned(), problem });
+    compared.check(device.name())
+}
+
+/// As [`probe`], of scenes that are rolled out side by side, for one step and for two passes.
+///
+/// # Errors
+/// As there.
+pub(super) fn probe_batch(
+    model: &Model,
+    cpu: &mut Rollout,
+    device: &mut BatchRollout,
+) -> Result<()> {
+    let n_steps = [model.config.chunk + 1, 1, model.config.chunk + 1];
+    let mut scenes = n_steps.map(|n_steps| (scene(model, n_steps), n_steps));
+    // Other scenes: a part that is computed from another one's numbers differs.
+    for (i, (scene, _)) in scenes.iter_mut().enumerate() {
+        let shift = 0.01 * i as f32;
+        scene.start.positions.iter_mut().step_by(2).for_each(|p| p[0] += shift);
+        scene.start.velocities.iter_mut().for_each(|v| *v = v.map(|x| x * (1.0 - 10.0 * shift)));
+        scene.kinematic.iter_mut().flatten().for_each(|p| p[1] += shift);
+    }
+    if scenes.iter().any(|(scene, n_steps)| cpu.run(&model.weights, scene, *n_steps).is_err()) {
+        return Ok(());
+    }
+    device.run(&scenes.each_ref().map(|(scene, n_steps)| (scene, *n_steps)))?;
+    let mut compared = Compared::default();
+    for ((scene, n_steps), there) in scenes.iter().zip(device.scenes()) {
+        cpu.run(&model.weights, scene, *n_steps)?;
+        for t in 0..*n_steps {
+            compared.add([cpu.displacements(t), there.displacements(t)]);
+            compared.add_sigmas([cpu.sigmas(t), there.sigmas(t)]);
         }
     }
-    Ok(())
+    compared.check(device.name())
+}
+
+/// The CPU's numbers and a device's.
+#[derive(Default)]
+struct Compared {
+    displacements: Difference,
+    sigmas: Difference,
+}
+
+impl Compared {
+    fn add(&mut self, [wanted, got]: [&[Vec3]; 2]) {
+        self.displacements.add(wanted.as_flattened(), got.as_flattened());
+    }
+
+    fn add_sigmas(&mut self, both: [Option<&[f32]>; 2]) {
+        let [wanted, got] = both.map(Option::unwrap_or_default);
+        self.sigmas.add(wanted, got);
+    }
+
+    fn check(&self, name: &str) -> Result<()> {
+        for (what, found) in [("displacements", &self.displacements), ("sigmas", &self.sigmas)] {
+            if !found.is_small() {
+                let problem = format!(
+                    "computes other {what} than the CPU on a scene to try it with (off by {:.3} mm, \
+                     the longest is {:.3} mm): it is not used; take device: cpu, and look with \
+                     benches/gpu/run for what is wrong",
+                    1e3 * found.off_m,
+                    1e3 * found.longest_m
+                );
+                return Err(Error::Device { device: name.to_owned(), problem });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// How far numbers (m) differ, and how long the longest is.

@@ -1,8 +1,10 @@
-//! Many plans at once: one roll-out a thread, each thread on a plan of its own, so that the results
-//! are those of [`Candidates::predict`] to the bit, on any number of threads.
+//! Many plans at once: on the CPU one roll-out a thread, each thread on a plan of its own, so that the
+//! results are those of [`Candidates::predict`] to the bit, on any number of threads; on a GPU all
+//! together ([`super::on_device`]).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use super::free::surroundings;
 use super::{Candidates, Snapshot};
@@ -28,9 +30,13 @@ impl Candidates {
     /// Where a scene rests, steps in which the robot moves through free air are not rolled out, but for
     /// as many as a pass of the model has, at the end: nothing moves in them.
     ///
+    /// On a GPU ([`Candidates::on`]) plans are begun 64 together, and costs differ from the CPU's by what
+    /// its arithmetic does.
+    ///
     /// # Errors
     /// As [`Snapshot::robot`]; [`Error::Plan`] names the first candidate that can't be followed or goes
-    /// beyond the robot's limits, [`Error::Config`] for a number of steps that a prediction can't have.
+    /// beyond the robot's limits, [`Error::Config`] for a number of steps that a prediction can't have,
+    /// [`Error::Device`] if a GPU that was asked for can't be used.
     pub fn evaluate(
         &mut self,
         snapshot: &Snapshot,
@@ -40,16 +46,25 @@ impl Candidates {
     ) -> Result<Vec<Option<PlanCost>>> {
         check(snapshot, candidates)?;
         let seen = &surroundings(snapshot);
+        let (threads, on_device) = (&self.threads, &mut self.on_device);
+        let of_device = threads
+            .install(|| on_device.costs(snapshot, judge, candidates, seen.as_ref(), &goes_on))?;
+        if let Some(costs) = of_device {
+            self.slowest = on_device.slowest();
+            return Ok(costs);
+        }
+        let slowest = Mutex::new(Duration::ZERO);
         let next = AtomicUsize::new(0);
         let costs: Vec<Mutex<Option<Result<PlanCost>>>> =
             candidates.iter().map(|_| Mutex::new(None)).collect();
         let n_workers = candidates.len().min(self.workers.len());
         std::thread::scope(|scope| {
             for (pool, roller) in &mut self.workers[..n_workers] {
-                let (next, costs, goes_on) = (&next, &costs, &goes_on);
+                let (next, costs, goes_on, slowest) = (&next, &costs, &goes_on, &slowest);
                 let work = move || {
                     let mut is_ready = false;
                     loop {
+                        let start = Instant::now();
                         let i = next.fetch_add(1, Ordering::Relaxed);
                         let Some(candidate) = candidates.get(i).filter(|_| i == 0 || goes_on())
                         else {
@@ -65,11 +80,15 @@ impl Candidates {
                         if let Ok(mut cost) = costs[i].lock() {
                             *cost = Some(outcome);
                         }
+                        if let Ok(mut slowest) = slowest.lock() {
+                            *slowest = slowest.max(start.elapsed());
+                        }
                     }
                 };
                 scope.spawn(move || pool.install(work));
             }
         });
+        self.slowest = slowest.into_inner().unwrap_or_default();
         let cost = |(i, cost): (usize, Mutex<Option<Result<PlanCost>>>)| {
             let cost = cost.into_inner().unwrap_or_default().transpose();
             cost.map_err(|error| of_plan(i, error))

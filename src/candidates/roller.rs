@@ -3,7 +3,7 @@
 use super::Snapshot;
 use super::free::{Seen, free_steps};
 use crate::costs::{Consequence, Judge, PlanCost};
-use crate::geometry::{RigidMotion, add, follow_links};
+use crate::geometry::{RigidMotion, Vec3, add, follow_links};
 use crate::kinematics::{NO_LINK, Robot};
 use crate::known::Known;
 use crate::message::JointTrajectory;
@@ -12,6 +12,15 @@ use crate::plan::with_candidate;
 use crate::prediction::Prediction;
 use crate::scene::Scene;
 use crate::{Error, Result};
+
+/// Where the roll-out of a plan begins, and how long it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ahead {
+    /// Steps in which nothing moves but the robot.
+    pub lead: usize,
+    /// Steps that are rolled out.
+    pub n_steps: usize,
+}
 
 /// Rolls out candidates; keeps its buffers.
 #[derive(Default)]
@@ -105,21 +114,20 @@ impl Roller {
             other => &mut other.insert((config, Rollout::new(config.rollout(), Mode::Inference))).1,
         };
         rollout.run(&model.weights, &self.scene, n_steps)?;
-        prediction.displacements.resize_with(n_steps, Vec::new);
-        for (t, displacements) in prediction.displacements.iter_mut().enumerate() {
-            displacements.clear();
-            displacements.extend_from_slice(rollout.displacements(t));
-        }
-        self.known.apply(snapshot.knows, model, &self.scene, prediction);
-        let sigmas = (0..n_steps).map_while(|t| rollout.sigmas(t));
-        self.known.tell_sigmas(sigmas, model, prediction);
+        let steps = (|t| rollout.displacements(t), |t| rollout.sigmas(t));
+        read(&mut self.known, snapshot, &self.scene, n_steps, steps, prediction);
         Ok(())
+    }
+
+    /// Where the scene is that [`Roller::lead_to`] leads to.
+    pub fn scene(&self) -> &Scene {
+        &self.scene
     }
 
     /// What a plan costs.
     ///
     /// # Errors
-    /// As [`Roller::place`], [`Roller::run`] and [`Judge::cost`].
+    /// As [`Roller::lead_to`], [`Roller::run`] and [`Judge::cost`].
     pub fn cost(
         &mut self,
         snapshot: &Snapshot,
@@ -127,6 +135,46 @@ impl Roller {
         candidate: &super::Candidate,
         seen: Option<&Seen>,
     ) -> Result<PlanCost> {
+        let ahead = self.lead_to(snapshot, candidate, seen)?;
+        let mut prediction = std::mem::take(&mut self.prediction);
+        prediction.clone_from(&snapshot.prediction);
+        let outcome = self.run(snapshot, ahead.n_steps, &mut prediction);
+        let cost = outcome.and_then(|()| self.weigh(snapshot, judge, &ahead, &prediction));
+        self.prediction = prediction;
+        cost
+    }
+
+    /// What a plan costs by a roll-out from [`Roller::scene`] that somebody else made, told step by step.
+    ///
+    /// # Errors
+    /// As [`Judge::cost`].
+    pub fn judge<'a>(
+        &mut self,
+        snapshot: &Snapshot,
+        judge: &Judge,
+        ahead: &Ahead,
+        displacements: impl Fn(usize) -> &'a [Vec3],
+        sigmas: impl Fn(usize) -> Option<&'a [f32]>,
+    ) -> Result<PlanCost> {
+        let mut prediction = std::mem::take(&mut self.prediction);
+        prediction.clone_from(&snapshot.prediction);
+        let (steps, known) = ((displacements, sigmas), &mut self.known);
+        read(known, snapshot, &self.scene, ahead.n_steps, steps, &mut prediction);
+        let cost = self.weigh(snapshot, judge, ahead, &prediction);
+        self.prediction = prediction;
+        cost
+    }
+
+    /// Puts the robot where the plan of `candidate` leads it, and the scene where its roll-out begins.
+    ///
+    /// # Errors
+    /// As [`Roller::place`].
+    pub fn lead_to(
+        &mut self,
+        snapshot: &Snapshot,
+        candidate: &super::Candidate,
+        seen: Option<&Seen>,
+    ) -> Result<Ahead> {
         let n_all = candidate.n_steps;
         let chunk = snapshot.model.config.chunk;
         // The passes of a roll-out that begins later end later.
@@ -135,31 +183,55 @@ impl Roller {
         let rows = self.scene.kinematic.get(1..).unwrap_or_default();
         let lead = seen.map_or(0, |seen| free_steps(seen, rows, most));
         self.begin_at(snapshot, lead);
-        let n_steps = n_all - lead;
-        let mut prediction = std::mem::take(&mut self.prediction);
-        prediction.clone_from(&snapshot.prediction);
-        let outcome = self.run(snapshot, n_steps, &mut prediction);
+        Ok(Ahead { lead, n_steps: n_all - lead })
+    }
+
+    /// What `prediction` costs, of the plan that [`Roller::lead_to`] was given last; the scene is moved
+    /// for it.
+    fn weigh(
+        &mut self,
+        snapshot: &Snapshot,
+        judge: &Judge,
+        ahead: &Ahead,
+        prediction: &Prediction,
+    ) -> Result<PlanCost> {
         // Costs are told of the world's places, not of the model's.
         let back = snapshot.origin.map(|x| -x);
         self.scene.set_robot_origin(&back);
         let course = &snapshot.course;
         let n_joints = course.joints.len();
-        let ahead = self.joints_ahead.chunks_exact(n_joints.max(1)).take(lead + n_steps);
+        let n_all = ahead.lead + ahead.n_steps;
+        let places = self.joints_ahead.chunks_exact(n_joints.max(1)).take(n_all);
         let joints: Vec<Vec<f64>> =
-            std::iter::once(course.joints.clone()).chain(ahead.map(<[f64]>::to_vec)).collect();
-        let cost = outcome.and_then(|()| {
-            judge.cost(&Consequence {
-                displacements: &prediction.displacements,
-                radii: [0, 1].map(|level| prediction.told_sigmas(level)),
-                robot: self.scene.kinematic.get(2..).unwrap_or_default(),
-                links: &self.scene.start.kinematic_links,
-                joints: &joints,
-                joint_velocities: &course.joint_velocities,
-                step_secs: snapshot.model.config.step_secs,
-                lead,
-            })
-        });
-        self.prediction = prediction;
-        cost
+            std::iter::once(course.joints.clone()).chain(places.map(<[f64]>::to_vec)).collect();
+        judge.cost(&Consequence {
+            displacements: &prediction.displacements,
+            radii: [0, 1].map(|level| prediction.told_sigmas(level)),
+            robot: self.scene.kinematic.get(2..).unwrap_or_default(),
+            links: &self.scene.start.kinematic_links,
+            joints: &joints,
+            joint_velocities: &course.joint_velocities,
+            step_secs: snapshot.model.config.step_secs,
+            lead: ahead.lead,
+        })
     }
+}
+
+/// Reads `n_steps` steps of a roll-out, displacements and sigmas of each, with what is known instead of
+/// predicted.
+fn read<'a>(
+    known: &mut Known,
+    snapshot: &Snapshot,
+    scene: &Scene,
+    n_steps: usize,
+    (displacements, sigmas): (impl Fn(usize) -> &'a [Vec3], impl Fn(usize) -> Option<&'a [f32]>),
+    prediction: &mut Prediction,
+) {
+    prediction.displacements.resize_with(n_steps, Vec::new);
+    for (t, to) in prediction.displacements.iter_mut().enumerate() {
+        to.clear();
+        to.extend_from_slice(displacements(t));
+    }
+    known.apply(snapshot.knows, &snapshot.model, scene, prediction);
+    known.tell_sigmas((0..n_steps).map_while(sigmas), &snapshot.model, prediction);
 }

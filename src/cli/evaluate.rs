@@ -14,7 +14,7 @@ use super::snapshot::SnapshotArgs;
 /// Tell what plans would cost, held against a goal, from a frame of a recording on.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Costs are those of the node's ~/evaluate, to the bit; docs/planning.md tells what each term means, and
+Costs are those of the node's ~/evaluate, to the bit (on the CPU); docs/planning.md tells what each term means, and
 how goal.yaml and plans.yaml are written.
 
 Examples:
@@ -50,8 +50,9 @@ pub fn run(args: &Args) -> Result<()> {
     let (snapshot, judge) = snapshot.for_plans(&goal, args.thin)?;
     let candidates: Vec<Candidate> =
         plans.into_iter().map(|plan| Candidate { plan, n_steps: args.steps }).collect();
-    let mut roller = Candidates::new(args.snapshot.n_threads())?;
+    let mut roller = Candidates::on(args.snapshot.device(), args.snapshot.n_threads())?;
     let costs = roller.evaluate(&snapshot, &judge, &candidates, || true)?;
+    args.snapshot.tell_device(&roller);
     let costs: Vec<PlanCost> = costs.into_iter().flatten().collect();
     let best = (0..costs.len()).min_by(|&a, &b| costs[a].cost.total_cmp(&costs[b].cost));
     let text = match args.json {

@@ -77,8 +77,9 @@ pub fn run(args: &Args) -> Result<Outcome> {
         n_particles: args.thin,
     };
     let snapshot = args.snapshot.take("forecloud plan")?;
-    let mut planner = Planner::new(args.snapshot.n_threads())?;
+    let mut planner = Planner::on(args.snapshot.device(), args.snapshot.n_threads())?;
     let planned = planner.plan(&snapshot, &goal, &settings, |_| true)?;
+    args.snapshot.tell_device(planner.candidates());
     let points = planned.plan.points.iter();
     let points: Vec<_> = points
         .map(|point| {

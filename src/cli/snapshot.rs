@@ -1,13 +1,15 @@
 //! A frame of a recording that plans start from.
 
 use anyhow::{Context, Result, bail};
-use forecloud::candidates::Snapshot;
+use forecloud::backend::Device;
+use forecloud::candidates::{Candidates, Snapshot};
 use forecloud::config::PredictorConfig;
 use forecloud::predictor::Predictor;
 use forecloud::recording::Recording;
 use std::path::PathBuf;
 
 use super::numbers::within;
+use super::say::say;
 use super::topics::{self, TopicArgs};
 use super::{model_file, threads};
 
@@ -33,6 +35,9 @@ pub struct SnapshotArgs {
     /// Threads, at most as many as there are cores [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
+    /// What plans are rolled out on: auto (a GPU where one answers), cpu, cuda or cuda:INDEX
+    #[arg(long, default_value_t = Device::default())]
+    device: Device,
     #[command(flatten)]
     topics: TopicArgs,
 }
@@ -41,6 +46,18 @@ impl SnapshotArgs {
     /// Threads to work on.
     pub fn n_threads(&self) -> usize {
         threads::bounded(self.threads.map(usize::from))
+    }
+
+    /// What plans are rolled out on.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Says on stderr what plans were rolled out on, where another device than the CPU was asked for.
+    pub fn tell_device(&self, candidates: &Candidates) {
+        if self.device != Device::Cpu {
+            say(format_args!("device: {}", candidates.device()));
+        }
     }
 
     /// Predicts from the frame.

@@ -100,13 +100,13 @@ fn serve(
     let config = parameters::configure(&given_parameters(node))?;
     let frames = config.frames(&node.namespace()?).context("parameters")?;
     let predictor = create_predictor(&config)?;
-    let model = predictor.model().config;
+    let (model, device) = (predictor.model().config, predictor.config().device);
     let origin = Origin::new(predictor.model(), &config.world_frame);
     let outputs = Outputs::new(node, origin.clone(), config.motion_min_m as f32)?;
     let mailbox = Arc::new(Mailbox::default());
     let rollouts = Rollouts::new(mailbox.clone(), origin.clone(), config.plan_threads)?;
     let (jobs, waiting) = mpsc::sync_channel(MAX_WAITING);
-    let planning = Planning::new(mailbox.clone(), origin, config.plan_threads)?;
+    let planning = Planning::new(mailbox.clone(), origin, device, config.plan_threads)?;
     let (sender, tasks) = mpsc::channel();
     let load = Arc::new(Load::default());
     let plan = arguments.topic("~/plan", &node.name()?, &node.namespace()?);

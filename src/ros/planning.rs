@@ -19,6 +19,7 @@ use super::queue::Load;
 use super::rollouts::{Snapshots, trajectory};
 use super::service::respond;
 use super::text::bounded;
+use crate::backend::Device;
 use crate::candidates::{Candidate, PLAN_PARTICLES};
 use crate::config::PredictorConfig;
 use crate::costs::PlanCost;
@@ -63,19 +64,24 @@ pub struct Planning {
     snapshots: Snapshots,
     origin: Origin,
     planner: Planner,
+    /// What the last request was worked on with.
+    device: String,
 }
 
 impl Planning {
-    /// With `n_threads` threads for the roll-outs.
+    /// With `n_threads` threads and `device` for the roll-outs.
     ///
     /// # Errors
     /// They can't be started.
     pub fn new(
         mailbox: Arc<Mailbox<Frame>>,
         origin: Origin,
+        device: Device,
         n_threads: usize,
     ) -> crate::Result<Self> {
-        Ok(Self { snapshots: Snapshots::new(mailbox), origin, planner: Planner::new(n_threads)? })
+        let planner = Planner::on(device, n_threads)?;
+        let device = planner.device();
+        Ok(Self { snapshots: Snapshots::new(mailbox), origin, planner, device })
     }
 
     /// Works on `tasks`, and keeps `load`.
@@ -96,6 +102,11 @@ impl Planning {
                 }
             }
             load.end();
+            let device = self.planner.device();
+            if device != self.device {
+                tracing::info!("plans are rolled out on: {device}");
+                self.device = device;
+            }
         }
     }
 

@@ -29,12 +29,19 @@ pub(super) fn check_tokens(n_tokens: usize, k: usize) -> Result<()> {
     Ok(())
 }
 
+/// How much a pass takes: one scene, or several of the same sizes, one behind the other in all buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Extent {
+    pub n_scenes: usize,
+    /// Of each scene: tokens, and scene particles, which are the first of them.
+    pub n_tokens: usize,
+    pub n_particles: usize,
+}
+
 /// What is between tokens and outputs, in one arena.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Buffers {
-    /// Scene particles, and tokens.
-    n_scene: usize,
-    n_tokens: usize,
+    extent: Extent,
     pub token_positions: Buffer<f32>,
     pub features: Buffer<f32>,
     pub neighbors: Buffer<u32>,
@@ -53,23 +60,19 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    /// Takes places for `tokens`, of which the first `n_scene` are scene particles.
-    pub fn take(
-        config: &RolloutConfig,
-        n_scene: usize,
-        tokens: usize,
-        places: &mut Places,
-    ) -> Self {
+    /// Takes places for tokens of `extent`.
+    pub fn take(config: &RolloutConfig, extent: Extent, places: &mut Places) -> Self {
+        let Extent { n_scenes, n_tokens, n_particles } = extent;
         let (model, d) = (&config.interlacer, config.interlacer.width);
-        let n_rows = tokens * row_cap(tokens, model.k, model.n_hops);
+        let tokens = n_scenes * n_tokens;
+        let n_rows = tokens * row_cap(n_tokens, model.k, model.n_hops);
         let state_len = d * (d / model.n_heads + 1);
         Self {
-            n_scene,
-            n_tokens: tokens,
+            extent,
             token_positions: places.take(3 * tokens),
             features: places.take(model.n_features * tokens),
             neighbors: places.take(model.k * tokens),
-            tiles: TileBuffers::take(tokens, places),
+            tiles: TileBuffers::take(if n_scenes == 1 { tokens } else { 0 }, places),
             row_lens: places.take(tokens),
             row_nodes: places.take(n_rows),
             row_loads: places.take(n_rows * (model.n_hops + 1)),
@@ -77,22 +80,22 @@ impl Buffers {
             qkv: places.take(3 * d * tokens),
             attention: places.take(d * tokens),
             hidden: places.take(model.mlp_width() * tokens),
-            partials: places.take(state_len * tokens.div_ceil(state_rows(d))),
-            folded: places.take(d * d),
-            z: places.take(d),
-            outputs: places.take(model.n_outputs * n_scene),
+            partials: places.take(n_scenes * state_len * n_tokens.div_ceil(state_rows(d))),
+            folded: places.take(n_scenes * d * d),
+            z: places.take(n_scenes * d),
+            outputs: places.take(n_scenes * model.n_outputs * n_particles),
         }
     }
 
     /// What the kernels of the mask take.
     pub fn loads(&self, config: &RolloutConfig) -> LoadsBuffers {
-        let (n, model) = (self.n_tokens, &config.interlacer);
+        let (extent, model) = (self.extent, &config.interlacer);
         LoadsBuffers {
             lens: self.row_lens.address(),
             nodes: self.row_nodes.address(),
             loads: self.row_loads.address(),
-            n: number(n),
-            cap: number(row_cap(n, model.k, model.n_hops)),
+            n: number(extent.n_scenes * extent.n_tokens),
+            cap: number(row_cap(extent.n_tokens, model.k, model.n_hops)),
             n_hops: number(model.n_hops),
         }
     }
@@ -128,11 +131,12 @@ impl Forward<'_> {
         self.stage(Stage::Walks, || self.gpu.enumerate_walks(b.neighbors, k, &loads))
     }
 
-    /// The k nearest of each token, by whichever search is quicker.
+    /// The k nearest of each token in its scene, by whichever search is quicker; tiles are of one scene.
     pub fn neighbors(&self) -> Result<()> {
         let (b, k) = (self.buffers, self.model.config.interlacer.k);
-        if b.n_tokens <= MAX_BRUTE_FORCE {
-            return self.gpu.knn(b.token_positions, k, b.neighbors);
+        let Extent { n_scenes, n_tokens, .. } = b.extent;
+        if n_tokens <= MAX_BRUTE_FORCE || n_scenes > 1 {
+            return self.gpu.knn(b.token_positions, n_scenes, k, b.neighbors);
         }
         let grid = Grid::new(&self.model.config.tokens.frame);
         self.gpu.knn_tiled(b.token_positions, k, &grid, &b.tiles, b.neighbors)
@@ -162,24 +166,26 @@ impl Forward<'_> {
                 }
             }
         }
-        let d = self.model.config.interlacer.width;
-        let scene = b.x.part(0, d * b.n_scene);
+        // Of the first rows of each scene.
+        let x_rows = number(b.extent.n_tokens);
         let (head, norm) = (layout.head, self.normed(layout.head_norm, 0));
+        let layer = Dense { x_rows, ..norm };
         let matrices = [self.model.tensor(head.weight), self.model.tensor(head.bias)];
         self.stage(Stage::Head, || {
-            self.product(Kernel::DenseNorm, scene, matrices, b.outputs, norm)
+            self.scene_by_scene(Kernel::DenseNorm, b.x, matrices, b.outputs, layer)
         })
     }
 
     /// x += out(linear attention).
     fn linear(&self, tensors: &Attention, n_heads: usize) -> Result<()> {
         let (gpu, b, d) = (self.gpu, self.buffers, self.model.config.interlacer.width);
-        let widths = [d, d / n_heads];
+        let (widths, Extent { n_scenes, n_tokens, .. }) = ([d, d / n_heads], b.extent);
         self.qkv(tensors)?;
         self.stage(Stage::LinearState, || {
-            gpu.linear_state(b.qkv, widths, b.partials)?;
+            gpu.linear_state(b.qkv, n_scenes, widths, b.partials)?;
             gpu.linear_fold(
                 b.partials,
+                n_scenes,
                 widths,
                 self.model.tensor(tensors.out.weight),
                 b.folded,
@@ -188,9 +194,10 @@ impl Forward<'_> {
         })?;
         let (z, n_heads) = (b.z.address(), number(n_heads));
         let bias = self.model.tensor(tensors.out.bias);
-        let layer = Dense { z, n_heads, x_stride: number(3 * d), ..Dense::default() };
+        let (x_stride, x_rows) = (number(3 * d), number(n_tokens));
+        let layer = Dense { z, n_heads, x_stride, x_rows, own_weights: 1, ..Dense::default() };
         self.stage(Stage::LinearOut, || {
-            self.product(Kernel::DenseQueriesAdd, b.qkv, [b.folded, bias], b.x, layer)
+            self.scene_by_scene(Kernel::DenseQueriesAdd, b.qkv, [b.folded, bias], b.x, layer)
         })
     }
 
@@ -244,10 +251,22 @@ impl Forward<'_> {
         layer: Dense,
     ) -> Result<()> {
         let matrices = [self.model.tensor(affine.weight), self.model.tensor(affine.bias)];
-        self.product(self.model.precision.kernel(kernel), x, matrices, y, layer)
+        self.product(self.model.precision.kernel(kernel), x, matrices, y, layer, 1)
     }
 
-    /// y = x·weight + bias, or as `kernel` has it; sizes follow from the buffers'.
+    /// As [`Self::product`], for each scene by itself.
+    fn scene_by_scene(
+        &self,
+        kernel: Kernel,
+        x: Buffer<f32>,
+        matrices: [Buffer<f32>; 2],
+        y: Buffer<f32>,
+        layer: Dense,
+    ) -> Result<()> {
+        self.product(kernel, x, matrices, y, layer, self.buffers.extent.n_scenes)
+    }
+
+    /// y = x·weight + bias, or as `kernel` has it, in `n_parts`; sizes follow from the buffers'.
     fn product(
         &self,
         kernel: Kernel,
@@ -255,19 +274,21 @@ impl Forward<'_> {
         [weight, bias]: [Buffer<f32>; 2],
         y: Buffer<f32>,
         layer: Dense,
+        n_parts: usize,
     ) -> Result<()> {
-        let (n_out, n_in) = (bias.len(), weight.len() / bias.len());
+        let n_weights = if layer.own_weights == 0 { 1 } else { n_parts };
+        let (n_out, n_in) = (bias.len(), weight.len() / bias.len() / n_weights);
         let layer = Dense {
             x: x.address(),
             weight: weight.address(),
             bias: bias.address(),
             y: y.address(),
-            rows: number(y.len() / n_out),
+            rows: number(y.len() / n_out / n_parts),
             n_in: number(n_in),
             n_out: number(n_out),
             x_stride: if layer.x_stride == 0 { number(n_in) } else { layer.x_stride },
             ..layer
         };
-        self.gpu.dense(kernel, &layer)
+        self.gpu.dense(kernel, &layer, n_parts)
     }
 }

@@ -228,6 +228,8 @@ pub(super) struct Dense {
     pub x_stride: u32,
     pub n_relu: u32,
     pub n_heads: u32,
+    pub x_rows: u32,
+    pub own_weights: u32,
 }
 
 /// Cells that Morton codes number: `tiles::Grid` of `kernels/knn_tiles.cuh`.
@@ -308,24 +310,26 @@ impl Gpu {
         unsafe { self.launch(Kernel::EndStep, [1, 1], 1, 0, &[step.into()]) }
     }
 
-    /// `neighbors` `[n, k]` of `positions` `[n, 3]`; more than `k` positions, `k` at most 32.
+    /// `neighbors` `[n_scenes, n, k]`, numbered over all scenes, of `positions` `[n_scenes, n, 3]`; more
+    /// than `k` positions a scene, `k` at most 32.
     pub(super) fn knn(
         &self,
         positions: Buffer<f32>,
+        n_scenes: usize,
         k: usize,
         neighbors: Buffer<u32>,
     ) -> Result<()> {
-        let n = positions.len() / 3;
+        let n = positions.len() / 3 / n_scenes;
         let kernel = match k {
             0..=4 => Kernel::Knn4,
             5..=8 => Kernel::Knn8,
             _ => Kernel::Knn32,
         };
-        // SAFETY: `positions` are 3·n, `neighbors` n·k.
+        // SAFETY: of each scene `positions` are 3·n, `neighbors` n·k.
         unsafe {
             self.launch(
                 kernel,
-                [n.div_ceil(BLOCK), 1],
+                [n.div_ceil(BLOCK), n_scenes],
                 BLOCK,
                 0,
                 &[positions.into(), n.into(), k.into(), neighbors.into()],
@@ -501,33 +505,34 @@ impl Gpu {
         }
     }
 
-    /// One of the dense kernels.
-    pub(super) fn dense(&self, kernel: Kernel, layer: &Dense) -> Result<()> {
+    /// One of the dense kernels, for each of `n_scenes`.
+    pub(super) fn dense(&self, kernel: Kernel, layer: &Dense, n_scenes: usize) -> Result<()> {
         let tiles = |size: u32| (size as usize).div_ceil(TILE);
         let block = match kernel {
             Kernel::HalfPlain | Kernel::HalfAdd | Kernel::HalfNorm => 128,
             _ => 256,
         };
-        // SAFETY: `layer` leads to rows·x_stride inputs, n_in·n_out weights, rows·n_out outputs.
-        unsafe {
-            self.launch(kernel, [tiles(layer.rows), tiles(layer.n_out)], block, 0, &[layer.into()])
-        }
+        let grid = [tiles(layer.rows), n_scenes * tiles(layer.n_out)];
+        // SAFETY: `layer` leads to rows·x_stride inputs a scene, x_rows rows apart, n_in·n_out weights, or
+        // as many for each scene, rows·n_out outputs a scene.
+        unsafe { self.launch(kernel, grid, block, 0, &[layer.into()]) }
     }
 
-    /// Partial states of `qkv` `[n, 3 d]`, a row for each [`state_rows`].
+    /// Partial states of `qkv` `[n_scenes, n, 3 d]`, a row for each [`state_rows`] of a scene.
     pub(super) fn linear_state(
         &self,
         qkv: Buffer<f32>,
+        n_scenes: usize,
         [d, head_width]: [usize; 2],
         partials: Buffer<f32>,
     ) -> Result<()> {
-        let (n, rows) = (qkv.len() / (3 * d), state_rows(d));
+        let (n, rows) = (qkv.len() / (3 * d) / n_scenes, state_rows(d));
         let shared_bytes = 2 * d * rows * size_of::<f32>();
-        // SAFETY: `qkv` are 3·n·d, `partials` d·(head_width + 1) for each of the grid's blocks.
+        // SAFETY: `qkv` are 3·n·d a scene, `partials` d·(head_width + 1) for each of the grid's blocks.
         unsafe {
             self.launch(
                 Kernel::LinearState,
-                [n.div_ceil(rows), 1],
+                [n.div_ceil(rows), n_scenes],
                 256,
                 shared_bytes,
                 &[qkv.into(), n.into(), rows.into(), d.into(), head_width.into(), partials.into()],
@@ -535,21 +540,23 @@ impl Gpu {
         }
     }
 
-    /// `folded` `[d, n_out]` and `z` `[d]` of partial states and of `weight` `[d, n_out]`.
+    /// `folded` `[n_scenes, d, n_out]` and `z` `[n_scenes, d]` of partial states and of `weight` `[d, n_out]`.
     pub(super) fn linear_fold(
         &self,
         partials: Buffer<f32>,
+        n_scenes: usize,
         [d, head_width]: [usize; 2],
         weight: Buffer<f32>,
         folded: Buffer<f32>,
         z: Buffer<f32>,
     ) -> Result<()> {
-        let n_partials = partials.len() / (d * (head_width + 1));
-        // SAFETY: `partials` hold d·(head_width + 1) each, `weight` and `folded` d·n_out, `z` d.
+        let n_partials = partials.len() / (d * (head_width + 1)) / n_scenes;
+        // SAFETY: `partials` hold d·(head_width + 1) each, `weight` d·n_out; of each scene `folded` d·n_out,
+        // `z` d.
         unsafe {
             self.launch(
                 Kernel::LinearFold,
-                [d, 1],
+                [d, n_scenes],
                 256,
                 0,
                 &[

@@ -1,6 +1,6 @@
 //! One step on the device: its buffers, and the kernels in the order in which they run.
 
-use super::forward::{self, Forward};
+use super::forward::{self, Extent, Forward};
 use super::kernels::{StepBuffers, number};
 use super::memory::{Buffer, Places};
 use super::stage::Stage;
@@ -46,6 +46,11 @@ impl Sizes {
         self.n + self.h + 3 * self.k
     }
 
+    /// One scene of so many tokens.
+    pub fn extent(&self) -> Extent {
+        Extent { n_scenes: 1, n_tokens: self.n_tokens(), n_particles: self.n }
+    }
+
     /// Numbers of the state that the host sends.
     pub fn n_uploaded(&self) -> usize {
         let n_steps = self.n_times.saturating_sub(2);
@@ -81,7 +86,7 @@ impl Buffers {
             uploaded: places.take(sizes.n_uploaded()),
             nearest: places.take(2 * (n + sizes.h)),
             candidates: places.take(3 * N_CANDIDATES * n),
-            forward: forward::Buffers::take(config, n, sizes.n_tokens(), places),
+            forward: forward::Buffers::take(config, sizes.extent(), places),
             displacements: places.take(3 * n),
         }
     }

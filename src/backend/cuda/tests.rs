@@ -1,5 +1,6 @@
 //! Every kernel against the CPU's operation, on a GPU or on the stand-in.
 
+mod batch;
 mod errors;
 mod graph;
 mod layers;

@@ -57,6 +57,25 @@ impl Passes {
         mut goes_on: impl FnMut(usize) -> bool,
         mut forward: impl FnMut(usize, &Tokens, &mut Vec<f32>) -> Result<()>,
     ) -> Result<()> {
+        for index in 0..self.begin(scene, n_steps)? {
+            self.encode(scene, index)?;
+            let (tokens, outputs) = self.tokens_and_outputs(index);
+            forward(index, tokens, outputs)?;
+            let n_done = self.read(index)?;
+            if !goes_on(n_done) {
+                self.n_steps = n_done;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a roll-out of `n_steps` steps of `scene`; tells its passes, each of which is
+    /// [`Self::encode`], the model on [`Self::tokens_and_outputs`], and [`Self::read`].
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if `scene.kinematic` does not reach to the end of the last pass.
+    pub fn begin(&mut self, scene: &Scene, n_steps: usize) -> Result<usize> {
         let RolloutConfig { stride, tokens: TokenConfig { chunk, .. }, .. } = self.config;
         let n_passes = self.config.n_passes(n_steps);
         let n_rows = n_passes.checked_sub(1).map_or(0, |last| last * stride + chunk) + 2;
@@ -67,28 +86,48 @@ impl Passes {
         }
         self.n_steps = n_steps;
         self.all.resize_with(self.all.len().max(n_passes), Pass::default);
-        for index in 0..n_passes {
-            let (before, rest) = self.all.split_at_mut(index);
-            let pass = &mut rest[0];
-            match before.last() {
-                None => pass.state.start_from(&scene.start),
-                Some(before) => pass.state.advance(&before.state, &before.displacements[..stride]),
-            }
-            let rows = &scene.kinematic[index * stride..][..chunk + 2];
-            pass.state.kinematic.resize_with(rows.len(), Vec::new);
-            for (particles, given) in pass.state.kinematic.iter_mut().zip(rows) {
-                particles.clone_from(given);
-            }
-            pass.tokens.encode(&pass.state, &self.config.tokens)?;
-            forward(index, &pass.tokens, &mut pass.head)?;
-            pass.read_outputs(&self.config)?;
-            let n_done = ((index + 1) * stride).min(n_steps);
-            if !goes_on(n_done) {
-                self.n_steps = n_done;
-                break;
-            }
+        Ok(n_passes)
+    }
+
+    /// Makes the tokens of pass `index`, from where the one before led.
+    ///
+    /// # Errors
+    /// As [`Tokens::encode`].
+    pub fn encode(&mut self, scene: &Scene, index: usize) -> Result<()> {
+        let RolloutConfig { stride, tokens: TokenConfig { chunk, .. }, .. } = self.config;
+        let (before, rest) = self.all.split_at_mut(index);
+        let pass = &mut rest[0];
+        match before.last() {
+            None => pass.state.start_from(&scene.start),
+            Some(before) => pass.state.advance(&before.state, &before.displacements[..stride]),
         }
-        Ok(())
+        let rows = &scene.kinematic[index * stride..][..chunk + 2];
+        pass.state.kinematic.resize_with(rows.len(), Vec::new);
+        for (particles, given) in pass.state.kinematic.iter_mut().zip(rows) {
+            particles.clone_from(given);
+        }
+        pass.tokens.encode(&pass.state, &self.config.tokens)
+    }
+
+    /// Reads the outputs of pass `index`; tells how many steps are done.
+    ///
+    /// # Errors
+    /// [`Error::NonFinite`] if a displacement is not finite.
+    pub fn read(&mut self, index: usize) -> Result<usize> {
+        self.all[index].read_outputs(&self.config)?;
+        Ok(((index + 1) * self.config.stride).min(self.n_steps))
+    }
+
+    /// Tokens of pass `index`, and where the model's outputs `[n_scene, n_outputs]` of them belong.
+    pub fn tokens_and_outputs(&mut self, index: usize) -> (&Tokens, &mut Vec<f32>) {
+        let Pass { tokens, head, .. } = &mut self.all[index];
+        (tokens, head)
+    }
+
+    /// Pass `to` takes the memory of the tokens of pass `from`, which has been read.
+    pub fn hand_tokens_on(&mut self, from: usize, to: usize) {
+        let tokens = std::mem::take(&mut self.all[from].tokens);
+        self.all[to].tokens = tokens;
     }
 
     /// As [`super::Rollout::displacements`].

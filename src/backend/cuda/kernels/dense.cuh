@@ -3,7 +3,8 @@
 #pragma once
 #include "common.cuh"
 
-// x [rows, n_in], rows `x_stride` apart; W [n_in, n_out]; y [rows, n_out].
+// Of each scene x [rows, n_in], rows `x_stride` apart, the next scene's `x_rows` rows on; W [n_in, n_out];
+// y [rows, n_out].
 struct Dense {
     const float* x;
     const float* weight;
@@ -15,6 +16,8 @@ struct Dense {
     unsigned rows, n_in, n_out, x_stride;
     unsigned n_relu;   // ReLU on so many first columns of y
     unsigned n_heads;  // of linear attention
+    unsigned x_rows;
+    unsigned own_weights;  // whether each scene has its W, and its z
 };
 
 namespace dense {
@@ -57,6 +60,21 @@ __device__ inline void denominators(const float* x, const Dense& layer, float* f
         sum = warp_sum(sum);
         if (lane == 0) factors[head] = 1.0f / (sum + ATTENTION_EPSILON);
     }
+}
+
+// Columns' tile of a block; behind those of the first scene come the next one's.
+__device__ inline unsigned column_tile(const Dense& layer) { return blockIdx.y % ceil_div(layer.n_out, TILE); }
+
+// The layer of the block's scene.
+__device__ inline Dense of_scene(Dense layer) {
+    uint64_t scene = blockIdx.y / ceil_div(layer.n_out, TILE);
+    layer.x += scene * layer.x_stride * layer.x_rows;
+    layer.y += scene * layer.n_out * layer.rows;
+    if (layer.own_weights != 0) {
+        layer.weight += scene * layer.n_in * layer.n_out;
+        layer.z += scene * layer.n_in;
+    }
+    return layer;
 }
 
 // What the rows of a tile have in common.
@@ -113,8 +131,9 @@ __device__ inline void store(const Dense& layer, unsigned row, unsigned column, 
 }
 
 // A block TILE x TILE of y, a thread 4 x 4 of it.
-template <Before BEFORE, bool ADD> __device__ void layer(const Dense& layer, Shared& shared) {
-    unsigned first_row = blockIdx.x * TILE, first_column = blockIdx.y * TILE;
+template <Before BEFORE, bool ADD> __device__ void layer(const Dense& batch, Shared& shared) {
+    const Dense layer = of_scene(batch);
+    unsigned first_row = blockIdx.x * TILE, first_column = column_tile(batch) * TILE;
     unsigned row = threadIdx.x / 16 * 4, column = threadIdx.x % 16 * 4;
     if (BEFORE != Before::NOTHING) {
         prepare<BEFORE>(layer, first_row, shared.factors);

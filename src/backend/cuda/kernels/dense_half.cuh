@@ -91,8 +91,9 @@ __device__ inline void multiply(const unsigned (&a)[ROWS][4], const unsigned (&b
     }
 }
 
-template <Before BEFORE, bool ADD> __device__ void layer(const Dense& layer, Shared& shared) {
-    unsigned first_row = blockIdx.x * TILE, first_column = blockIdx.y * TILE;
+template <Before BEFORE, bool ADD> __device__ void layer(const Dense& batch, Shared& shared) {
+    const Dense layer = dense::of_scene(batch);
+    unsigned first_row = blockIdx.x * TILE, first_column = dense::column_tile(batch) * TILE;
     unsigned warp = threadIdx.x / WARP, row = warp / 2 * 32, column = warp % 2 * 32;
     if (BEFORE != Before::NOTHING) {
         dense::prepare<BEFORE>(layer, first_row, shared.factors);

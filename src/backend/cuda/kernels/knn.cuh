@@ -1,5 +1,6 @@
 // Exact k nearest neighbours, all against all: what is quickest for a few thousand points, and the
-// oracle of any other search. Ties go to the lower index, as in graph::knn.
+// oracle of any other search. Ties go to the lower index, as in graph::knn. Each scene of a batch is
+// searched for itself.
 #pragma once
 #include "common.cuh"
 
@@ -42,9 +43,12 @@ template <unsigned K> struct Nearest {
     }
 };
 
-// A thread a query; candidates pass through `tile`, [3 * BLOCK].
+// A thread a query; candidates pass through `tile`, [3 * BLOCK]. Blocks of y = s are scene s's.
 template <unsigned K>
 __device__ void search(const float* positions, unsigned n, unsigned k, unsigned* neighbors, float* tile) {
+    unsigned first_of_scene = n * blockIdx.y;
+    positions += 3ull * first_of_scene;
+    neighbors += static_cast<uint64_t>(k) * first_of_scene;
     unsigned query = blockIdx.x * BLOCK + threadIdx.x;
     float p[3] = {0.0f, 0.0f, 0.0f};
     if (query < n) {
@@ -66,12 +70,15 @@ __device__ void search(const float* positions, unsigned n, unsigned k, unsigned*
         // Positions that are not numbers are near nothing: the step is flagged, but must stay within
         // its memory until the host looks.
         unsigned index = nearest.indices[place];
-        if (place < k) neighbors[static_cast<uint64_t>(k) * query + place] = index < n ? index : 0;
+        if (place < k) {
+            neighbors[static_cast<uint64_t>(k) * query + place] = first_of_scene + (index < n ? index : 0);
+        }
     }
 }
 }  // namespace knn
 
-// neighbors [n, k] of positions [n, 3]; n > k, and k at most what the name says.
+// neighbors [scenes, n, k], numbered over all scenes, of positions [scenes, n, 3]; n > k, and k at most
+// what the name says.
 KERNEL __launch_bounds__(128) knn_4(const float* positions, unsigned n, unsigned k, unsigned* neighbors) {
     SHARED float tile[3 * knn::BLOCK];
     knn::search<4>(positions, n, k, neighbors, tile);

@@ -1,6 +1,6 @@
 // Linear attention (ops::linear_attention), all heads at once: φ(K)ᵀ[V, 1] in one pass over the rows,
 // then folded into the projection behind it, so that the outputs are one product (dense_queries_add).
-// Sums have a fixed order: the same result at each run.
+// Sums have a fixed order: the same result at each run. Blocks of y = s are scene s's.
 #pragma once
 #include "common.cuh"
 
@@ -8,13 +8,14 @@ namespace linear {
 const unsigned BLOCK = 256;
 }
 
-// Partial state of the block's rows of qkv [n, 3 d]: S of each head [dh, dh], then z [d].
+// Partial state of the block's rows of qkv [scenes, n, 3 d]: S of each head [dh, dh], then z [d].
 // Dynamic shared memory: 2 · d · rows_per_block numbers.
 KERNEL __launch_bounds__(256)
     linear_state(const float* qkv, unsigned n, unsigned rows_per_block, unsigned d, unsigned head_width,
                  float* partials) {
     DYNAMIC_SHARED(float, rows);
     unsigned first = blockIdx.x * rows_per_block;
+    qkv += 3ull * d * n * blockIdx.y;
     unsigned count = n - first < rows_per_block ? n - first : rows_per_block;
     // Of each row [k | v].
     for (unsigned at = threadIdx.x; at < count * 2 * d; at += linear::BLOCK) {
@@ -22,7 +23,7 @@ KERNEL __launch_bounds__(256)
     }
     __syncthreads();
     unsigned squares = d * head_width;
-    float* partial = partials + static_cast<uint64_t>(squares + d) * blockIdx.x;
+    float* partial = partials + static_cast<uint64_t>(squares + d) * (gridDim.x * blockIdx.y + blockIdx.x);
     for (unsigned at = threadIdx.x; at < squares + d; at += linear::BLOCK) {
         bool is_square = at < squares;
         unsigned feature = is_square ? at / head_width : at - squares;
@@ -37,13 +38,16 @@ KERNEL __launch_bounds__(256)
 }
 
 // A block a feature f: its row of S summed over the partials, times the weights of its head's values;
-// folded [d, n_out], z [d]. `weight` [d, n_out].
+// folded [scenes, d, n_out], z [scenes, d]. `weight` [d, n_out]; `n_partials` of each scene.
 KERNEL __launch_bounds__(256)
     linear_fold(const float* partials, unsigned n_partials, unsigned d, unsigned head_width,
                 const float* weight, unsigned n_out, float* folded, float* z) {
     SHARED float sums[linear::BLOCK];
     SHARED float row[linear::BLOCK];
     unsigned feature = blockIdx.x, squares = d * head_width, len = squares + d;
+    partials += static_cast<uint64_t>(len) * n_partials * blockIdx.y;
+    folded += static_cast<uint64_t>(d) * n_out * blockIdx.y;
+    z += d * blockIdx.y;
     // Groups of head_width threads share the partials among themselves.
     unsigned n_groups = linear::BLOCK / head_width, group = threadIdx.x / head_width;
     unsigned value = threadIdx.x % head_width;

@@ -173,7 +173,7 @@ pub fn neighbors(
         gpu.synchronize()?;
         let start = Instant::now();
         match search {
-            Search::BruteForce => gpu.knn(on_device, k, found)?,
+            Search::BruteForce => gpu.knn(on_device, 1, k, found)?,
             Search::Tiles => gpu.knn_tiled(on_device, k, &Grid::new(frame), &tiles, found)?,
         }
         gpu.synchronize()?;

@@ -16,7 +16,7 @@ fn points(n: usize, seed: u64, scale: f32) -> Vec<[f32; 3]> {
 fn neighbors(memory: &mut Memory, positions: &[[f32; 3]], k: usize) -> Buffer<u32> {
     let on_device = memory.put(positions.as_flattened());
     let neighbors = memory.empty(positions.len() * k);
-    memory.gpu.knn(on_device, k, neighbors).unwrap();
+    memory.gpu.knn(on_device, 1, k, neighbors).unwrap();
     neighbors
 }
 

@@ -56,8 +56,10 @@ fn dense(
         x_stride: number(n_in),
         n_relu: number(n_relu),
         n_heads: 1,
+        x_rows: number(rows),
+        own_weights: 0,
     };
-    memory.gpu.dense(kernel, &layer).unwrap();
+    memory.gpu.dense(kernel, &layer, 1).unwrap();
     memory.get(y)
 }
 
@@ -149,8 +151,8 @@ fn linear_attention_is_the_cpus() {
         let (folded_there, z) = (memory.empty(d * d), memory.empty(d));
         let (weight, y) = (memory.put(&weight), memory.put(&x));
         let gpu = memory.gpu.clone();
-        gpu.linear_state(on_device, widths, partials).unwrap();
-        gpu.linear_fold(partials, widths, weight, folded_there, z).unwrap();
+        gpu.linear_state(on_device, 1, widths, partials).unwrap();
+        gpu.linear_fold(partials, 1, widths, weight, folded_there, z).unwrap();
         assert_close(&memory.get(z), &f64s(&state[d * d / n_heads..]), 2e-6);
         assert_close(&memory.get(folded_there), &f64s(&folded), 5e-6);
         let layer = Dense {
@@ -166,7 +168,7 @@ fn linear_attention_is_the_cpus() {
             n_heads: number(n_heads),
             ..Dense::default()
         };
-        gpu.dense(Kernel::DenseQueriesAdd, &layer).unwrap();
+        gpu.dense(Kernel::DenseQueriesAdd, &layer, 1).unwrap();
         assert_close(&memory.get(y), &f64s(&expected), 1e-5);
     }
 }

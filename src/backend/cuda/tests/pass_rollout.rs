@@ -27,7 +27,7 @@ fn threes(width: usize) -> RolloutConfig {
 }
 
 /// A scene whose particles are of bodies above a plane, so that the second inputs tell of contacts.
-fn with_bodies(sizes: [usize; 3], n_steps: usize) -> Scene {
+pub(super) fn with_bodies(sizes: [usize; 3], n_steps: usize) -> Scene {
     let mut scene = scene(sizes, n_steps);
     scene.start.body_of = (0..sizes[0] as u32).map(|i| i % 3).collect();
     scene.start.support_m = Some(-0.1);
