@@ -15,6 +15,7 @@ use forecloud::model::{self, Layout, Mode, ModelConfig};
 
 mod demo;
 mod particles;
+mod plans;
 mod precision;
 // What reads problems is the CPU's comparison.
 #[allow(dead_code)]
@@ -71,6 +72,7 @@ fn measure(gpu: &Arc<Gpu>, args: &Args, table: &mut Table) -> anyhow::Result<()>
     }
     particles::compare(args.n_frames, table)?;
     precision::compare(N_STEPS, args.n_frames, table)?;
+    plans::compare(gpu, &demo, args.n_runs, table)?;
     for &n in &args.tokens {
         pytorch::compare(gpu, &demo, n, args.width, table)?;
     }

@@ -1,0 +1,100 @@
+//! Many plans at once: against the CPU's costs, and timed.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::ensure;
+use forecloud::backend::cuda::{Gpu, PassForward, Precision};
+use forecloud::backend::{Device, Forwards};
+use forecloud::candidates::Candidates;
+use forecloud::model::Model;
+use forecloud::model::tokens::Tokens;
+
+use super::demo::Demo;
+use super::{Table, percentiles, row};
+
+#[path = "../../examples/support/plans.rs"]
+mod demo_plans;
+use demo_plans::{N_PARTICLES, N_STEPS, goal, plans, snapshot};
+
+/// Plans that are judged, and those of a batch.
+const N_PLANS: usize = 256;
+const BATCH: usize = 64;
+/// Largest difference of a cost from the CPU's, as a share of the largest cost.
+const TOLERANCE: f64 = 1e-3;
+/// Plans that the CPU judges, too.
+const N_CHECKED: usize = 32;
+
+/// A batch's pass on the device, with copies; and costs of all plans, with the CPU's part in them.
+pub fn compare(
+    gpu: &Arc<Gpu>,
+    demo: &Demo,
+    n_runs: usize,
+    table: &mut Table,
+) -> anyhow::Result<()> {
+    time_pass(gpu, demo, n_runs, table)?;
+    let snapshot = snapshot("data/demo_tumble")?;
+    let (thin, judge) = snapshot.for_plans(&goal(), N_PARTICLES)?;
+    let all = plans(&snapshot, N_PLANS)?;
+    let expected = Candidates::new(0)?.evaluate(&thin, &judge, &all[..N_CHECKED], || true)?;
+    let mut candidates = Candidates::on(Device::Cuda(0), 0)?;
+    let mut times = Vec::new();
+    for _ in 0..n_runs.clamp(2, 20) {
+        let start = Instant::now();
+        let got = candidates.evaluate(&thin, &judge, &all, || true)?;
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+        let pairs = expected.iter().flatten().zip(got.iter().flatten());
+        let off = pairs.clone().map(|(a, b)| (a.cost - b.cost).abs());
+        let most = expected.iter().flatten().map(|cost| cost.cost).fold(0.0, f64::max);
+        // NaN is no small difference.
+        let off = off.fold(0.0, |most, off| if off <= most { most } else { off }) / most;
+        ensure!(
+            off <= TOLERANCE && pairs.count() == N_CHECKED && got.iter().all(Option::is_some),
+            "plans cost something else than on the CPU: off by {off:e} of the largest cost"
+        );
+    }
+    // The first one opens the device.
+    times.remove(0);
+    let what = format!(
+        "costs of {N_PLANS} plans of {N_STEPS} steps, {} particles, all of the CPU's threads, p50 / p99",
+        thin.n_particles()
+    );
+    row(table, what, percentiles(&mut times));
+    Ok(())
+}
+
+/// A pass of a batch of scenes of the plans' sizes, from tokens on the host to outputs there.
+fn time_pass(gpu: &Arc<Gpu>, demo: &Demo, n_runs: usize, table: &mut Table) -> anyhow::Result<()> {
+    let model = Model::load("models/small.safetensors".as_ref())?;
+    let (config, chunk) = (model.config.rollout(), model.config.chunk);
+    let n_tokens = 3 * N_PARTICLES / 2 + 3 * model.config.n_kinematic;
+    let scene = demo.scene(n_tokens, &model.config, chunk)?;
+    let mut state = scene.start.clone();
+    state.kinematic = scene.kinematic[..chunk + 2].to_vec();
+    let mut all = vec![Tokens::default(); BATCH];
+    for (i, tokens) in all.iter_mut().enumerate() {
+        state.velocities.iter_mut().for_each(|v| v[0] = 1e-4 * i as f32);
+        tokens.encode(&state, &config.tokens)?;
+    }
+    let tokens: Vec<&Tokens> = all.iter().collect();
+    let mut forward = PassForward::new(gpu.clone(), config, &model.weights, Precision::Half)?;
+    let mut run = |tokens: &[&Tokens]| -> anyhow::Result<Vec<Vec<f32>>> {
+        let mut outputs = vec![Vec::new(); tokens.len()];
+        forward.run(tokens, &mut outputs.iter_mut().collect::<Vec<_>>())?;
+        Ok(outputs)
+    };
+    let together = run(&tokens)?;
+    for i in [0, BATCH / 2, BATCH - 1] {
+        let alone = run(&tokens[i..=i])?;
+        ensure!(alone[0] == together[i], "scene {i} of a batch has other outputs than alone");
+    }
+    let mut times = Vec::new();
+    for _ in 0..n_runs {
+        let start = Instant::now();
+        run(&tokens)?;
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    let what = format!("a pass of {BATCH} plans of {n_tokens} tokens with copies, p50 / p99");
+    row(table, what, percentiles(&mut times));
+    Ok(())
+}
