@@ -72,6 +72,15 @@ impl Robot {
         joints
     }
 
+    /// The link at or above `link` that has a joint of its own; the root where none has.
+    pub fn jointed(&self, link: usize) -> usize {
+        let mut node = link;
+        while node != 0 && matches!(self.tree.nodes[node].motion, Motion::Fixed | Motion::Free(_)) {
+            node = self.tree.nodes[node].parent;
+        }
+        node
+    }
+
     /// Replaces `columns` by how the point `place` (world frame, m) of a link, and its turn, change with
     /// each joint, where the robot was placed last: `[n_joints]` of (m, rad) per (rad or m).
     pub fn jacobian(&self, link: usize, place: &Point3<f64>, columns: &mut Vec<Vector6<f64>>) {

@@ -5,7 +5,7 @@ use nalgebra::{Point3, UnitQuaternion, Vector3};
 use super::PlanSettings;
 use super::draw::{Kind, N_CARRY, N_KNOTS, N_PUSH};
 use super::path::Path;
-use super::tools::{Tool, leaning, tools};
+use super::tools::{Tool, tools};
 use crate::candidates::{Candidate, Snapshot};
 use crate::costs::{Judge, Zone};
 use crate::kinematics::{JointLimits, ReachFor, Robot};
@@ -225,7 +225,7 @@ impl Situation {
             let by = if is_round { 0.0 } else { least } + 0.2 * turn;
             UnitQuaternion::from_axis_angle(&Vector3::z_axis(), by) * pose.rotation
         };
-        let turned = leaning(turned, &along);
+        let turned = tool.leaning(turned, &along);
         let front = tool.surface.iter().map(|p| (turned * (p - tool.tip)).dot(&along));
         let front = front.fold(0.0, f64::max);
         let base = self.floor.unwrap_or(lump.zone.min[2]);

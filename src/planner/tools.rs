@@ -16,12 +16,18 @@ pub(super) struct Tool {
     pub surface: Vec<Point3<f64>>,
     /// Joints that move it and may.
     pub joints: Vec<usize>,
+    /// Unit vector from the last joint before it to the tip, in its frame; none where they lie together.
+    pub pointing: Option<Vector3<f64>>,
 }
 
 /// Surface nearer to the tip than this counts as the tip's (m).
 const ABOUT_M: f64 = 0.06;
 /// How far a tool that pushes leans (rad): what is 8 cm above its tip is 3 cm behind it.
 const LEAN: f64 = 0.35;
+/// A tool points down if its direction goes down by more than this share: by more than 30 degrees.
+const DOWN: f64 = 0.5;
+/// Distance of joint and tip from which on they tell a direction (m).
+const APART_M: f64 = 0.02;
 /// Share of the surface that is the tip: the farthest out.
 const TIP_SHARE: usize = 12;
 
@@ -116,14 +122,27 @@ fn tool(robot: &Robot, link: usize, active: &[usize]) -> Option<Tool> {
     let sum: Vector3<f64> = at_end.iter().map(|p| p.coords).sum();
     let tip = Point3::from(sum / at_end.len() as f64);
     points.retain(|p| (p - tip).norm() < ABOUT_M);
-    Some(Tool { link, tip, surface: points, joints })
+    let joint = robot.pose_of(robot.jointed(link))?.translation.vector;
+    let pointing = (tip - from_world * Point3::from(joint)).try_normalize(APART_M);
+    Some(Tool { link, tip, surface: points, joints, pointing })
 }
 
-/// A tool that was `turned` for a push along a horizontal unit vector, and now leans: its upper part is
-/// behind its tip. What is tall is pushed by the tip so, and not at its top by the palm, where it would fall
-/// over, or stand up again when the tool goes away.
-pub(super) fn leaning(turned: UnitQuaternion<f64>, along: &Vector3<f64>) -> UnitQuaternion<f64> {
-    UnitQuaternion::from_scaled_axis(along.cross(&Vector3::z()) * LEAN) * turned
+impl Tool {
+    /// As it was `turned` for a push along a horizontal unit vector, and now leans: its upper part is
+    /// behind its tip. What is tall is pushed by the tip so, and not at its top by the palm, where it would
+    /// fall over, or stand up again when the tool goes away.
+    ///
+    /// A tool that points forward stays as it is: its rear would go down, into what things stand on.
+    pub fn leaning(
+        &self,
+        turned: UnitQuaternion<f64>,
+        along: &Vector3<f64>,
+    ) -> UnitQuaternion<f64> {
+        if self.pointing.is_some_and(|pointing| (turned * pointing).z > -DOWN) {
+            return turned;
+        }
+        UnitQuaternion::from_scaled_axis(along.cross(&Vector3::z()) * LEAN) * turned
+    }
 }
 
 #[cfg(test)]
@@ -136,9 +155,60 @@ mod tests {
             let along = Vector3::new(f64::cos(angle), f64::sin(angle), 0.0);
             // A hand that points down: its frame's -z is up.
             let turned = UnitQuaternion::from_scaled_axis(Vector3::x() * std::f64::consts::PI);
-            let palm = leaning(turned, &along) * Vector3::new(0.0, 0.0, -0.08);
-            assert!((palm.dot(&along) + 0.08 * LEAN.sin()).abs() < 1e-12, "{palm}");
-            assert!((palm.z - 0.08 * LEAN.cos()).abs() < 1e-12, "{palm}");
+            // One whose joint is at its tip is led like one that points down.
+            for pointing in [Some(Vector3::z()), Some(Vector3::new(0.6, 0.0, 0.8)), None] {
+                let palm = tool(pointing).leaning(turned, &along) * Vector3::new(0.0, 0.0, -0.08);
+                assert!((palm.dot(&along) + 0.08 * LEAN.sin()).abs() < 1e-12, "{palm}");
+                assert!((palm.z - 0.08 * LEAN.cos()).abs() < 1e-12, "{palm}");
+            }
         }
+    }
+
+    #[test]
+    fn what_points_forward_or_up_does_not_lean() {
+        let along = Vector3::x();
+        let turned = UnitQuaternion::from_scaled_axis(Vector3::x() * std::f64::consts::PI);
+        for pointing in [Vector3::x(), Vector3::new(0.9, 0.0, 0.1), -Vector3::z()] {
+            assert_eq!(tool(Some(pointing)).leaning(turned, &along), turned);
+        }
+    }
+
+    fn tool(pointing: Option<Vector3<f64>>) -> Tool {
+        let (tip, surface) = (Point3::origin(), Vec::new());
+        Tool { link: 1, tip, surface, joints: vec![0], pointing }
+    }
+
+    /// An arm whose last joint turns a tool that is fixed to its link: a bar along x.
+    #[test]
+    fn a_tool_points_from_the_last_joint_to_its_tip() {
+        let bar = |name: &str, length: f64| {
+            format!(
+                "<link name='{name}'><visual><origin xyz='{} 0 0'/><geometry><box size='{length} \
+                 0.02 0.02'/></geometry></visual></link>",
+                0.5 * length
+            )
+        };
+        let joint = |name: &str, kind: &str, parent: &str, child: &str, x: f64| {
+            format!(
+                "<joint name='{name}' type='{kind}'><parent link='{parent}'/><child link='{child}'/>\
+                 <origin xyz='{x} 0 0'/><axis xyz='0 0 1'/><limit lower='-2' upper='2' effort='1' \
+                 velocity='1'/></joint>"
+            )
+        };
+        let urdf = format!(
+            "<robot name='r'><link name='world'/>{}{}{}{}{}{}</robot>",
+            bar("upper", 0.3),
+            bar("lower", 0.2),
+            bar("tip", 0.1),
+            joint("shoulder", "revolute", "world", "upper", 0.0),
+            joint("elbow", "revolute", "upper", "lower", 0.3),
+            joint("flange", "fixed", "lower", "tip", 0.2),
+        );
+        let mut robot = Robot::from_urdf(&urdf, 96, "world").unwrap();
+        robot.place(&[0.0, 0.3], &mut Vec::new()).unwrap();
+        let tools = tools(&robot, &["tip".into()], &[0, 1]).unwrap();
+        let pointing = tools[0].pointing.unwrap();
+        assert!((pointing - Vector3::x()).norm() < 0.1, "{pointing}");
+        assert_eq!(robot.link_names()[robot.jointed(tools[0].link)], "lower");
     }
 }
