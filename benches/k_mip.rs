@@ -7,7 +7,7 @@
 mod support;
 
 use forecloud::instruction_set::InstructionSet;
-use forecloud::ops::k_mip_attention::{BLOCK, SCRATCH_LEN, k_mip_attention_forward};
+use forecloud::ops::k_mip_attention::{BLOCK, k_mip_attention_forward};
 use forecloud::ops::linear::{Mat, matmul};
 use forecloud::ops::linear_attention::Heads;
 use forecloud::ops::softmax_attention::{self, softmax_attention_forward};
@@ -68,13 +68,13 @@ fn k_mip(rows: &[f32], heads: Heads, k: usize, out: &mut [f32]) -> forecloud::Re
     blocks.for_each_init(
         || {
             let (thin, chosen) = (BLOCK * heads.n_heads, BLOCK * heads.n_heads * k);
-            (vec![0.0; thin], vec![0; chosen], vec![0.0; SCRATCH_LEN])
+            (vec![0.0; thin], vec![0; chosen])
         },
-        |(log_sums, chosen, scratch), (index, out)| {
+        |(log_sums, chosen), (index, out)| {
             let of = index * BLOCK..index * BLOCK + out.len() / heads.width;
             let thin = of.len() * heads.n_heads;
             let (log_sums, chosen) = (&mut log_sums[..thin], &mut chosen[..thin * k]);
-            k_mip_attention_forward(of, rows, heads, out, log_sums, chosen, scratch);
+            k_mip_attention_forward(of, rows, heads, out, log_sums, chosen);
         },
     );
     Ok(())
