@@ -104,13 +104,18 @@ impl Args {
         let last = self.layers.iter().copied().max().unwrap_or(1) as f64;
         let panel = |(graphs, title): (Family, &str)| {
             let curves = TASKS.iter().enumerate().flat_map(|(color, &(task, name))| {
-                let kinds: [(_, _, fn(&Row) -> f64); 3] = [
-                    ("lemma", Line::Dashed, |row| row.lemma),
-                    ("least squares", Line::Dotted, |row| row.least_squares),
-                    ("gradient", Line::Solid, |row| row.gradient),
+                let kinds = [
+                    ("lemma", Line::Dashed),
+                    ("least squares", Line::Dotted),
+                    ("gradient", Line::Solid),
                 ];
-                kinds.map(|(kind, line, value)| {
+                kinds.map(|(kind, line)| {
                     let of = rows.iter().filter(|row| row.graphs == graphs && row.task == task);
+                    let value = |row: &Row| match kind {
+                        "lemma" => row.lemma,
+                        "gradient" => row.gradient,
+                        _ => row.least_squares,
+                    };
                     let points = of.map(|row| [row.layers as f64, value(row).max(1e-14)]);
                     Curve::new(format!("{name}, {kind}"), color, line, points.collect())
                 })
