@@ -18,6 +18,7 @@ mod learnt_features;
 mod packed;
 mod padded_grid;
 mod pagerank;
+mod passes;
 mod products;
 mod random_walk;
 mod rwgnk;

@@ -4,6 +4,7 @@
 //! All matrices are row-major f32. Weights are stored `[in, out]`, so that y = x·W + b.
 
 pub mod charbonnier;
+mod comb_maxima;
 pub mod conv2d;
 pub mod favor;
 pub mod feature_map;

@@ -212,6 +212,25 @@ pub trait Stretches<S: Simd> {
     fn stretch<const N: usize>(&mut self, simd: S, at: Range<usize>);
 }
 
+/// Begins to fetch a row into the caches, where the processor is told how (x86-64).
+#[inline(always)]
+pub fn prefetch(row: &[f32]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let (mut at, last) = (0, row.len().saturating_sub(1));
+        while at < last {
+            // SAFETY: every x86-64 has the instruction, and it reads nothing.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(row.as_ptr().wrapping_add(at).cast()) };
+            at += LANES;
+        }
+        // SAFETY: the same. The row may begin within a line of the cache.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(row.as_ptr().wrapping_add(last).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = row;
+}
+
 /// All of `width` columns.
 #[inline(always)]
 pub fn by_stretches<S: Simd>(simd: S, width: usize, mut work: impl Stretches<S>) {

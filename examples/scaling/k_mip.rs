@@ -2,7 +2,7 @@
 
 use crate::plot::{Axis, Curve, Line, Panel};
 use anyhow::Result;
-use forecloud::ops::k_mip_attention::{BLOCK, SCRATCH_LEN, k_mip_attention_forward};
+use forecloud::ops::k_mip_attention::{BLOCK, k_mip_attention_forward};
 use forecloud::ops::linear_attention::Heads;
 use forecloud::random::{draw, normal_pair};
 use plotters::prelude::SeriesLabelPosition;
@@ -47,13 +47,12 @@ struct Row {
 fn attention(qkv: &[f32], k: usize) -> (Vec<f32>, Vec<f32>) {
     let (n, heads) = (qkv.len() / (3 * WIDTH), Heads::new(WIDTH, N_HEADS));
     let (mut out, mut log_sums) = (vec![0.0; n * WIDTH], vec![0.0; n * N_HEADS]);
-    let mut scratch = vec![0.0; SCRATCH_LEN];
     for first in (0..n).step_by(BLOCK) {
         let rows = first..(first + BLOCK).min(n);
         let mut chosen = vec![0; rows.len() * N_HEADS * k];
         let out = &mut out[rows.start * WIDTH..rows.end * WIDTH];
         let log_sums = &mut log_sums[rows.start * N_HEADS..rows.end * N_HEADS];
-        k_mip_attention_forward(rows, qkv, heads, out, log_sums, &mut chosen, &mut scratch);
+        k_mip_attention_forward(rows, qkv, heads, out, log_sums, &mut chosen);
     }
     (out, log_sums)
 }

@@ -2,10 +2,7 @@
 //! trees (exp of affine distance, masked attention, section 3.3; the affine constant cancels in a
 //! normalised attention). Two passes over the forest, up and down, give all products.
 
-use std::ops::Range;
-
-use pulp::Simd;
-
+use super::passes::{climb, descend};
 use super::spanning::{ROOT, Spanning};
 use super::{
     BackwardColumns, Mask, Nodes, Reads, StepMask, gradients_by_backward, sigmoid, softplus,
@@ -13,7 +10,7 @@ use super::{
 use crate::Result;
 use crate::scratch::with_scratch;
 use crate::simd::exp::exp;
-use crate::simd::{Stretches, add_stretch, by_stretches, dot, load, store, vectorized};
+use crate::simd::{dot, vectorized};
 
 /// Way on which the mask falls to 1/e where softplus(θ) is 1 (m).
 const LENGTH_M: f32 = 0.05;
@@ -32,68 +29,6 @@ vectorized! {
 fn along_edges(lengths: &'a [f32], rate: f32, w: &'a mut [f32]) {
     w.iter_mut().zip(lengths).for_each(|(w, length)| *w = exp(-rate * length));
 }
-}
-
-vectorized! {
-/// up_v = x_v + Σ_children w_c up_c, what comes from below.
-fn climb[simd](forest: &'a Spanning, w: &'a [f32], x: &'a [f32], up: &'a mut [f32]) {
-    let width = x.len() / forest.parents.len().max(1);
-    for &v in forest.order.iter().rev() {
-        by_stretches(simd, width, Climb { forest, w, x, up, width, v: v as usize });
-    }
-}
-}
-
-struct Climb<'a> {
-    forest: &'a Spanning,
-    w: &'a [f32],
-    x: &'a [f32],
-    up: &'a mut [f32],
-    width: usize,
-    v: usize,
-}
-
-impl<S: Simd> Stretches<S> for Climb<'_> {
-    #[inline(always)]
-    fn stretch<const N: usize>(&mut self, simd: S, at: Range<usize>) {
-        let (v, parent) = (self.v, self.forest.parents[self.v]);
-        let mut sum = load::<S, N>(simd, &self.x[v * self.width..][at.clone()]);
-        for &child in self.forest.neighbors(v).iter().filter(|&&child| child != parent) {
-            let child = child as usize;
-            let up = &self.up[child * self.width..][at.clone()];
-            add_stretch(simd, &mut sum, self.w[child], up);
-        }
-        store(simd, &mut self.up[v * self.width..][at], sum);
-    }
-}
-
-vectorized! {
-/// From what comes from below to all: y_v = (1 - w²) up_v + w y_parent, in place.
-fn descend[simd](forest: &'a Spanning, w: &'a [f32], y: &'a mut [f32]) {
-    let width = y.len() / forest.parents.len().max(1);
-    for &v in forest.order.iter().filter(|&&v| forest.parents[v as usize] != ROOT) {
-        let (v, parent) = (v as usize, forest.parents[v as usize] as usize);
-        by_stretches(simd, width, Descend { w: w[v], y, v: v * width, parent: parent * width });
-    }
-}
-}
-
-struct Descend<'a> {
-    w: f32,
-    y: &'a mut [f32],
-    v: usize,
-    parent: usize,
-}
-
-impl<S: Simd> Stretches<S> for Descend<'_> {
-    #[inline(always)]
-    fn stretch<const N: usize>(&mut self, simd: S, at: Range<usize>) {
-        let keep = simd.splat_f32s(1.0 - self.w * self.w);
-        let mut y = load::<S, N>(simd, &self.y[self.v..][at.clone()]);
-        y.iter_mut().for_each(|y| *y = simd.mul_f32s(keep, *y));
-        add_stretch(simd, &mut y, self.w, &self.y[self.parent..][at.clone()]);
-        store(simd, &mut self.y[self.v..][at], y);
-    }
 }
 
 impl StepMask for Forest {

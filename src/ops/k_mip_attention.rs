@@ -3,7 +3,7 @@
 //!
 //! Rows hold `[q | k | v]`, each of width d; head by head a_i = Σ_j softmax_j(q_i·k_j / √d_h) v_j over the
 //! k keys j of largest q_i·k_j, ties to the lower j. Scores are made in blocks; what is kept of a block are
-//! the largest of 16 comb-like sets of keys, each the key at one lane of vectors. The k-th largest of those
+//! the largest of 16 comb-like sets of keys ([`super::comb_maxima`]). The k-th largest of those
 //! bounds the k-th largest score from below, and the few combs that reach it are scored again; it is found
 //! among those that reach the k-th largest of larger combs' maxima.
 
@@ -11,27 +11,25 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::linear::{Mat, matmul};
+use super::comb_maxima::{CombMaxima, LANES};
+use super::linear::Mat;
 use super::linear_attention::Heads;
 use super::rows::SharedRows;
 use crate::simd::exp::exp;
-use crate::simd::{axpy, dot, vectorized};
+use crate::simd::{axpy, dot, prefetch, vectorized};
 
 /// Rows of a call, and keys of a block of scores.
 pub const BLOCK: usize = 256;
-/// Numbers of scratch that a call on up to [`BLOCK`] rows takes.
-pub const SCRATCH_LEN: usize = BLOCK * BLOCK;
 /// In place of a key where there are fewer than k.
 pub const NO_KEY: u32 = u32::MAX;
 
-/// Lanes: of a block's scores, and of [`GROUP`] maxima, one maximum is kept for each, of every so many.
-const LANES: usize = 16;
-/// Maxima of a larger comb's lanes.
+/// Maxima of combs, of which one is kept for each lane of vectors.
 const GROUP: usize = 8 * LANES;
 
 /// Memory that each thread keeps.
 #[derive(Default)]
 struct Search {
+    scores: CombMaxima,
     /// Largest score of each query and comb of keys, `[rows, combs]`.
     maxima: Vec<f32>,
     /// One query's largest of larger combs.
@@ -106,7 +104,11 @@ fn score_again(
     let n = qkv.len() / (3 * heads.width);
     let q = part(qkv, row, heads, 0, head);
     candidates.clear();
-    for &(_, comb) in combs.iter().filter(|comb| comb.0 >= threshold) {
+    for (at, &(_, comb)) in combs.iter().enumerate().filter(|(_, comb)| comb.0 >= threshold) {
+        // Keys of a comb lie far apart: those of the next one are on their way meanwhile.
+        for key in combs.get(at + 1).into_iter().flat_map(|next| keys_of(next.1 as usize, n)) {
+            prefetch(part(qkv, key, heads, 1, head));
+        }
         for key in keys_of(comb as usize, n) {
             let score = dot(q, part(qkv, key, heads, 1, head));
             if score >= floor {
@@ -181,7 +183,6 @@ pub fn k_mip_attention_forward(
     out: &mut [f32],
     log_sums: &mut [f32],
     chosen: &mut [u32],
-    scratch: &mut [f32],
 ) {
     let (d, dh, n_heads) = (heads.width, heads.head_width(), heads.n_heads);
     let (n, k) = (qkv.len() / (3 * d), chosen.len() / (rows.len() * n_heads).max(1));
@@ -191,22 +192,15 @@ pub fn k_mip_attention_forward(
     SEARCH.with_borrow_mut(|search| {
         search.maxima.resize(rows.len() * n_combs, 0.0);
         for head in 0..n_heads {
-            let q = block(qkv, rows.clone(), heads, 0, head);
+            search.scores.set_queries(block(qkv, rows.clone(), heads, 0, head));
             for (index, first) in (0..n).step_by(BLOCK).enumerate() {
-                let keys = first..(first + BLOCK).min(n);
-                let n_keys = keys.len();
-                let scores = &mut scratch[..rows.len() * n_keys];
-                matmul(scores, n_keys, q, block(qkv, keys, heads, 1, head).t(), false);
-                let places = search.maxima.chunks_exact_mut(n_combs);
-                for (scores, places) in scores.chunks_exact(n_keys).zip(places) {
-                    let places = &mut places[index * LANES..];
-                    let n_lanes = n_keys.min(LANES);
-                    maxima(scores, &mut places[..n_lanes]);
-                }
+                let keys = block(qkv, first..(first + BLOCK).min(n), heads, 1, head);
+                search.scores.of_keys(keys, &mut search.maxima, n_combs, index * LANES);
             }
             for (row, i) in rows.clone().enumerate() {
                 search.choose(qkv, heads, head, i, k, row);
                 let best = &search.candidates;
+                best.iter().for_each(|best| prefetch(part(qkv, best.1 as usize, heads, 2, head)));
                 let at = row * n_heads + head;
                 let highest = best.iter().fold(f32::MIN, |max, best| max.max(scale * best.0));
                 let out = &mut out[row * d + head * dh..][..dh];
@@ -366,7 +360,7 @@ mod tests {
         let (d, n_heads) = (heads.width, heads.n_heads);
         let n = qkv.len() / (3 * d);
         let (mut out, mut log_sums) = (vec![f32::NAN; n * d], vec![f32::NAN; n * n_heads]);
-        let (mut chosen, mut scratch) = (vec![0; n * n_heads * k], vec![f32::NAN; SCRATCH_LEN]);
+        let mut chosen = vec![0; n * n_heads * k];
         for start in (0..n).step_by(BLOCK) {
             let rows = start..(start + BLOCK).min(n);
             let thin = rows.start * n_heads..rows.end * n_heads;
@@ -377,7 +371,6 @@ mod tests {
                 &mut out[rows.start * d..rows.end * d],
                 &mut log_sums[thin.clone()],
                 &mut chosen[thin.start * k..thin.end * k],
-                &mut scratch,
             );
         }
         let saved = KMipSaved { qkv, out: &out, log_sums: &log_sums, chosen: &chosen };

@@ -8,9 +8,8 @@ use super::views::MixerView;
 use super::{CHUNK, MixerBuffers, backward, forward};
 use crate::model::interlacer::Attention;
 use crate::ops::k_mip_attention::{
-    BLOCK, KMipSaved, SCRATCH_LEN, k_mip_attention_backward, k_mip_attention_forward,
+    BLOCK, KMipSaved, k_mip_attention_backward, k_mip_attention_forward,
 };
-use crate::scratch::with_scratch;
 
 // A chunk of rows is one call.
 const _: () = assert!(CHUNK <= BLOCK);
@@ -35,9 +34,7 @@ impl forward::Pass<'_> {
                 view.qkv.all(),
             )
         };
-        with_scratch(SCRATCH_LEN, |scratch| {
-            k_mip_attention_forward(rows, qkv, heads, out, log_sums, chosen, scratch);
-        });
+        k_mip_attention_forward(rows, qkv, heads, out, log_sums, chosen);
         self.project_out(tensors.out, out, x);
     }
 }
