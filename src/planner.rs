@@ -265,7 +265,13 @@ impl Search<'_> {
         if self.is_reached {
             return Ok(());
         }
-        while n_empty < MAX_EMPTY && is_time_for(candidates.slowest()) {
+        while n_empty < MAX_EMPTY {
+            // Some are tried in any case.
+            let is_first = self.n_plans == 0;
+            let needed = if is_first { Duration::ZERO } else { candidates.slowest() };
+            if !is_time_for(needed) {
+                break;
+            }
             let left = match self.settings.max_plans {
                 0 => usize::MAX,
                 most => most.saturating_sub(self.n_plans),
@@ -274,7 +280,6 @@ impl Search<'_> {
             if wanted == 0 {
                 break;
             }
-            let needed = candidates.slowest();
             let drawn = self.draw(&mut sampler, wanted, candidates.threads(), |took| {
                 slowest_draws = slowest_draws.max(took);
                 is_time_for(needed + slowest_draws)

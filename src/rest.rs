@@ -101,7 +101,8 @@ impl Rest {
         self.nearest.clear();
         self.nearest.resize(self.queries.len(), 0);
         self.search.rebuild(&self.movers);
-        self.search.find(self.nearest.iter_mut().zip(&self.queries));
+        // Of what is farther off, any is as good: it is too far. A little more, as roundings differ.
+        self.search.find_within(1.01 * NEAR_M, self.nearest.iter_mut().zip(&self.queries));
         for ((&i, query), &nearest) in self.waiting.iter().zip(&self.queries).zip(&self.nearest) {
             if squared_distance(query, &self.movers[nearest as usize]) < NEAR_M * NEAR_M {
                 self.held[i as usize] = false;

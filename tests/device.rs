@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 use forecloud::backend::Device;
 use forecloud::config::PredictorConfig;
 use forecloud::frames::FramesConfig;
+use forecloud::kinematics::Robot;
 use forecloud::model::Model;
 use forecloud::predictor::{Prediction, Predictor};
 use forecloud::recording::Recording;
@@ -72,6 +73,43 @@ fn machines_without_a_usable_gpu_are_told_so_and_auto_takes_the_cpu() {
     let message = refused("cuda:77", Some(""));
     assert!(message.contains("cuda:77: the driver knows"), "{message}");
     assert_eq!(replay("tpu", None).status.code(), Some(2));
+}
+
+/// `forecloud evaluate` of a plan on `device`, on a machine without a driver.
+fn evaluate(device: &str) -> Output {
+    let recording = Recording::open(Path::new(RECORDING), FramesConfig::default()).unwrap();
+    let urdf = recording.robot_description().unwrap().unwrap();
+    let robot = Robot::from_urdf(&urdf, 64, "world").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let [goal, plans] = ["goal.yaml", "plans.yaml"].map(|name| folder.path().join(name));
+    let everything = "{min: [-2, -2, -2], max: [2, 2, 2]}";
+    let reach = "{pose: {translation: [0.1, 0, 0], rotation: [0, 0, 0, 1]}}";
+    std::fs::write(&goal, format!("select: {{region: {everything}}}\nreach: {reach}\n")).unwrap();
+    // It goes there slowly, so within all limits.
+    let joint = &robot.joint_names()[0];
+    let plan = format!("{{joint_names: [{joint}], points: [{{time: 60, positions: [0.1]}}]}}");
+    std::fs::write(&plans, format!("plans:\n  - {plan}\n")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forecloud"));
+    command.args(["evaluate", RECORDING, "--steps", "2", "--particles", "64", "--device", device]);
+    command.arg("--goal").arg(&goal).arg("--plans").arg(&plans).env_remove("LD_LIBRARY_PATH");
+    command.output().unwrap()
+}
+
+#[test]
+fn plans_are_rolled_out_on_the_cpu_where_auto_finds_no_gpu() {
+    if standin::has_gpu() {
+        println!("skipped: this machine has a GPU");
+        return;
+    }
+    let [on_cpu, auto, cuda] = ["cpu", "auto", "cuda"].map(evaluate);
+    let told = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(on_cpu.status.success() && auto.status.success(), "{}{}", told(&on_cpu), told(&auto));
+    assert_eq!(on_cpu.stdout, auto.stdout);
+    assert!(!told(&on_cpu).contains("device"), "{}", told(&on_cpu));
+    let missing = "cuda:0: no NVIDIA driver (libcuda.so) found: install it";
+    assert!(told(&auto).contains(&format!("device: cpu ({missing}")), "{}", told(&auto));
+    assert_eq!(cuda.status.code(), Some(1));
+    assert!(told(&cuda).contains(missing) && cuda.stdout.is_empty(), "{}", told(&cuda));
 }
 
 /// With a libcuda that has no functions.

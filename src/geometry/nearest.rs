@@ -47,13 +47,23 @@ impl Nearest {
     /// Index of the point nearest to each of `queries`, the first one of several; 0 without points
     /// or where no distance is finite.
     pub(crate) fn find<'a>(&self, queries: impl Iterator<Item = (&'a mut u32, &'a Vec3)>) {
-        dispatch(Find { points: self, queries, has_guesses: false });
+        dispatch(Find { points: self, queries, within: Within::Any });
     }
 
     /// As [`Nearest::find`], with the same indices, where each index is a guess: that of a point thought to
     /// be near to its query. Any will do; the nearer it is, the fewer points are looked at.
     pub(crate) fn find_near<'a>(&self, queries: impl Iterator<Item = (&'a mut u32, &'a Vec3)>) {
-        dispatch(Find { points: self, queries, has_guesses: true });
+        dispatch(Find { points: self, queries, within: Within::Guess });
+    }
+
+    /// As [`Nearest::find`], with the same indices where the nearest point is no farther than `reach`, and
+    /// any index where it is: fewer points are looked at.
+    pub(crate) fn find_within<'a>(
+        &self,
+        reach: f32,
+        queries: impl Iterator<Item = (&'a mut u32, &'a Vec3)>,
+    ) {
+        dispatch(Find { points: self, queries, within: Within::Square(reach * reach) });
     }
 
     /// Squared distance of point `index`, as the search has it; infinite where there is none.
@@ -70,7 +80,17 @@ impl Nearest {
 struct Find<'a, I> {
     points: &'a Nearest,
     queries: I,
-    has_guesses: bool,
+    within: Within,
+}
+
+/// How near the nearest point is known to be.
+#[derive(Clone, Copy)]
+enum Within {
+    Any,
+    /// As near as the point of the index that comes.
+    Guess,
+    /// Of such a squared distance (m²), or of no interest.
+    Square(f32),
 }
 
 impl<'q, I: Iterator<Item = (&'q mut u32, &'q Vec3)>> WithSimd for Find<'_, I> {
@@ -86,8 +106,11 @@ impl<'q, I: Iterator<Item = (&'q mut u32, &'q Vec3)>> WithSimd for Find<'_, I> {
             let about =
                 [simd.splat_f32s(query[0]), simd.splat_f32s(query[1]), simd.splat_f32s(query[2])];
             let mut search = Search::new(simd);
-            let bound =
-                if self.has_guesses { self.points.square(*nearest, query) } else { f32::INFINITY };
+            let bound = match self.within {
+                Within::Any => f32::INFINITY,
+                Within::Guess => self.points.square(*nearest, query),
+                Within::Square(square) => square,
+            };
             if bound.is_finite() {
                 for i in 0..least[0].len() {
                     let squares = squares_of_boxes(
@@ -285,6 +308,16 @@ mod tests {
                     let mut got = guess;
                     nearest.find_near([(&mut got, query)].into_iter());
                     assert_eq!(got, want, "query {i} of {n} points, from {guess}");
+                }
+                let distance = nearest.square(want, query).sqrt();
+                for reach in [0.0, 0.3, 1.0, distance, 100.0] {
+                    let mut got = u32::MAX;
+                    nearest.find_within(reach, [(&mut got, query)].into_iter());
+                    if distance < 0.999 * reach {
+                        assert_eq!(got, want, "query {i} of {n} points, within {reach}");
+                    } else {
+                        assert!(got == 0 || (got as usize) < n, "{got} of {n} points");
+                    }
                 }
             }
         }
