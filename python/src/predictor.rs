@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use forecloud::backend::Device;
+use forecloud::candidates::Snapshot;
 use forecloud::config::PredictorConfig;
 use forecloud::kinematics::MeshSearch;
 use forecloud::predictor::{Prediction, Predictor as Inner};
