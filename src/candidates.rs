@@ -64,6 +64,13 @@ impl Snapshot {
         self.prediction.particles.len()
     }
 
+    /// Tokens of a pass, with the robot's.
+    fn n_tokens(&self) -> usize {
+        let start = &self.scene.start;
+        let n_others = start.positions.len() + start.history_positions.len();
+        n_others + 3 * self.model.config.n_kinematic
+    }
+
     /// The robot, where it is part of the frame.
     ///
     /// # Errors

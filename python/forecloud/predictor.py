@@ -224,7 +224,7 @@ class Predictor:
                  particles: int = 512) -> Costs:
         """What each of `plans` would cost from the newest predicted frame on, held against `goal` (or the path
         of its YAML file), in one batch on all threads: the costs of the node's `~/evaluate` and of `forecloud
-        evaluate`, to the bit.
+        evaluate`, to the bit on the CPU.
 
         Plans start at the frame (`Plan.start` 0) or at their own stamp; joints that they leave out go on as
         in the prediction. `steps`: of each roll-out; `particles`: 0 for all of the frame's.

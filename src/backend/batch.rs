@@ -18,7 +18,7 @@ pub(crate) struct BatchRollout {
 }
 
 impl BatchRollout {
-    /// Scenes at once: as many as fill a large GPU, and their tokens 100 MB of the host's memory.
+    /// Scenes at once, at most.
     pub const MAX_SCENES: usize = 64;
 
     /// Roll-outs of `model` on the GPU with this number, tried on small scenes.
@@ -41,7 +41,7 @@ impl BatchRollout {
     /// numbers of particles and points of the robot.
     ///
     /// # Errors
-    /// As there, of the first scene that has one, and as [`Forwards::run`]; [`Error::Shape`] for more
+    /// As there, of a scene that has one, and as [`Forwards::run`]; [`Error::Shape`] for more
     /// than [`Self::MAX_SCENES`].
     pub fn run(&mut self, scenes: &[(&Scene, usize)]) -> Result<()> {
         if scenes.len() > Self::MAX_SCENES {

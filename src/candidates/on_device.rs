@@ -15,6 +15,10 @@ use crate::model::Model;
 use crate::scene::Scene;
 use crate::{Error, Result};
 
+/// Tokens of a batch at most: as many as fill a large GPU, and make 150 MB of the host's memory with the
+/// shipped model.
+const TOKENS_AT_ONCE: usize = 1 << 17;
+
 /// Judges plans on a device beside the CPU, for as long as it can be used.
 #[derive(Default)]
 pub(super) struct OnDevice {
@@ -29,6 +33,11 @@ pub(super) struct OnDevice {
 
 impl OnDevice {
     pub fn new(device: Device) -> Self {
+        // Without GPUs in this build there is nothing to miss.
+        let device = match device {
+            Device::Auto if !cfg!(feature = "cuda") => Device::Cpu,
+            device => device,
+        };
         Self { device, ..Self::default() }
     }
 
@@ -62,56 +71,75 @@ impl OnDevice {
         if self.device == Device::Cpu || self.fallback.is_some() {
             return Ok(None);
         }
-        match self.batches(snapshot, judge, candidates, seen, goes_on) {
-            Err(error @ Error::Device { .. }) if self.device == Device::Auto => {
-                self.fallback = Some(error.to_string());
-                self.opened = None;
-                Ok(None)
-            }
-            done => done.map(Some),
-        }
-    }
-
-    fn batches(
-        &mut self,
-        snapshot: &Snapshot,
-        judge: &Judge,
-        candidates: &[Candidate],
-        seen: Option<&Seen>,
-        goes_on: impl Fn() -> bool,
-    ) -> Result<Vec<Option<PlanCost>>> {
-        let rollout = open(&mut self.opened, self.device, &snapshot.model)?;
+        let rollout = match open(&mut self.opened, self.device, &snapshot.model) {
+            Ok(rollout) => rollout,
+            Err(error) => return self.give_up(error),
+        };
+        let n_tokens = snapshot.n_tokens();
+        let at_once = (TOKENS_AT_ONCE / n_tokens.max(1)).clamp(1, BatchRollout::MAX_SCENES);
         let mut costs = Vec::with_capacity(candidates.len());
         self.slowest = Duration::ZERO;
-        for batch in candidates.chunks(BatchRollout::MAX_SCENES) {
+        for batch in candidates.chunks(at_once) {
             let start = Instant::now();
             if !costs.is_empty() && !goes_on() {
                 break;
             }
-            self.rollers.resize_with(self.rollers.len().max(batch.len()), Roller::default);
-            let rollers = &mut self.rollers[..batch.len()];
-            let ahead = rollers.par_iter_mut().zip(batch).map(|(roller, candidate)| {
-                roller.start(snapshot)?;
-                roller.lead_to(snapshot, candidate, seen)
-            });
-            let ahead = ahead.collect::<Result<Vec<_>>>()?;
-            let scenes = rollers.iter().zip(&ahead);
-            let scenes: Vec<(&Scene, usize)> =
-                scenes.map(|(roller, ahead)| (roller.scene(), ahead.n_steps)).collect();
-            rollout.run(&scenes)?;
-            let rolled = rollers.par_iter_mut().zip(&ahead).zip(rollout.scenes());
-            let judged = rolled.map(|((roller, ahead), steps)| {
-                let displacements = |t| steps.displacements(t);
-                roller.judge(snapshot, judge, ahead, displacements, |t| steps.sigmas(t))
-            });
-            for cost in judged.collect::<Vec<_>>() {
-                costs.push(Some(cost?));
+            match batch_costs(rollout, &mut self.rollers, snapshot, judge, batch, seen) {
+                Ok(of_batch) => costs.extend(of_batch),
+                Err(error @ Error::Device { .. }) => return self.give_up(error),
+                Err(error) => return Err(error),
             }
             self.slowest = self.slowest.max(start.elapsed());
         }
         costs.resize(candidates.len(), None);
-        Ok(costs)
+        Ok(Some(costs))
     }
+
+    /// Leaves it to the CPU from now on, as `auto` does.
+    fn give_up<T>(&mut self, error: Error) -> Result<Option<T>> {
+        self.opened = None;
+        if self.device != Device::Auto {
+            return Err(error);
+        }
+        self.fallback = Some(error.to_string());
+        Ok(None)
+    }
+}
+
+/// What each of `batch` costs, rolled out together as far as their scenes are of the same sizes: a robot
+/// that stays far outside of the workspace has no particles.
+fn batch_costs(
+    rollout: &mut BatchRollout,
+    rollers: &mut Vec<Roller>,
+    snapshot: &Snapshot,
+    judge: &Judge,
+    batch: &[Candidate],
+    seen: Option<&Seen>,
+) -> Result<Vec<Option<PlanCost>>> {
+    rollers.resize_with(rollers.len().max(batch.len()), Roller::default);
+    let rollers = &mut rollers[..batch.len()];
+    let ahead = rollers.par_iter_mut().zip(batch).map(|(roller, candidate)| {
+        roller.start(snapshot)?;
+        roller.lead_to(snapshot, candidate, seen)
+    });
+    let ahead = ahead.collect::<Result<Vec<_>>>()?;
+    let has_robot = |roller: &Roller| !roller.scene().start.kinematic_links.is_empty();
+    let mut costs = vec![None; batch.len()];
+    for is_there in [true, false] {
+        let members = rollers.iter_mut().zip(&ahead).zip(&mut costs);
+        let mut members: Vec<_> =
+            members.filter(|((roller, _), _)| has_robot(roller) == is_there).collect();
+        let scenes = members.iter().map(|((roller, ahead), _)| (roller.scene(), ahead.n_steps));
+        rollout.run(&scenes.collect::<Vec<(&Scene, usize)>>())?;
+        let rolled = members.par_iter_mut().zip(rollout.scenes());
+        rolled.try_for_each(|(((roller, ahead), cost), steps)| {
+            let displacements = |t| steps.displacements(t);
+            let told = roller.judge(snapshot, judge, ahead, displacements, |t| steps.sigmas(t))?;
+            **cost = Some(told);
+            Ok::<(), Error>(())
+        })?;
+    }
+    Ok(costs)
 }
 
 /// What is `opened`, or opened now, with `model`.

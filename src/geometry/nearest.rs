@@ -56,8 +56,8 @@ impl Nearest {
         dispatch(Find { points: self, queries, within: Within::Guess });
     }
 
-    /// As [`Nearest::find`], with the same indices where the nearest point is no farther than `reach`, and
-    /// any index where it is: fewer points are looked at.
+    /// As [`Nearest::find`], with the same indices where the nearest point is no farther than `reach`; where
+    /// it is, the index may be any. Fewer points are looked at.
     pub(crate) fn find_within<'a>(
         &self,
         reach: f32,

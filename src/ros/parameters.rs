@@ -82,8 +82,8 @@ parameters! {
         /// best trivial one (their motion goes on, as much of it as usually lasts). /diagnostics say
         /// where it does either way.
         AnyTime lean_when_unlike: bool = PredictorConfig::default().lean_when_unlike;
-        /// What the predictor runs on: `auto` (a GPU where one answers, else the CPU), `cpu`, `cuda`
-        /// or `cuda:INDEX`.
+        /// What predictions run and plans are rolled out on: `auto` (a GPU where one answers, else
+        /// the CPU), `cpu`, `cuda` or `cuda:INDEX`.
         AtStart device: String = Device::default().to_string();
         /// Threads of the predictor; 0 takes one per CPU.
         AtStart threads: usize = 0, in 0..=MAX_THREADS;

@@ -104,7 +104,10 @@ impl Planning {
             load.end();
             let device = self.planner.device();
             if device != self.device {
-                tracing::info!("plans are rolled out on: {device}");
+                match self.device.starts_with("cuda") {
+                    true => tracing::warn!("plans are rolled out on: {device}"),
+                    false => tracing::info!("plans are rolled out on: {device}"),
+                }
                 self.device = device;
             }
         }

@@ -105,8 +105,11 @@ impl PassForward {
         let n_tokens = tokens[0].positions.len();
         check_tokens(n_tokens, model.k)?;
         for scene in tokens {
-            if scene.positions.len() != n_tokens || scene.n_scene != tokens[0].n_scene {
+            if scene.positions.len() != n_tokens {
                 return shape("tokens of each scene", n_tokens, scene.positions.len());
+            }
+            if scene.n_scene != tokens[0].n_scene {
+                return shape("particles of each scene", tokens[0].n_scene, scene.n_scene);
             }
             let (expected, got) = (model.n_features * n_tokens, scene.features.len());
             if got != expected {

@@ -268,6 +268,46 @@ fn plans_cost_on_the_device_what_they_cost_on_the_cpu() {
     assert!(told[0] == told[1] && told[0].contains("plan 1"), "{told:?}");
 }
 
+/// Of two plans only one leads the robot near the workspace: their scenes have other sizes.
+#[test]
+fn plans_that_keep_the_robot_outside_cost_what_they_do_on_the_cpu_too() {
+    standin::load();
+    let (mut snapshot, goal, mut plans) = plans(2);
+    let judge = snapshot.judge(&goal).unwrap();
+    let mut robot = crate::kinematics::Robot::clone(snapshot.robot().unwrap());
+    snapshot.course.mount(&mut robot).unwrap();
+    let mut place = |joints: &[f64]| {
+        let mut points = Vec::new();
+        robot.place(joints, &mut points).unwrap();
+        points
+    };
+    // The first joint goes on for a whole second.
+    let now = snapshot.joints().to_vec();
+    let way = if now[0] > 0.0 { -1.0 } else { 1.0 };
+    plans[0].plan.points[1].positions[0] = now[0] + way;
+    plans[0].plan.points[1].time_from_start_nanos = 1_000_000_000;
+    plans[0].n_steps = 10;
+    plans[1].plan.points[1].positions[0] = now[1];
+    let mut there = now.clone();
+    there[0] += way;
+    let (before, after) = (place(&now), place(&there));
+    let gap = |p: &[f32; 3]| {
+        let least = before.iter().map(|q| crate::geometry::squared_distance(p, q));
+        least.fold(f32::INFINITY, f32::min)
+    };
+    let far = after.iter().max_by(|a, b| gap(a).total_cmp(&gap(b))).unwrap();
+    // Farther than 0.21 m along one axis at least.
+    assert!(gap(far).sqrt() > 0.37, "{}", gap(far).sqrt());
+    snapshot.workspace.min = far.map(|x| x - 0.01);
+    snapshot.workspace.max = far.map(|x| x + 0.01);
+    let costs = |device| {
+        let mut candidates = Candidates::on(device, 1).unwrap();
+        numbers(&candidates.evaluate(&snapshot, &judge, &plans, || true).unwrap())
+    };
+    let expected = costs(Device::Cpu);
+    assert_close(&costs(Device::Cuda(0)), &f64s(&expected), 1e-4);
+}
+
 #[test]
 fn a_card_that_was_asked_for_and_cannot_be_used_is_an_error() {
     if !has_faulty_cards() {
