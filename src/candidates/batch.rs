@@ -1,6 +1,6 @@
 //! Many plans at once: on the CPU one roll-out a thread, each thread on a plan of its own, so that the
 //! results are those of [`Candidates::predict`] to the bit, on any number of threads; on a GPU all
-//! together ([`super::on_device`]).
+//! together (`on_device`).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -3,7 +3,7 @@
 //!
 //! Rows hold `[q | k | v]`, each of width d; head by head a_i = Σ_j softmax_j(q_i·k_j / √d_h) v_j over the
 //! k keys j of largest q_i·k_j, ties to the lower j. Scores are made in blocks; what is kept of a block are
-//! the largest of 16 comb-like sets of keys ([`super::comb_maxima`]). The k-th largest of those
+//! the largest of 16 comb-like sets of keys (`comb_maxima`). The k-th largest of those
 //! bounds the k-th largest score from below, and the few combs that reach it are scored again; it is found
 //! among those that reach the k-th largest of larger combs' maxima.
 
