@@ -218,6 +218,18 @@ impl Candidates {
         Ok(Self { workers, threads, roller, on_device, slowest })
     }
 
+    /// As [`Candidates::on`], with `forward` opened for the model of `snapshot`.
+    #[cfg(test)]
+    pub(crate) fn opened(
+        device: Device,
+        snapshot: &Snapshot,
+        forward: Box<dyn crate::backend::Forwards>,
+    ) -> Result<Self> {
+        let mut candidates = Self::on(device, 1)?;
+        candidates.on_device.set_opened(&snapshot.model, forward);
+        Ok(candidates)
+    }
+
     /// What [`Candidates::evaluate`] runs on, for people, and why that is the CPU where a GPU was tried:
     /// the CPU until the first plans came.
     pub fn device(&self) -> String {

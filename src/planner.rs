@@ -259,7 +259,6 @@ impl Search<'_> {
         let end = self.settings.budget.map(|budget| self.start + budget);
         // What takes so long is not begun when less is left.
         let is_time_for = |needed| end.is_none_or(|end| Instant::now() + needed < end);
-        let mut slowest_draws = Duration::ZERO;
         let mut best = self.idle;
         let mut n_empty = 0;
         if self.is_reached {
@@ -280,10 +279,9 @@ impl Search<'_> {
             if wanted == 0 {
                 break;
             }
-            let drawn = self.draw(&mut sampler, wanted, candidates.threads(), |took| {
-                slowest_draws = slowest_draws.max(took);
-                is_time_for(needed + slowest_draws)
-            });
+            // As long as the round before took, the next one may, and a roll-out is to follow.
+            let draws_on = |took| is_time_for(needed + took);
+            let drawn = self.draw(&mut sampler, wanted, candidates.threads(), draws_on);
             if self.n_plans > 0 && !is_time_for(needed) {
                 break;
             }
@@ -321,7 +319,7 @@ impl Search<'_> {
         sampler: &mut Sampler,
         n: usize,
         threads: &rayon::ThreadPool,
-        mut goes_on: impl FnMut(Duration) -> bool,
+        goes_on: impl Fn(Duration) -> bool,
     ) -> Vec<Drawn> {
         let mut found = Vec::new();
         let mut n_drawn = 0;

@@ -41,6 +41,12 @@ impl OnDevice {
         Self { device, ..Self::default() }
     }
 
+    #[cfg(test)]
+    pub fn set_opened(&mut self, model: &Arc<Model>, forward: Box<dyn crate::backend::Forwards>) {
+        let rollout = BatchRollout::new(model.config.rollout(), forward);
+        self.opened = Some((model.clone(), rollout));
+    }
+
     /// What it runs on, and why that is the CPU where a GPU was tried.
     pub fn describe(&self) -> String {
         match (&self.opened, &self.fallback) {

@@ -13,7 +13,7 @@ use crate::config::PredictorConfig;
 use crate::costs::{Goal, PlanCost, Reach, Select};
 use crate::frames::FramesConfig;
 use crate::message::{JointTrajectory, TrajectoryPoint};
-use crate::model::rollout::RolloutConfig;
+use crate::model::rollout::{N_OUTPUTS, RolloutConfig};
 use crate::model::tokens::Tokens;
 use crate::model::tokens::tests::THREE;
 use crate::model::{self, Inputs, Mode, Model, ModelConfig};
@@ -306,6 +306,45 @@ fn plans_that_keep_the_robot_outside_cost_what_they_do_on_the_cpu_too() {
     };
     let expected = costs(Device::Cpu);
     assert_close(&costs(Device::Cuda(0)), &f64s(&expected), 1e-4);
+}
+
+/// A device that is lost after so many passes; until then nothing moves.
+struct Lost(usize);
+
+impl Forwards for Lost {
+    fn run(&mut self, tokens: &[&Tokens], outputs: &mut [&mut Vec<f32>]) -> crate::Result<()> {
+        if self.0 == 0 {
+            return Err(Error::Device { device: "lost".into(), problem: "fell off".into() });
+        }
+        self.0 -= 1;
+        for (tokens, outputs) in tokens.iter().zip(outputs) {
+            outputs.clear();
+            outputs.resize(tokens.n_scene * 4 * N_OUTPUTS, 0.0);
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> &str {
+        "lost"
+    }
+}
+
+#[test]
+fn where_auto_loses_its_card_between_passes_of_plans_the_cpu_judges_all_of_them() {
+    let (snapshot, goal, plans) = plans(3);
+    let judge = snapshot.judge(&goal).unwrap();
+    let costs = |candidates: &mut Candidates| {
+        candidates.evaluate(&snapshot, &judge, &plans, || true).map(|costs| numbers(&costs))
+    };
+    let expected = costs(&mut Candidates::new(1).unwrap()).unwrap();
+    let mut auto = Candidates::opened(Device::Auto, &snapshot, Box::new(Lost(1))).unwrap();
+    assert_eq!(auto.device(), "lost");
+    for _ in 0..2 {
+        assert_eq!(costs(&mut auto).unwrap(), expected);
+        assert_eq!(auto.device(), "cpu (lost: fell off)");
+    }
+    let mut cuda = Candidates::opened(Device::Cuda(0), &snapshot, Box::new(Lost(1))).unwrap();
+    assert!(matches!(costs(&mut cuda), Err(Error::Device { .. })));
 }
 
 #[test]
