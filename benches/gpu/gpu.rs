@@ -64,18 +64,25 @@ fn measure(gpu: &Arc<Gpu>, args: &Args, table: &mut Table) -> anyhow::Result<()>
     let bandwidth = write_bytes_per_sec(gpu, 1 << 30)?;
     row(table, "writes to its memory, 1 GiB", format!("{:.0} GB/s", bandwidth / 1e9));
     let demo = Demo::open(Path::new("data/demo_tumble"))?;
+    let mut faults = Vec::new();
+    // A part that fails hides nothing of the others: a machine with a GPU is at hand for minutes.
+    let mut part = |name: &str, done: anyhow::Result<()>| {
+        faults.extend(done.err().map(|fault| format!("{name}: {fault:#}")));
+    };
     for &n in &args.tokens {
-        check_neighbors(gpu, &demo, n, table)?;
+        part("k-NN", check_neighbors(gpu, &demo, n, table));
     }
     for &n in &args.tokens {
-        time_step(gpu, &demo, args, n, table)?;
+        part("steps", time_step(gpu, &demo, args, n, table));
     }
-    particles::compare(args.n_frames, table)?;
-    precision::compare(N_STEPS, args.n_frames, table)?;
-    plans::compare(gpu, &demo, args.n_runs, table)?;
+    part("particles", particles::compare(args.n_frames, table));
+    part("precision", precision::compare(N_STEPS, args.n_frames, table));
+    part("plans", plans::compare(gpu, &demo, args.n_runs, table));
     for &n in &args.tokens {
-        pytorch::compare(gpu, &demo, n, args.width, table)?;
+        part("PyTorch", pytorch::compare(gpu, &demo, n, args.width, table));
     }
+    faults.iter().for_each(|fault| row(table, "FAILED", fault));
+    ensure!(faults.is_empty(), "{} parts failed", faults.len());
     Ok(())
 }
 
@@ -138,11 +145,12 @@ fn time_step(
     let scene = demo.scene(n, &model, N_STEPS)?;
     let mut cpu = model::Rollout::new(config, Mode::Inference);
     cpu.run(&weights, &scene, 1)?;
+    let mut most = 0.0;
     for precision in [Precision::Full, Precision::Half] {
         let mut rollout = Rollout::new(gpu.clone(), config, &weights, precision)?;
         rollout.run_while(&scene, 1, &mut |_| true)?;
         let off = relative_difference(rollout.displacements(0), cpu.displacements(0));
-        ensure!(off <= TOLERANCE, "{n} tokens, {precision:?}: off the CPU by {off:e}");
+        most = larger(most, off);
         let about = format!("{n} tokens, d {}, {precision:?}", args.width);
         row(table, format!("{about}: off the CPU, relative"), format!("{off:.1e}"));
         let mut steps = rollout.measure_steps(&scene, N_STEPS, args.n_runs)?;
@@ -157,6 +165,7 @@ fn time_step(
         println!("{about}, stage by stage (a step; least of ten replays):");
         rollout.measure_stages(&scene, 20, 10)?.iter().for_each(print_stage);
     }
+    ensure!(most <= TOLERANCE, "{n} tokens: off the CPU by {most:e}");
     Ok(())
 }
 
@@ -191,8 +200,12 @@ fn relative_difference(got: &[[f32; 3]], expected: &[[f32; 3]]) -> f32 {
     let (got, expected) = (got.as_flattened(), expected.as_flattened());
     let scale = expected.iter().fold(1e-12f32, |most, e| most.max(e.abs()));
     let differences = got.iter().zip(expected).map(|(g, e)| (g - e).abs());
-    // NaN is no small difference.
-    differences.fold(0.0, |most: f32, d| if d <= most { most } else { d }) / scale
+    differences.fold(0.0, larger) / scale
+}
+
+/// The larger one, or what is no number: NaN is no small difference.
+fn larger<T: PartialOrd>(a: T, b: T) -> T {
+    if a >= b || a.partial_cmp(&a).is_none() { a } else { b }
 }
 
 /// Nearest ranks of 0.5 and 0.99.

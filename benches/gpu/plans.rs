@@ -11,7 +11,7 @@ use forecloud::model::Model;
 use forecloud::model::tokens::Tokens;
 
 use super::demo::Demo;
-use super::{Table, percentiles, row};
+use super::{Table, larger, percentiles, row};
 
 #[path = "../../examples/support/plans.rs"]
 mod demo_plans;
@@ -46,8 +46,7 @@ pub fn compare(
         let pairs = expected.iter().flatten().zip(got.iter().flatten());
         let off = pairs.clone().map(|(a, b)| (a.cost - b.cost).abs());
         let most = expected.iter().flatten().map(|cost| cost.cost).fold(0.0, f64::max);
-        // NaN is no small difference.
-        let off = off.fold(0.0, |most, off| if off <= most { most } else { off }) / most;
+        let off = off.fold(0.0, larger) / most;
         ensure!(
             off <= TOLERANCE && pairs.count() == N_CHECKED && got.iter().all(Option::is_some),
             "plans cost something else than on the CPU: off by {off:e} of the largest cost"
