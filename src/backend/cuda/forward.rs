@@ -1,7 +1,7 @@
 //! From tokens to outputs on the device: k-NN graph, merged loads, the Interlacer.
 
 use super::Gpu;
-use super::kernels::{Dense, Grid, Kernel, LoadsBuffers, TileBuffers, number, state_rows};
+use super::kernels::{Dense, Grid, Kernel, LoadsBuffers, TileBuffers, n_partials, number};
 use super::memory::{Buffer, Places};
 use super::model::{DeviceModel, row_cap};
 use super::stage::Stage;
@@ -80,7 +80,7 @@ impl Buffers {
             qkv: places.take(3 * d * tokens),
             attention: places.take(d * tokens),
             hidden: places.take(model.mlp_width() * tokens),
-            partials: places.take(n_scenes * state_len * n_tokens.div_ceil(state_rows(d))),
+            partials: places.take(n_scenes * state_len * n_partials(n_tokens, d)),
             folded: places.take(n_scenes * d * d),
             z: places.take(n_scenes * d),
             outputs: places.take(n_scenes * model.n_outputs * n_particles),
@@ -251,6 +251,7 @@ impl Forward<'_> {
         layer: Dense,
     ) -> Result<()> {
         let matrices = [self.model.tensor(affine.weight), self.model.tensor(affine.bias)];
+        let layer = Dense { halves: self.model.halves(affine.weight).address(), ..layer };
         self.product(self.model.precision.kernel(kernel), x, matrices, y, layer, 1)
     }
 

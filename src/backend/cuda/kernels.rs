@@ -13,8 +13,16 @@ use crate::model::tokens::Frame;
 const WARP: usize = 32;
 /// Dynamic shared memory that every card gives without asking.
 pub(super) const SHARED_BYTES: usize = 48 << 10;
-/// Rows and columns of a dense layer's tile.
-const TILE: usize = 64;
+/// Rows and columns of a dense layer that a block takes.
+const DENSE_TILE: [usize; 2] = [128, 64];
+/// Rows of weights that are split at once: what there is is filled up to a multiple of them.
+const SPLIT_DEPTH: usize = 16;
+/// Partial states of linear attention, at most about: two blocks for each multiprocessor of a large card.
+const MAX_PARTIALS: usize = 256;
+/// Blocks of GRF attention at most, more than a large card runs at once.
+const MAX_GRF_BLOCKS: usize = 2048;
+/// Threads of a block of linear attention, each with 16 sums.
+const STATE_BLOCK: usize = 256;
 /// Keys that a block of 512 threads sorts in shared memory.
 const SORTED: usize = 1024;
 /// Threads of kernels that take one for each particle or token.
@@ -72,7 +80,8 @@ kernels! {
     HalfPlain = "half_plain"(Dense),
     HalfAdd = "half_add"(Dense),
     HalfNorm = "half_norm"(Dense),
-    LinearState = "linear_state"(Address, Number, Number, Number, Number, Address),
+    SplitWeights = "split_weights"(Address, Number, Number, Address),
+    LinearState = "linear_state"(Address, Number, Number, Number, Number, Number, Address),
     LinearFold = "linear_fold"(Address, Number, Number, Number, Address, Number, Address, Address),
     Grf64 = "grf_attention_64"(Address, Number, Loads, Address, Address),
     Grf128 = "grf_attention_128"(Address, Number, Loads, Address, Address),
@@ -217,6 +226,7 @@ pub(super) struct LoadsBuffers {
 pub(super) struct Dense {
     pub x: u64,
     pub weight: u64,
+    pub halves: u64,
     pub bias: u64,
     pub y: u64,
     pub norm_weight: u64,
@@ -273,9 +283,21 @@ pub(super) fn number(size: usize) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX)
 }
 
-/// Rows that a block of `linear_state` sums up: as many as its shared memory takes, 64 at most.
-pub(super) fn state_rows(d: usize) -> usize {
-    (SHARED_BYTES / (2 * d * size_of::<f32>())).clamp(1, 64)
+/// Rows that a block of `linear_state` sums up of `n`, and how many of them at once: as many as its shared
+/// memory takes, 64 at most.
+fn state_rows(n: usize, d: usize) -> [usize; 2] {
+    let at_once = (SHARED_BYTES / (2 * d * size_of::<f32>())).clamp(1, 64);
+    [n.div_ceil(MAX_PARTIALS).next_multiple_of(at_once).max(at_once), at_once]
+}
+
+/// Partial states of `n` rows.
+pub(super) fn n_partials(n: usize, d: usize) -> usize {
+    n.div_ceil(state_rows(n, d)[0])
+}
+
+/// Pairs of halves, rounded and rest, that weights `[n_in, n_out]` are split into.
+pub(super) fn n_halves(n_in: usize, n_out: usize) -> usize {
+    n_in.next_multiple_of(SPLIT_DEPTH) * n_out
 }
 
 /// Bytes of shared memory in which a warp merges the walks of a row.
@@ -507,18 +529,39 @@ impl Gpu {
 
     /// One of the dense kernels, for each of `n_scenes`.
     pub(super) fn dense(&self, kernel: Kernel, layer: &Dense, n_scenes: usize) -> Result<()> {
-        let tiles = |size: u32| (size as usize).div_ceil(TILE);
+        let tiles = |size: u32, tile: usize| (size as usize).div_ceil(tile);
         let block = match kernel {
             Kernel::HalfPlain | Kernel::HalfAdd | Kernel::HalfNorm => 128,
             _ => 256,
         };
-        let grid = [tiles(layer.rows), n_scenes * tiles(layer.n_out)];
+        let [rows, columns] = DENSE_TILE;
+        let grid = [tiles(layer.rows, rows) * tiles(layer.n_out, columns), n_scenes];
         // SAFETY: `layer` leads to rows·x_stride inputs a scene, x_rows rows apart, n_in·n_out weights, or
-        // as many for each scene, rows·n_out outputs a scene.
+        // as many for each scene, or to halves of them, rows·n_out outputs a scene.
         unsafe { self.launch(kernel, grid, block, 0, &[layer.into()]) }
     }
 
-    /// Partial states of `qkv` `[n_scenes, n, 3 d]`, a row for each [`state_rows`] of a scene.
+    /// `halves` of `weight` `[n_in, n_out]`.
+    pub(super) fn split_weights(
+        &self,
+        weight: Buffer<f32>,
+        n_out: usize,
+        halves: Buffer<u32>,
+    ) -> Result<()> {
+        let n_in = weight.len() / n_out;
+        // SAFETY: `weight` are n_in·n_out, `halves` `n_halves` of them, two for each thread.
+        unsafe {
+            self.launch(
+                Kernel::SplitWeights,
+                [(halves.len() / 2).div_ceil(256), 1],
+                256,
+                0,
+                &[weight.into(), n_in.into(), n_out.into(), halves.into()],
+            )
+        }
+    }
+
+    /// Partial states of `qkv` `[n_scenes, n, 3 d]`, [`n_partials`] for each scene.
     pub(super) fn linear_state(
         &self,
         qkv: Buffer<f32>,
@@ -526,16 +569,25 @@ impl Gpu {
         [d, head_width]: [usize; 2],
         partials: Buffer<f32>,
     ) -> Result<()> {
-        let (n, rows) = (qkv.len() / (3 * d) / n_scenes, state_rows(d));
-        let shared_bytes = 2 * d * rows * size_of::<f32>();
+        let n = qkv.len() / (3 * d) / n_scenes;
+        let [rows, at_once] = state_rows(n, d);
+        let shared_bytes = (2 * d * at_once).max(16 * STATE_BLOCK) * size_of::<f32>();
         // SAFETY: `qkv` are 3·n·d a scene, `partials` d·(head_width + 1) for each of the grid's blocks.
         unsafe {
             self.launch(
                 Kernel::LinearState,
-                [n.div_ceil(rows), n_scenes],
-                256,
+                [n_partials(n, d), n_scenes],
+                STATE_BLOCK,
                 shared_bytes,
-                &[qkv.into(), n.into(), rows.into(), d.into(), head_width.into(), partials.into()],
+                &[
+                    qkv.into(),
+                    n.into(),
+                    rows.into(),
+                    at_once.into(),
+                    d.into(),
+                    head_width.into(),
+                    partials.into(),
+                ],
             )
         }
     }
@@ -592,7 +644,7 @@ impl Gpu {
         unsafe {
             self.launch(
                 kernel,
-                [n.div_ceil(BLOCK / WARP), 1],
+                [n.div_ceil(BLOCK / WARP).min(MAX_GRF_BLOCKS), 1],
                 BLOCK,
                 0,
                 &[qkv.into(), d.into(), loads.into(), hop_logits.into(), out.into()],

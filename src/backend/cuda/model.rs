@@ -1,10 +1,12 @@
 //! A model on the device: whether it runs there, and its weights.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::Gpu;
-use super::kernels::{Kernel, SHARED_BYTES, merge_bytes};
+use super::kernels::{Kernel, SHARED_BYTES, merge_bytes, n_halves};
 use super::memory::{Arena, Buffer, Pinned};
+use crate::model::interlacer::MixerKind;
 use crate::model::rollout::RolloutConfig;
 use crate::model::{FeatureMap, GlobalLayer, Layout, LocalLayer, Span};
 use crate::{Error, Result};
@@ -82,6 +84,8 @@ pub(super) struct DeviceModel {
     pub layout: Layout,
     pub precision: Precision,
     weights: Buffer<f32>,
+    /// Of the matrices that tensor cores take: where their weights begin, and their halves.
+    halves: Vec<(usize, Buffer<u32>)>,
     arena: Arena,
 }
 
@@ -106,13 +110,28 @@ impl DeviceModel {
             return Err(Error::Shape { what: "weights", expected, got });
         }
         let mut arena = Arena::new(gpu.clone());
-        let (on_device, _) = arena.lay_out(|places| places.take(got))?;
+        let matrices = match precision {
+            Precision::Full => Vec::new(),
+            Precision::Half => split_matrices(&layout),
+        };
+        let ((on_device, halves), _) = arena.lay_out(|places| {
+            let weights = places.take(got);
+            let of = |&(span, n_out): &(Span, usize)| {
+                let Range { start, end } = span.range();
+                (start, places.take(n_halves((end - start) / n_out, n_out)))
+            };
+            (weights, matrices.iter().map(of).collect::<Vec<_>>())
+        })?;
         let mut staged = Pinned::new(gpu.clone());
         staged.reserve(got)?;
         staged.get_mut(got).copy_from_slice(weights);
         gpu.upload(&staged, on_device)?;
+        let model = Self { config, layout, precision, weights: on_device, halves, arena };
+        for &(span, n_out) in &matrices {
+            gpu.split_weights(model.tensor(span), n_out, model.halves(span))?;
+        }
         gpu.synchronize()?;
-        Ok(Self { config, layout, precision, weights: on_device, arena })
+        Ok(model)
     }
 
     /// A tensor of it.
@@ -121,10 +140,30 @@ impl DeviceModel {
         self.weights.part(range.start, range.len())
     }
 
+    /// The halves of a matrix, if tensor cores take it; else nothing.
+    pub fn halves(&self, weight: Span) -> Buffer<u32> {
+        let start = weight.range().start;
+        let known = self.halves.iter().find(|(of, _)| *of == start);
+        known.map(|(_, halves)| *halves).unwrap_or_default()
+    }
+
     /// Bytes of device memory that it holds.
     pub fn bytes(&self) -> usize {
         self.arena.bytes()
     }
+}
+
+/// Weights of all dense layers that have a kernel of [`Precision::Half`], and their outputs.
+fn split_matrices(layout: &Layout) -> Vec<(Span, usize)> {
+    let of_mixers = layout.mixers.iter().flat_map(|mixer| match &mixer.kind {
+        MixerKind::Linear { tensors, .. } => vec![tensors.qkv],
+        MixerKind::Grf { tensors, .. } => vec![tensors.qkv, tensors.out],
+        // `unsupported` refuses such models.
+        _ => Vec::new(),
+    });
+    let of_mlps = layout.mlps.iter().flat_map(|mlp| [mlp.up, mlp.down]);
+    let all = std::iter::once(layout.embed).chain(of_mixers).chain(of_mlps);
+    all.map(|affine| (affine.weight, affine.bias.range().len())).collect()
 }
 
 /// Most entries of a row of merged loads over `n` tokens.

@@ -50,6 +50,14 @@ const unsigned FULL_WARP = 0xffffffffu;
 const unsigned FLAG_POSITION = 1u;      // a position is not finite
 const unsigned FLAG_DISPLACEMENT = 2u;  // a displacement is not finite
 
+// Numbers that are read and written at once.
+struct alignas(16) Quad {
+    float at[4];
+};
+struct alignas(8) Pair {
+    float at[2];
+};
+
 __device__ inline unsigned ceil_div(unsigned a, unsigned b) { return (a + b - 1) / b; }
 
 __device__ inline float warp_sum(float x) {

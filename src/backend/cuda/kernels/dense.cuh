@@ -8,6 +8,7 @@
 struct Dense {
     const float* x;
     const float* weight;
+    const unsigned* halves;  // W as dense_half.cuh takes it
     const float* bias;
     float* y;
     const float* norm_weight;  // of a LayerNorm before it: [n_in]
@@ -21,53 +22,32 @@ struct Dense {
 };
 
 namespace dense {
-const unsigned BLOCK = 256, TILE = 64, DEPTH = 16, PADDED = TILE + 4, MAX_HEADS = 16;
+// A block takes ROWS x COLUMNS of y, a thread 8 x 4 of it, DEPTH columns of x after the others.
+const unsigned BLOCK = 256, ROWS = 128, COLUMNS = 64, DEPTH = 16, PADDED = ROWS + 4, MAX_HEADS = 16;
+const unsigned MAX_NORMED = 256;  // numbers of a row that a LayerNorm takes
 const float NORM_EPSILON = 1e-5f, ATTENTION_EPSILON = 1e-6f;
 
 enum class Before { NOTHING, NORM, QUERIES };
 
-struct alignas(16) Quad {
-    float at[4];
-};
-
 struct alignas(16) Shared {
     float x[DEPTH][PADDED];  // transposed
-    float w[DEPTH][PADDED];
+    float w[DEPTH][COLUMNS];
     // Of each row: mean and inverse deviation, or the heads' inverse denominators.
-    float factors[TILE][MAX_HEADS];
+    float factors[ROWS][MAX_HEADS];
 };
 
-// Mean and inverse deviation of a row, by a warp.
-__device__ inline void moments(const float* x, unsigned n, float* factors) {
-    unsigned lane = threadIdx.x % WARP;
-    float sum = 0.0f, squares = 0.0f;
-    for (unsigned c = lane; c < n; c += WARP) sum += x[c];
-    float mean = warp_sum(sum) / static_cast<float>(n);
-    for (unsigned c = lane; c < n; c += WARP) squares += (x[c] - mean) * (x[c] - mean);
-    float variance = warp_sum(squares) / static_cast<float>(n);
-    if (lane == 0) {
-        factors[0] = mean;
-        factors[1] = 1.0f / sqrtf(variance + NORM_EPSILON);
-    }
+// Where the block's part of y begins. Blocks of the same rows follow one another, so that these are read
+// from the cache.
+__device__ inline unsigned first_row(const Dense& layer) {
+    return blockIdx.x / ceil_div(layer.n_out, COLUMNS) * ROWS;
 }
-
-// Inverse denominators 1 / (q·z + ε) of a row's heads, by a warp.
-__device__ inline void denominators(const float* x, const Dense& layer, float* factors) {
-    unsigned lane = threadIdx.x % WARP, width = layer.n_in / layer.n_heads;
-    for (unsigned head = 0; head < layer.n_heads; head++) {
-        float sum = 0.0f;
-        for (unsigned c = head * width + lane; c < (head + 1) * width; c += WARP) sum += x[c] * layer.z[c];
-        sum = warp_sum(sum);
-        if (lane == 0) factors[head] = 1.0f / (sum + ATTENTION_EPSILON);
-    }
+__device__ inline unsigned first_column(const Dense& layer) {
+    return blockIdx.x % ceil_div(layer.n_out, COLUMNS) * COLUMNS;
 }
-
-// Columns' tile of a block; behind those of the first scene come the next one's.
-__device__ inline unsigned column_tile(const Dense& layer) { return blockIdx.y % ceil_div(layer.n_out, TILE); }
 
 // The layer of the block's scene.
 __device__ inline Dense of_scene(Dense layer) {
-    uint64_t scene = blockIdx.y / ceil_div(layer.n_out, TILE);
+    uint64_t scene = blockIdx.y;
     layer.x += scene * layer.x_stride * layer.x_rows;
     layer.y += scene * layer.n_out * layer.rows;
     if (layer.own_weights != 0) {
@@ -77,91 +57,264 @@ __device__ inline Dense of_scene(Dense layer) {
     return layer;
 }
 
-// What the rows of a tile have in common.
-template <Before BEFORE>
-__device__ void prepare(const Dense& layer, unsigned first_row, float (*factors)[MAX_HEADS]) {
-    for (unsigned row = threadIdx.x / WARP; row < TILE; row += blockDim.x / WARP) {
-        if (first_row + row >= layer.rows) break;
-        const float* x = layer.x + static_cast<uint64_t>(layer.x_stride) * (first_row + row);
-        if (BEFORE == Before::NORM) moments(x, layer.n_in, factors[row]);
-        if (BEFORE == Before::QUERIES) denominators(x, layer, factors[row]);
-    }
+// Whether all that is read of a layer's matrices lies in whole quads.
+__device__ inline bool is_aligned(const Dense& layer) {
+    uint64_t all = reinterpret_cast<uint64_t>(layer.x) | reinterpret_cast<uint64_t>(layer.weight) |
+                   reinterpret_cast<uint64_t>(layer.norm_weight) |
+                   reinterpret_cast<uint64_t>(layer.norm_bias) | reinterpret_cast<uint64_t>(layer.z);
+    unsigned sizes = layer.n_in | layer.n_out | layer.x_stride;
+    bool has_whole_heads = layer.n_heads == 0 || layer.n_in / layer.n_heads % 4 == 0;
+    return all % sizeof(Quad) == 0 && sizes % 4 == 0 && has_whole_heads;
 }
 
-// Column `c` of the layer's input, as it goes into the product.
-template <Before BEFORE>
-__device__ inline float input(const Dense& layer, float x, unsigned c, const float* factors) {
-    if (BEFORE == Before::NORM) {
-        return (x - factors[0]) * factors[1] * layer.norm_weight[c] + layer.norm_bias[c];
+// Columns c to c + 3 of a row of `len`; zeros beyond it.
+template <bool ALIGNED> __device__ inline Quad quad(const float* row, unsigned c, unsigned len) {
+    Quad x = {};
+    if (ALIGNED) {
+        if (c < len) x = *reinterpret_cast<const Quad*>(row + c);
+        return x;
     }
-    if (BEFORE == Before::QUERIES) return x * factors[c / (layer.n_in / layer.n_heads)];
+#pragma unroll
+    for (unsigned i = 0; i < 4; i++) {
+        if (c + i < len) x.at[i] = row[c + i];
+    }
     return x;
 }
 
-// DEPTH columns of the block's rows and DEPTH rows of its columns; zeros beyond the matrices.
-template <Before BEFORE>
-__device__ void load(const Dense& layer, unsigned first_row, unsigned first_column, unsigned depth,
-                     Shared& shared) {
-    for (unsigned at = threadIdx.x; at < TILE * DEPTH; at += BLOCK) {
-        unsigned row = at / DEPTH, c = at % DEPTH;
-        bool is_inside = first_row + row < layer.rows && depth + c < layer.n_in;
-        float x = 0.0f;
-        if (is_inside) {
-            x = layer.x[static_cast<uint64_t>(layer.x_stride) * (first_row + row) + depth + c];
-            x = input<BEFORE>(layer, x, depth + c, shared.factors[row]);
+__device__ inline Quad quad(const float* row, unsigned c, unsigned len, bool aligned) {
+    return aligned ? quad<true>(row, c, len) : quad<false>(row, c, len);
+}
+
+// The same of row `row` of x; zeros beyond the matrix.
+template <bool ALIGNED>
+__device__ inline Quad inputs(const Dense& layer, unsigned row, unsigned c) {
+    if (row >= layer.rows) return Quad{};
+    const float* x = layer.x + static_cast<uint64_t>(layer.x_stride) * row;
+    return quad<ALIGNED>(x, c, layer.n_in);
+}
+
+// The sum over the four threads of a row.
+__device__ inline float row_sum(float x) {
+    x += __shfl_xor_sync(FULL_WARP, x, 1);
+    return x + __shfl_xor_sync(FULL_WARP, x, 2);
+}
+
+// Sum over a row's numbers, and over the squares of what they are off `mean`, by four threads.
+template <bool ALIGNED> struct Row;
+template <> struct Row<true> {
+    // All of it in registers, so that it is read once.
+    Quad x[MAX_NORMED / 16];
+
+    __device__ inline Row(const Dense& layer, unsigned row) {
+#pragma unroll
+        for (unsigned i = 0; i < MAX_NORMED / 16; i++) {
+            x[i] = inputs<true>(layer, row, 16 * i + 4 * (threadIdx.x % 4));
         }
-        shared.x[c][row] = x;
     }
-    for (unsigned at = threadIdx.x; at < TILE * DEPTH; at += BLOCK) {
-        unsigned r = at / TILE, column = at % TILE;
-        bool is_inside = depth + r < layer.n_in && first_column + column < layer.n_out;
-        uint64_t from = static_cast<uint64_t>(layer.n_out) * (depth + r) + first_column + column;
-        shared.w[r][column] = is_inside ? layer.weight[from] : 0.0f;
+    __device__ inline float sum(const Dense& layer) const {
+        float sum = 0.0f;
+#pragma unroll
+        for (unsigned i = 0; i < MAX_NORMED / 16; i++) {
+            if (16 * i < layer.n_in) sum += (x[i].at[0] + x[i].at[1]) + (x[i].at[2] + x[i].at[3]);
+        }
+        return sum;
+    }
+    __device__ inline float squares(const Dense& layer, float mean) const {
+        float sum = 0.0f;
+#pragma unroll
+        for (unsigned i = 0; i < MAX_NORMED / 16; i++) {
+            if (16 * i + 4 * (threadIdx.x % 4) >= layer.n_in) continue;
+#pragma unroll
+            for (unsigned j = 0; j < 4; j++) sum += (x[i].at[j] - mean) * (x[i].at[j] - mean);
+        }
+        return sum;
+    }
+};
+template <> struct Row<false> {
+    const float* x;
+
+    __device__ inline Row(const Dense& layer, unsigned row)
+        : x(layer.x + static_cast<uint64_t>(layer.x_stride) * (row < layer.rows ? row : 0)) {}
+    __device__ inline float sum(const Dense& layer) const {
+        float sum = 0.0f;
+        for (unsigned c = threadIdx.x % 4; c < layer.n_in; c += 4) sum += x[c];
+        return sum;
+    }
+    __device__ inline float squares(const Dense& layer, float mean) const {
+        float sum = 0.0f;
+        for (unsigned c = threadIdx.x % 4; c < layer.n_in; c += 4) sum += (x[c] - mean) * (x[c] - mean);
+        return sum;
+    }
+};
+
+// Mean and inverse deviation of the block's rows, by four threads each.
+template <bool ALIGNED, unsigned STRIDE>
+__device__ inline void moments(const Dense& layer, unsigned first_row, float (*factors)[STRIDE]) {
+    float n = static_cast<float>(layer.n_in);
+    for (unsigned at = threadIdx.x / 4; at < ROWS; at += blockDim.x / 4) {
+        const Row<ALIGNED> row(layer, first_row + at);
+        float mean = row_sum(row.sum(layer)) / n;
+        float variance = row_sum(row.squares(layer, mean)) / n;
+        if (threadIdx.x % 4 == 0) {
+            factors[at][0] = mean;
+            factors[at][1] = 1.0f / sqrtf(variance + NORM_EPSILON);
+        }
     }
 }
 
-// One number of y, where it lies within.
-template <bool ADD>
-__device__ inline void store(const Dense& layer, unsigned row, unsigned column, float product) {
-    if (row >= layer.rows || column >= layer.n_out) return;
-    float* y = layer.y + static_cast<uint64_t>(layer.n_out) * row + column;
+template <unsigned STRIDE>
+__device__ inline void moments(const Dense& layer, unsigned first_row, float (*factors)[STRIDE], bool aligned) {
+    if (aligned) {
+        moments<true>(layer, first_row, factors);
+    } else {
+        moments<false>(layer, first_row, factors);
+    }
+}
+
+// Inverse denominators 1 / (q·z + ε) of the heads of the block's rows, by four threads each.
+__device__ inline void denominators(const Dense& layer, unsigned first_row, float (*factors)[MAX_HEADS],
+                                    bool aligned) {
+    unsigned member = threadIdx.x % 4, width = layer.n_in / layer.n_heads;
+    for (unsigned row = threadIdx.x / 4; row < ROWS; row += blockDim.x / 4) {
+        bool is_inside = first_row + row < layer.rows;
+        const float* x = layer.x + static_cast<uint64_t>(layer.x_stride) * (first_row + row);
+        for (unsigned head = 0; head < layer.n_heads; head++) {
+            float sum = 0.0f;
+            for (unsigned c = 4 * member; is_inside && c < width; c += 16) {
+                Quad q = quad(x + head * width, c, width, aligned);
+                Quad z = quad(layer.z + head * width, c, width, aligned);
+#pragma unroll
+                for (unsigned i = 0; i < 4; i++) sum += q.at[i] * z.at[i];
+            }
+            sum = row_sum(sum);
+            if (member == 0) factors[row][head] = 1.0f / (sum + ATTENTION_EPSILON);
+        }
+    }
+}
+
+// Columns c to c + 3 as they go into the product; zeros beyond the matrix.
+template <Before BEFORE>
+__device__ inline Quad prepared(const Dense& layer, Quad x, unsigned c, const float* factors, bool aligned) {
+    if (BEFORE == Before::NORM) {
+        Quad weight = quad(layer.norm_weight, c, layer.n_in, aligned);
+        Quad bias = quad(layer.norm_bias, c, layer.n_in, aligned);
+#pragma unroll
+        for (unsigned i = 0; i < 4; i++) {
+            // Weight and bias are zero there.
+            x.at[i] = (x.at[i] - factors[0]) * factors[1] * weight.at[i] + bias.at[i];
+        }
+    }
+    if (BEFORE == Before::QUERIES) {
+        unsigned width = layer.n_in / layer.n_heads;
+#pragma unroll
+        for (unsigned i = 0; i < 4; i++) {
+            if (c + i < layer.n_in) x.at[i] *= factors[(c + i) / width];
+        }
+    }
+    return x;
+}
+
+// What a thread brings of DEPTH columns of the block's rows, and of as many rows of its columns.
+struct Chunk {
+    Quad x[2];
+    Quad w;
+};
+
+template <bool ALIGNED>
+__device__ inline void fetch(const Dense& layer, unsigned first_row, unsigned first_column, unsigned depth,
+                             Chunk& chunk) {
+#pragma unroll
+    for (unsigned i = 0; i < 2; i++) {
+        unsigned at = threadIdx.x + BLOCK * i;
+        chunk.x[i] = inputs<ALIGNED>(layer, first_row + at / 4, depth + at % 4 * 4);
+    }
+    unsigned r = depth + threadIdx.x / 16, column = first_column + threadIdx.x % 16 * 4;
+    const float* row = layer.weight + static_cast<uint64_t>(layer.n_out) * r;
+    chunk.w = r < layer.n_in ? quad<ALIGNED>(row, column, layer.n_out) : Quad{};
+}
+
+__device__ inline void fetch(const Dense& layer, unsigned first_row, unsigned first_column, unsigned depth,
+                             bool aligned, Chunk& chunk) {
+    if (aligned) {
+        fetch<true>(layer, first_row, first_column, depth, chunk);
+    } else {
+        fetch<false>(layer, first_row, first_column, depth, chunk);
+    }
+}
+
+template <Before BEFORE>
+__device__ void put(const Dense& layer, const Chunk& chunk, unsigned depth, bool aligned, Shared& shared) {
+#pragma unroll
+    for (unsigned i = 0; i < 2; i++) {
+        unsigned at = threadIdx.x + BLOCK * i, row = at / 4, c = at % 4 * 4;
+        Quad x = prepared<BEFORE>(layer, chunk.x[i], depth + c, shared.factors[row], aligned);
+#pragma unroll
+        for (unsigned j = 0; j < 4; j++) shared.x[c + j][row] = x.at[j];
+    }
+    *reinterpret_cast<Quad*>(&shared.w[threadIdx.x / 16][threadIdx.x % 16 * 4]) = chunk.w;
+}
+
+// One number of y.
+template <bool ADD> __device__ inline float output(const Dense& layer, float old, unsigned column, float product) {
     float value = product + layer.bias[column];
     if (column < layer.n_relu) value = fmaxf(value, 0.0f);
-    *y = ADD ? *y + value : value;
+    return ADD ? old + value : value;
 }
 
-// A block TILE x TILE of y, a thread 4 x 4 of it.
+// Four numbers of a row of y, as far as they lie within.
+template <bool ADD>
+__device__ inline void store(const Dense& layer, unsigned row, unsigned column, const float (&products)[4]) {
+    if (row >= layer.rows) return;
+    float* y = layer.y + static_cast<uint64_t>(layer.n_out) * row;
+    if (layer.n_out % 4 == 0 && column < layer.n_out) {
+        Quad* at = reinterpret_cast<Quad*>(y + column);
+        Quad value = ADD ? *at : Quad{};
+#pragma unroll
+        for (unsigned i = 0; i < 4; i++) {
+            value.at[i] = output<ADD>(layer, value.at[i], column + i, products[i]);
+        }
+        *at = value;
+        return;
+    }
+#pragma unroll
+    for (unsigned i = 0; i < 4; i++) {
+        if (column + i >= layer.n_out) return;
+        y[column + i] = output<ADD>(layer, ADD ? y[column + i] : 0.0f, column + i, products[i]);
+    }
+}
+
 template <Before BEFORE, bool ADD> __device__ void layer(const Dense& batch, Shared& shared) {
     const Dense layer = of_scene(batch);
-    unsigned first_row = blockIdx.x * TILE, first_column = column_tile(batch) * TILE;
-    unsigned row = threadIdx.x / 16 * 4, column = threadIdx.x % 16 * 4;
-    if (BEFORE != Before::NOTHING) {
-        prepare<BEFORE>(layer, first_row, shared.factors);
-        __syncthreads();
-    }
-    float sums[4][4] = {};
+    bool aligned = is_aligned(layer);
+    unsigned top = first_row(layer), left = first_column(layer);
+    unsigned row = threadIdx.x / 16 * 8, column = threadIdx.x % 16 * 4;
+    if (BEFORE == Before::NORM) moments(layer, top, shared.factors, aligned);
+    if (BEFORE == Before::QUERIES) denominators(layer, top, shared.factors, aligned);
+    float sums[8][4] = {};
+    Chunk chunk;
+    fetch(layer, top, left, 0, aligned, chunk);
     for (unsigned depth = 0; depth < layer.n_in; depth += DEPTH) {
-        load<BEFORE>(layer, first_row, first_column, depth, shared);
+        // What was there has been read, and the factors are written.
         __syncthreads();
+        put<BEFORE>(layer, chunk, depth, aligned, shared);
+        __syncthreads();
+        // The next numbers are on their way while these are multiplied.
+        if (depth + DEPTH < layer.n_in) fetch(layer, top, left, depth + DEPTH, aligned, chunk);
 #pragma unroll
         for (unsigned d = 0; d < DEPTH; d++) {
-            Quad x = *reinterpret_cast<const Quad*>(&shared.x[d][row]);
+            Quad upper = *reinterpret_cast<const Quad*>(&shared.x[d][row]);
+            Quad lower = *reinterpret_cast<const Quad*>(&shared.x[d][row + 4]);
             Quad w = *reinterpret_cast<const Quad*>(&shared.w[d][column]);
 #pragma unroll
-            for (unsigned r = 0; r < 4; r++) {
+            for (unsigned r = 0; r < 8; r++) {
+                float x = r < 4 ? upper.at[r % 4] : lower.at[r % 4];
 #pragma unroll
-                for (unsigned c = 0; c < 4; c++) sums[r][c] += x.at[r] * w.at[c];
+                for (unsigned c = 0; c < 4; c++) sums[r][c] += x * w.at[c];
             }
         }
-        __syncthreads();
     }
 #pragma unroll
-    for (unsigned r = 0; r < 4; r++) {
-#pragma unroll
-        for (unsigned c = 0; c < 4; c++) {
-            store<ADD>(layer, first_row + row + r, first_column + column + c, sums[r][c]);
-        }
-    }
+    for (unsigned r = 0; r < 8; r++) store<ADD>(layer, top + row + r, left + column, sums[r]);
 }
 }  // namespace dense
 

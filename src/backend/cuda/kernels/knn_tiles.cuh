@@ -87,28 +87,38 @@ template <unsigned K> struct Search {
         __syncwarp();
     }
 
-    // The largest distance at which a point may still be among any query's k nearest.
-    __device__ float reach(unsigned k) const {
+    // The largest distance at which a point may still be among this query's k nearest.
+    __device__ float own_reach(unsigned k) const {
         float distance = 0.0f;
 #pragma unroll
         for (unsigned place = 0; place < K; place++) {
             if (place + 1 == k && query.index != NOBODY) distance = nearest.distances[place];
         }
-        return warp_max(distance);
+        return distance;
+    }
+
+    // Whether a box may hold a point among any query's k nearest.
+    __device__ bool is_wanted(const Box& box, unsigned k) const {
+        const float *p = query.at;
+        float distance = gap({{p[0], p[1], p[2]}, {p[0], p[1], p[2]}}, box);
+        return __ballot_sync(FULL_WARP, query.index != NOBODY && !(distance > own_reach(k))) != 0;
     }
 
     // Visits those of 32 tiles that may hold a nearer point, the queries' own first.
     __device__ void visit_group(unsigned first, unsigned own, unsigned n_tiles, unsigned k, const Box* boxes) {
         unsigned tile = first + threadIdx.x % WARP, next = own - first;
-        float distance = tile < n_tiles ? gap(boxes[own], boxes[tile]) : infinity(), most = reach(k);
+        float distance = tile < n_tiles ? gap(boxes[own], boxes[tile]) : infinity(), most = warp_max(own_reach(k));
         unsigned wanted = __ballot_sync(FULL_WARP, tile < n_tiles && distance <= most);
         while (wanted != 0) {
             if (next >= WARP || (wanted >> next & 1u) == 0) next = __ffs(wanted) - 1;
             wanted &= ~(1u << next);
             // The reach has shrunk meanwhile.
             if (__shfl_sync(FULL_WARP, distance, next) > most) continue;
+            // Points that are far from one another have a box that is near to many others, and few of
+            // these are near to one of the points.
+            if (!is_wanted(boxes[first + next], k)) continue;
             visit(first + next);
-            most = reach(k);
+            most = warp_max(own_reach(k));
         }
     }
 };

@@ -74,7 +74,7 @@ const Kernel kernels[] = {
     ENTRY(knn_8),           ENTRY(knn_32),             ENTRY(enumerate_walks),   ENTRY(dense_plain),
     ENTRY(dense_add),       ENTRY(dense_norm),         ENTRY(dense_queries_add), ENTRY(linear_state),
     ENTRY(linear_fold),     ENTRY(grf_attention_64),   ENTRY(grf_attention_128), ENTRY(grf_attention_256),
-    ENTRY(half_plain),      ENTRY(half_add),           ENTRY(half_norm),
+    ENTRY(half_plain),      ENTRY(half_add),           ENTRY(half_norm),         ENTRY(split_weights),
     ENTRY(morton_keys),     ENTRY(sort_blocks),        ENTRY(merge_pairs),       ENTRY(merge_blocks),
     ENTRY(make_tiles),      ENTRY(knn_tiles_4),        ENTRY(knn_tiles_8),       ENTRY(knn_tiles_32),
     ENTRY(unproject_pixels), ENTRY(count_heights),     ENTRY(sum_heights),       ENTRY(draw_keys),

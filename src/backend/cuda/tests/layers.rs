@@ -1,6 +1,6 @@
 //! Dense layers and attentions, against f64 and against the CPU's operations.
 
-use super::super::kernels::{Dense, Kernel, LoadsBuffers, number, state_rows};
+use super::super::kernels::{Dense, Kernel, LoadsBuffers, n_halves, n_partials, number};
 use super::super::model::row_cap;
 use super::*;
 use crate::graph::{KnnGraph, Loads};
@@ -13,8 +13,15 @@ use crate::ops::linear_attention::{
 };
 
 /// Rows, inputs, outputs: what no tile divides, and what all divide.
-const SHAPES: [[usize; 3]; 5] =
-    [[1, 1, 1], [67, 49, 64], [65, 64, 192], [130, 70, 7], [64, 16, 64]];
+const SHAPES: [[usize; 3]; 7] = [
+    [1, 1, 1],
+    [67, 49, 64],
+    [65, 64, 192],
+    [130, 70, 7],
+    [128, 16, 64],
+    [200, 128, 100],
+    [131, 36, 66],
+];
 
 struct Inputs {
     x: Vec<f32>,
@@ -42,9 +49,13 @@ fn dense(
     let mut memory = Memory::new();
     let (norm_weight, norm_bias) = (memory.put(&numbers(n_in, 5)), memory.put(&numbers(n_in, 6)));
     let y = memory.put(&inputs.y);
+    let weight = memory.put(&inputs.weight);
+    let halves = memory.empty(n_halves(n_in, n_out));
+    memory.gpu.split_weights(weight, n_out, halves).unwrap();
     let layer = Dense {
         x: memory.put(&inputs.x).address(),
-        weight: memory.put(&inputs.weight).address(),
+        weight: weight.address(),
+        halves: halves.address(),
         bias: memory.put(&inputs.bias).address(),
         y: y.address(),
         norm_weight: norm_weight.address(),
@@ -147,7 +158,7 @@ fn linear_attention_is_the_cpus() {
 
         let mut memory = Memory::new();
         let (on_device, widths) = (memory.put(&rows), [d, d / n_heads]);
-        let partials = memory.empty(heads.state_len() * n.div_ceil(state_rows(d)));
+        let partials = memory.empty(heads.state_len() * n_partials(n, d));
         let (folded_there, z) = (memory.empty(d * d), memory.empty(d));
         let (weight, y) = (memory.put(&weight), memory.put(&x));
         let gpu = memory.gpu.clone();
@@ -174,8 +185,31 @@ fn linear_attention_is_the_cpus() {
 }
 
 #[test]
+fn many_rows_are_summed_by_blocks_of_several_chunks() {
+    // A block has no room for 24 of the rows, and there are to be 256 blocks at most.
+    let (n, d, n_heads) = (24 * 256 + 100, 256, 16);
+    let (rows, heads) = (qkv(n, d), Heads::new(d, n_heads));
+    let (weight, mut state) = (numbers(d * d, 8), vec![0.0; heads.state_len()]);
+    linear_attention_state(&rows, heads, &mut state);
+    let mut folded = vec![0.0; d * d];
+    linear_attention_fold(&state, heads, &weight, &mut folded);
+    let mut memory = Memory::new();
+    let (rows, weight) = (memory.put(&rows), memory.put(&weight));
+    let (there, z) = (memory.empty(d * d), memory.empty(d));
+    assert!(n_partials(n, d) <= 256 && n_partials(n, d) * 24 < n);
+    let partials = memory.empty(heads.state_len() * n_partials(n, d));
+    let (gpu, widths) = (memory.gpu.clone(), [d, d / n_heads]);
+    gpu.linear_state(rows, 1, widths, partials).unwrap();
+    gpu.linear_fold(partials, 1, widths, weight, there, z).unwrap();
+    assert_close(&memory.get(z), &f64s(&state[d * d / n_heads..]), 1e-5);
+    assert_close(&memory.get(there), &f64s(&folded), 2e-5);
+}
+
+#[test]
 fn grf_attention_is_the_cpus() {
-    for (n, d, k, n_hops) in [(5, 8, 3, 3), (150, 64, 3, 3), (66, 100, 8, 2), (75, 256, 2, 1)] {
+    for (n, d, k, n_hops) in
+        [(5, 8, 3, 3), (150, 64, 3, 3), (66, 100, 8, 2), (75, 256, 2, 1), (47, 30, 3, 2)]
+    {
         let positions: Vec<[f32; 3]> =
             numbers(3 * n, 11).chunks_exact(3).map(|c| [c[0], c[1], c[2]]).collect();
         let (mut graph, mut loads) = (KnnGraph::default(), Loads::default());
