@@ -1,9 +1,11 @@
 //! From tokens to outputs on the device: k-NN graph, merged loads, the Interlacer.
 
 use super::Gpu;
-use super::kernels::{Dense, Grid, Kernel, LoadsBuffers, TileBuffers, n_partials, number};
+use super::kernels::{
+    Dense, Grid, Kernel, LoadsBuffers, TileBuffers, n_halves, n_partials, number,
+};
 use super::memory::{Buffer, Places};
-use super::model::{DeviceModel, row_cap};
+use super::model::{DeviceModel, Precision, row_cap};
 use super::stage::Stage;
 use crate::model::Span;
 use crate::model::interlacer::{Affine, Attention, MixerKind, Mlp};
@@ -53,6 +55,9 @@ pub(super) struct Buffers {
     qkv: Buffer<f32>,
     attention: Buffer<f32>,
     hidden: Buffer<f32>,
+    /// What tensor cores read: inputs of the layer that comes, then the MLP's hidden layer.
+    split: Buffer<u32>,
+    split_hidden: Buffer<u32>,
     partials: Buffer<f32>,
     folded: Buffer<f32>,
     z: Buffer<f32>,
@@ -61,10 +66,18 @@ pub(super) struct Buffers {
 
 impl Buffers {
     /// Takes places for tokens of `extent`.
-    pub fn take(config: &RolloutConfig, extent: Extent, places: &mut Places) -> Self {
+    pub fn take(
+        config: &RolloutConfig,
+        precision: Precision,
+        extent: Extent,
+        places: &mut Places,
+    ) -> Self {
         let Extent { n_scenes, n_tokens, n_particles } = extent;
-        let (model, d) = (&config.interlacer, config.interlacer.width);
-        let tokens = n_scenes * n_tokens;
+        let model = &config.interlacer;
+        let (d, tokens) = (model.width, n_scenes * n_tokens);
+        // Rows that one precision has as numbers and the other one split.
+        let rows_of = |other: Precision| if precision == other { tokens } else { 0 };
+        let (numbers, halves) = (rows_of(Precision::Full), rows_of(Precision::Half));
         let n_rows = tokens * row_cap(n_tokens, model.k, model.n_hops);
         let state_len = d * (d / model.n_heads + 1);
         Self {
@@ -78,8 +91,10 @@ impl Buffers {
             row_loads: places.take(n_rows * (model.n_hops + 1)),
             x: places.take(d * tokens),
             qkv: places.take(3 * d * tokens),
-            attention: places.take(d * tokens),
-            hidden: places.take(model.mlp_width() * tokens),
+            attention: places.take(d * numbers),
+            hidden: places.take(model.mlp_width() * numbers),
+            split: places.take(n_halves(halves, model.n_features.max(d))),
+            split_hidden: places.take(n_halves(halves, model.mlp_width())),
             partials: places.take(n_scenes * state_len * n_partials(n_tokens, d)),
             folded: places.take(n_scenes * d * d),
             z: places.take(n_scenes * d),
@@ -146,7 +161,14 @@ impl Forward<'_> {
     fn interlacer(&self) -> Result<()> {
         let (b, layout) = (self.buffers, &self.model.layout);
         self.stage(Stage::Embed, || {
-            self.dense(Kernel::DensePlain, b.features, layout.embed, b.x, Dense::default())
+            let to = Dense { y: b.x.address(), ..Dense::default() };
+            match self.model.precision {
+                Precision::Full => self.numbers(Kernel::DensePlain, b.features, layout.embed, to),
+                Precision::Half => {
+                    self.split(Kernel::SplitRows, b.features, layout.embed, to)?;
+                    self.halves(Kernel::HalfPlain, b.split, layout.embed, to)
+                }
+            }
         })?;
         for i in 0..=layout.mixers.len() {
             for block in layout.mlps_before(i) {
@@ -167,12 +189,16 @@ impl Forward<'_> {
             }
         }
         // Of the first rows of each scene.
-        let x_rows = number(b.extent.n_tokens);
-        let (head, norm) = (layout.head, self.normed(layout.head_norm, 0));
-        let layer = Dense { x_rows, ..norm };
-        let matrices = [self.model.tensor(head.weight), self.model.tensor(head.bias)];
+        let Extent { n_scenes, n_tokens, n_particles } = b.extent;
+        let layer = Dense {
+            x: b.x.address(),
+            y: b.outputs.address(),
+            rows: number(n_particles),
+            x_rows: number(n_tokens),
+            ..self.normed(layout.head_norm)
+        };
         self.stage(Stage::Head, || {
-            self.scene_by_scene(Kernel::DenseNorm, b.x, matrices, b.outputs, layer)
+            self.gpu.dense(Kernel::DenseNorm, &self.of(layout.head, layer), n_scenes)
         })
     }
 
@@ -192,12 +218,20 @@ impl Forward<'_> {
                 b.z,
             )
         })?;
-        let (z, n_heads) = (b.z.address(), number(n_heads));
-        let bias = self.model.tensor(tensors.out.bias);
-        let (x_stride, x_rows) = (number(3 * d), number(n_tokens));
-        let layer = Dense { z, n_heads, x_stride, x_rows, own_weights: 1, ..Dense::default() };
+        let layer = Dense {
+            x: b.qkv.address(),
+            weight: b.folded.address(),
+            y: b.x.address(),
+            z: b.z.address(),
+            n_heads: number(n_heads),
+            rows: number(n_tokens),
+            x_rows: number(n_tokens),
+            x_stride: number(3 * d),
+            own_weights: 1,
+            ..Dense::default()
+        };
         self.stage(Stage::LinearOut, || {
-            self.scene_by_scene(Kernel::DenseQueriesAdd, b.qkv, [b.folded, bias], b.x, layer)
+            gpu.dense(Kernel::DenseQueriesAdd, &self.of(tensors.out, layer), n_scenes)
         })
     }
 
@@ -206,90 +240,93 @@ impl Forward<'_> {
         let b = self.buffers;
         self.qkv(tensors)?;
         let (loads, logits) = (b.loads(&self.model.config), self.model.tensor(hop_logits));
-        self.stage(Stage::GrfRows, || self.gpu.grf_attention(b.qkv, &loads, logits, b.attention))?;
-        self.stage(Stage::GrfOut, || {
-            self.dense(Kernel::DenseAdd, b.attention, tensors.out, b.x, Dense::default())
-        })
+        self.stage(Stage::GrfRows, || {
+            self.gpu.grf_attention(b.qkv, &loads, logits, b.attention, b.split)
+        })?;
+        self.stage(Stage::GrfOut, || self.add(b.attention, b.split, tensors.out))
     }
 
     /// `[φ(q) | φ(k) | v]` of all tokens.
     fn qkv(&self, tensors: &Attention) -> Result<()> {
         let (b, d) = (self.buffers, self.model.config.interlacer.width);
-        let layer = self.normed(tensors.norm, 2 * d);
-        self.stage(Stage::Projections, || {
-            self.dense(Kernel::DenseNorm, b.x, tensors.qkv, b.qkv, layer)
+        let to = Dense { y: b.qkv.address(), n_relu: number(2 * d), ..self.normed(tensors.norm) };
+        self.stage(Stage::Projections, || match self.model.precision {
+            Precision::Full => self.numbers(Kernel::DenseNorm, b.x, tensors.qkv, to),
+            Precision::Half => {
+                self.split(Kernel::SplitNorm, b.x, tensors.qkv, to)?;
+                self.halves(Kernel::HalfPlain, b.split, tensors.qkv, to)
+            }
         })
     }
 
     /// x += down(ReLU(up(LayerNorm(x)))).
     fn mlp(&self, mlp: &Mlp) -> Result<()> {
-        let (b, wide) = (self.buffers, self.model.config.interlacer.mlp_width());
-        self.stage(Stage::MlpUp, || {
-            self.dense(Kernel::DenseNorm, b.x, mlp.up, b.hidden, self.normed(mlp.norm, wide))
+        let (b, n_relu) = (self.buffers, number(self.model.config.interlacer.mlp_width()));
+        let to = Dense { n_relu, ..self.normed(mlp.norm) };
+        self.stage(Stage::MlpUp, || match self.model.precision {
+            Precision::Full => {
+                let to = Dense { y: b.hidden.address(), ..to };
+                self.numbers(Kernel::DenseNorm, b.x, mlp.up, to)
+            }
+            Precision::Half => {
+                self.split(Kernel::SplitNorm, b.x, mlp.up, to)?;
+                let to = Dense { y_halves: b.split_hidden.address(), ..to };
+                self.halves(Kernel::HalfSplit, b.split, mlp.up, to)
+            }
         })?;
-        self.stage(Stage::MlpDown, || {
-            self.dense(Kernel::DenseAdd, b.hidden, mlp.down, b.x, Dense::default())
-        })
+        self.stage(Stage::MlpDown, || self.add(b.hidden, b.split_hidden, mlp.down))
     }
 
-    /// A layer behind a LayerNorm, with ReLU on its first `n_relu` columns.
-    fn normed(&self, norm: Affine, n_relu: usize) -> Dense {
+    /// A layer behind a LayerNorm.
+    fn normed(&self, norm: Affine) -> Dense {
         Dense {
             norm_weight: self.model.tensor(norm.weight).address(),
             norm_bias: self.model.tensor(norm.bias).address(),
-            n_relu: number(n_relu),
             ..Dense::default()
         }
     }
 
-    fn dense(
-        &self,
-        kernel: Kernel,
-        x: Buffer<f32>,
-        affine: Affine,
-        y: Buffer<f32>,
-        layer: Dense,
-    ) -> Result<()> {
-        let matrices = [self.model.tensor(affine.weight), self.model.tensor(affine.bias)];
-        let layer = Dense { halves: self.model.halves(affine.weight).address(), ..layer };
-        self.product(self.model.precision.kernel(kernel), x, matrices, y, layer, 1)
+    /// The residual stream += rows·W + b, of rows that lie in one of both.
+    fn add(&self, numbers: Buffer<f32>, halves: Buffer<u32>, affine: Affine) -> Result<()> {
+        let to = Dense { y: self.buffers.x.address(), ..Dense::default() };
+        match self.model.precision {
+            Precision::Full => self.numbers(Kernel::DenseAdd, numbers, affine, to),
+            Precision::Half => self.halves(Kernel::HalfAdd, halves, affine, to),
+        }
     }
 
-    /// As [`Self::product`], for each scene by itself.
-    fn scene_by_scene(
-        &self,
-        kernel: Kernel,
-        x: Buffer<f32>,
-        matrices: [Buffer<f32>; 2],
-        y: Buffer<f32>,
-        layer: Dense,
-    ) -> Result<()> {
-        self.product(kernel, x, matrices, y, layer, self.buffers.extent.n_scenes)
+    /// A dense layer of all rows of `x`, in f32.
+    fn numbers(&self, kernel: Kernel, x: Buffer<f32>, affine: Affine, to: Dense) -> Result<()> {
+        self.gpu.dense(kernel, &self.of(affine, Dense { x: x.address(), ..to }), 1)
     }
 
-    /// y = x·weight + bias, or as `kernel` has it, in `n_parts`; sizes follow from the buffers'.
-    fn product(
-        &self,
-        kernel: Kernel,
-        x: Buffer<f32>,
-        [weight, bias]: [Buffer<f32>; 2],
-        y: Buffer<f32>,
-        layer: Dense,
-        n_parts: usize,
-    ) -> Result<()> {
-        let n_weights = if layer.own_weights == 0 { 1 } else { n_parts };
-        let (n_out, n_in) = (bias.len(), weight.len() / bias.len() / n_weights);
-        let layer = Dense {
-            x: x.address(),
-            weight: weight.address(),
+    /// What [`Self::halves`] takes of all rows of `x`.
+    fn split(&self, kernel: Kernel, x: Buffer<f32>, affine: Affine, to: Dense) -> Result<()> {
+        let layer = Dense { x: x.address(), x_halves: self.buffers.split.address(), ..to };
+        self.gpu.dense(kernel, &self.of(affine, layer), 1)
+    }
+
+    /// A dense layer of all rows, which come split, on tensor cores.
+    fn halves(&self, kernel: Kernel, x: Buffer<u32>, affine: Affine, to: Dense) -> Result<()> {
+        self.gpu.dense(kernel, &self.of(affine, Dense { x_halves: x.address(), ..to }), 1)
+    }
+
+    /// `layer` with the weights of `affine`, and what follows from their sizes; of all rows where it does
+    /// not say of how many.
+    fn of(&self, affine: Affine, layer: Dense) -> Dense {
+        let (weight, bias) = (self.model.tensor(affine.weight), self.model.tensor(affine.bias));
+        let (n_in, n_out) = (number(weight.len() / bias.len()), number(bias.len()));
+        let n_all = number(self.buffers.extent.n_scenes * self.buffers.extent.n_tokens);
+        let or = |given: u32, usual: u32| if given == 0 { usual } else { given };
+        Dense {
+            weight: if layer.weight == 0 { weight.address() } else { layer.weight },
+            halves: self.model.halves(affine.weight).address(),
             bias: bias.address(),
-            y: y.address(),
-            rows: number(y.len() / n_out / n_parts),
-            n_in: number(n_in),
-            n_out: number(n_out),
-            x_stride: if layer.x_stride == 0 { number(n_in) } else { layer.x_stride },
+            rows: or(layer.rows, n_all),
+            n_in,
+            n_out,
+            x_stride: or(layer.x_stride, n_in),
             ..layer
-        };
-        self.gpu.dense(kernel, &layer, n_parts)
+        }
     }
 }

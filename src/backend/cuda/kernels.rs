@@ -4,7 +4,7 @@
 //! the buffers are that addresses lead to is said at each launch, and where they are made.
 
 use super::Gpu;
-use super::launch::Parameter;
+use super::launch::{Argument, Parameter};
 use super::memory::{Buffer, Places};
 use crate::Result;
 use crate::model::tokens::Frame;
@@ -15,7 +15,7 @@ const WARP: usize = 32;
 pub(super) const SHARED_BYTES: usize = 48 << 10;
 /// Rows and columns of a dense layer that a block takes.
 const DENSE_TILE: [usize; 2] = [128, 64];
-/// Rows of weights that are split at once: what there is is filled up to a multiple of them.
+/// What the numbers of a row that is split are filled up to a multiple of.
 const SPLIT_DEPTH: usize = 16;
 /// Partial states of linear attention, at most about: two blocks for each multiprocessor of a large card.
 const MAX_PARTIALS: usize = 256;
@@ -79,13 +79,15 @@ kernels! {
     DenseQueriesAdd = "dense_queries_add"(Dense),
     HalfPlain = "half_plain"(Dense),
     HalfAdd = "half_add"(Dense),
-    HalfNorm = "half_norm"(Dense),
+    HalfSplit = "half_split"(Dense),
     SplitWeights = "split_weights"(Address, Number, Number, Address),
+    SplitRows = "split_rows"(Dense),
+    SplitNorm = "split_norm"(Dense),
     LinearState = "linear_state"(Address, Number, Number, Number, Number, Number, Address),
     LinearFold = "linear_fold"(Address, Number, Number, Number, Address, Number, Address, Address),
-    Grf64 = "grf_attention_64"(Address, Number, Loads, Address, Address),
-    Grf128 = "grf_attention_128"(Address, Number, Loads, Address, Address),
-    Grf256 = "grf_attention_256"(Address, Number, Loads, Address, Address),
+    Grf64 = "grf_attention_64"(Address, Number, Loads, Address, Address, Address),
+    Grf128 = "grf_attention_128"(Address, Number, Loads, Address, Address, Address),
+    Grf256 = "grf_attention_256"(Address, Number, Loads, Address, Address, Address),
     UnprojectPixels = "unproject_pixels"(Cloud),
     CountHeights = "count_heights"(Cloud),
     SumHeights = "sum_heights"(Cloud),
@@ -227,6 +229,8 @@ pub(super) struct Dense {
     pub x: u64,
     pub weight: u64,
     pub halves: u64,
+    pub x_halves: u64,
+    pub y_halves: u64,
     pub bias: u64,
     pub y: u64,
     pub norm_weight: u64,
@@ -295,9 +299,9 @@ pub(super) fn n_partials(n: usize, d: usize) -> usize {
     n.div_ceil(state_rows(n, d)[0])
 }
 
-/// Pairs of halves, rounded and rest, that weights `[n_in, n_out]` are split into.
-pub(super) fn n_halves(n_in: usize, n_out: usize) -> usize {
-    n_in.next_multiple_of(SPLIT_DEPTH) * n_out
+/// Pairs of halves, rounded ones and rests, that `rows` of `n` numbers are split into.
+pub(super) fn n_halves(rows: usize, n: usize) -> usize {
+    rows * n.next_multiple_of(SPLIT_DEPTH)
 }
 
 /// Bytes of shared memory in which a warp merges the walks of a row.
@@ -527,18 +531,19 @@ impl Gpu {
         }
     }
 
-    /// One of the dense kernels, for each of `n_scenes`.
+    /// One of the dense kernels, for each of `n_scenes`; those of halves take one scene.
     pub(super) fn dense(&self, kernel: Kernel, layer: &Dense, n_scenes: usize) -> Result<()> {
         let tiles = |size: u32, tile: usize| (size as usize).div_ceil(tile);
-        let block = match kernel {
-            Kernel::HalfPlain | Kernel::HalfAdd | Kernel::HalfNorm => 128,
-            _ => 256,
-        };
         let [rows, columns] = DENSE_TILE;
-        let grid = [tiles(layer.rows, rows) * tiles(layer.n_out, columns), n_scenes];
+        let n_tiles = tiles(layer.rows, rows) * tiles(layer.n_out, columns);
+        let (n_blocks, block) = match kernel {
+            Kernel::SplitRows | Kernel::SplitNorm => (tiles(layer.rows, 256 / 4), 256),
+            Kernel::HalfPlain | Kernel::HalfAdd | Kernel::HalfSplit => (n_tiles, 128),
+            _ => (n_tiles, 256),
+        };
         // SAFETY: `layer` leads to rows·x_stride inputs a scene, x_rows rows apart, n_in·n_out weights, or
-        // as many for each scene, or to halves of them, rows·n_out outputs a scene.
-        unsafe { self.launch(kernel, grid, block, 0, &[layer.into()]) }
+        // as many for each scene, rows·n_out outputs a scene; or to the halves of each.
+        unsafe { self.launch(kernel, [n_blocks, n_scenes], block, 0, &[layer.into()]) }
     }
 
     /// `halves` of `weight` `[n_in, n_out]`.
@@ -549,7 +554,7 @@ impl Gpu {
         halves: Buffer<u32>,
     ) -> Result<()> {
         let n_in = weight.len() / n_out;
-        // SAFETY: `weight` are n_in·n_out, `halves` `n_halves` of them, two for each thread.
+        // SAFETY: `weight` are n_in·n_out, `halves` those of n_out rows of n_in, two for each thread.
         unsafe {
             self.launch(
                 Kernel::SplitWeights,
@@ -625,29 +630,39 @@ impl Gpu {
         }
     }
 
-    /// `out` `[n, d]` of `qkv` `[n, 3 d]`; `d` at most 256.
+    /// `numbers` `[n, d]` of `qkv` `[n, 3 d]`, or the `halves` of such rows, wherever there is room for
+    /// them; `d` at most 256.
     pub(super) fn grf_attention(
         &self,
         qkv: Buffer<f32>,
         loads: &LoadsBuffers,
         hop_logits: Buffer<f32>,
-        out: Buffer<f32>,
+        numbers: Buffer<f32>,
+        halves: Buffer<u32>,
     ) -> Result<()> {
         let n = loads.n as usize;
-        let d = out.len() / n.max(1);
+        let d = qkv.len() / (3 * n.max(1));
         let kernel = match d {
             0..=64 => Kernel::Grf64,
             65..=128 => Kernel::Grf128,
             _ => Kernel::Grf256,
         };
-        // SAFETY: `qkv` are 3·n·d, `out` n·d, `loads` lead to n rows, `hop_logits` are one a hop.
+        // SAFETY: `qkv` are 3·n·d, `loads` lead to n rows, `hop_logits` are one a hop; `numbers` n·d, and
+        // `halves` of n rows of d, or none.
         unsafe {
             self.launch(
                 kernel,
                 [n.div_ceil(BLOCK / WARP).min(MAX_GRF_BLOCKS), 1],
                 BLOCK,
                 0,
-                &[qkv.into(), d.into(), loads.into(), hop_logits.into(), out.into()],
+                &[
+                    qkv.into(),
+                    d.into(),
+                    loads.into(),
+                    hop_logits.into(),
+                    Argument::Address(numbers.address_or_none()),
+                    Argument::Address(halves.address_or_none()),
+                ],
             )
         }
     }

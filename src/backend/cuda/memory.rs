@@ -43,6 +43,11 @@ impl<T> Buffer<T> {
         self.address
     }
 
+    /// The same, and 0 where there are no numbers.
+    pub fn address_or_none(self) -> u64 {
+        if self.len == 0 { 0 } else { self.address }
+    }
+
     /// How many numbers there are.
     pub fn len(self) -> usize {
         self.len

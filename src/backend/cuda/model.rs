@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Gpu;
-use super::kernels::{Kernel, SHARED_BYTES, merge_bytes, n_halves};
+use super::kernels::{SHARED_BYTES, merge_bytes, n_halves};
 use super::memory::{Arena, Buffer, Pinned};
 use crate::model::interlacer::MixerKind;
 use crate::model::rollout::RolloutConfig;
@@ -65,18 +65,6 @@ pub enum Precision {
     Half,
 }
 
-impl Precision {
-    /// The kernel for a layer that `kernel` has in f32.
-    pub(super) fn kernel(self, kernel: Kernel) -> Kernel {
-        match (self, kernel) {
-            (Self::Half, Kernel::DensePlain) => Kernel::HalfPlain,
-            (Self::Half, Kernel::DenseAdd) => Kernel::HalfAdd,
-            (Self::Half, Kernel::DenseNorm) => Kernel::HalfNorm,
-            _ => kernel,
-        }
-    }
-}
-
 /// A model on the device.
 #[derive(Debug)]
 pub(super) struct DeviceModel {
@@ -118,7 +106,7 @@ impl DeviceModel {
             let weights = places.take(got);
             let of = |&(span, n_out): &(Span, usize)| {
                 let Range { start, end } = span.range();
-                (start, places.take(n_halves((end - start) / n_out, n_out)))
+                (start, places.take(n_halves(n_out, (end - start) / n_out)))
             };
             (weights, matrices.iter().map(of).collect::<Vec<_>>())
         })?;

@@ -128,11 +128,11 @@ impl PassForward {
 
     /// Captures a pass of `n_scenes`: its place in `captured`.
     fn capture(&mut self, n_scenes: usize) -> Result<usize> {
-        let config = &self.model.config;
+        let (config, precision) = (&self.model.config, self.model.precision);
         let [n_tokens, n_particles] = self.sizes;
         let extent = Extent { n_scenes, n_tokens, n_particles };
         let (buffers, is_new) =
-            self.arena.lay_out(|places| Buffers::take(config, extent, places))?;
+            self.arena.lay_out(|places| Buffers::take(config, precision, extent, places))?;
         let has_moved = self.outputs.reserve(buffers.outputs.len())?;
         self.counts.allocations += usize::from(is_new)
             + usize::from(has_moved)

@@ -117,8 +117,9 @@ impl Rollout {
             // The old graph would write into memory that means something else.
             self.graph = None;
             let config = &self.model.config;
-            let (buffers, is_new) =
-                self.arena.lay_out(|places| Buffers::take(config, sizes, places))?;
+            let (buffers, is_new) = self
+                .arena
+                .lay_out(|places| Buffers::take(config, self.model.precision, sizes, places))?;
             self.counts.allocations += usize::from(is_new)
                 + usize::from(self.staged.reserve(sizes.n_uploaded())?)
                 + usize::from(self.results.reserve(3 * sizes.n)?)

@@ -3,6 +3,7 @@
 use super::forward::{self, Extent, Forward};
 use super::kernels::{StepBuffers, number};
 use super::memory::{Buffer, Places};
+use super::model::Precision;
 use super::stage::Stage;
 use crate::Result;
 use crate::model::rollout::{N_OUTPUTS, RolloutConfig};
@@ -78,7 +79,12 @@ pub(super) struct Buffers {
 
 impl Buffers {
     /// Takes places for a step of `sizes`.
-    pub fn take(config: &RolloutConfig, sizes: Sizes, places: &mut Places) -> Self {
+    pub fn take(
+        config: &RolloutConfig,
+        precision: Precision,
+        sizes: Sizes,
+        places: &mut Places,
+    ) -> Self {
         let n = sizes.n;
         Self {
             sizes,
@@ -86,7 +92,7 @@ impl Buffers {
             uploaded: places.take(sizes.n_uploaded()),
             nearest: places.take(2 * (n + sizes.h)),
             candidates: places.take(3 * N_CANDIDATES * n),
-            forward: forward::Buffers::take(config, sizes.extent(), places),
+            forward: forward::Buffers::take(config, precision, sizes.extent(), places),
             displacements: places.take(3 * n),
         }
     }

@@ -41,6 +41,19 @@ __device__ inline void mma_16x8x16(float (&d)[4], const unsigned (&a)[4], const 
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+
+// Begins to copy 16 bytes to shared memory, or zeros if they are not `inside`; those begun since the last
+// end are a group. Waits until all but the last N groups of this thread are there.
+__device__ inline void copy_async(void* shared, const void* from, bool inside) {
+    asm volatile(
+        "{ .reg .u64 at; .reg .u32 to; cvta.to.shared.u64 at, %0; cvt.u32.u64 to, at; "
+        "cp.async.cg.shared.global [to], [%1], 16, %2; }" ::"l"(shared), "l"(from), "r"(inside ? 16 : 0)
+        : "memory");
+}
+__device__ inline void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N> __device__ inline void wait_for_copies() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
 #endif
 
 const unsigned WARP = 32;

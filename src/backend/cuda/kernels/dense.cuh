@@ -8,7 +8,9 @@
 struct Dense {
     const float* x;
     const float* weight;
-    const unsigned* halves;  // W as dense_half.cuh takes it
+    // W, x and y as dense_half.cuh has them.
+    const unsigned* halves;
+    unsigned *x_halves, *y_halves;
     const float* bias;
     float* y;
     const float* norm_weight;  // of a LayerNorm before it: [n_in]
@@ -147,27 +149,27 @@ template <> struct Row<false> {
     }
 };
 
-// Mean and inverse deviation of the block's rows, by four threads each.
-template <bool ALIGNED, unsigned STRIDE>
-__device__ inline void moments(const Dense& layer, unsigned first_row, float (*factors)[STRIDE]) {
+// Mean and inverse deviation of a row, to all four threads.
+template <bool ALIGNED> __device__ inline void moments_of(const Dense& layer, unsigned at, float* factors) {
     float n = static_cast<float>(layer.n_in);
-    for (unsigned at = threadIdx.x / 4; at < ROWS; at += blockDim.x / 4) {
-        const Row<ALIGNED> row(layer, first_row + at);
-        float mean = row_sum(row.sum(layer)) / n;
-        float variance = row_sum(row.squares(layer, mean)) / n;
-        if (threadIdx.x % 4 == 0) {
-            factors[at][0] = mean;
-            factors[at][1] = 1.0f / sqrtf(variance + NORM_EPSILON);
-        }
+    const Row<ALIGNED> row(layer, at);
+    factors[0] = row_sum(row.sum(layer)) / n;
+    factors[1] = 1.0f / sqrtf(row_sum(row.squares(layer, factors[0])) / n + NORM_EPSILON);
+}
+__device__ inline void moments_of(const Dense& layer, unsigned at, bool aligned, float* factors) {
+    if (aligned) {
+        moments_of<true>(layer, at, factors);
+    } else {
+        moments_of<false>(layer, at, factors);
     }
 }
 
-template <unsigned STRIDE>
-__device__ inline void moments(const Dense& layer, unsigned first_row, float (*factors)[STRIDE], bool aligned) {
-    if (aligned) {
-        moments<true>(layer, first_row, factors);
-    } else {
-        moments<false>(layer, first_row, factors);
+// Those of the block's rows.
+__device__ inline void moments(const Dense& layer, unsigned first_row, bool aligned, float (*factors)[MAX_HEADS]) {
+    for (unsigned row = threadIdx.x / 4; row < ROWS; row += BLOCK / 4) {
+        float of_row[2];
+        moments_of(layer, first_row + row, aligned, of_row);
+        if (threadIdx.x % 4 < 2) factors[row][threadIdx.x % 4] = of_row[threadIdx.x % 4 == 0 ? 0 : 1];
     }
 }
 
@@ -175,7 +177,7 @@ __device__ inline void moments(const Dense& layer, unsigned first_row, float (*f
 __device__ inline void denominators(const Dense& layer, unsigned first_row, float (*factors)[MAX_HEADS],
                                     bool aligned) {
     unsigned member = threadIdx.x % 4, width = layer.n_in / layer.n_heads;
-    for (unsigned row = threadIdx.x / 4; row < ROWS; row += blockDim.x / 4) {
+    for (unsigned row = threadIdx.x / 4; row < ROWS; row += BLOCK / 4) {
         bool is_inside = first_row + row < layer.rows;
         const float* x = layer.x + static_cast<uint64_t>(layer.x_stride) * (first_row + row);
         for (unsigned head = 0; head < layer.n_heads; head++) {
@@ -288,7 +290,7 @@ template <Before BEFORE, bool ADD> __device__ void layer(const Dense& batch, Sha
     bool aligned = is_aligned(layer);
     unsigned top = first_row(layer), left = first_column(layer);
     unsigned row = threadIdx.x / 16 * 8, column = threadIdx.x % 16 * 4;
-    if (BEFORE == Before::NORM) moments(layer, top, shared.factors, aligned);
+    if (BEFORE == Before::NORM) moments(layer, top, aligned, shared.factors);
     if (BEFORE == Before::QUERIES) denominators(layer, top, shared.factors, aligned);
     float sums[8][4] = {};
     Chunk chunk;

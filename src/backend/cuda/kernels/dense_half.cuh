@@ -1,6 +1,9 @@
 // Dense layers on tensor cores. Each number is the sum of two of half precision, a rounded one and the
 // rest, which leaves 22 of f32's 24 bits; of their four products the least is left out. Sums are in f32,
 // and so is what stands before and behind the product, as in dense.cuh, which they are checked against.
+//
+// Matrices come split, by rows of pairs of halves: rounded numbers, then what rounding left, each
+// [rows, n_pairs], zeros behind the last column. Of weights the rows are W's columns.
 #pragma once
 #include "dense.cuh"
 
@@ -10,31 +13,26 @@ using dense::ROWS;
 using dense::COLUMNS;
 // A warp takes 64 x 32 of the block's ROWS x COLUMNS, in 4 x 4 tiles of the tensor cores' 16 x 8.
 const unsigned BLOCK = 128, DEPTH = 16, PAIRS = DEPTH / 2, TILES = 4;
-// Pairs of halves a row of shared memory: at 12 words a row, the 8 rows and 4 pairs that a warp reads
-// at once lie in 32 different banks.
-const unsigned PADDED = PAIRS + 4;
+// Parts of the depth that are in shared memory or on their way to it.
+const unsigned STAGES = 3;
 
 // Pairs that are read and written at once.
-struct alignas(16) FourPairs {
-    unsigned at[4];
-};
 struct alignas(8) TwoPairs {
     unsigned at[2];
 };
 
-// Of DEPTH columns of x, and rows of W, the rounded numbers (0) and what rounding left (1); W transposed.
+// Of DEPTH columns of x, and rows of W, the rounded numbers (0) and what rounding left (1).
 struct alignas(16) Stage {
-    unsigned x[2][ROWS][PADDED];
-    unsigned w[2][COLUMNS][PADDED];
+    unsigned x[2][ROWS][PAIRS];
+    unsigned w[2][COLUMNS][PAIRS];
 };
 
 struct Shared {
-    Stage stages[2];
-    float factors[ROWS][2];
+    Stage stages[STAGES];
 };
 
-// Pairs of a column of W, to the next multiple of the depth.
-__device__ inline unsigned n_pairs(const Dense& layer) { return ceil_div(layer.n_in, DEPTH) * PAIRS; }
+// Pairs of a row of `n` numbers, to the next multiple of the depth.
+__device__ inline unsigned n_pairs(unsigned n) { return ceil_div(n, DEPTH) * PAIRS; }
 
 // Two numbers as a rounded pair, and the rest.
 __device__ inline void split(float low, float high, unsigned& rounded, unsigned& rest) {
@@ -42,73 +40,50 @@ __device__ inline void split(float low, float high, unsigned& rounded, unsigned&
     rest = pack_halves(low - lower_half(rounded), high - upper_half(rounded));
 }
 
-// What a thread brings of a stage, as it lies in memory.
-struct Chunk {
-    Quad x[4];
-    FourPairs w[2];
-};
-
-template <bool ALIGNED>
-__device__ inline void fetch_x(const Dense& layer, unsigned first_row, unsigned depth, Chunk& chunk) {
-#pragma unroll
-    for (unsigned i = 0; i < 4; i++) {
-        unsigned at = threadIdx.x + BLOCK * i;
-        chunk.x[i] = dense::inputs<ALIGNED>(layer, first_row + at / 4, depth + at % 4 * 4);
-    }
+// The pairs from columns c and c + 2 on of a row of `n` numbers of a matrix of `rows`.
+__device__ inline void store_split(unsigned* halves, unsigned rows, unsigned n, unsigned row, unsigned c, Quad x) {
+    TwoPairs rounded, rest;
+    split(x.at[0], x.at[1], rounded.at[0], rest.at[0]);
+    split(x.at[2], x.at[3], rounded.at[1], rest.at[1]);
+    uint64_t pairs = n_pairs(n);
+    unsigned* at = halves + pairs * row + c / 2;
+    *reinterpret_cast<TwoPairs*>(at) = rounded;
+    *reinterpret_cast<TwoPairs*>(at + pairs * rows) = rest;
 }
 
-__device__ inline void fetch(const Dense& layer, unsigned first_row, unsigned first_column, unsigned depth,
-                             bool aligned, Chunk& chunk) {
-    if (aligned) {
-        fetch_x<true>(layer, first_row, depth, chunk);
-    } else {
-        fetch_x<false>(layer, first_row, depth, chunk);
-    }
-    unsigned column = first_column + threadIdx.x / 2;
-    uint64_t pairs = n_pairs(layer), from = pairs * column + depth / 2 + threadIdx.x % 2 * 4;
-#pragma unroll
-    for (unsigned i = 0; i < 2; i++) {
-        chunk.w[i] = FourPairs{};
-        if (column < layer.n_out) {
-            chunk.w[i] = *reinterpret_cast<const FourPairs*>(layer.halves + pairs * layer.n_out * i + from);
-        }
-    }
-}
+// Where fours of pairs lie in a row of shared memory: by turns, so that the 8 rows and 4 pairs that a warp
+// reads at once lie in 32 different banks.
+__device__ inline unsigned place(unsigned row, unsigned four) { return 4 * (four ^ (row / 4 % 2)); }
 
-template <Before BEFORE>
-__device__ void put(const Dense& layer, const Chunk& chunk, unsigned depth, const float (*factors)[2],
-                    bool aligned, Stage& stage) {
+// Begins to copy DEPTH numbers, from `depth` on, of N rows of a matrix of `rows` from `first` on.
+template <unsigned N>
+__device__ inline void fetch(const unsigned* halves, unsigned rows, unsigned n, unsigned first, unsigned depth,
+                             unsigned (&to)[2][N][PAIRS]) {
+    uint64_t pairs = n_pairs(n);
 #pragma unroll
-    for (unsigned i = 0; i < 4; i++) {
-        unsigned at = threadIdx.x + BLOCK * i, row = at / 4, pair = at % 4 * 2;
-        Quad x = dense::prepared<BEFORE>(layer, chunk.x[i], depth + 2 * pair, factors[row], aligned);
-        TwoPairs rounded, rest;
-        split(x.at[0], x.at[1], rounded.at[0], rest.at[0]);
-        split(x.at[2], x.at[3], rounded.at[1], rest.at[1]);
-        *reinterpret_cast<TwoPairs*>(&stage.x[0][row][pair]) = rounded;
-        *reinterpret_cast<TwoPairs*>(&stage.x[1][row][pair]) = rest;
-    }
-#pragma unroll
-    for (unsigned i = 0; i < 2; i++) {
-        *reinterpret_cast<FourPairs*>(&stage.w[i][threadIdx.x / 2][threadIdx.x % 2 * 4]) = chunk.w[i];
+    for (unsigned i = 0; i < 4 * N / BLOCK; i++) {
+        // Of a row two fours, and of N rows the rounded ones first.
+        unsigned at = threadIdx.x + BLOCK * i, part = at / (2 * N), row = at / 2 % N, four = at % 2;
+        const unsigned* from = halves + pairs * (rows * part + static_cast<uint64_t>(first) + row) + depth / 2;
+        copy_async(&to[part][row][place(row, four)], from + 4 * four, first + row < rows);
     }
 }
 
 // Fragments of the warp's part of a stage.
-__device__ inline void read_x(const unsigned (&x)[ROWS][PADDED], unsigned row, unsigned (&a)[4]) {
-    const unsigned* upper = &x[row + threadIdx.x % WARP / 4][threadIdx.x % 4];
-    const unsigned* lower = upper + 8 * PADDED;
-    a[0] = upper[0];
-    a[1] = lower[0];
-    a[2] = upper[4];
-    a[3] = lower[4];
+__device__ inline void read_x(const unsigned (&x)[ROWS][PAIRS], unsigned first, unsigned (&a)[4]) {
+    unsigned row = first + threadIdx.x % WARP / 4, member = threadIdx.x % 4;
+    const unsigned *upper = x[row], *lower = x[row + 8];
+    a[0] = upper[place(row, 0) + member];
+    a[1] = lower[place(row, 0) + member];
+    a[2] = upper[place(row, 1) + member];
+    a[3] = lower[place(row, 1) + member];
 }
-__device__ inline void read_w(const unsigned (&w)[COLUMNS][PADDED], unsigned column, unsigned (&b)[TILES][2]) {
+__device__ inline void read_w(const unsigned (&w)[COLUMNS][PAIRS], unsigned first, unsigned (&b)[TILES][2]) {
 #pragma unroll
     for (unsigned j = 0; j < TILES; j++) {
-        const unsigned* from = &w[column + 8 * j + threadIdx.x % WARP / 4][threadIdx.x % 4];
-        b[j][0] = from[0];
-        b[j][1] = from[4];
+        unsigned column = first + 8 * j + threadIdx.x % WARP / 4, member = threadIdx.x % 4;
+        b[j][0] = w[column][place(column, 0) + member];
+        b[j][1] = w[column][place(column, 1) + member];
     }
 }
 
@@ -131,83 +106,130 @@ __device__ inline void multiply(const Stage& stage, unsigned row, unsigned colum
     }
 }
 
+enum class After { STORE, ADD, SPLIT };
+
 // Two numbers of a row of y, as far as they lie within.
-template <bool ADD>
+template <After AFTER>
 __device__ inline void store(const Dense& layer, unsigned row, unsigned column, float first, float second) {
+    if (AFTER == After::SPLIT) {
+        uint64_t pairs = n_pairs(layer.n_out);
+        if (row >= layer.rows || column / 2 >= pairs) return;
+        unsigned* at = layer.y_halves + pairs * row + column / 2;
+        split(first, second, at[0], at[pairs * layer.rows]);
+        return;
+    }
     if (row >= layer.rows || column >= layer.n_out) return;
     float* y = layer.y + static_cast<uint64_t>(layer.n_out) * row + column;
     if (layer.n_out % 2 == 0) {
-        Pair value = ADD ? *reinterpret_cast<Pair*>(y) : Pair{};
-        value.at[0] = dense::output<ADD>(layer, value.at[0], column, first);
-        value.at[1] = dense::output<ADD>(layer, value.at[1], column + 1, second);
+        Pair value = {first, second};
+        if (AFTER == After::ADD) {
+            Pair old = *reinterpret_cast<Pair*>(y);
+            value.at[0] += old.at[0];
+            value.at[1] += old.at[1];
+        }
         *reinterpret_cast<Pair*>(y) = value;
         return;
     }
-    y[0] = dense::output<ADD>(layer, ADD ? y[0] : 0.0f, column, first);
-    if (column + 1 < layer.n_out) y[1] = dense::output<ADD>(layer, ADD ? y[1] : 0.0f, column + 1, second);
+    y[0] = AFTER == After::ADD ? y[0] + first : first;
+    if (column + 1 < layer.n_out) y[1] = AFTER == After::ADD ? y[1] + second : second;
 }
 
-template <Before BEFORE, bool ADD> __device__ void layer(const Dense& layer, Shared& shared) {
-    bool aligned = dense::is_aligned(layer);
+template <After AFTER> __device__ void layer(const Dense& layer, Shared& shared) {
     unsigned top = dense::first_row(layer), left = dense::first_column(layer);
     unsigned warp = threadIdx.x / WARP, row = warp / 2 * 64, column = warp % 2 * 32;
     // A warp whose part lies outside multiplies nothing.
     bool has_part = top + row < layer.rows && left + column < layer.n_out;
-    Chunk chunk;
-    fetch(layer, top, left, 0, aligned, chunk);
-    if (BEFORE == Before::NORM) {
-        dense::moments(layer, top, shared.factors, aligned);
-        __syncthreads();
-    }
-    put<BEFORE>(layer, chunk, 0, shared.factors, aligned, shared.stages[0]);
-    __syncthreads();
+    auto begin = [&](unsigned depth) {
+        if (depth < layer.n_in) {
+            Stage& stage = shared.stages[depth / DEPTH % STAGES];
+            fetch(layer.x_halves, layer.rows, layer.n_in, top, depth, stage.x);
+            fetch(layer.halves, layer.n_out, layer.n_in, left, depth, stage.w);
+        }
+        end_copies();
+    };
+#pragma unroll
+    for (unsigned stage = 0; stage + 1 < STAGES; stage++) begin(DEPTH * stage);
     float sums[TILES][TILES][4] = {};
     for (unsigned depth = 0; depth < layer.n_in; depth += DEPTH) {
-        const Stage& stage = shared.stages[depth / DEPTH % 2];
-        bool goes_on = depth + DEPTH < layer.n_in;
-        // The next numbers are on their way while these are multiplied.
-        if (goes_on) fetch(layer, top, left, depth + DEPTH, aligned, chunk);
-        if (has_part) multiply(stage, row, column, sums);
-        // All have read this one before the last barrier.
-        Stage& other = shared.stages[(depth / DEPTH + 1) % 2];
-        if (goes_on) put<BEFORE>(layer, chunk, depth + DEPTH, shared.factors, aligned, other);
+        wait_for_copies<STAGES - 2>();
+        // This stage is there for all, and all have read the one before it, which is filled anew.
         __syncthreads();
+        begin(depth + DEPTH * (STAGES - 1));
+        if (has_part) multiply(shared.stages[depth / DEPTH % STAGES], row, column, sums);
     }
     unsigned group = threadIdx.x % WARP / 4, member = threadIdx.x % 4;
 #pragma unroll
-    for (unsigned i = 0; i < TILES; i++) {
+    for (unsigned j = 0; j < TILES; j++) {
+        unsigned first = left + column + 8 * j + 2 * member;
+        float bias[2];
+        bool has_relu[2];
 #pragma unroll
-        for (unsigned j = 0; j < TILES; j++) {
-            unsigned y_row = top + row + 16 * i + group, y_column = left + column + 8 * j + 2 * member;
-            store<ADD>(layer, y_row, y_column, sums[i][j][0], sums[i][j][1]);
-            store<ADD>(layer, y_row + 8, y_column, sums[i][j][2], sums[i][j][3]);
+        for (unsigned c = 0; c < 2; c++) {
+            // Zeros behind the last column, which others may read of what is split.
+            bool is_inside = first + c < layer.n_out;
+            bias[c] = is_inside ? layer.bias[first + c] : 0.0f;
+            has_relu[c] = first + c < layer.n_relu;
         }
+#pragma unroll
+        for (unsigned i = 0; i < TILES; i++) {
+#pragma unroll
+            for (unsigned half = 0; half < 2; half++) {
+                float value[2];
+#pragma unroll
+                for (unsigned c = 0; c < 2; c++) {
+                    value[c] = sums[i][j][2 * half + c] + bias[c];
+                    if (has_relu[c]) value[c] = fmaxf(value[c], 0.0f);
+                }
+                store<AFTER>(layer, top + row + 16 * i + group + 8 * half, first, value[0], value[1]);
+            }
+        }
+    }
+}
+
+// x as it goes into the product, split; four threads a row.
+template <Before BEFORE> __device__ void split_rows(const Dense& layer) {
+    unsigned row = blockIdx.x * (blockDim.x / 4) + threadIdx.x / 4;
+    bool aligned = dense::is_aligned(layer);
+    float factors[2] = {};
+    if (BEFORE == Before::NORM) dense::moments_of(layer, row, aligned, factors);
+    if (row >= layer.rows) return;
+    for (unsigned c = 4 * (threadIdx.x % 4); c < 2 * n_pairs(layer.n_in); c += 16) {
+        Quad x = aligned ? dense::inputs<true>(layer, row, c) : dense::inputs<false>(layer, row, c);
+        x = dense::prepared<BEFORE>(layer, x, c, factors, aligned);
+        store_split(layer.x_halves, layer.rows, layer.n_in, row, c, x);
     }
 }
 }  // namespace dense_half
 
-// W as the kernels below take it: rounded numbers, then what rounding left, each [n_out, n_pairs] of two
-// rows of W, zeros beyond the last one. A thread a pair.
+// W [n_in, n_out], split: a thread a pair.
 KERNEL __launch_bounds__(256) split_weights(const float* weight, unsigned n_in, unsigned n_out, unsigned* halves) {
-    unsigned pairs = ceil_div(n_in, dense_half::DEPTH) * dense_half::PAIRS;
-    unsigned at = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned pairs = dense_half::n_pairs(n_in), at = blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= pairs * n_out) return;
     unsigned r = at % pairs * 2, column = at / pairs;
     const float* from = weight + static_cast<uint64_t>(n_out) * r + column;
     float low = r < n_in ? from[0] : 0.0f, high = r + 1 < n_in ? from[n_out] : 0.0f;
     dense_half::split(low, high, halves[at], halves[pairs * n_out + at]);
 }
+// x, and LayerNorm(x), to `x_halves`.
+KERNEL __launch_bounds__(256) split_rows(Dense layer) {
+    dense_half::split_rows<dense::Before::NOTHING>(layer);
+}
+KERNEL __launch_bounds__(256) split_norm(Dense layer) {
+    dense_half::split_rows<dense::Before::NORM>(layer);
+}
 
-// As the kernels of the same names in dense.cuh, of one scene.
-KERNEL __launch_bounds__(128, 3) half_plain(Dense layer) {
+// Of one scene, from `x_halves`. y = x·W + b.
+KERNEL __launch_bounds__(128, 4) half_plain(Dense layer) {
     SHARED dense_half::Shared shared;
-    dense_half::layer<dense::Before::NOTHING, false>(layer, shared);
+    dense_half::layer<dense_half::After::STORE>(layer, shared);
 }
-KERNEL __launch_bounds__(128, 3) half_add(Dense layer) {
+// y += x·W + b.
+KERNEL __launch_bounds__(128, 4) half_add(Dense layer) {
     SHARED dense_half::Shared shared;
-    dense_half::layer<dense::Before::NOTHING, true>(layer, shared);
+    dense_half::layer<dense_half::After::ADD>(layer, shared);
 }
-KERNEL __launch_bounds__(128, 3) half_norm(Dense layer) {
+// x·W + b to `y_halves`.
+KERNEL __launch_bounds__(128, 4) half_split(Dense layer) {
     SHARED dense_half::Shared shared;
-    dense_half::layer<dense::Before::NORM, false>(layer, shared);
+    dense_half::layer<dense_half::After::SPLIT>(layer, shared);
 }

@@ -1,5 +1,6 @@
 // Local attention under the mask of merged loads (ops::grf_attention): a warp a row.
 #pragma once
+#include "dense_half.cuh"
 #include "loads.cuh"
 
 namespace grf {
@@ -25,11 +26,17 @@ struct Entries {
     }
 };
 
+// Where rows [n, d] go, either of both: as numbers, or split as dense_half.cuh takes them.
+struct Out {
+    float* numbers;
+    unsigned* halves;
+};
+
 // out = Σ_j M_ij (q_i·k_j) v_j / (Σ_j M_ij (q_i·k_j) + ε) of a row of [q | k | v], each of width d at most
 // 4 · LANES · QUADS, a multiple of four. So many lanes share an entry's numbers, four entries at a time.
 template <unsigned LANES, unsigned QUADS>
 __device__ void attend(const float* qkv, unsigned d, const Loads& mask, const float* hop_weights,
-                       unsigned row, float* out) {
+                       unsigned row, const Out& out) {
     const unsigned SIDES = WARP / LANES, UPPER = LANES / 2, LOWER = LANES / 4;
     unsigned lane = threadIdx.x % WARP, member = lane % LANES, side = lane / LANES, len = mask.lens[row];
     // Which of its four entries a lane has the score of.
@@ -104,8 +111,13 @@ __device__ void attend(const float* qkv, unsigned d, const Loads& mask, const fl
             if (SIDES == 2) sums[c].at[i] += __shfl_xor_sync(FULL_WARP, sums[c].at[i], LANES % WARP);
             sums[c].at[i] *= inverse;
         }
-        if (side == 0 && column < d) {
-            *reinterpret_cast<Quad*>(out + static_cast<uint64_t>(d) * row + column) = sums[c];
+        if (side != 0) continue;
+        // Zeros behind the last column.
+        if (out.halves != nullptr && column < 2 * dense_half::n_pairs(d)) {
+            dense_half::store_split(out.halves, mask.n, d, row, column, sums[c]);
+        }
+        if (out.numbers != nullptr && column < d) {
+            *reinterpret_cast<Quad*>(out.numbers + static_cast<uint64_t>(d) * row + column) = sums[c];
         }
     }
 }
@@ -113,7 +125,7 @@ __device__ void attend(const float* qkv, unsigned d, const Loads& mask, const fl
 // The same of any width up to 32 · COLUMNS.
 template <unsigned COLUMNS>
 __device__ void attend_any(const float* qkv, unsigned d, const Loads& mask, const float* hop_weights,
-                           unsigned row, float* out) {
+                           unsigned row, const Out& out) {
     unsigned lane = threadIdx.x % WARP, len = mask.lens[row];
     float sums[COLUMNS] = {}, total = EPSILON;
     for (unsigned first = 0; first < len; first += WARP) {
@@ -134,8 +146,15 @@ __device__ void attend_any(const float* qkv, unsigned d, const Loads& mask, cons
     }
 #pragma unroll
     for (unsigned c = 0; c < COLUMNS; c++) {
-        unsigned column = lane + c * WARP;
-        if (column < d) out[static_cast<uint64_t>(d) * row + column] = sums[c] / total;
+        unsigned column = lane + c * WARP, pairs = dense_half::n_pairs(d);
+        float x = sums[c] / total, next = __shfl_xor_sync(FULL_WARP, x, 1);
+        if (out.halves != nullptr && column % 2 == 0 && column / 2 < pairs) {
+            unsigned* at = out.halves + static_cast<uint64_t>(pairs) * row + column / 2;
+            dense_half::split(x, next, at[0], at[static_cast<uint64_t>(pairs) * mask.n]);
+        }
+        if (out.numbers != nullptr && column < d) {
+            out.numbers[static_cast<uint64_t>(d) * row + column] = x;
+        }
     }
 }
 }  // namespace grf
@@ -145,11 +164,13 @@ __device__ void attend_any(const float* qkv, unsigned d, const Loads& mask, cons
 // same ones; a warp a row after the other.
 #define GRF_ATTENTION(width, lanes, quads, blocks)                                                    \
     KERNEL __launch_bounds__(128, blocks) grf_attention_##width(                                      \
-        const float* qkv, unsigned d, Loads mask, const float* hop_logits, float* out) {              \
+        const float* qkv, unsigned d, Loads mask, const float* hop_logits, float* numbers,            \
+        unsigned* halves) {                                                                           \
         SHARED float hop_weights[grf::MAX_STRIDE];                                                    \
         unsigned t = threadIdx.x, rows = ceil_div(mask.n, gridDim.x), first = rows * blockIdx.x;      \
         if (t <= mask.n_hops) hop_weights[t] = grf::softplus(hop_logits[t]);                          \
         __syncthreads();                                                                              \
+        const grf::Out out = {numbers, halves};                                                       \
         for (unsigned row = first + t / WARP; row < first + rows && row < mask.n; row += grf::WARPS) { \
             if (d % 4 == 0) {                                                                         \
                 grf::attend<lanes, quads>(qkv, d, mask, hop_weights, row, out);                       \

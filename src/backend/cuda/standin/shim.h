@@ -42,6 +42,13 @@ struct Fragments {
     const unsigned *a, *b;
 };
 
+// A copy to shared memory that is on its way.
+struct Copy {
+    void* to;
+    const void* from;  // null: zeros
+    unsigned group;
+};
+
 struct Lane {
     void* stack;  // where it stopped
     Index thread;
@@ -51,6 +58,8 @@ struct Lane {
     unsigned mask, source;
     uint64_t value;   // to the others, then from them
     Fragments fragments;
+    std::vector<Copy> copies;
+    unsigned n_groups;  // of copies that ended
 };
 
 const unsigned WARP_SIZE = 32, MAX_THREADS = 1024;
@@ -223,6 +232,8 @@ inline void start(unsigned n_threads) {
         lane.stack = frame;
         lane.thread = {t % block_size.x, t / block_size.x % block_size.y, t / block_size.x / block_size.y};
         lane.wait = Wait::NOTHING;
+        lane.copies.clear();
+        lane.n_groups = 0;
     }
 }
 
@@ -344,4 +355,19 @@ inline float upper_half(unsigned packed) { return shim::half_to_float(packed >> 
 inline void mma_16x8x16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     shim::current->fragments = {d, a, b};
     shim::exchange(shim::Exchange::MMA, 0xffffffffu, 0, 0);
+}
+// Nothing is there before it is waited for.
+inline void copy_async(void* shared, const void* from, bool inside) {
+    shim::current->copies.push_back({shared, inside ? from : nullptr, shim::current->n_groups});
+}
+inline void end_copies() { shim::current->n_groups++; }
+template <unsigned N> void wait_for_copies() {
+    std::vector<shim::Copy>& copies = shim::current->copies;
+    size_t n_done = 0;
+    for (; n_done < copies.size() && copies[n_done].group + N < shim::current->n_groups; n_done++) {
+        const shim::Copy& copy = copies[n_done];
+        if (copy.from) memcpy(copy.to, copy.from, 16);
+        if (!copy.from) memset(copy.to, 0, 16);
+    }
+    copies.erase(copies.begin(), copies.begin() + static_cast<std::ptrdiff_t>(n_done));
 }

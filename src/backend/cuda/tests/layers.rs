@@ -39,9 +39,9 @@ fn inputs([rows, n_in, n_out]: [usize; 3]) -> Inputs {
     }
 }
 
-/// y by the device, from the y of `inputs`.
+/// y by the device, from the y of `inputs`; by kernels of halves from rows that `split` splits.
 fn dense(
-    kernel: Kernel,
+    [split, kernel]: [Option<Kernel>; 2],
     [rows, n_in, n_out]: [usize; 3],
     inputs: &Inputs,
     n_relu: usize,
@@ -50,12 +50,16 @@ fn dense(
     let (norm_weight, norm_bias) = (memory.put(&numbers(n_in, 5)), memory.put(&numbers(n_in, 6)));
     let y = memory.put(&inputs.y);
     let weight = memory.put(&inputs.weight);
-    let halves = memory.empty(n_halves(n_in, n_out));
+    let halves = memory.empty(n_halves(n_out, n_in));
     memory.gpu.split_weights(weight, n_out, halves).unwrap();
+    let x_halves: Buffer<u32> = memory.empty(n_halves(rows, n_in));
+    let y_halves: Buffer<u32> = memory.empty(n_halves(rows, n_out));
     let layer = Dense {
         x: memory.put(&inputs.x).address(),
         weight: weight.address(),
         halves: halves.address(),
+        x_halves: x_halves.address(),
+        y_halves: y_halves.address(),
         bias: memory.put(&inputs.bias).address(),
         y: y.address(),
         norm_weight: norm_weight.address(),
@@ -70,8 +74,42 @@ fn dense(
         x_rows: number(rows),
         own_weights: 0,
     };
-    memory.gpu.dense(kernel, &layer, 1).unwrap();
+    for kernel in [split, kernel].into_iter().flatten() {
+        memory.gpu.dense(kernel, &layer, 1).unwrap();
+    }
+    if kernel == Some(Kernel::HalfSplit) {
+        return joined(&memory.get(y_halves), n_out);
+    }
     memory.get(y)
+}
+
+/// Rows of `n` numbers of what they were split into; none but zeros may lie behind them.
+fn joined(halves: &[u32], n: usize) -> Vec<f32> {
+    let (rounded, rest) = halves.split_at(halves.len() / 2);
+    let numbers = |pair: &u32| {
+        [*pair as u16, (*pair >> 16) as u16].map(|bits| {
+            let (exponent, fraction) = (i32::from(bits >> 10 & 31), f32::from(bits & 1023));
+            let magnitude = match exponent {
+                0 => fraction * 2f32.powi(-24),
+                _ => (fraction + 1024.0) * 2f32.powi(exponent - 25),
+            };
+            if bits >> 15 == 1 { -magnitude } else { magnitude }
+        })
+    };
+    let sums = rounded.iter().flat_map(numbers).zip(rest.iter().flat_map(numbers));
+    let sums: Vec<f32> = sums.map(|(rounded, rest)| rounded + rest).collect();
+    let rows = sums.chunks_exact(n.next_multiple_of(16));
+    assert!(rows.clone().all(|row| row[n..].iter().all(|&x| x == 0.0)), "zeros behind a row");
+    rows.flat_map(|row| &row[..n]).copied().collect()
+}
+
+/// A kernel of f32, and one of halves with what splits its rows.
+fn full(kernel: Kernel) -> [Option<Kernel>; 2] {
+    [None, Some(kernel)]
+}
+
+fn half(kernel: Kernel) -> [Option<Kernel>; 2] {
+    [Some(Kernel::SplitRows), Some(kernel)]
 }
 
 #[test]
@@ -81,11 +119,11 @@ fn dense_layers_are_the_cpus() {
         let given = inputs(shape);
         let mut expected = vec![0.0; given.y.len()];
         linear_relu_forward(&given.x, &given.weight, &given.bias, n_relu, &mut expected);
-        let got = dense(Kernel::DensePlain, shape, &given, n_relu);
+        let got = dense(full(Kernel::DensePlain), shape, &given, n_relu);
         assert_close(&got, &f64s(&expected), 2e-6);
         let mut expected = given.y.clone();
         linear_forward_add(&given.x, &given.weight, &given.bias, &mut expected);
-        assert_close(&dense(Kernel::DenseAdd, shape, &given, 0), &f64s(&expected), 2e-6);
+        assert_close(&dense(full(Kernel::DenseAdd), shape, &given, 0), &f64s(&expected), 2e-6);
     }
 }
 
@@ -98,19 +136,20 @@ fn dense_layers_on_tensor_cores_are_the_cpus() {
         let mut given = inputs(shape);
         let mut expected = vec![0.0; given.y.len()];
         linear_relu_forward(&given.x, &given.weight, &given.bias, 1, &mut expected);
-        assert_close(&dense(Kernel::HalfPlain, shape, &given, 1), &f64s(&expected), SPLIT);
+        assert_close(&dense(half(Kernel::HalfPlain), shape, &given, 1), &f64s(&expected), SPLIT);
+        assert_close(&dense(half(Kernel::HalfSplit), shape, &given, 1), &f64s(&expected), SPLIT);
         let mut added = given.y.clone();
         linear_forward_add(&given.x, &given.weight, &given.bias, &mut added);
-        assert_close(&dense(Kernel::HalfAdd, shape, &given, 0), &f64s(&added), SPLIT);
+        assert_close(&dense(half(Kernel::HalfAdd), shape, &given, 0), &f64s(&added), SPLIT);
         // Each number in its place: nothing is rounded then.
         given.x.iter_mut().for_each(|x| *x = (3.0 * *x).round());
         given.weight.iter_mut().for_each(|w| *w = (3.0 * *w).round());
         linear_relu_forward(&given.x, &given.weight, &given.bias, 1, &mut expected);
-        assert_close(&dense(Kernel::HalfPlain, shape, &given, 1), &f64s(&expected), 1e-6);
+        assert_close(&dense(half(Kernel::HalfPlain), shape, &given, 1), &f64s(&expected), 1e-6);
         // Not only the sums of many: the rest of the rounding counts, too.
         given.x.iter_mut().for_each(|x| *x += 1.0 / 4096.0);
         linear_relu_forward(&given.x, &given.weight, &given.bias, 1, &mut expected);
-        assert_close(&dense(Kernel::HalfPlain, shape, &given, 1), &f64s(&expected), 1e-6);
+        assert_close(&dense(half(Kernel::HalfPlain), shape, &given, 1), &f64s(&expected), 1e-6);
     }
 }
 
@@ -126,9 +165,10 @@ fn layer_norm_before_a_dense_layer_is_the_cpus() {
             let mut expected = vec![0.0; given.y.len()];
             let n_relu = shape[2];
             linear_relu_forward(&normalized, &given.weight, &given.bias, n_relu, &mut expected);
-            let got = dense(Kernel::DenseNorm, shape, &given, n_relu);
+            let got = dense(full(Kernel::DenseNorm), shape, &given, n_relu);
             assert_close(&got, &f64s(&expected), 1e-5);
-            let got = dense(Kernel::HalfNorm, shape, &given, n_relu);
+            let got =
+                dense([Some(Kernel::SplitNorm), Some(Kernel::HalfPlain)], shape, &given, n_relu);
             assert_close(&got, &f64s(&expected), 1e-5);
         }
     }
@@ -241,7 +281,9 @@ fn grf_attention_is_the_cpus() {
             n_hops: number(n_hops),
         };
         let (rows, logits, out) = (memory.put(&rows), memory.put(&logits), memory.empty(n * d));
-        memory.gpu.grf_attention(rows, &mask, logits, out).unwrap();
+        let halves = memory.empty(n_halves(n, d));
+        memory.gpu.grf_attention(rows, &mask, logits, out, halves).unwrap();
         assert_close(&memory.get(out), &f64s(&expected), 5e-6);
+        assert_close(&joined(&memory.get(halves), d), &f64s(&expected), 5e-6);
     }
 }

@@ -120,7 +120,8 @@ fn uploaded(
     sizes: Sizes,
 ) -> (Buffers, Arena) {
     let mut arena = Arena::new(memory.gpu.clone());
-    let (buffers, _) = arena.lay_out(|places| Buffers::take(config, sizes, places)).unwrap();
+    let (buffers, _) =
+        arena.lay_out(|places| Buffers::take(config, Precision::Full, sizes, places)).unwrap();
     let mut pinned = Pinned::new(memory.gpu.clone());
     pinned.reserve(sizes.n_uploaded()).unwrap();
     stage(scene, &sizes, 1, &mut Vec::new(), pinned.get_mut(sizes.n_uploaded()));
