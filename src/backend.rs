@@ -16,7 +16,7 @@ use crate::model::{Mode, Model, Rollout};
 use crate::particles::{CpuSampler, ParticleSampler, Particles, Sampling};
 use crate::scene::Scene;
 use crate::{Error, Result};
-pub(crate) use batch::BatchRollout;
+pub(crate) use batch::{Batch, BatchRollout, Turns};
 
 /// Which device predictions are to run on: `auto`, `cpu`, `cuda` or `cuda:INDEX` in text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

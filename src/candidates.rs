@@ -3,6 +3,7 @@
 
 mod batch;
 mod free;
+mod lane;
 mod on_device;
 mod roller;
 
@@ -225,7 +226,7 @@ impl Candidates {
         snapshot: &Snapshot,
         forward: Box<dyn crate::backend::Forwards>,
     ) -> Result<Self> {
-        let mut candidates = Self::on(device, 1)?;
+        let mut candidates = Self::on(device, 2)?;
         candidates.on_device.set_opened(&snapshot.model, forward);
         Ok(candidates)
     }

@@ -5,7 +5,7 @@
 //! what moved otherwise than the link in the step before is something that the link is near to, and so
 //! is what lies on the plane below.
 
-use crate::geometry::{RigidMotion, Vec3, add, follow_links, length, minus};
+use crate::geometry::{RigidMotion, Vec3, add, follow_some_links, length, minus};
 use crate::kinematics::NO_LINK;
 use crate::scene::Scene;
 
@@ -24,8 +24,10 @@ pub struct Carried {
     links: Vec<u32>,
     /// Points of each link.
     n_points: Vec<u32>,
+    /// Whether a particle may lie on each link, or does.
+    carry: Vec<bool>,
     back: Vec<RigidMotion>,
-    /// Motion of each link from now to before the step at hand, and to its end.
+    /// Motion of each link that carries from now to before the step at hand, and to its end.
     start: Vec<RigidMotion>,
     end: Vec<RigidMotion>,
 }
@@ -39,9 +41,19 @@ impl Carried {
         self.decide(scene);
         let of_points = &scene.start.kinematic_links;
         let [_, now, ahead @ ..] = &scene.kinematic[..] else { return 0 };
+        self.carry.clear();
+        self.carry.resize(self.n_points.len(), false);
+        let mut n_carried = 0;
+        for &link in self.links.iter().filter(|link| **link != NO_LINK) {
+            self.carry[link as usize] = true;
+            n_carried += 1;
+        }
+        if n_carried == 0 {
+            return 0;
+        }
         self.start.clear();
         for (displacements, row) in displacements.iter_mut().zip(ahead) {
-            follow_links(of_points, now, row, &mut self.end);
+            follow_some_links(of_points, now, row, |link| self.carry[link], &mut self.end);
             let rows = displacements.iter_mut().zip(&self.links).zip(&scene.start.positions);
             for ((displacement, &link), p) in rows.filter(|((_, link), _)| **link != NO_LINK) {
                 let there = self.end[link as usize].motion_of(p);
@@ -50,7 +62,7 @@ impl Carried {
             }
             std::mem::swap(&mut self.start, &mut self.end);
         }
-        self.links.iter().filter(|link| **link != NO_LINK).count()
+        n_carried
     }
 
     /// Whether each particle of the last call is carried, `[n]`.
@@ -68,7 +80,15 @@ impl Carried {
             self.n_points.resize(self.n_points.len().max(link as usize + 1), 0);
             self.n_points[link as usize] += 1;
         }
-        follow_links(&start.kinematic_links, now, before, &mut self.back);
+        self.carry.clear();
+        self.carry.resize(self.n_points.len(), false);
+        for &link in &self.links {
+            if let Some(carry) = self.carry.get_mut(link as usize) {
+                *carry = true;
+            }
+        }
+        let carry = |link: usize| self.carry[link];
+        follow_some_links(&start.kinematic_links, now, before, carry, &mut self.back);
         let motions = start.velocities.iter().zip(&start.velocity_known);
         for ((link, p), (motion, known)) in self.links.iter_mut().zip(&start.positions).zip(motions)
         {

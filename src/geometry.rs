@@ -20,6 +20,6 @@ pub use neighbors::Neighbors;
 pub use plane::Plane;
 pub(crate) use points::bounds;
 pub use points::{Vec3, add, distance, dot, length, minus, plus, squared_distance};
-pub(crate) use rigid::follow_links;
 pub use rigid::{Rigid, RigidMotion};
+pub(crate) use rigid::{follow_links, follow_some_links};
 pub use tree::PointTree;

@@ -51,6 +51,13 @@ impl Scene {
         }
     }
 
+    /// Takes all of `other` but its robot's particles, in the memory that there is.
+    pub(crate) fn start_from(&mut self, other: &Self) {
+        self.start.start_from(&other.start);
+        self.on_links.clone_from(&other.on_links);
+        self.walk_seed = other.walk_seed;
+    }
+
     /// Tells all positions from `origin` instead of from the world frame's.
     pub fn set_origin(&mut self, origin: &Vec3) {
         let start = &mut self.start;

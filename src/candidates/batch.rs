@@ -6,6 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use rayon::prelude::*;
+
 use super::free::surroundings;
 use super::{Candidates, Snapshot};
 use crate::config::PredictorConfig;
@@ -30,7 +32,7 @@ impl Candidates {
     /// Where a scene rests, steps in which the robot moves through free air are not rolled out, but for
     /// as many as a pass of the model has, at the end: nothing moves in them.
     ///
-    /// On a GPU ([`Candidates::on`]) plans are begun 64 together, and costs differ from the CPU's by what
+    /// On a GPU ([`Candidates::on`]) plans are begun 64 together, two such batches by turns, and costs differ from the CPU's by what
     /// its arithmetic does.
     ///
     /// # Errors
@@ -44,7 +46,7 @@ impl Candidates {
         candidates: &[Candidate],
         goes_on: impl Fn() -> bool + Sync,
     ) -> Result<Vec<Option<PlanCost>>> {
-        check(snapshot, candidates)?;
+        self.threads.install(|| check(snapshot, candidates))?;
         let seen = &surroundings(snapshot);
         let (threads, on_device) = (&self.threads, &mut self.on_device);
         let of_device = threads
@@ -100,14 +102,17 @@ impl Candidates {
 /// Refuses what can't be followed before anything is rolled out.
 fn check(snapshot: &Snapshot, candidates: &[Candidate]) -> Result<()> {
     let (robot, course) = (snapshot.robot()?, &snapshot.course);
-    for (i, Candidate { plan, n_steps }) in candidates.iter().enumerate() {
+    let check = |(i, Candidate { plan, n_steps }): (usize, &Candidate)| {
         let horizon = *n_steps;
         PredictorConfig { horizon, ..PredictorConfig::default() }.validate()?;
         let asked = snapshot.model.config.steps(horizon);
         with_candidate(&course.plan, plan.clone(), &course.present(robot), &asked)
             .map_err(|error| of_plan(i, error))?;
-    }
-    Ok(())
+        Ok(())
+    };
+    let checked: Vec<Result<()>> = candidates.par_iter().enumerate().map(check).collect();
+    // Of several that can't, the first.
+    checked.into_iter().collect()
 }
 
 fn of_plan(i: usize, error: Error) -> Error {

@@ -1,34 +1,37 @@
 //! Many plans at once on a GPU: the CPU's threads place the robot, make the tokens and judge what comes,
 //! and the model's part is one run of the device for all plans of a batch.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use rayon::prelude::*;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::free::Seen;
-use super::roller::Roller;
+use super::lane::{Lane, Memory, Queue, Shared};
 use super::{Candidate, Snapshot};
 use crate::backend::{BatchRollout, Device};
 use crate::costs::{Judge, PlanCost};
 use crate::model::Model;
-use crate::scene::Scene;
 use crate::{Error, Result};
 
 /// Tokens of a batch at most: as many as fill a large GPU, and make 150 MB of the host's memory with the
-/// shipped model.
+/// shipped model, for each of the two that take turns.
 const TOKENS_AT_ONCE: usize = 1 << 17;
 
 /// Judges plans on a device beside the CPU, for as long as it can be used.
 #[derive(Default)]
 pub(super) struct OnDevice {
     device: Device,
-    /// Roll-outs of the model of the last snapshot.
-    opened: Option<(Arc<Model>, BatchRollout)>,
-    rollers: Vec<Roller>,
+    opened: Option<Opened>,
     slowest: Duration,
     /// Why `auto` takes the CPU.
     fallback: Option<String>,
+}
+
+/// Roll-outs of the model of the last snapshot.
+struct Opened {
+    model: Arc<Model>,
+    rollout: BatchRollout,
+    /// Of the two batches that take turns.
+    memory: [Memory; 2],
 }
 
 impl OnDevice {
@@ -44,13 +47,13 @@ impl OnDevice {
     #[cfg(test)]
     pub fn set_opened(&mut self, model: &Arc<Model>, forward: Box<dyn crate::backend::Forwards>) {
         let rollout = BatchRollout::new(model.config.rollout(), forward);
-        self.opened = Some((model.clone(), rollout));
+        self.opened = Some(Opened::new(model, rollout));
     }
 
     /// What it runs on, and why that is the CPU where a GPU was tried.
     pub fn describe(&self) -> String {
         match (&self.opened, &self.fallback) {
-            (Some((_, opened)), _) => opened.name().to_owned(),
+            (Some(opened), _) => opened.rollout.name().to_owned(),
             (None, Some(fallback)) => format!("cpu ({fallback})"),
             (None, None) => Device::Cpu.to_string(),
         }
@@ -72,32 +75,31 @@ impl OnDevice {
         judge: &Judge,
         candidates: &[Candidate],
         seen: Option<&Seen>,
-        goes_on: impl Fn() -> bool,
+        goes_on: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<Vec<Option<PlanCost>>>> {
         if self.device == Device::Cpu || self.fallback.is_some() {
             return Ok(None);
         }
-        let rollout = match open(&mut self.opened, self.device, &snapshot.model) {
-            Ok(rollout) => rollout,
-            Err(error) => return self.give_up(error),
-        };
-        let n_tokens = snapshot.n_tokens();
-        let at_once = (TOKENS_AT_ONCE / n_tokens.max(1)).clamp(1, BatchRollout::MAX_SCENES);
-        let mut costs = Vec::with_capacity(candidates.len());
-        self.slowest = Duration::ZERO;
-        for batch in candidates.chunks(at_once) {
-            let start = Instant::now();
-            if !costs.is_empty() && !goes_on() {
-                break;
-            }
-            match batch_costs(rollout, &mut self.rollers, snapshot, judge, batch, seen) {
-                Ok(of_batch) => costs.extend(of_batch),
-                Err(error @ Error::Device { .. }) => return self.give_up(error),
-                Err(error) => return Err(error),
-            }
-            self.slowest = self.slowest.max(start.elapsed());
+        let Opened { rollout, memory, .. } =
+            match open(&mut self.opened, self.device, &snapshot.model) {
+                Ok(opened) => opened,
+                Err(error) => return self.give_up(error),
+            };
+        let at_once =
+            (TOKENS_AT_ONCE / snapshot.n_tokens().max(1)).clamp(1, BatchRollout::MAX_SCENES);
+        let mut costs = vec![None; candidates.len()];
+        let queue = Mutex::new(Queue::new(candidates, &mut costs, at_once));
+        let mut lanes = memory.each_mut().map(|memory| {
+            Lane::new(memory, Shared { snapshot, judge, seen, queue: &queue, goes_on })
+        });
+        let done = rollout.by_turns(lanes.each_mut());
+        let [one, other] = lanes.map(|lane| lane.slowest());
+        match done {
+            Ok(()) => {}
+            Err(error @ Error::Device { .. }) => return self.give_up(error),
+            Err(error) => return Err(error),
         }
-        costs.resize(candidates.len(), None);
+        self.slowest = one.max(other);
         Ok(Some(costs))
     }
 
@@ -112,58 +114,29 @@ impl OnDevice {
     }
 }
 
-/// What each of `batch` costs, rolled out together as far as their scenes are of the same sizes: a robot
-/// that stays far outside of the workspace has no particles.
-fn batch_costs(
-    rollout: &mut BatchRollout,
-    rollers: &mut Vec<Roller>,
-    snapshot: &Snapshot,
-    judge: &Judge,
-    batch: &[Candidate],
-    seen: Option<&Seen>,
-) -> Result<Vec<Option<PlanCost>>> {
-    rollers.resize_with(rollers.len().max(batch.len()), Roller::default);
-    let rollers = &mut rollers[..batch.len()];
-    let ahead = rollers.par_iter_mut().zip(batch).map(|(roller, candidate)| {
-        roller.start(snapshot)?;
-        roller.lead_to(snapshot, candidate, seen)
-    });
-    let ahead = ahead.collect::<Result<Vec<_>>>()?;
-    let has_robot = |roller: &Roller| !roller.scene().start.kinematic_links.is_empty();
-    let mut costs = vec![None; batch.len()];
-    for is_there in [true, false] {
-        let members = rollers.iter_mut().zip(&ahead).zip(&mut costs);
-        let mut members: Vec<_> =
-            members.filter(|((roller, _), _)| has_robot(roller) == is_there).collect();
-        let scenes = members.iter().map(|((roller, ahead), _)| (roller.scene(), ahead.n_steps));
-        rollout.run(&scenes.collect::<Vec<(&Scene, usize)>>())?;
-        let rolled = members.par_iter_mut().zip(rollout.scenes());
-        rolled.try_for_each(|(((roller, ahead), cost), steps)| {
-            let displacements = |t| steps.displacements(t);
-            let told = roller.judge(snapshot, judge, ahead, displacements, |t| steps.sigmas(t))?;
-            **cost = Some(told);
-            Ok::<(), Error>(())
-        })?;
+impl Opened {
+    fn new(model: &Arc<Model>, rollout: BatchRollout) -> Self {
+        let memory = [(); 2].map(|()| Memory::new(model.config.rollout()));
+        Self { model: model.clone(), rollout, memory }
     }
-    Ok(costs)
 }
 
 /// What is `opened`, or opened now, with `model`.
 fn open<'a>(
-    opened: &'a mut Option<(Arc<Model>, BatchRollout)>,
+    opened: &'a mut Option<Opened>,
     device: Device,
     model: &Arc<Model>,
-) -> Result<&'a mut BatchRollout> {
+) -> Result<&'a mut Opened> {
     let index = match device {
         Device::Cuda(index) => index,
         Device::Auto | Device::Cpu => 0,
     };
-    if !opened.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, model)) {
+    if !opened.as_ref().is_some_and(|known| Arc::ptr_eq(&known.model, model)) {
         // The old one's memory goes first.
         *opened = None;
     }
     match opened {
-        Some((_, rollout)) => Ok(rollout),
-        None => Ok(&mut opened.insert((model.clone(), BatchRollout::open(model, index)?)).1),
+        Some(known) => Ok(known),
+        None => Ok(opened.insert(Opened::new(model, BatchRollout::open(model, index)?))),
     }
 }

@@ -1,5 +1,7 @@
 //! One roll-out at a time, with what is the same for all candidates of a snapshot kept.
 
+use std::sync::Arc;
+
 use super::Snapshot;
 use super::free::{Seen, free_steps};
 use crate::costs::{Consequence, Judge, PlanCost};
@@ -27,12 +29,14 @@ pub(super) struct Ahead {
 pub(super) struct Roller {
     /// With the configuration that it was made for.
     rollout: Option<(ModelConfig, Rollout)>,
-    robot: Option<Robot>,
+    /// With the one that it was copied from.
+    robot: Option<(Arc<Robot>, Robot)>,
     scene: Scene,
     known: Known,
     /// Joints after each step, `[lead + n_steps][n_joints]`.
     joints_ahead: Vec<f64>,
     motions: [Vec<RigidMotion>; 2],
+    /// As far as costs depend on it: without the particles.
     prediction: Prediction,
 }
 
@@ -42,8 +46,11 @@ impl Roller {
     /// # Errors
     /// As [`Snapshot::robot`].
     pub fn start(&mut self, snapshot: &Snapshot) -> Result<()> {
-        self.robot = Some(Robot::clone(snapshot.robot()?));
-        self.scene = snapshot.scene.clone();
+        let robot = snapshot.robot()?;
+        if !self.robot.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, robot)) {
+            self.robot = Some((robot.clone(), Robot::clone(robot)));
+        }
+        self.scene.start_from(&snapshot.scene);
         Ok(())
     }
 
@@ -58,7 +65,7 @@ impl Roller {
         n_steps: usize,
         more: usize,
     ) -> Result<()> {
-        let Some(robot) = self.robot.as_mut() else { return Err(Error::NoRobot) };
+        let Some((_, robot)) = self.robot.as_mut() else { return Err(Error::NoRobot) };
         let course = &snapshot.course;
         let mut horizon = snapshot.model.config.horizon(n_steps);
         horizon.n_steps += more;
@@ -98,7 +105,7 @@ impl Roller {
         *n_planned = n_planned.saturating_sub(lead);
     }
 
-    /// Rolls out where [`Roller::place`] leads, into `prediction`, which comes as the snapshot's.
+    /// Rolls out where [`Roller::place`] leads, into all of `prediction` that depends on it.
     ///
     /// # Errors
     /// As [`Rollout::run`].
@@ -137,7 +144,6 @@ impl Roller {
     ) -> Result<PlanCost> {
         let ahead = self.lead_to(snapshot, candidate, seen)?;
         let mut prediction = std::mem::take(&mut self.prediction);
-        prediction.clone_from(&snapshot.prediction);
         let outcome = self.run(snapshot, ahead.n_steps, &mut prediction);
         let cost = outcome.and_then(|()| self.weigh(snapshot, judge, &ahead, &prediction));
         self.prediction = prediction;
@@ -157,7 +163,6 @@ impl Roller {
         sigmas: impl Fn(usize) -> Option<&'a [f32]>,
     ) -> Result<PlanCost> {
         let mut prediction = std::mem::take(&mut self.prediction);
-        prediction.clone_from(&snapshot.prediction);
         let (steps, known) = ((displacements, sigmas), &mut self.known);
         read(known, snapshot, &self.scene, ahead.n_steps, steps, &mut prediction);
         let cost = self.weigh(snapshot, judge, ahead, &prediction);

@@ -12,7 +12,7 @@ use crate::simd::{WithSimd, dispatch};
 /// Points or boxes in a vector at most.
 const LANES: usize = 16;
 /// Points in a box: neighbours in the list, such as points of one link.
-const IN_BOX: usize = 64;
+const IN_BOX: usize = 32;
 const _: () = assert!(IN_BOX.is_multiple_of(LANES), "boxes are whole vectors");
 
 /// Points by coordinate, padded to whole vectors with what is nobody's nearest.
@@ -120,18 +120,22 @@ impl<'q, I: Iterator<Item = (&'q mut u32, &'q Vec3)>> WithSimd for Find<'_, I> {
                         about,
                     );
                     let squares: &[f32] = cast_slice(std::slice::from_ref(&squares));
+                    // A bit for each box, as most are too far: one branch for all of these.
+                    let mut near = 0u32;
                     for (lane, &square) in squares.iter().enumerate() {
                         // Not less alone: of points that are as near, the first counts.
-                        if square <= bound {
-                            let first = (i * S::F32_LANES + lane) * in_box;
-                            search.over(simd, points, first..first + in_box, about);
-                        }
+                        near |= u32::from(square <= bound) << lane;
+                    }
+                    while near != 0 {
+                        let first = (i * S::F32_LANES + near.trailing_zeros() as usize) * in_box;
+                        search.over(simd, points, first..first + in_box, about);
+                        near &= near - 1;
                     }
                 }
             } else {
                 search.over(simd, points, 0..points[0].len(), about);
             }
-            *nearest = search.best();
+            *nearest = search.best(simd);
         }
     }
 }
@@ -222,20 +226,22 @@ impl<S: Simd> Search<S> {
 
     /// The nearest point, the first one of several; 0 where no distance is finite.
     #[inline(always)]
-    fn best(&self) -> u32 {
-        let mut best = (f32::INFINITY, 0);
-        for (least, at) in self.least.iter().zip(&self.at) {
-            let squares: &[f32] = cast_slice(std::slice::from_ref(least));
-            let vectors: &[u32] = cast_slice(std::slice::from_ref(at));
+    fn best(&self, simd: S) -> u32 {
+        let least = simd.reduce_min_f32s(simd.min_f32s(self.least[0], self.least[1]));
+        if least == f32::INFINITY {
+            return 0;
+        }
+        // Without branches, which no processor would foresee.
+        let mut best = u32::MAX;
+        for half in 0..2 {
+            let squares: &[f32] = cast_slice(std::slice::from_ref(&self.least[half]));
+            let vectors: &[u32] = cast_slice(std::slice::from_ref(&self.at[half]));
             for (lane, (&square, &vector)) in squares.iter().zip(vectors).enumerate() {
                 let index = vector * S::F32_LANES as u32 + lane as u32;
-                let is_first = square == best.0 && square.is_finite() && index < best.1;
-                if square < best.0 || is_first {
-                    best = (square, index);
-                }
+                best = best.min(if square == least { index } else { u32::MAX });
             }
         }
-        best.1
+        best
     }
 }
 

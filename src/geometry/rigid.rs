@@ -218,13 +218,27 @@ pub(crate) fn follow_links(
     ahead: &[Vec3],
     motions: &mut Vec<RigidMotion>,
 ) {
+    follow_some_links(links, now, ahead, |_| true, motions);
+}
+
+/// As [`follow_links`], of the links that `is_wanted`; the others rest.
+pub(crate) fn follow_some_links(
+    links: &[u32],
+    now: &[Vec3],
+    ahead: &[Vec3],
+    is_wanted: impl Fn(usize) -> bool,
+    motions: &mut Vec<RigidMotion>,
+) {
     motions.clear();
     let mut from = 0;
     while let Some(&link) = links.get(from) {
         let to = from + links[from..].partition_point(|&other| other <= link);
         // Links without points are nobody's nearest.
         motions.resize(link as usize, RigidMotion::REST);
-        motions.push(RigidMotion::fit(&now[from..to], &ahead[from..to]));
+        motions.push(match is_wanted(link as usize) {
+            true => RigidMotion::fit(&now[from..to], &ahead[from..to]),
+            false => RigidMotion::REST,
+        });
         from = to;
     }
 }

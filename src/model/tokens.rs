@@ -12,7 +12,7 @@ mod flight;
 use rayon::prelude::*;
 
 use crate::Result;
-use crate::geometry::{Nearest, RigidMotion, Vec3, add, follow_links, minus};
+use crate::geometry::{Nearest, RigidMotion, Vec3, add, follow_some_links, minus};
 use crate::motion::MOTION_SCALE_M;
 use crate::scene::StepState;
 use contacts::Contacts;
@@ -92,7 +92,9 @@ pub struct Tokens {
     /// Nearest point of the robot of each scene and history particle, now and after each step.
     nearest: Vec<Vec<u32>>,
     robot: Nearest,
-    /// Motion of each link from now to one step back, and to each step ahead.
+    /// Whether each link has the nearest point now of some particle.
+    carriers: Vec<bool>,
+    /// Motion of each such link from now to one step back, and to each step ahead.
     links_back: Vec<RigidMotion>,
     links_ahead: Vec<Vec<RigidMotion>>,
     contacts: Contacts,
@@ -328,28 +330,48 @@ impl Tokens {
         let others = &self.positions[..state.positions.len() + state.history_positions.len()];
         self.nearest.resize_with(rows.len() - 1, Vec::new);
         for (time, robot) in rows[1..].iter().enumerate() {
-            self.robot.rebuild(robot);
             let (before, from_here) = self.nearest.split_at_mut(time);
-            let (nearest, robot) = (&mut from_here[0], &self.robot);
+            let nearest = &mut from_here[0];
             match before.last() {
                 // What was nearest is near: the robot moves little in a step.
                 Some(before) => nearest.clone_from(before),
+                // As a rule of the pass before, or of another plan's.
                 None => nearest.resize(others.len(), 0),
             }
+            // Behind a plan's end the robot stands still.
+            if time > 0 && *robot == rows[time] {
+                continue;
+            }
+            self.robot.rebuild(robot);
+            let robot = &self.robot;
             let chunks = nearest.par_chunks_mut(64).zip(others.par_chunks(64));
             chunks.for_each(|(nearest, positions)| {
-                let queries = nearest.iter_mut().zip(positions);
-                if time == 0 { robot.find(queries) } else { robot.find_near(queries) }
+                robot.find_near(nearest.iter_mut().zip(positions));
             });
         }
     }
 
     fn follow_links(&mut self, state: &StepState, rows: &[Vec<Vec3>]) {
         let (links, now) = (&state.kinematic_links, &rows[1]);
-        follow_links(links, now, &rows[0], &mut self.links_back);
+        // Most links are nobody's nearest.
+        self.carriers.clear();
+        self.carriers.resize(links.last().map_or(0, |&last| last as usize + 1), false);
+        for &nearest in &self.nearest[0] {
+            if let Some(&link) = links.get(nearest as usize) {
+                self.carriers[link as usize] = true;
+            }
+        }
+        let follow = |ahead: &[Vec3], motions: &mut Vec<RigidMotion>| {
+            follow_some_links(links, now, ahead, |link| self.carriers[link], motions);
+        };
+        follow(&rows[0], &mut self.links_back);
         self.links_ahead.resize_with(rows.len() - 2, Vec::new);
-        for (motions, ahead) in self.links_ahead.iter_mut().zip(&rows[2..]) {
-            follow_links(links, now, ahead, motions);
+        for (step, ahead) in rows[2..].iter().enumerate() {
+            let (before, from_here) = self.links_ahead.split_at_mut(step);
+            match before.last() {
+                Some(before) if *ahead == rows[step + 1] => from_here[0].clone_from(before),
+                _ => follow(ahead, &mut from_here[0]),
+            }
         }
     }
 

@@ -115,9 +115,10 @@ impl PassForward {
             if got != expected {
                 return shape("features", expected, got);
             }
-            if !scene.positions.as_flattened().iter().all(|x| x.is_finite()) {
-                return Err(Error::NonFinite { what: "positions of the k-NN graph" });
-            }
+        }
+        let is_finite = |t: &&Tokens| t.positions.as_flattened().iter().all(|x| x.is_finite());
+        if !tokens.par_iter().all(is_finite) {
+            return Err(Error::NonFinite { what: "positions of the k-NN graph" });
         }
         let n_all = n_tokens * tokens.len().next_power_of_two();
         if n_all > MAX_TOKENS {
@@ -172,10 +173,10 @@ impl Forwards for PassForward {
         done?;
         let n_outputs = self.model.config.interlacer.n_outputs * tokens[0].n_scene;
         let all = self.outputs.get(n_outputs * tokens.len());
-        for (i, to) in outputs.iter_mut().enumerate() {
+        outputs.par_iter_mut().enumerate().for_each(|(i, to)| {
             to.clear();
             to.extend_from_slice(&all[n_outputs * i..n_outputs * (i + 1)]);
-        }
+        });
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 
 use super::{N_OUTPUTS, RolloutConfig};
 use crate::geometry::Vec3;
-use crate::model::tokens::{TokenConfig, Tokens};
+use crate::model::tokens::{N_CANDIDATES, TokenConfig, Tokens};
 use crate::ops::motion_head::motion_head_forward;
 use crate::scene::{Scene, StepState};
 use crate::{Error, Result};
@@ -20,11 +20,11 @@ pub(super) struct Pass {
     /// The model's outputs; behind the head shares of the candidates, tanh of the residual and the log
     /// of sigma: `[n, chunk, n_step_outputs]`.
     pub head: Vec<f32>,
-    /// `[n, chunk]`.
+    /// `[n, chunk]`; of the steps that are kept.
     pub mixed: Vec<Vec3>,
-    /// `[chunk][n]`.
+    /// `[stride][n]`.
     pub displacements: Vec<Vec<Vec3>>,
-    /// `[chunk][n]`; empty of models that don't tell.
+    /// `[chunk][n]`; empty of models that don't tell, and of steps that a pass before told of.
     pub sigmas: Vec<Vec<f32>>,
 }
 
@@ -114,7 +114,9 @@ impl Passes {
     /// # Errors
     /// [`Error::NonFinite`] if a displacement is not finite.
     pub fn read(&mut self, index: usize) -> Result<usize> {
-        self.all[index].read_outputs(&self.config)?;
+        let tells = |j| self.first_look(index * self.config.stride + j) == index;
+        let told: Vec<bool> = (0..self.config.tokens.chunk).map(tells).collect();
+        self.all[index].read_outputs(&self.config, &told)?;
         Ok(((index + 1) * self.config.stride).min(self.n_steps))
     }
 
@@ -139,9 +141,14 @@ impl Passes {
     /// As [`super::Rollout::sigmas`]: by the pass that looked at step `t` first. One that looks again
     /// knows no more of how far off its own start is.
     pub fn sigmas(&self, t: usize) -> Option<&[f32]> {
+        let first = self.first_look(t);
+        self.all[first].sigmas.get(t - first * self.config.stride).map(Vec::as_slice)
+    }
+
+    /// The first pass that looks at step `t`.
+    fn first_look(&self, t: usize) -> usize {
         let RolloutConfig { stride, tokens: TokenConfig { chunk, .. }, .. } = self.config;
-        let first = (t + stride).saturating_sub(chunk) / stride;
-        self.all[first].sigmas.get(t - first * stride).map(Vec::as_slice)
+        (t + stride).saturating_sub(chunk) / stride
     }
 
     /// Steps of the last run.
@@ -151,26 +158,35 @@ impl Passes {
 }
 
 impl Pass {
-    /// From the model's outputs to the displacements and sigmas of each step.
-    fn read_outputs(&mut self, config: &RolloutConfig) -> Result<()> {
+    /// From the model's outputs to the displacements of each step that is kept, and the sigmas of those
+    /// that are `told` of, `[chunk]`.
+    fn read_outputs(&mut self, config: &RolloutConfig, told: &[bool]) -> Result<()> {
         let (chunk, width) = (config.tokens.chunk, config.n_step_outputs());
         self.mixed.resize(self.tokens.n_scene * chunk, [0.0; 3]);
-        motion_head_forward(&mut self.head, width, &self.tokens.candidates, &mut self.mixed);
-        if !self.mixed.as_flattened().iter().all(|d| d.is_finite()) {
-            let what = "predicted motion (check the model file and the joint states)";
-            return Err(Error::NonFinite { what });
+        let outputs = self.head.chunks_exact_mut(width * chunk);
+        let candidates = self.tokens.candidates.chunks_exact(N_CANDIDATES * chunk);
+        for ((head, candidates), mixed) in
+            outputs.zip(candidates).zip(self.mixed.chunks_exact_mut(chunk))
+        {
+            let mixed = &mut mixed[..config.stride];
+            let candidates = &candidates[..N_CANDIDATES * mixed.len()];
+            motion_head_forward(&mut head[..width * mixed.len()], width, candidates, mixed);
+            if !mixed.as_flattened().iter().all(|d| d.is_finite()) {
+                let what = "predicted motion (check the model file and the joint states)";
+                return Err(Error::NonFinite { what });
+            }
         }
-        self.displacements.resize_with(chunk, Vec::new);
+        self.displacements.resize_with(config.stride, Vec::new);
         for (j, displacements) in self.displacements.iter_mut().enumerate() {
             displacements.clear();
             displacements.extend(self.mixed.iter().skip(j).step_by(chunk));
         }
         if config.tells_sigma() {
             self.sigmas.resize_with(chunk, Vec::new);
-            for (j, sigmas) in self.sigmas.iter_mut().enumerate() {
+            for ((j, sigmas), told) in self.sigmas.iter_mut().enumerate().zip(told) {
                 sigmas.clear();
-                let told = self.head.chunks_exact(width).skip(j).step_by(chunk);
-                sigmas.extend(told.map(|row| sigma_of(row[N_OUTPUTS])));
+                let rows = self.head.chunks_exact(width).skip(j).step_by(chunk);
+                sigmas.extend(rows.filter(|_| *told).map(|row| sigma_of(row[N_OUTPUTS])));
             }
         }
         Ok(())

@@ -347,6 +347,49 @@ fn where_auto_loses_its_card_between_passes_of_plans_the_cpu_judges_all_of_them(
     assert!(matches!(costs(&mut cuda), Err(Error::Device { .. })));
 }
 
+/// A device whose outputs are as the tokens.
+struct Summing;
+
+impl Forwards for Summing {
+    fn run(&mut self, tokens: &[&Tokens], outputs: &mut [&mut Vec<f32>]) -> crate::Result<()> {
+        for (tokens, outputs) in tokens.iter().zip(outputs) {
+            outputs.clear();
+            outputs
+                .resize(tokens.n_scene * 4 * N_OUTPUTS, tokens.features.iter().sum::<f32>().sin());
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> &str {
+        "summing"
+    }
+}
+
+#[test]
+fn plans_of_batches_that_take_turns_cost_what_each_does_alone() {
+    let (snapshot, goal, plans) = plans(3);
+    let judge = snapshot.judge(&goal).unwrap();
+    let mut device = Candidates::opened(Device::Cuda(0), &snapshot, Box::new(Summing)).unwrap();
+    // Words, as a probability that is not told equals nothing.
+    let mut costs = |plans: &[Candidate], goes_on: bool| -> Vec<String> {
+        let costs = device.evaluate(&snapshot, &judge, plans, || goes_on).unwrap();
+        costs.iter().map(|cost| format!("{cost:?}")).collect()
+    };
+    let alone: Vec<String> =
+        plans.iter().flat_map(|plan| costs(std::slice::from_ref(plan), true)).collect();
+    assert!(alone[0] != alone[1] && alone[1] != alone[2] && alone[0].starts_with("Some"));
+    // Four batches, the last of them smaller; and two.
+    for n in [200, 128] {
+        let many: Vec<Candidate> = plans.iter().cycle().take(n).cloned().collect();
+        let together = costs(&many, true);
+        assert!(together.iter().eq(alone.iter().cycle().take(n)), "{n} plans");
+        // The first one is judged in any case.
+        let stopped = costs(&many, false);
+        assert_eq!(stopped[..64], together[..64]);
+        assert!(stopped[64..].iter().all(|cost| cost == "None"));
+    }
+}
+
 #[test]
 fn a_card_that_was_asked_for_and_cannot_be_used_is_an_error() {
     if !has_faulty_cards() {
