@@ -32,8 +32,8 @@ impl Candidates {
     /// Where a scene rests, steps in which the robot moves through free air are not rolled out, but for
     /// as many as a pass of the model has, at the end: nothing moves in them.
     ///
-    /// On a GPU ([`Candidates::on`]) plans are begun 64 together, two such batches by turns, and costs differ from the CPU's by what
-    /// its arithmetic does.
+    /// On a GPU ([`Candidates::on`]) plans are begun 64 together, two such batches by turns, and costs
+    /// differ from the CPU's by what its arithmetic does.
     ///
     /// # Errors
     /// As [`Snapshot::robot`]; [`Error::Plan`] names the first candidate that can't be followed or goes
