@@ -2,8 +2,9 @@
 // rest, which leaves 22 of f32's 24 bits; of their four products the least is left out. Sums are in f32,
 // and so is what stands before and behind the product, as in dense.cuh, which they are checked against.
 //
-// Matrices come split, by rows of pairs of halves: rounded numbers, then what rounding left, each
-// [rows, n_pairs], zeros behind the last column. Of weights the rows are W's columns.
+// Matrices come split, into pairs of halves: rounded numbers, then what rounding left, each
+// [n_in / DEPTH, rows, PAIRS], so that what a block reads of many rows at once lies together; zeros behind
+// the last column. Of weights the rows are W's columns.
 #pragma once
 #include "dense.cuh"
 
@@ -31,8 +32,16 @@ struct Shared {
     Stage stages[STAGES];
 };
 
-// Pairs of a row of `n` numbers, to the next multiple of the depth.
-__device__ inline unsigned n_pairs(unsigned n) { return ceil_div(n, DEPTH) * PAIRS; }
+// Numbers of a row of `n` with the zeros behind them.
+__device__ inline unsigned filled(unsigned n) { return ceil_div(n, DEPTH) * DEPTH; }
+
+// Where the pair from column c on of a row lies, and of all the rests the first.
+__device__ inline uint64_t pair_at(unsigned rows, unsigned row, unsigned c) {
+    return (static_cast<uint64_t>(rows) * (c / DEPTH) + row) * PAIRS + c % DEPTH / 2;
+}
+__device__ inline uint64_t rests_at(unsigned rows, unsigned n) {
+    return static_cast<uint64_t>(rows) * filled(n) / 2;
+}
 
 // Two numbers as a rounded pair, and the rest.
 __device__ inline void split(float low, float high, unsigned& rounded, unsigned& rest) {
@@ -45,10 +54,9 @@ __device__ inline void store_split(unsigned* halves, unsigned rows, unsigned n, 
     TwoPairs rounded, rest;
     split(x.at[0], x.at[1], rounded.at[0], rest.at[0]);
     split(x.at[2], x.at[3], rounded.at[1], rest.at[1]);
-    uint64_t pairs = n_pairs(n);
-    unsigned* at = halves + pairs * row + c / 2;
+    unsigned* at = halves + pair_at(rows, row, c);
     *reinterpret_cast<TwoPairs*>(at) = rounded;
-    *reinterpret_cast<TwoPairs*>(at + pairs * rows) = rest;
+    *reinterpret_cast<TwoPairs*>(at + rests_at(rows, n)) = rest;
 }
 
 // Where fours of pairs lie in a row of shared memory: by turns, so that the 8 rows and 4 pairs that a warp
@@ -59,13 +67,13 @@ __device__ inline unsigned place(unsigned row, unsigned four) { return 4 * (four
 template <unsigned N>
 __device__ inline void fetch(const unsigned* halves, unsigned rows, unsigned n, unsigned first, unsigned depth,
                              unsigned (&to)[2][N][PAIRS]) {
-    uint64_t pairs = n_pairs(n);
+    halves += pair_at(rows, first, depth);
 #pragma unroll
     for (unsigned i = 0; i < 4 * N / BLOCK; i++) {
         // Of a row two fours, and of N rows the rounded ones first.
         unsigned at = threadIdx.x + BLOCK * i, part = at / (2 * N), row = at / 2 % N, four = at % 2;
-        const unsigned* from = halves + pairs * (rows * part + static_cast<uint64_t>(first) + row) + depth / 2;
-        copy_async(&to[part][row][place(row, four)], from + 4 * four, first + row < rows);
+        const unsigned* from = part == 0 ? halves : halves + rests_at(rows, n);
+        copy_async(&to[part][row][place(row, four)], from + at % (2 * N) * 4, first + row < rows);
     }
 }
 
@@ -112,10 +120,9 @@ enum class After { STORE, ADD, SPLIT };
 template <After AFTER>
 __device__ inline void store(const Dense& layer, unsigned row, unsigned column, float first, float second) {
     if (AFTER == After::SPLIT) {
-        uint64_t pairs = n_pairs(layer.n_out);
-        if (row >= layer.rows || column / 2 >= pairs) return;
-        unsigned* at = layer.y_halves + pairs * row + column / 2;
-        split(first, second, at[0], at[pairs * layer.rows]);
+        if (row >= layer.rows || column >= filled(layer.n_out)) return;
+        unsigned* at = layer.y_halves + pair_at(layer.rows, row, column);
+        split(first, second, at[0], at[rests_at(layer.rows, layer.n_out)]);
         return;
     }
     if (row >= layer.rows || column >= layer.n_out) return;
@@ -193,7 +200,7 @@ template <Before BEFORE> __device__ void split_rows(const Dense& layer) {
     float factors[2] = {};
     if (BEFORE == Before::NORM) dense::moments_of(layer, row, aligned, factors);
     if (row >= layer.rows) return;
-    for (unsigned c = 4 * (threadIdx.x % 4); c < 2 * n_pairs(layer.n_in); c += 16) {
+    for (unsigned c = 4 * (threadIdx.x % 4); c < filled(layer.n_in); c += 16) {
         Quad x = aligned ? dense::inputs<true>(layer, row, c) : dense::inputs<false>(layer, row, c);
         x = dense::prepared<BEFORE>(layer, x, c, factors, aligned);
         store_split(layer.x_halves, layer.rows, layer.n_in, row, c, x);
@@ -203,12 +210,12 @@ template <Before BEFORE> __device__ void split_rows(const Dense& layer) {
 
 // W [n_in, n_out], split: a thread a pair.
 KERNEL __launch_bounds__(256) split_weights(const float* weight, unsigned n_in, unsigned n_out, unsigned* halves) {
-    unsigned pairs = dense_half::n_pairs(n_in), at = blockIdx.x * blockDim.x + threadIdx.x;
-    if (at >= pairs * n_out) return;
-    unsigned r = at % pairs * 2, column = at / pairs;
+    unsigned thread = blockIdx.x * blockDim.x + threadIdx.x, column = thread % n_out, r = thread / n_out * 2;
+    if (r >= dense_half::filled(n_in)) return;
     const float* from = weight + static_cast<uint64_t>(n_out) * r + column;
     float low = r < n_in ? from[0] : 0.0f, high = r + 1 < n_in ? from[n_out] : 0.0f;
-    dense_half::split(low, high, halves[at], halves[pairs * n_out + at]);
+    unsigned* at = halves + dense_half::pair_at(n_out, column, r);
+    dense_half::split(low, high, at[0], at[dense_half::rests_at(n_out, n_in)]);
 }
 // x, and LayerNorm(x), to `x_halves`.
 KERNEL __launch_bounds__(256) split_rows(Dense layer) {

@@ -113,7 +113,7 @@ __device__ void attend(const float* qkv, unsigned d, const Loads& mask, const fl
         }
         if (side != 0) continue;
         // Zeros behind the last column.
-        if (out.halves != nullptr && column < 2 * dense_half::n_pairs(d)) {
+        if (out.halves != nullptr && column < dense_half::filled(d)) {
             dense_half::store_split(out.halves, mask.n, d, row, column, sums[c]);
         }
         if (out.numbers != nullptr && column < d) {
@@ -146,11 +146,11 @@ __device__ void attend_any(const float* qkv, unsigned d, const Loads& mask, cons
     }
 #pragma unroll
     for (unsigned c = 0; c < COLUMNS; c++) {
-        unsigned column = lane + c * WARP, pairs = dense_half::n_pairs(d);
+        unsigned column = lane + c * WARP;
         float x = sums[c] / total, next = __shfl_xor_sync(FULL_WARP, x, 1);
-        if (out.halves != nullptr && column % 2 == 0 && column / 2 < pairs) {
-            unsigned* at = out.halves + static_cast<uint64_t>(pairs) * row + column / 2;
-            dense_half::split(x, next, at[0], at[static_cast<uint64_t>(pairs) * mask.n]);
+        if (out.halves != nullptr && column % 2 == 0 && column < dense_half::filled(d)) {
+            unsigned* at = out.halves + dense_half::pair_at(mask.n, row, column);
+            dense_half::split(x, next, at[0], at[dense_half::rests_at(mask.n, d)]);
         }
         if (out.numbers != nullptr && column < d) {
             out.numbers[static_cast<uint64_t>(d) * row + column] = x;

@@ -85,22 +85,27 @@ fn dense(
 
 /// Rows of `n` numbers of what they were split into; none but zeros may lie behind them.
 fn joined(halves: &[u32], n: usize) -> Vec<f32> {
+    let n_all = n.next_multiple_of(16);
+    let rows = halves.len() / n_all;
     let (rounded, rest) = halves.split_at(halves.len() / 2);
-    let numbers = |pair: &u32| {
-        [*pair as u16, (*pair >> 16) as u16].map(|bits| {
-            let (exponent, fraction) = (i32::from(bits >> 10 & 31), f32::from(bits & 1023));
-            let magnitude = match exponent {
-                0 => fraction * 2f32.powi(-24),
-                _ => (fraction + 1024.0) * 2f32.powi(exponent - 25),
-            };
-            if bits >> 15 == 1 { -magnitude } else { magnitude }
-        })
+    // Sixteen numbers of each row, then the next ones.
+    let number = |halves: &[u32], row: usize, c: usize| {
+        let pair = halves[(rows * (c / 16) + row) * 8 + c % 16 / 2];
+        let bits = if c % 2 == 0 { pair as u16 } else { (pair >> 16) as u16 };
+        let (exponent, fraction) = (i32::from(bits >> 10 & 31), f32::from(bits & 1023));
+        let magnitude = match exponent {
+            0 => fraction * 2f32.powi(-24),
+            _ => (fraction + 1024.0) * 2f32.powi(exponent - 25),
+        };
+        if bits >> 15 == 1 { -magnitude } else { magnitude }
     };
-    let sums = rounded.iter().flat_map(numbers).zip(rest.iter().flat_map(numbers));
-    let sums: Vec<f32> = sums.map(|(rounded, rest)| rounded + rest).collect();
-    let rows = sums.chunks_exact(n.next_multiple_of(16));
-    assert!(rows.clone().all(|row| row[n..].iter().all(|&x| x == 0.0)), "zeros behind a row");
-    rows.flat_map(|row| &row[..n]).copied().collect()
+    let row = |row: usize| {
+        let all = (0..n_all).map(move |c| number(rounded, row, c) + number(rest, row, c));
+        let all: Vec<f32> = all.collect();
+        assert!(all[n..].iter().all(|&x| x == 0.0), "zeros behind a row");
+        all.into_iter().take(n)
+    };
+    (0..rows).flat_map(row).collect()
 }
 
 /// A kernel of f32, and one of halves with what splits its rows.
