@@ -91,7 +91,7 @@ fn joined(halves: &[u32], n: usize) -> Vec<f32> {
     // Sixteen numbers of each row, then the next ones.
     let number = |halves: &[u32], row: usize, c: usize| {
         let pair = halves[(rows * (c / 16) + row) * 8 + c % 16 / 2];
-        let bits = if c % 2 == 0 { pair as u16 } else { (pair >> 16) as u16 };
+        let bits = if c.is_multiple_of(2) { pair as u16 } else { (pair >> 16) as u16 };
         let (exponent, fraction) = (i32::from(bits >> 10 & 31), f32::from(bits & 1023));
         let magnitude = match exponent {
             0 => fraction * 2f32.powi(-24),
