@@ -49,7 +49,7 @@ fn main() -> anyhow::Result<()> {
         let (mut out, mut dense) = (vec![0.0; n * width], vec![0.0; n * width]);
         k_mip(&rows, heads, k, &mut out)?;
         softmax(&rows, heads, &mut dense)?;
-        for row in (0..n).step_by(n / 8) {
+        for row in (0..n).step_by((n / 8).max(1)) {
             check(&rows, heads, k, row, &out)?;
             check(&rows, heads, n, row, &dense)?;
         }
@@ -110,7 +110,7 @@ fn in_turn(rows: &[f32], heads: Heads, k: usize) -> anyhow::Result<()> {
             anyhow::Ok(())
         })?);
     }
-    for row in (0..n).step_by(n / 8) {
+    for row in (0..n).step_by((n / 8).max(1)) {
         check(rows, heads, k, row, &out)?;
     }
     times.iter_mut().for_each(|times| times.sort_by(f64::total_cmp));
