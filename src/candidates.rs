@@ -205,7 +205,7 @@ impl Candidates {
     }
 
     /// As [`Candidates::new`], with `device` for the model's part of [`Candidates::evaluate`]. It is opened
-    /// when the first plans come.
+    /// when the first plans come, or by [`Candidates::open`].
     ///
     /// # Errors
     /// As there.
@@ -217,6 +217,15 @@ impl Candidates {
         let on_device = OnDevice::new(device);
         let (roller, slowest) = (Roller::default(), Duration::ZERO);
         Ok(Self { workers, threads, roller, on_device, slowest })
+    }
+
+    /// Opens the device for `model`, which snapshots will have, so that the first plans need not wait for it.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if a GPU that was asked for can't be used.
+    pub fn open(&mut self, model: &Arc<Model>) -> Result<()> {
+        let (threads, on_device) = (&self.threads, &mut self.on_device);
+        threads.install(|| on_device.open(model))
     }
 
     /// As [`Candidates::on`], with `forward` opened for the model of `snapshot`.
@@ -232,7 +241,7 @@ impl Candidates {
     }
 
     /// What [`Candidates::evaluate`] runs on, for people, and why that is the CPU where a GPU was tried:
-    /// the CPU until the first plans came.
+    /// the CPU until it is opened.
     pub fn device(&self) -> String {
         self.on_device.describe()
     }

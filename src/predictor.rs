@@ -243,6 +243,11 @@ impl Predictor {
         &self.model
     }
 
+    /// The same, as its snapshots share it.
+    pub fn shared_model(&self) -> &Arc<Model> {
+        &self.model
+    }
+
     /// What the model runs on.
     pub fn backend(&self) -> &Backend {
         &self.backend

@@ -59,6 +59,20 @@ impl OnDevice {
         }
     }
 
+    /// Opens the device for `model` now, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if a GPU that was asked for can't be used.
+    pub fn open(&mut self, model: &Arc<Model>) -> Result<()> {
+        if self.device == Device::Cpu || self.fallback.is_some() {
+            return Ok(());
+        }
+        match open(&mut self.opened, self.device, model) {
+            Ok(_) => Ok(()),
+            Err(error) => self.give_up::<()>(error).map(|_| ()),
+        }
+    }
+
     /// Longest time that a batch of the last [`OnDevice::costs`] took.
     pub fn slowest(&self) -> Duration {
         self.slowest

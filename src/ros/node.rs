@@ -101,6 +101,7 @@ fn serve(
     let frames = config.frames(&node.namespace()?).context("parameters")?;
     let predictor = create_predictor(&config)?;
     let (model, device) = (predictor.model().config, predictor.config().device);
+    let shared_model = predictor.shared_model().clone();
     let origin = Origin::new(predictor.model(), &config.world_frame);
     let outputs = Outputs::new(node, origin.clone(), config.motion_min_m as f32)?;
     let mailbox = Arc::new(Mailbox::default());
@@ -129,7 +130,7 @@ fn serve(
         .context("thread of the candidate plans")?;
     std::thread::Builder::new()
         .name("planner".into())
-        .spawn(move || planning.run(tasks, &load))
+        .spawn(move || planning.run(&shared_model, tasks, &load))
         .context("thread of the planner")?;
     std::thread::scope(|scope| {
         // The scope waits for the worker also where this thread panics.

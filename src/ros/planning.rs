@@ -24,6 +24,7 @@ use crate::candidates::{Candidate, PLAN_PARTICLES};
 use crate::config::PredictorConfig;
 use crate::costs::PlanCost;
 use crate::frames::Frame;
+use crate::model::Model;
 use crate::planner::{PlanSettings, Planner};
 
 /// Plans of one request.
@@ -64,7 +65,7 @@ pub struct Planning {
     snapshots: Snapshots,
     origin: Origin,
     planner: Planner,
-    /// What the last request was worked on with.
+    /// What the log said last that plans are rolled out on.
     device: String,
 }
 
@@ -84,8 +85,15 @@ impl Planning {
         Ok(Self { snapshots: Snapshots::new(mailbox), origin, planner, device })
     }
 
-    /// Works on `tasks`, and keeps `load`.
-    pub fn run(mut self, tasks: Receiver<Task>, load: &Load) {
+    /// Works on `tasks` for predictions by `model`, and keeps `load`.
+    pub fn run(mut self, model: &Arc<Model>, tasks: Receiver<Task>, load: &Load) {
+        // Not in the time of the first request. What is wrong is told to each request as well.
+        let opened = catch_unwind(AssertUnwindSafe(|| self.planner.candidates().open(model)));
+        match opened {
+            Ok(Ok(())) => self.tell_device(),
+            Ok(Err(error)) => tracing::warn!("plans can't be rolled out: {error}"),
+            Err(_) => tracing::warn!("opening a device for plans panicked"),
+        }
         for task in tasks {
             match task {
                 Task::Judge(judging) => {
@@ -102,14 +110,19 @@ impl Planning {
                 }
             }
             load.end();
-            let device = self.planner.device();
-            if device != self.device {
-                match self.device.starts_with("cuda") {
-                    true => tracing::warn!("plans are rolled out on: {device}"),
-                    false => tracing::info!("plans are rolled out on: {device}"),
-                }
-                self.device = device;
+            self.tell_device();
+        }
+    }
+
+    /// Logs what plans are rolled out on where that has changed.
+    fn tell_device(&mut self) {
+        let device = self.planner.device();
+        if device != self.device {
+            match self.device.starts_with("cuda") {
+                true => tracing::warn!("plans are rolled out on: {device}"),
+                false => tracing::info!("plans are rolled out on: {device}"),
             }
+            self.device = device;
         }
     }
 

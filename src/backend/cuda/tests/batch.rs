@@ -254,6 +254,8 @@ fn plans_cost_on_the_device_what_they_cost_on_the_cpu() {
     assert_eq!(cpu.device(), "cpu");
     let mut device = Candidates::on(Device::Cuda(0), 1).unwrap();
     assert_eq!(device.device(), "cpu");
+    device.open(&snapshot.model).unwrap();
+    assert!(device.device().starts_with("cuda:0 ("), "{}", device.device());
     let got = device.evaluate(&snapshot, &judge, &plans, || true).unwrap();
     assert!(device.device().starts_with("cuda:0 ("), "{}", device.device());
     let expected = numbers(&expected);
@@ -400,6 +402,7 @@ fn a_card_that_was_asked_for_and_cannot_be_used_is_an_error() {
     // Card 3 is too old, there is no card 99.
     for ordinal in [3, 99] {
         let mut asked_for = Candidates::on(Device::Cuda(ordinal), 1).unwrap();
+        assert!(matches!(asked_for.open(&snapshot.model), Err(Error::Device { .. })));
         let refused = asked_for.evaluate(&snapshot, &judge, &plans, || true);
         assert!(matches!(refused, Err(Error::Device { .. })));
         assert_eq!(asked_for.device(), "cpu");
