@@ -24,7 +24,7 @@ pub(crate) use batch::{Batch, BatchRollout, Turns};
 pub enum Device {
     /// The first GPU where one answers and runs the model, else the CPU, also if the GPU fails later.
     Auto,
-    /// The CPU: the default for as long as no GPU has run the kernels.
+    /// The CPU: the default, as a card may be another program's.
     #[default]
     Cpu,
     /// This GPU, as the driver counts them, and nothing else.

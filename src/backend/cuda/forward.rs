@@ -190,16 +190,15 @@ impl Forward<'_> {
         }
         // Of the first rows of each scene.
         let Extent { n_scenes, n_tokens, n_particles } = b.extent;
+        let layer = self.of(layout.head, self.normed(layout.head_norm));
         let layer = Dense {
             x: b.x.address(),
             y: b.outputs.address(),
             rows: number(n_particles),
             x_rows: number(n_tokens),
-            ..self.normed(layout.head_norm)
+            ..layer
         };
-        self.stage(Stage::Head, || {
-            self.gpu.dense(Kernel::DenseNorm, &self.of(layout.head, layer), n_scenes)
-        })
+        self.stage(Stage::Head, || self.gpu.dense(Kernel::DenseNorm, &layer, n_scenes))
     }
 
     /// x += out(linear attention).
@@ -228,11 +227,9 @@ impl Forward<'_> {
             x_rows: number(n_tokens),
             x_stride: number(3 * d),
             own_weights: 1,
-            ..Dense::default()
+            ..self.of(tensors.out, Dense::default())
         };
-        self.stage(Stage::LinearOut, || {
-            gpu.dense(Kernel::DenseQueriesAdd, &self.of(tensors.out, layer), n_scenes)
-        })
+        self.stage(Stage::LinearOut, || gpu.dense(Kernel::DenseQueriesAdd, &layer, n_scenes))
     }
 
     /// x += out(GRF attention).
@@ -311,21 +308,18 @@ impl Forward<'_> {
         self.gpu.dense(kernel, &self.of(affine, Dense { x_halves: x.address(), ..to }), 1)
     }
 
-    /// `layer` with the weights of `affine`, and what follows from their sizes; of all rows where it does
-    /// not say of how many.
+    /// `layer` with the weights of `affine`, and sizes that follow from these, of all rows.
     fn of(&self, affine: Affine, layer: Dense) -> Dense {
         let (weight, bias) = (self.model.tensor(affine.weight), self.model.tensor(affine.bias));
         let (n_in, n_out) = (number(weight.len() / bias.len()), number(bias.len()));
-        let n_all = number(self.buffers.extent.n_scenes * self.buffers.extent.n_tokens);
-        let or = |given: u32, usual: u32| if given == 0 { usual } else { given };
         Dense {
-            weight: if layer.weight == 0 { weight.address() } else { layer.weight },
+            weight: weight.address(),
             halves: self.model.halves(affine.weight).address(),
             bias: bias.address(),
-            rows: or(layer.rows, n_all),
+            rows: number(self.buffers.extent.n_scenes * self.buffers.extent.n_tokens),
             n_in,
             n_out,
-            x_stride: or(layer.x_stride, n_in),
+            x_stride: n_in,
             ..layer
         }
     }

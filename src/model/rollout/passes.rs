@@ -17,10 +17,11 @@ pub(super) const MAX_LOG_SIGMA: f32 = 5.0;
 pub(super) struct Pass {
     pub state: StepState,
     pub tokens: Tokens,
-    /// The model's outputs; behind the head shares of the candidates, tanh of the residual and the log
-    /// of sigma: `[n, chunk, n_step_outputs]`.
+    /// The model's outputs; behind the head, of the steps that are kept, shares of the candidates, tanh of
+    /// the residual and the log of sigma: `[n, chunk, n_step_outputs]`. Training, which goes back through
+    /// all of it, keeps all steps.
     pub head: Vec<f32>,
-    /// `[n, chunk]`; of the steps that are kept.
+    /// `[n, chunk]`; of the steps that are kept, what else is there means nothing.
     pub mixed: Vec<Vec3>,
     /// `[stride][n]`.
     pub displacements: Vec<Vec<Vec3>>,

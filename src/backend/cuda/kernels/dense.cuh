@@ -74,11 +74,11 @@ template <bool ALIGNED> __device__ inline Quad quad(const float* row, unsigned c
     Quad x = {};
     if (ALIGNED) {
         if (c < len) x = *reinterpret_cast<const Quad*>(row + c);
-        return x;
-    }
+    } else {
 #pragma unroll
-    for (unsigned i = 0; i < 4; i++) {
-        if (c + i < len) x.at[i] = row[c + i];
+        for (unsigned i = 0; i < 4; i++) {
+            if (c + i < len) x.at[i] = row[c + i];
+        }
     }
     return x;
 }
@@ -174,8 +174,8 @@ __device__ inline void moments(const Dense& layer, unsigned first_row, bool alig
 }
 
 // Inverse denominators 1 / (q·z + ε) of the heads of the block's rows, by four threads each.
-__device__ inline void denominators(const Dense& layer, unsigned first_row, float (*factors)[MAX_HEADS],
-                                    bool aligned) {
+__device__ inline void denominators(const Dense& layer, unsigned first_row, bool aligned,
+                                    float (*factors)[MAX_HEADS]) {
     unsigned member = threadIdx.x % 4, width = layer.n_in / layer.n_heads;
     for (unsigned row = threadIdx.x / 4; row < ROWS; row += BLOCK / 4) {
         bool is_inside = first_row + row < layer.rows;
@@ -291,7 +291,7 @@ template <Before BEFORE, bool ADD> __device__ void layer(const Dense& batch, Sha
     unsigned top = first_row(layer), left = first_column(layer);
     unsigned row = threadIdx.x / 16 * 8, column = threadIdx.x % 16 * 4;
     if (BEFORE == Before::NORM) moments(layer, top, aligned, shared.factors);
-    if (BEFORE == Before::QUERIES) denominators(layer, top, shared.factors, aligned);
+    if (BEFORE == Before::QUERIES) denominators(layer, top, aligned, shared.factors);
     float sums[8][4] = {};
     Chunk chunk;
     fetch(layer, top, left, 0, aligned, chunk);

@@ -7,7 +7,7 @@
 namespace linear {
 const unsigned BLOCK = 256;
 
-// Numbers at to at + 3 of `count` rows' [k | v], from row `start` of qkv on.
+// Numbers at to at + 3 of `len` numbers of rows' [k | v], from row `start` of qkv on.
 __device__ inline void copy(const float* qkv, unsigned at, unsigned len, unsigned start, unsigned d,
                             float* rows) {
     if (d % 2 == 0) {

@@ -335,15 +335,20 @@ impl Forwards for Lost {
 fn where_auto_loses_its_card_between_passes_of_plans_the_cpu_judges_all_of_them() {
     let (snapshot, goal, plans) = plans(3);
     let judge = snapshot.judge(&goal).unwrap();
+    // Several batches, so that another one is under way then.
+    let plans: Vec<Candidate> = plans.into_iter().cycle().take(150).collect();
     let costs = |candidates: &mut Candidates| {
         candidates.evaluate(&snapshot, &judge, &plans, || true).map(|costs| numbers(&costs))
     };
     let expected = costs(&mut Candidates::new(1).unwrap()).unwrap();
-    let mut auto = Candidates::opened(Device::Auto, &snapshot, Box::new(Lost(1))).unwrap();
-    assert_eq!(auto.device(), "lost");
-    for _ in 0..2 {
-        assert_eq!(costs(&mut auto).unwrap(), expected);
-        assert_eq!(auto.device(), "cpu (lost: fell off)");
+    for n_passes in [1, 3] {
+        let forward = Box::new(Lost(n_passes));
+        let mut auto = Candidates::opened(Device::Auto, &snapshot, forward).unwrap();
+        assert_eq!(auto.device(), "lost");
+        for _ in 0..2 {
+            assert_eq!(costs(&mut auto).unwrap(), expected);
+            assert_eq!(auto.device(), "cpu (lost: fell off)");
+        }
     }
     let mut cuda = Candidates::opened(Device::Cuda(0), &snapshot, Box::new(Lost(1))).unwrap();
     assert!(matches!(costs(&mut cuda), Err(Error::Device { .. })));

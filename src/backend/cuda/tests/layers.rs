@@ -231,7 +231,7 @@ fn linear_attention_is_the_cpus() {
 
 #[test]
 fn many_rows_are_summed_by_blocks_of_several_chunks() {
-    // A block has no room for 24 of the rows, and there are to be 256 blocks at most.
+    // A block has room for 24 of the rows at once, and there are to be 256 blocks at most.
     let (n, d, n_heads) = (24 * 256 + 100, 256, 16);
     let (rows, heads) = (qkv(n, d), Heads::new(d, n_heads));
     let (weight, mut state) = (numbers(d * d, 8), vec![0.0; heads.state_len()]);

@@ -194,6 +194,17 @@ fn rollouts_are_the_cpus_on_every_card() {
     check(&mut rollout, config, &scene([70, 0, 0], 2), 2);
 }
 
+/// What is written beyond a place for nothing, the sanitizer sees.
+#[test]
+fn a_scene_without_particles_has_no_displacements() {
+    let config = config(64, 4, 1);
+    for precision in [Precision::Full, Precision::Half] {
+        let mut rollout = Rollout::new(gpu(), config, &weights(&config), precision).unwrap();
+        rollout.run_while(&scene([0, 20, 4], 2), 2, &mut |_| true).unwrap();
+        assert!(rollout.displacements(1).is_empty());
+    }
+}
+
 #[test]
 fn rollouts_on_tensor_cores_are_the_cpus() {
     let config = config(64, 4, 2);
