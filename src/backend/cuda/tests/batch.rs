@@ -310,25 +310,34 @@ fn plans_that_keep_the_robot_outside_cost_what_they_do_on_the_cpu_too() {
     assert_close(&costs(Device::Cuda(0)), &f64s(&expected), 1e-4);
 }
 
-/// A device that is lost after so many passes; until then nothing moves.
-struct Lost(usize);
+/// A device that is lost after `n_passes`; until then all outputs of a scene are what `of` makes of its
+/// tokens.
+struct Played {
+    n_passes: usize,
+    of: fn(&Tokens) -> f32,
+}
 
-impl Forwards for Lost {
+impl Forwards for Played {
     fn run(&mut self, tokens: &[&Tokens], outputs: &mut [&mut Vec<f32>]) -> crate::Result<()> {
-        if self.0 == 0 {
+        if self.n_passes == 0 {
             return Err(Error::Device { device: "lost".into(), problem: "fell off".into() });
         }
-        self.0 -= 1;
+        self.n_passes -= 1;
         for (tokens, outputs) in tokens.iter().zip(outputs) {
             outputs.clear();
-            outputs.resize(tokens.n_scene * 4 * N_OUTPUTS, 0.0);
+            outputs.resize(tokens.n_scene * 4 * N_OUTPUTS, (self.of)(tokens));
         }
         Ok(())
     }
 
     fn name(&self) -> &str {
-        "lost"
+        "played"
     }
+}
+
+/// One on which nothing moves.
+fn lost(n_passes: usize) -> Box<Played> {
+    Box::new(Played { n_passes, of: |_| 0.0 })
 }
 
 #[test]
@@ -342,41 +351,24 @@ fn where_auto_loses_its_card_between_passes_of_plans_the_cpu_judges_all_of_them(
     };
     let expected = costs(&mut Candidates::new(1).unwrap()).unwrap();
     for n_passes in [1, 3] {
-        let forward = Box::new(Lost(n_passes));
-        let mut auto = Candidates::opened(Device::Auto, &snapshot, forward).unwrap();
-        assert_eq!(auto.device(), "lost");
+        let mut auto = Candidates::opened(Device::Auto, &snapshot, lost(n_passes)).unwrap();
+        assert_eq!(auto.device(), "played");
         for _ in 0..2 {
             assert_eq!(costs(&mut auto).unwrap(), expected);
             assert_eq!(auto.device(), "cpu (lost: fell off)");
         }
     }
-    let mut cuda = Candidates::opened(Device::Cuda(0), &snapshot, Box::new(Lost(1))).unwrap();
+    let mut cuda = Candidates::opened(Device::Cuda(0), &snapshot, lost(1)).unwrap();
     assert!(matches!(costs(&mut cuda), Err(Error::Device { .. })));
-}
-
-/// A device whose outputs are as the tokens.
-struct Summing;
-
-impl Forwards for Summing {
-    fn run(&mut self, tokens: &[&Tokens], outputs: &mut [&mut Vec<f32>]) -> crate::Result<()> {
-        for (tokens, outputs) in tokens.iter().zip(outputs) {
-            outputs.clear();
-            outputs
-                .resize(tokens.n_scene * 4 * N_OUTPUTS, tokens.features.iter().sum::<f32>().sin());
-        }
-        Ok(())
-    }
-
-    fn name(&self) -> &str {
-        "summing"
-    }
 }
 
 #[test]
 fn plans_of_batches_that_take_turns_cost_what_each_does_alone() {
     let (snapshot, goal, plans) = plans(3);
     let judge = snapshot.judge(&goal).unwrap();
-    let mut device = Candidates::opened(Device::Cuda(0), &snapshot, Box::new(Summing)).unwrap();
+    let summing =
+        Played { n_passes: usize::MAX, of: |tokens| tokens.features.iter().sum::<f32>().sin() };
+    let mut device = Candidates::opened(Device::Cuda(0), &snapshot, Box::new(summing)).unwrap();
     // Words, as a probability that is not told equals nothing.
     let mut costs = |plans: &[Candidate], goes_on: bool| -> Vec<String> {
         let costs = device.evaluate(&snapshot, &judge, plans, || goes_on).unwrap();
