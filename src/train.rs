@@ -19,6 +19,7 @@ pub mod preset;
 pub mod progress;
 pub mod reading;
 pub mod rig;
+mod second_look;
 pub mod skipped;
 mod stretches;
 pub mod trainer;

@@ -124,6 +124,27 @@ fn a_model_of_chunks_learns_motions_and_how_sure_it_is() {
     assert!(least > 0.0 && most < 1.0 && most > 1.05 * least, "{least} {most}");
 }
 
+/// Windows that all are led on teach: the loss of the second pass falls.
+#[test]
+fn second_looks_teach_the_second_pass() {
+    let model = ModelConfig { chunk: 2, stride: Some(1), inputs: Inputs::Second, ..model() };
+    let settings = DatasetConfig { max_horizon: 3, ..DatasetConfig::default() };
+    let mut data = Dataset::new(settings, model, FramesConfig::default());
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny_push");
+    assert!(data.add(&path, "test").unwrap());
+    let run = |second_looks: f64| {
+        let curriculum = vec![(0.0, 2)];
+        let config = TrainConfig { curriculum, second_looks, ..config(60) };
+        let mut trainer = Trainer::new(config, model).unwrap();
+        (0..60).map(|_| trainer.step(&data).unwrap().loss_mm).collect::<Vec<f64>>()
+    };
+    let (without, all) = (run(0.0), run(1.0));
+    // The first step, of the same weights, is of other windows.
+    assert_ne!(without[0], all[0]);
+    let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
+    assert!(mean(&all[50..]) < 0.7 * mean(&all[..10]), "{all:?}");
+}
+
 #[test]
 fn the_loss_falls() {
     let data = data();

@@ -123,7 +123,7 @@ fn load(
     Teaching { what, teacher, pixels }: Teaching,
 ) -> Result<[Dataset; 2]> {
     let tell = |line: String| say(format_args!("{what}{line}"));
-    let max_horizon = config.longest().max(VALIDATION_STEPS);
+    let max_horizon = config.reach(&model).max(VALIDATION_STEPS);
     let [varied, fixed] = dataset_configs(config.sensor_noise, max_horizon, teacher, args.seed);
     let (frames, meshes) = (args.topics.config()?, args.topics.meshes()?);
     let bar = bar(recordings.len() as u64, "reading {wide_bar} {pos} of {len} recordings{msg}");

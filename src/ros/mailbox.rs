@@ -137,10 +137,13 @@ impl<F> Mailbox<F> {
         self.filled.notify_one();
     }
 
-    /// Leaves an order.
+    /// Leaves an order; not once the mailbox is closed.
     pub fn order(&self, give: impl FnOnce(&mut Orders)) {
-        give(&mut self.lock().orders);
-        self.filled.notify_one();
+        let mut slot = self.lock();
+        if !slot.closed {
+            give(&mut slot.orders);
+            self.filled.notify_one();
+        }
     }
 
     /// Orders a reset; a frame that lies there is of the time before, and counts as replaced.
@@ -165,9 +168,12 @@ impl<F> Mailbox<F> {
         })
     }
 
-    /// Wakes the reader for good; what still lies there is not read.
+    /// Wakes the reader for good; what still lies there is not read, and who wished for something is not
+    /// left waiting.
     pub fn close(&self) {
-        self.lock().closed = true;
+        let mut slot = self.lock();
+        slot.closed = true;
+        slot.orders.wishes.clear();
         self.filled.notify_all();
     }
 
@@ -222,6 +228,22 @@ mod tests {
         assert_eq!((newest.frame, newest.n_replaced), (4, 3));
         mailbox.reset();
         assert!(mailbox.take().unwrap().frame.is_none(), "an order alone wakes the reader");
+    }
+
+    #[test]
+    fn closing_ends_who_waits_for_a_snapshot() {
+        let mailbox = Mailbox::<u32>::default();
+        let wish = || {
+            let (wish, answers) = mpsc::channel();
+            mailbox.order(|orders| orders.wishes.push(wish));
+            answers
+        };
+        let before = wish();
+        assert_eq!(before.try_recv().err(), Some(mpsc::TryRecvError::Empty));
+        mailbox.close();
+        for answers in [before, wish()] {
+            assert_eq!(answers.try_recv().err(), Some(mpsc::TryRecvError::Disconnected));
+        }
     }
 
     #[test]

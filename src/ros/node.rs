@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
@@ -36,8 +37,11 @@ use crate::predictor::Predictor;
 
 /// Longest wait for a message: how soon a signal is seen.
 pub(super) const SPIN: Duration = Duration::from_millis(20);
-/// How long the node stays after it has ended goals.
+/// How long the node stays after its last answers.
 pub(super) const FAREWELL: Duration = Duration::from_millis(200);
+/// How long it stays at most for threads that work on requests: far less than what ends a process that does
+/// not end by itself (5 s in ros2 launch).
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Name of the node, unless it is remapped.
 const NAME: &str = "forecloud";
@@ -105,9 +109,13 @@ fn serve(
     let origin = Origin::new(predictor.model(), &config.world_frame);
     let outputs = Outputs::new(node, origin.clone(), config.motion_min_m as f32)?;
     let mailbox = Arc::new(Mailbox::default());
-    let rollouts = Rollouts::new(mailbox.clone(), origin.clone(), config.plan_threads)?;
+    let ending = Arc::new(AtomicBool::default());
+    let (to_rollouts, origin_of_plans) = (mailbox.clone(), origin.clone());
+    let rollouts =
+        Rollouts::new(to_rollouts, origin_of_plans, config.plan_threads, ending.clone())?;
     let (jobs, waiting) = mpsc::sync_channel(MAX_WAITING);
-    let planning = Planning::new(mailbox.clone(), origin, device, config.plan_threads)?;
+    let planning =
+        Planning::new(mailbox.clone(), origin, device, config.plan_threads, ending.clone())?;
     let (sender, tasks) = mpsc::channel();
     let load = Arc::new(Load::default());
     let plan = arguments.topic("~/plan", &node.name()?, &node.namespace()?);
@@ -123,12 +131,11 @@ fn serve(
     let services = Services::new(node, &plan, jobs, to_planning)?;
     let mut spinner = Spinner::new(node, clock, config, frames, model, services, links)?;
 
-    // Not waited for at the end: a long roll-out must not hold it up.
-    std::thread::Builder::new()
+    let rollouts = std::thread::Builder::new()
         .name("plan".into())
         .spawn(move || rollouts.run(waiting))
         .context("thread of the candidate plans")?;
-    std::thread::Builder::new()
+    let planning = std::thread::Builder::new()
         .name("planner".into())
         .spawn(move || planning.run(&shared_model, tasks, &load))
         .context("thread of the planner")?;
@@ -142,11 +149,12 @@ fn serve(
         while !stop.load(Ordering::Relaxed) && !worker.is_finished() {
             spinner.spin_once();
         }
-        spinner.end();
+        ending.store(true, Ordering::Relaxed);
         drop(close);
+        spinner.end(&[rollouts, planning]);
         worker.join().map_err(|_| anyhow!("the predicting thread panicked: see above"))
     })?;
-    tracing::info!("{} ends", spinner.node.fully_qualified_name()?);
+    tracing::info!("{} ends", node.fully_qualified_name()?);
     Ok(())
 }
 
@@ -204,13 +212,23 @@ impl<'a> Spinner<'a> {
         })
     }
 
-    /// Answers who waits for a plan; stays a moment where there was somebody, as what is published last
-    /// is sent again where it was lost.
-    fn end(&mut self) {
-        if self.services.end() {
-            let until = Instant::now() + FAREWELL;
-            while Instant::now() < until {
-                self.node.spin_once(SPIN);
+    /// Answers who waits for a plan, and who asks until the node has gone. It stays until the threads that work
+    /// on requests, `workers`, have refused them, but for no long roll-out; then a moment where there was
+    /// somebody, as what is published last is sent again where it was lost.
+    fn end(self, workers: &[JoinHandle<()>]) {
+        let Self { node, clock, services, .. } = self;
+        let mut doors = services.close();
+        let start = Instant::now();
+        let mut last_answer = doors.end().then_some(start);
+        loop {
+            let works = workers.iter().any(|worker| !worker.is_finished());
+            node.spin_once(SPIN);
+            if doors.refuse(clock.stamp()) || works {
+                last_answer = Some(Instant::now());
+            }
+            let stays = last_answer.is_some_and(|answer| answer.elapsed() < FAREWELL);
+            if !stays || start.elapsed() > PATIENCE {
+                return;
             }
         }
     }

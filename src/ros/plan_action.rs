@@ -76,18 +76,21 @@ impl PlanAction {
         })
     }
 
-    /// Answers all requests that have come at ROS time `now`; `begin` gets the goals, `withdraw` the number
-    /// of those that it got and that end without being begun.
+    /// Answers all requests that have come at ROS time `now`, and tells how many; `begin` gets the goals,
+    /// `withdraw` the number of those that it got and that end without being begun.
     pub fn serve(
         &mut self,
         now: Stamp,
         mut begin: impl FnMut(PlanGoal),
         mut withdraw: impl FnMut(usize),
-    ) {
+    ) -> usize {
+        let mut n = 0;
         while let Some(request) = self.send_goal.next() {
+            n += 1;
             self.take(request, now).into_iter().for_each(&mut begin);
         }
         while let Some(request) = self.cancel_goal.next() {
+            n += 1;
             let cancelled = self.shared.change(|goals| goals.cancel(&request.message));
             let Cancelled { answer, ended } = cancelled;
             respond(NAME, request, answer);
@@ -95,10 +98,12 @@ impl PlanAction {
             ended.into_iter().for_each(answer_all);
         }
         while let Some(request) = self.get_result.next() {
+            n += 1;
             let id = Plan::Action::destructure_result_request_msg(request.message.clone());
             let answer = self.shared.lock().goals.ask(&goal_id(&id), request);
             answer.into_iter().for_each(answer_all);
         }
+        n
     }
 
     /// Takes a goal. One that is rejected has no result, and so no words: what is wrong with a goal is told

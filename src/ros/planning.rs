@@ -3,6 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use super::publish::{Origin, trajectory_message};
 use super::queue::Load;
 use super::rollouts::{Snapshots, trajectory};
 use super::service::respond;
+use super::services::ENDING;
 use super::text::bounded;
 use crate::backend::Device;
 use crate::candidates::{Candidate, PLAN_PARTICLES};
@@ -67,10 +69,12 @@ pub struct Planning {
     planner: Planner,
     /// What the log said last that plans are rolled out on.
     device: String,
+    stop: Arc<AtomicBool>,
 }
 
 impl Planning {
-    /// With `n_threads` threads and `device` for the roll-outs.
+    /// With `n_threads` threads and `device` for the roll-outs. From `stop` on, plans are not judged any
+    /// more.
     ///
     /// # Errors
     /// They can't be started.
@@ -79,10 +83,11 @@ impl Planning {
         origin: Origin,
         device: Device,
         n_threads: usize,
+        stop: Arc<AtomicBool>,
     ) -> crate::Result<Self> {
         let planner = Planner::on(device, n_threads)?;
         let device = planner.device();
-        Ok(Self { snapshots: Snapshots::new(mailbox), origin, planner, device })
+        Ok(Self { snapshots: Snapshots::new(mailbox), origin, planner, device, stop })
     }
 
     /// Works on `tasks` for predictions by `model`, and keeps `load`.
@@ -158,9 +163,13 @@ impl Planning {
         let (thin, judge) = snapshot.for_plans(&goal, PLAN_PARTICLES).map_err(words)?;
         let plans = request.plans.iter().map(|plan| Candidate { plan: trajectory(plan), n_steps });
         let plans: Vec<Candidate> = plans.collect();
-        let in_time = || start.elapsed() < budget;
+        let goes_on = || !self.stop.load(Ordering::Relaxed);
+        let in_time = || start.elapsed() < budget && goes_on();
         let candidates = self.planner.candidates();
         let costs = candidates.evaluate(&thin, &judge, &plans, in_time).map_err(words)?;
+        if !goes_on() {
+            return Err(ENDING.into());
+        }
         let n_evaluated = costs.iter().flatten().count();
         let costs: Vec<PlanCost> =
             costs.into_iter().map(|cost| cost.unwrap_or(PlanCost::UNKNOWN)).collect();

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::action::part;
 use super::planning::Task;
+use super::services::ENDING;
 
 /// Requests that wait while one is worked on; further ones are refused.
 const MAX_WAITING: usize = 16;
@@ -69,7 +70,7 @@ impl Tasks {
             return Err((Box::new(task), self.busy()));
         }
         self.load.n_waiting.fetch_add(1, Ordering::Relaxed);
-        self.sender.send(task).map_err(|back| (Box::new(back.0), "the node is ending".into()))
+        self.sender.send(task).map_err(|back| (Box::new(back.0), ENDING.into()))
     }
 
     /// So many tasks that were handed on have ended before they were begun.

@@ -3,6 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use r2r::trajectory_msgs::msg::JointTrajectory as TrajectoryMsg;
 use super::mailbox::{Answer, Mailbox};
 use super::publish::Origin;
 use super::service::respond;
-use super::services::{Job, refusal};
+use super::services::{ENDING, Job, refusal};
 use super::text::bounded;
 use crate::candidates::{Candidates, Snapshot};
 use crate::config::PredictorConfig;
@@ -33,10 +34,11 @@ pub struct Rollouts {
     snapshots: Snapshots,
     origin: Origin,
     candidates: Candidates,
+    stop: Arc<AtomicBool>,
 }
 
 impl Rollouts {
-    /// With `n_threads` threads for the roll-outs themselves.
+    /// With `n_threads` threads for the roll-outs themselves. From `stop` on, plans are refused.
     ///
     /// # Errors
     /// They can't be started.
@@ -44,8 +46,10 @@ impl Rollouts {
         mailbox: Arc<Mailbox<Frame>>,
         origin: Origin,
         n_threads: usize,
+        stop: Arc<AtomicBool>,
     ) -> crate::Result<Self> {
         Ok(Self {
+            stop,
             snapshots: Snapshots::new(mailbox),
             origin,
             candidates: Candidates::new(n_threads)?,
@@ -93,6 +97,9 @@ impl Rollouts {
         }
         let mut predictions = Vec::with_capacity(n_plans);
         for (i, plan) in request.plans.iter().enumerate() {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(ENDING.into());
+            }
             let outcome = self.candidates.predict(&snapshot, trajectory(plan), n_steps);
             let prediction = outcome.map_err(|error| format!("plan {i}: {error}"))?;
             predictions.push(self.origin.message(&prediction));
@@ -142,7 +149,7 @@ impl Snapshots {
                     return Err(told);
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    return Err("the node is ending".into());
+                    return Err(ENDING.into());
                 }
             }
         }

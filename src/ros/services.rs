@@ -16,6 +16,9 @@ use super::service::{Service, respond};
 use crate::frames::Frame;
 use crate::message::Stamp;
 
+/// What who asks is told once the node ends.
+pub const ENDING: &str = "the node is ending";
+
 /// A request for roll-outs, and the steps that it gets where it asks for none.
 pub struct Job {
     /// The request.
@@ -28,13 +31,18 @@ pub struct Job {
 
 /// The node's own services.
 pub struct Services {
+    doors: Doors,
+    jobs: SyncSender<Job>,
+    tasks: Tasks,
+}
+
+/// Where requests come.
+pub struct Doors {
     reset: Service<Trigger::Service>,
     pause: Service<SetBool::Service>,
     predict: Service<Predict::Service>,
-    jobs: SyncSender<Job>,
     evaluate: Service<Evaluate::Service>,
     plan: PlanAction,
-    tasks: Tasks,
 }
 
 impl Services {
@@ -49,15 +57,14 @@ impl Services {
         jobs: SyncSender<Job>,
         tasks: Tasks,
     ) -> anyhow::Result<Self> {
-        Ok(Self {
+        let doors = Doors {
             reset: Service::new(node, "~/reset")?,
             pause: Service::new(node, "~/pause")?,
             predict: Service::new(node, "~/predict")?,
-            jobs,
             evaluate: Service::new(node, "~/evaluate")?,
             plan: PlanAction::new(node, plan)?,
-            tasks,
-        })
+        };
+        Ok(Self { doors, jobs, tasks })
     }
 
     /// Answers all requests that have come at ROS time `now`, or hands them on.
@@ -68,7 +75,8 @@ impl Services {
         horizon: usize,
         now: Stamp,
     ) {
-        self.reset.serve(|_| {
+        let Self { doors, jobs, tasks } = self;
+        doors.reset.serve(|_| {
             let n_images = intake.reset();
             let message = format!(
                 "forgot the history and {n_images} images that waited; calibrations, fixed \
@@ -77,7 +85,7 @@ impl Services {
             tracing::info!("reset: {message}");
             Trigger::Response { success: true, message }
         });
-        self.pause.serve(|request| {
+        doors.pause.serve(|request| {
             let paused = request.data;
             mailbox.order(|orders| orders.paused = Some(paused));
             let message = match paused {
@@ -88,26 +96,25 @@ impl Services {
             SetBool::Response { success: true, message: message.to_owned() }
         });
         let asked = Instant::now();
-        while let Some(request) = self.predict.next() {
-            let refused = match self.jobs.try_send(Job { request, asked, horizon }) {
+        while let Some(request) = doors.predict.next() {
+            let refused = match jobs.try_send(Job { request, asked, horizon }) {
                 Ok(()) => continue,
                 Err(TrySendError::Full(job)) => {
                     (job, "busy with earlier requests: ask again later")
                 }
-                Err(TrySendError::Disconnected(job)) => (job, "the node is ending"),
+                Err(TrySendError::Disconnected(job)) => (job, ENDING),
             };
             let (Job { request, .. }, reason) = refused;
             respond("~/predict", request, refusal(reason));
         }
-        while let Some(request) = self.evaluate.next() {
+        while let Some(request) = doors.evaluate.next() {
             let task = Task::Judge(Judging { request, asked, horizon });
-            if let Err((task, reason)) = self.tasks.give(task)
+            if let Err((task, reason)) = tasks.give(task)
                 && let Task::Judge(Judging { request, .. }) = *task
             {
                 respond("~/evaluate", request, not_evaluated(reason));
             }
         }
-        let Self { plan, tasks, .. } = self;
         let find = |goal| {
             let task = Task::Find(Finding { goal, asked, horizon });
             if let Err((task, reason)) = tasks.give(task)
@@ -116,13 +123,44 @@ impl Services {
                 goal.end(Err(only_words(&reason)));
             }
         };
-        plan.serve(now, find, |n| tasks.withdraw(n));
-        self.tasks.watch();
+        doors.plan.serve(now, find, |n| tasks.withdraw(n));
+        tasks.watch();
     }
 
+    /// Nothing is handed on any more.
+    pub fn close(self) -> Doors {
+        self.doors
+    }
+}
+
+impl Doors {
     /// Ends the goals of `~/plan` as the node ends; whether there were any.
     pub fn end(&mut self) -> bool {
-        self.plan.end("the node is ending")
+        self.plan.end(ENDING)
+    }
+
+    /// Answers all requests that have come after that, at ROS time `now`: nothing is begun any more. Whether
+    /// there were any.
+    pub fn refuse(&mut self, now: Stamp) -> bool {
+        let mut n = 0;
+        self.reset.serve(|_| {
+            n += 1;
+            Trigger::Response { success: false, message: ENDING.into() }
+        });
+        self.pause.serve(|_| {
+            n += 1;
+            SetBool::Response { success: false, message: ENDING.into() }
+        });
+        while let Some(request) = self.predict.next() {
+            n += 1;
+            respond("~/predict", request, refusal(ENDING));
+        }
+        while let Some(request) = self.evaluate.next() {
+            n += 1;
+            respond("~/evaluate", request, not_evaluated(ENDING));
+        }
+        n += self.plan.serve(now, |goal| goal.end(Err(only_words(ENDING))), |_| ());
+        n > 0
     }
 }
 

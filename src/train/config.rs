@@ -32,6 +32,10 @@ pub struct TrainConfig {
     /// way, the last ones decide.
     #[serde(default)]
     pub step_discount: f32,
+    /// Share of the windows that begin where the first pass of a roll-out has led
+    /// (`second_look.rs`): 0, the papers' way, teaches later passes nothing of their own.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub second_looks: f64,
     /// Weight in the loss of points of moving objects, resting objects, the robot, and the rest.
     pub loss_weights: [f32; 4],
     /// Decay per step of the average of the weights that is the model (Polyak and Juditsky 1992);
@@ -75,6 +79,7 @@ impl Default for TrainConfig {
             schedule: Schedule::default(),
             curriculum: vec![(0.0, 1), (0.4, 2), (0.75, 4)],
             step_discount: 0.0,
+            second_looks: 0.0,
             loss_weights: [4.0, 0.5, 0.15, 0.1],
             average_decay: 0.999,
             sensor_noise: 0.5,
@@ -96,6 +101,8 @@ impl TrainConfig {
     pub const LENGTH: RangeInclusive<usize> = 1..=20;
     /// What `step_discount` may be.
     pub const STEP_DISCOUNT: RangeInclusive<f32> = 0.0..=4.0;
+    /// What `second_looks` may be.
+    pub const SECOND_LOOKS: RangeInclusive<f64> = 0.0..=1.0;
     /// What `sensor_noise` may be.
     pub const SENSOR_NOISE: RangeInclusive<f32> = SensorNoise::STRENGTH;
 
@@ -116,6 +123,7 @@ impl TrainConfig {
         };
         check_curriculum(&self.curriculum).or_else(|problem| wrong("curriculum", problem))?;
         check("train.step_discount", self.step_discount, Self::STEP_DISCOUNT, "")?;
+        check("train.second_looks", self.second_looks, Self::SECOND_LOOKS, "")?;
         for weight in self.loss_weights {
             check("train.loss_weights", weight, 0.0..=1e6, "")?;
         }
@@ -149,6 +157,11 @@ impl TrainConfig {
         self.curriculum.iter().map(|&(_, length)| length).max().unwrap_or(1)
     }
 
+    /// Steps that the longest windows of a run of `model` reach.
+    pub fn reach(&self, model: &ModelConfig) -> usize {
+        self.longest() + if self.second_looks > 0.0 { model.stride() } else { 0 }
+    }
+
     /// Roll-out length at `step`.
     pub fn horizon(&self, step: u64) -> usize {
         let share = step as f64 / self.steps.max(1) as f64;
@@ -169,6 +182,10 @@ impl TrainConfig {
         let cosine = 0.5 * (1.0 + (std::f64::consts::PI * share).cos());
         self.learning_rate * (0.02 + 0.98 * cosine) as f32
     }
+}
+
+fn is_zero(share: &f64) -> bool {
+    *share == 0.0
 }
 
 /// Checks roll-out lengths, each from a share of the steps on.
@@ -341,6 +358,18 @@ mod tests {
         assert!((half[0] / half[3] - 2.0).abs() < 1e-5, "{half:?}");
         assert!((half.iter().sum::<f32>() - 5.0).abs() < 1e-5, "{half:?}");
         assert!(told(|c| c.step_discount = -1.0).contains("train.step_discount"));
+    }
+
+    #[test]
+    fn windows_that_are_led_on_reach_a_stride_farther() {
+        let model = ModelConfig { chunk: 10, stride: Some(5), ..ModelConfig::default() };
+        let reach = |second_looks: f64| {
+            let curriculum = vec![(0.0, 10)];
+            TrainConfig { second_looks, curriculum, ..TrainConfig::default() }.reach(&model)
+        };
+        assert_eq!([0.0, 0.3].map(reach), [10, 15]);
+        assert!(told(|c| c.second_looks = 1.1).contains("train.second_looks: 1.1 is not in 0..=1"));
+        assert!(told(|c| c.second_looks = f64::NAN).contains("train.second_looks"));
     }
 
     #[test]

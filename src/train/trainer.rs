@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use rand::SeedableRng;
+use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,7 @@ use super::config::TrainConfig;
 use super::dataset::{Dataset, Window};
 use super::origin::Origin;
 use super::pixels::{PixelConfig, PixelLoss, Pixels};
+use super::second_look::SecondLook;
 use super::validation::{Sums, Validation, advance};
 use crate::geometry::Vec3;
 use crate::model::weights::initial_weights;
@@ -78,6 +79,7 @@ pub struct Trainer {
 /// One window of a batch on its way through the model; windows of a batch run side by side.
 struct Lane {
     window: Window,
+    second_look: SecondLook,
     rollout: Rollout,
     gradients: Gradients,
     d_positions: Vec<Vec<Vec3>>,
@@ -252,6 +254,7 @@ impl Trainer {
         let (model, layout, mode) = (&self.model, &self.layout, self.mode);
         self.lanes.resize_with(self.lanes.len().max(windows.len()), || Lane {
             window: Window::default(),
+            second_look: SecondLook::new(model.rollout()),
             rollout: Rollout::new(model.rollout(), mode),
             gradients: Gradients::new(layout),
             d_positions: Vec::new(),
@@ -266,9 +269,7 @@ impl Trainer {
                 let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
                 rng.set_stream(1 + step * n_lanes + index as u64);
                 let horizon = config.horizon(step);
-                if !data.draw(&mut rng, horizon, &mut lane.window) {
-                    return Err(Error::NoWindow { horizon });
-                }
+                lane.draw(config, weights, data, horizon, &mut rng)?;
                 let loss = lane.accumulate(config, weights, horizon)?;
                 let of_pixels = lane.accumulate_pixels(config, pixels, horizon, &mut rng)?;
                 lane.backward(weights)?;
@@ -375,6 +376,26 @@ impl Trainer {
 }
 
 impl Lane {
+    /// Draws a window; some of them are led on where recordings reach so far.
+    fn draw(
+        &mut self,
+        config: &TrainConfig,
+        weights: &[f32],
+        data: &Dataset,
+        horizon: usize,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<()> {
+        let is_led_on = config.second_looks > 0.0 && rng.random_bool(config.second_looks);
+        let reach = horizon + self.second_look.stride();
+        if is_led_on && data.draw(rng, reach, &mut self.window) {
+            return self.second_look.lead_on(weights, &mut self.window);
+        }
+        match data.draw(rng, horizon, &mut self.window) {
+            true => Ok(()),
+            false => Err(Error::NoWindow { horizon }),
+        }
+    }
+
     /// Rolls out the window, sets the gradients of its labels' loss, returns that in metres.
     fn accumulate(&mut self, config: &TrainConfig, weights: &[f32], horizon: usize) -> Result<f64> {
         let window = &self.window;

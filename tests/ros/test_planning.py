@@ -389,6 +389,22 @@ def test_the_node_that_ends_answers_who_waits(node, planner):
     assert node.process.wait(20) == 0
 
 
+def test_the_node_that_ends_answers_all_who_ask(node, recording, planner):
+    """What is worked on, what waits behind it, and what comes with the signal."""
+    plans = [plan_of(recording)] * 256
+    judged = [planner.send(plans, n_steps=30, budget_secs=60.0)]
+    waiting = planner.begin(budget_secs=60.0)
+    judged += [planner.send(plans[:1]) for _ in range(3)]
+    node.process.send_signal(signal.SIGINT)
+    judged.append(planner.send(plans[:1]))
+    result = waiting.get_result_async()
+    for answer in judged:
+        told = wait_for_future(answer)
+        assert not told.success and told.message == "the node is ending"
+    assert wait_for_future(result).result.message == "the node is ending"
+    assert node.process.wait(20) == 0
+
+
 def test_the_action_is_remapped_as_a_whole(ros, recording, start_node, stream):  # noqa: F811
     start_node(*SMALL, "-r", "~/plan:=/robot/find_plan")
     stream()

@@ -100,7 +100,7 @@ impl Passes {
         let pass = &mut rest[0];
         match before.last() {
             None => pass.state.start_from(&scene.start),
-            Some(before) => pass.state.advance(&before.state, &before.displacements[..stride]),
+            Some(before) => before.lead_on(stride, &mut pass.state),
         }
         let rows = &scene.kinematic[index * stride..][..chunk + 2];
         pass.state.kinematic.resize_with(rows.len(), Vec::new);
@@ -108,6 +108,11 @@ impl Passes {
             particles.clone_from(given);
         }
         pass.tokens.encode(&pass.state, &self.config.tokens)
+    }
+
+    /// Writes where pass `index` has led into `state`, but for the robot's particles.
+    pub fn lead_on(&self, index: usize, state: &mut StepState) {
+        self.all[index].lead_on(self.config.stride, state);
     }
 
     /// Reads the outputs of pass `index`; tells how many steps are done.
@@ -159,6 +164,10 @@ impl Passes {
 }
 
 impl Pass {
+    fn lead_on(&self, stride: usize, state: &mut StepState) {
+        state.advance(&self.state, &self.displacements[..stride]);
+    }
+
     /// From the model's outputs to the displacements of each step that is kept, and the sigmas of those
     /// that are `told` of, `[chunk]`.
     fn read_outputs(&mut self, config: &RolloutConfig, told: &[bool]) -> Result<()> {

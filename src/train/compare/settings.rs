@@ -119,7 +119,8 @@ impl Settings {
 
     /// Steps ahead that windows of training, validation and test data must reach.
     pub fn horizons(&self) -> [usize; 3] {
-        let longest = self.variants.iter().map(|variant| self.train_of(variant).longest()).max();
+        let reach = |variant: &Variant| self.train_of(variant).reach(&variant.model);
+        let longest = self.variants.iter().map(reach).max();
         let longest = longest.unwrap_or_else(|| self.train.longest());
         [longest, self.validation_steps, STEPS[STEPS.len() - 1]]
     }
