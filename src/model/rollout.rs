@@ -11,7 +11,7 @@ use crate::geometry::{self, Vec3};
 use crate::graph::walks::WalkSeed;
 use crate::masks::{MaskConfig, StepGraph};
 use crate::ops::motion_head::motion_head_backward;
-use crate::scene::{Scene, StepState, history_index};
+use crate::scene::{Scene, history_index};
 use crate::{Error, Result};
 pub(crate) use passes::Passes;
 use passes::{MAX_LOG_SIGMA, Pass};
@@ -131,8 +131,9 @@ impl Rollout {
 
     /// Writes where the first pass of the last run has led into `state`: what a second one starts from, but
     /// for the robot's particles.
-    pub(crate) fn lead_on(&self, state: &mut StepState) {
-        self.passes.lead_on(0, state);
+    #[cfg(feature = "bag")]
+    pub(crate) fn lead_on(&self, state: &mut crate::scene::StepState) {
+        self.passes.all[0].lead_on(self.config.stride, state);
     }
 
     /// Steps of the last run.

@@ -124,6 +124,11 @@ impl TrainConfig {
         check_curriculum(&self.curriculum).or_else(|problem| wrong("curriculum", problem))?;
         check("train.step_discount", self.step_discount, Self::STEP_DISCOUNT, "")?;
         check("train.second_looks", self.second_looks, Self::SECOND_LOOKS, "")?;
+        if self.second_looks > 0.0 && self.pixels.is_some() {
+            let problem =
+                "pixels teach what was seen at a window's start alone: without --video, or 0";
+            return wrong("second_looks", problem.into());
+        }
         for weight in self.loss_weights {
             check("train.loss_weights", weight, 0.0..=1e6, "")?;
         }
@@ -370,6 +375,10 @@ mod tests {
         assert_eq!([0.0, 0.3].map(reach), [10, 15]);
         assert!(told(|c| c.second_looks = 1.1).contains("train.second_looks: 1.1 is not in 0..=1"));
         assert!(told(|c| c.second_looks = f64::NAN).contains("train.second_looks"));
+        let pixels =
+            PixelConfig { weight: 1.0, rays: 1, steps: PixelConfig::STEPS, video: String::new() };
+        let told = told(|c| (c.second_looks, c.pixels) = (0.1, Some(pixels.clone())));
+        assert!(told.contains("second_looks: pixels teach"), "{told}");
     }
 
     #[test]

@@ -10,7 +10,8 @@ use crate::model::{Mode, Rollout, RolloutConfig};
 use crate::scene::StepState;
 use crate::{Error, Result};
 
-/// Leads windows on; keeps its buffers.
+/// Leads windows on; keeps its buffers. What the cameras saw stays as it is: pixels don't teach beside it
+/// ([`super::config::TrainConfig::validate`]).
 #[derive(Debug)]
 pub(super) struct SecondLook {
     first: Rollout,
@@ -54,7 +55,6 @@ impl SecondLook {
         window.targets.drain(..stride);
         window.weights.drain(..stride);
         window.moving.drain(..stride);
-        window.shots.drain(..stride.min(window.shots.len()));
         Ok(())
     }
 }

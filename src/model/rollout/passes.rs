@@ -110,11 +110,6 @@ impl Passes {
         pass.tokens.encode(&pass.state, &self.config.tokens)
     }
 
-    /// Writes where pass `index` has led into `state`, but for the robot's particles.
-    pub fn lead_on(&self, index: usize, state: &mut StepState) {
-        self.all[index].lead_on(self.config.stride, state);
-    }
-
     /// Reads the outputs of pass `index`; tells how many steps are done.
     ///
     /// # Errors
@@ -164,7 +159,8 @@ impl Passes {
 }
 
 impl Pass {
-    fn lead_on(&self, stride: usize, state: &mut StepState) {
+    /// Writes where the first `stride` steps have led into `state`, but for the robot's particles.
+    pub(super) fn lead_on(&self, stride: usize, state: &mut StepState) {
         state.advance(&self.state, &self.displacements[..stride]);
     }
 
