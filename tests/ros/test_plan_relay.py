@@ -453,12 +453,13 @@ def test_a_controller_that_dies_ends_its_goal_and_the_plan(setup, end):
         # Not asked of ROS, which still knows the one that the test before killed.
         assert process.stdout.readline() == "ready\n"
     try:
-        setup.start("arm", timeout_secs=1.5)
+        # Long enough for a controller on a busy machine.
+        setup.start("arm", timeout_secs=3.0)
         handle = send(setup.client("arm"), slow())
         setup.last_plan(3)
         # It lives for longer than it may be silent: it answers, though it has nothing to say.
         n = len(setup.plans.messages)
-        wait_for(lambda: len(setup.plans.messages) >= n + 2, "two seconds of the plan")
+        wait_for(lambda: len(setup.plans.messages) >= n + 4, "four seconds of the plan")
         assert all(plan.points for plan in setup.plans.messages)
         if process:
             process.send_signal(getattr(signal, end))
@@ -470,7 +471,7 @@ def test_a_controller_that_dies_ends_its_goal_and_the_plan(setup, end):
             process.kill()
             process.wait()
     assert status == GoalStatus.STATUS_ABORTED
-    assert "Remedy" in result.error_string and "1.5 s" in result.error_string
+    assert "Remedy" in result.error_string and "3 s" in result.error_string
     assert setup.last_plan(0).joint_names == ["a", "b"]
     wait_for(lambda: handle.status == GoalStatus.STATUS_ABORTED, "its status")
 
