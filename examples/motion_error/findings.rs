@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use forecloud::geometry::{distance, length};
+use forecloud::geometry::{add, distance, length, minus};
 use forecloud::motion::{MotionEstimator, PastMotion, Settings, TwoFrames};
 use forecloud::recording::BodyKind;
 use forecloud::train::config::MOVING_M;
@@ -49,15 +49,29 @@ impl Findings {
     pub fn measure(&mut self, settings: Settings, steps: &[Step]) -> Result<()> {
         self.n_recordings += 1;
         let (mut estimator, mut found) = (MotionEstimator::new(settings)?, PastMotion::default());
-        for Step { before, now, links, truths, onward } in steps {
+        for Step { frames, links, truths, onward } in steps {
             let start = Instant::now();
-            let frames = TwoFrames {
-                particles: &now.particles,
-                clouds: [&before.cloud, &now.cloud],
-                robot: [&before.kinematic, &now.kinematic],
-                links,
-            };
-            estimator.estimate(&frames, &mut found);
+            let Some(now) = frames.last() else { continue };
+            let mut particles = now.particles.clone();
+            let mut motions = vec![[0.0; 3]; particles.len()];
+            // Back from now, a way after the other.
+            for pair in frames.windows(2).rev() {
+                let [before, now] = pair else { continue };
+                let frames = TwoFrames {
+                    particles: &particles,
+                    clouds: [&before.cloud, &now.cloud],
+                    robot: [&before.kinematic, &now.kinematic],
+                    links,
+                };
+                estimator.estimate(&frames, &mut found);
+                for ((p, sum), d) in
+                    particles.positions.iter_mut().zip(&mut motions).zip(&found.motions)
+                {
+                    *p = minus(p, d);
+                    add(sum, d);
+                }
+            }
+            found.motions = motions;
             self.frame_ms.add(start.elapsed().as_secs_f32() * 1e3);
             for (i, (kind, truth)) in truths.iter().enumerate() {
                 let error = distance(&found.motions[i], truth);

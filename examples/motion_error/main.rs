@@ -45,6 +45,10 @@ struct Args {
     /// Points of each cloud
     #[arg(long, default_value_t = ModelConfig::default().n_motion)]
     n_motion: usize,
+    /// Estimate the motion over a step as so many in a row, over the frames that lie between, each from where
+    /// the one after it leads back to: at 30 Hz, 3 are one for each frame
+    #[arg(long, default_value_t = 1)]
+    in_a_row: usize,
     /// Multiply one setting at a time by 0.5 and by 2, over all these recordings together: those whose
     /// names begin so, or all of them
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "")]
@@ -54,6 +58,7 @@ struct Args {
 fn main() -> Result<()> {
     let args = Args::parse();
     ensure!((0.0..=1.0).contains(&args.holes), "--holes is a share: 0 to 1");
+    ensure!(args.in_a_row > 0, "--in-a-row: at least 1");
     let mut found: BTreeMap<(String, String), Findings> = BTreeMap::new();
     let mut kept: Vec<Vec<Step>> = Vec::new();
     for path in recordings_below(&args.folder)?.recordings {

@@ -1,5 +1,7 @@
 //! The steps of a recording: two frames, and how the particles truly moved.
 
+use std::rc::Rc;
+
 use anyhow::{Result, ensure};
 use forecloud::Error;
 use forecloud::config::PredictorConfig;
@@ -18,10 +20,10 @@ const HOLE_PIXELS: u32 = 8;
 /// How far a frame may lie from one step back (s).
 const TOLERANCE_SECS: f64 = 0.025;
 
-/// Two frames, one step apart.
+/// Two frames, one step apart, and those between them.
 pub struct Step {
-    pub before: Observation,
-    pub now: Observation,
+    /// The frames at whose times motion is estimated, from one step back to now.
+    pub frames: Vec<Rc<Observation>>,
     /// The links of the robot's points.
     pub links: Vec<u32>,
     /// What each particle is of, and how far it moved (m).
@@ -41,7 +43,7 @@ pub fn read(args: &Args, recording: &Recording, truth: &Truth) -> Result<Vec<Ste
         observer.set_robot(&urdf, "world")?;
     }
     let links: Vec<u32> = observer.robot().iter().flat_map(|robot| robot.links()).collect();
-    let (mut earlier, mut sampler) = (Vec::<Observation>::new(), CpuSampler::default());
+    let (mut earlier, mut sampler) = (Vec::<Rc<Observation>>::new(), CpuSampler::default());
     let mut steps = Vec::new();
     recording.play(|frame, ids| {
         let mut now = Observation::default();
@@ -50,11 +52,14 @@ pub fn read(args: &Args, recording: &Recording, truth: &Truth) -> Result<Vec<Ste
         spoil(args, now.stamp.nanos(), &mut now.cloud);
         spoil(args, now.stamp.nanos(), &mut now.particles);
         // One step back: at 30 Hz three frames.
+        let now = Rc::new(now);
         let late = |other: &Observation| now.stamp.secs_since(other.stamp) - model.step_secs;
         earlier.retain(|other| late(other) < TOLERANCE_SECS);
-        let before = earlier.iter().find(|other| late(other) > -TOLERANCE_SECS).cloned();
+        let before = earlier.iter().position(|other| late(other) > -TOLERANCE_SECS);
         earlier.push(now.clone());
         let (Some(before), Some(ids)) = (before, ids) else { return Ok(()) };
+        let Some(frames) = spread(&earlier[before..], args.in_a_row) else { return Ok(()) };
+        let before = &frames[0];
         let next = now.stamp.plus_secs(now.stamp.secs_since(before.stamp));
         let (Some(poses_now), Some(poses_before)) =
             (truth.poses(now.stamp), truth.poses(before.stamp))
@@ -72,11 +77,17 @@ pub fn read(args: &Args, recording: &Recording, truth: &Truth) -> Result<Vec<Ste
             truths.push((truth.kind(id), minus(p, &there)));
             onward.extend(poses_next.map(|poses| minus(&carry(*p, id, poses_now, poses), p)));
         }
-        steps.push(Step { before, now, links: links.clone(), truths, onward });
+        steps.push(Step { frames, links: links.clone(), truths, onward });
         Ok::<(), Error>(())
     })?;
     ensure!(!steps.is_empty(), "no two frames with truth follow one another");
     Ok(steps)
+}
+
+/// The first, the last and others between them, `n` ways in all; none if there are too few.
+fn spread(frames: &[Rc<Observation>], n: usize) -> Option<Vec<Rc<Observation>>> {
+    let n_ways = frames.len() - 1;
+    (n_ways >= n).then(|| (0..=n).map(|i| frames[i * n_ways / n].clone()).collect())
 }
 
 /// Adds noise and makes holes, the same for a point in each sample of a frame.
