@@ -46,7 +46,8 @@ struct Args {
     #[arg(long, default_value_t = ModelConfig::default().n_motion)]
     n_motion: usize,
     /// Estimate the motion over a step as so many in a row, over the frames that lie between, each from where
-    /// the one after it leads back to: at 30 Hz, 3 are one for each frame
+    /// the one after it leads back to: at 30 Hz, 3 are one for each frame. Confidence, unknown and onward are
+    /// then those of the estimate that lies farthest back
     #[arg(long, default_value_t = 1)]
     in_a_row: usize,
     /// Multiply one setting at a time by 0.5 and by 2, over all these recordings together: those whose

@@ -394,10 +394,9 @@ def test_the_node_that_ends_answers_all_who_ask(node, recording, planner):
     plans = [plan_of(recording)] * 256
     judged = [planner.send(plans, n_steps=30, budget_secs=60.0)]
     waiting = planner.begin(budget_secs=60.0)
-    judged += [planner.send(plans[:1]) for _ in range(3)]
-    node.process.send_signal(signal.SIGINT)
-    judged.append(planner.send(plans[:1]))
+    judged += [planner.send(plans[:1]) for _ in range(4)]
     result = waiting.get_result_async()
+    node.process.send_signal(signal.SIGINT)
     for answer in judged:
         told = wait_for_future(answer)
         assert not told.success and told.message == "the node is ending"
