@@ -114,14 +114,15 @@ mod tests {
             let whole = run(&seen.scene, Mode::Inference, 3);
             let on = run(&led.scene, Mode::Training, 3 - stride);
             for t in 0..stride.min(3 - stride) {
-                assert_eq!(on.displacements(t), whole.displacements(stride + t), "stride {stride}");
+                let same = on.displacements(t) == whole.displacements(stride + t);
+                assert!(same, "stride {stride}, step {t}");
             }
-            assert_ne!(on.displacements(0), whole.displacements(0));
-            assert_eq!(led.targets, seen.targets[stride..]);
+            assert!(on.displacements(0) != whole.displacements(0));
+            assert!(led.targets == seen.targets[stride..]);
             assert_eq!((led.weights.len(), led.moving.len()), (3 - stride, 3 - stride));
-            assert_eq!(led.moving[0], seen.moving[stride]);
+            assert!(led.moving == seen.moving[stride..]);
             let back = [&seen.scene.start.positions, &seen.targets[0]][stride - 1];
-            assert_eq!(&led.back, back);
+            assert!(&led.back == back);
         }
     }
 
