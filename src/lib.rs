@@ -34,6 +34,8 @@
 #[cfg(feature = "cli")]
 extern crate self as forecloud;
 
+#[cfg(any(feature = "bag", feature = "ros"))]
+mod awake;
 pub mod backend;
 #[cfg(feature = "bag")]
 pub mod bag;

@@ -4,12 +4,12 @@
 //! first step ahead (GRF masking, section 4.4 and appendix C.3).
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::backend::Backend;
 use crate::candidates::Snapshot;
 use crate::config::PredictorConfig;
-use crate::deadline::Pace;
+use crate::deadline::{Deadline, Pace};
 use crate::frames::Frame;
 use crate::graph::walks::WalkSeed;
 use crate::kinematics::MeshSearch;
@@ -108,6 +108,24 @@ impl Predictor {
     pub fn forget(&mut self) -> usize {
         self.is_predicted = false;
         self.memory.clear()
+    }
+
+    /// Lets memory grow and code come in before the first prediction, which takes twice as long as later ones
+    /// without: predicts from `frame` as if all had rested, and forgets all frames. What is predicted
+    /// afterwards is the same.
+    ///
+    /// # Errors
+    /// As [`Predictor::step`].
+    pub fn warm_up(&mut self, frame: &Frame) -> Result<()> {
+        let deadline = self.config.deadline(&self.model.config);
+        self.forget();
+        self.pace = Pace::new(Deadline { time: Duration::ZERO, ..deadline });
+        let mut before = frame.clone();
+        before.stamp = frame.stamp.plus_secs(-self.model.config.step_secs);
+        let done = self.recall(&before).and_then(|()| self.step(frame).map(|_| ()));
+        self.forget();
+        self.pace = Pace::new(deadline);
+        done
     }
 
     /// Predicts from `frame`; nothing while there is no history frame of the same cameras one step

@@ -11,6 +11,7 @@ const FLOORS: &[&str] = &[
     "whole_file",
     "shards",
     "random",
+    "awake",
     "scratch",
     "instruction_set",
     "simd",

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::awake::awake;
 use crate::cloud::{SensorNoise, Workspace};
 use crate::config::PredictorConfig;
 use crate::eval::hindsight::{Group, Hindsight};
@@ -359,7 +360,7 @@ impl Replay {
         bag: &mut BagResult,
     ) -> Option<&'p Prediction> {
         let follows = predictor.has_frame_before(frame);
-        match predictor.step(frame) {
+        match awake(|| predictor.step(frame)) {
             Ok(Some(prediction)) => {
                 bag.n_predicted += 1;
                 self.part.timings.push(prediction.timings);

@@ -198,12 +198,17 @@ impl Body {
         if joint(settings, order).next().is_none() {
             return;
         }
-        let starts = [Some(Rigid::default()), self.motions().first().copied()];
-        for mut pose in starts.into_iter().flatten() {
+        let register = |mut pose: Rigid| {
             let patches = || joint(settings, order).map(|&i| &patches[i as usize]);
             for scale in [0, 0, NARROW, NARROW] {
                 context.refine_all(patches, &center, &mut pose, scale);
             }
+            pose
+        };
+        let best = self.motions().first().copied();
+        let (from_rest, from_best) =
+            rayon::join(|| register(Rigid::default()), || best.map(register));
+        for pose in [Some(from_rest), from_best].into_iter().flatten() {
             self.add(pose, &center, settings.group_apart_m);
         }
     }

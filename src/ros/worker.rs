@@ -16,6 +16,7 @@ use super::problems::Problems;
 use super::publish::Outputs;
 use super::rollouts::PATIENCE;
 use crate::Error;
+use crate::awake::awake;
 use crate::cloud::{Place, Workspace};
 use crate::config::PredictorConfig;
 use crate::frames::Frame;
@@ -39,6 +40,8 @@ pub struct Worker {
     paused: bool,
     /// Whether the last frame was let pass: what was predicted before is of the past.
     passing: bool,
+    /// Whether the predictor was warmed up.
+    is_warm: bool,
     ages: Ages,
     /// When the frame came that was predicted from last.
     predicted: Option<Moment>,
@@ -85,6 +88,7 @@ impl Worker {
             idle_without_subscribers: config.idle_without_subscribers,
             paused: false,
             passing: false,
+            is_warm: false,
             ages,
             predicted: None,
             passed: VecDeque::new(),
@@ -210,6 +214,9 @@ impl Worker {
                 facts.working(now, parcel.n_replaced);
             });
             self.follow_cameras(&parcel.frame);
+            if self.passed.is_empty() && !self.predictor.has_history(&parcel.frame) {
+                self.warm_up(&parcel.frame);
+            }
             self.recall_history(&parcel.frame);
             let outcome = self.step(parcel);
             self.watch_device();
@@ -225,8 +232,19 @@ impl Worker {
             false => "nobody subscribes predictions (idle_without_subscribers)",
         };
         self.health.note(|facts, _| facts.resting = Some(why));
+        self.warm_up(&parcel.frame);
         *(if self.paused { &mut self.frames_paused } else { &mut self.frames_idle }) += 1;
         self.passed.push_back(parcel.frame);
+    }
+
+    /// At the first frame, with the robot: so that the first prediction is no later than others.
+    fn warm_up(&mut self, frame: &Frame) {
+        if !self.is_warm {
+            let predictor = &mut self.predictor;
+            // What is wrong with the frame is told where it is predicted from.
+            let done = awake(|| predictor.warm_up(frame));
+            self.is_warm = !matches!(done, Err(Error::NoRobot));
+        }
     }
 
     /// Tells what predictions run on, and why without the GPU where there is one.
@@ -272,6 +290,7 @@ impl Worker {
     fn set_robot(&mut self, urdf: String) {
         match self.predictor.set_robot(&urdf, &self.world_frame) {
             Ok(warnings) => {
+                self.is_warm = false;
                 tracing::info!("robot description received");
                 warnings.iter().for_each(|warning| tracing::warn!("robot_description: {warning}"));
                 self.health.note(|facts, _| facts.robot(Ok(warnings)));
@@ -297,8 +316,9 @@ impl Worker {
         let Some(nearest) = self.passed.iter().min_by_key(|f| f.stamp.abs_diff(wanted)) else {
             return;
         };
+        let predictor = &mut self.predictor;
         if nearest.stamp < frame.stamp
-            && let Err(error) = self.predictor.recall(nearest)
+            && let Err(error) = awake(|| predictor.recall(nearest))
         {
             self.trouble(Cause::Rejected, format!("history frame: {error}"));
         }
@@ -327,7 +347,8 @@ impl Worker {
     /// Predicts from a frame and publishes that; says why not.
     fn step(&mut self, parcel: Parcel<Frame>) -> Result<(), String> {
         let leans = self.predictor.config().lean_when_unlike;
-        let prediction = match self.predictor.step_in_time(&parcel.frame, parcel.arrived) {
+        let (predictor, frame) = (&mut self.predictor, &parcel.frame);
+        let prediction = match awake(|| predictor.step_in_time(frame, parcel.arrived)) {
             Ok(Some(prediction)) => prediction,
             Ok(None) => {
                 self.frames_without_history += 1;

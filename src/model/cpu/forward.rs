@@ -184,7 +184,10 @@ impl Pass<'_> {
     fn phase(&self, i: usize, current: Option<&mut MixerBuffers>, next: Option<&mut MixerBuffers>) {
         let (current, next) = self.views(i, current, next);
         let blocks = self.layout.mlps_before(i);
-        self.chunks(|rows, x| {
+        // At the end only what the head reads is of use, unless a backward pass goes over all of it.
+        let is_kept = blocks.clone().any(|block| self.keeps(block));
+        let n = if next.is_some() || is_kept { self.n_tokens } else { self.n_scene };
+        self.chunks(n, |rows, x| {
             match &current {
                 None => self.embed(&rows, x),
                 Some((mixer, view)) => self.mix(mixer, view, rows.clone(), x),
@@ -213,7 +216,7 @@ impl Pass<'_> {
         next: Option<&mut MixerBuffers>,
     ) {
         let (current, next) = self.views(i, current, next);
-        self.chunks(|rows, x| {
+        self.chunks(self.n_tokens, |rows, x| {
             match &current {
                 None if block == 0 => self.embed(&rows, x),
                 None => x.copy_from_slice(self.start(block, &rows)),
@@ -228,11 +231,11 @@ impl Pass<'_> {
         });
     }
 
-    /// Runs `f(rows, x of these rows)` on all chunks.
-    fn chunks(&self, f: impl Fn(Range<usize>, &mut [f32]) + Sync) {
-        let n = self.n_tokens;
+    /// Runs `f(rows, x of these rows)` on the chunks of the first `n` rows; the last one whole, so that
+    /// its products are the same.
+    fn chunks(&self, n: usize, f: impl Fn(Range<usize>, &mut [f32]) + Sync) {
         (0..n.div_ceil(CHUNK)).into_par_iter().for_each(|c| {
-            let rows = c * CHUNK..((c + 1) * CHUNK).min(n);
+            let rows = c * CHUNK..((c + 1) * CHUNK).min(self.n_tokens);
             // SAFETY: each task has rows of its own.
             let x = unsafe { self.x.rows_mut(rows.clone()) };
             f(rows, x);
