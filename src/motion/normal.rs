@@ -4,10 +4,14 @@ use nalgebra::Matrix3;
 
 use crate::geometry::Vec3;
 
+/// Numbers in a row of the equations: six unknowns, the right side and a zero, so that compilers make
+/// whole vectors of them.
+const WIDTH: usize = 8;
+const RIGHT: usize = 6;
+
 /// Normal equations of a small rotation and shift.
 pub(super) struct Normal {
-    matrix: [[f32; 6]; 6],
-    right: [f32; 6],
+    rows: [[f32; WIDTH]; 6],
     weight: f32,
     arm_m: f32,
 }
@@ -15,7 +19,7 @@ pub(super) struct Normal {
 impl Normal {
     /// Of no points; a turn by an angle counts as much as a shift by so many `arm_m`.
     pub(super) fn new(arm_m: f32) -> Self {
-        Self { matrix: [[0.0; 6]; 6], right: [0.0; 6], weight: 0.0, arm_m }
+        Self { rows: [[0.0; WIDTH]; 6], weight: 0.0, arm_m }
     }
 
     /// Adds a point at `lever` from the centre of rotation whose displacement u is wanted with
@@ -38,11 +42,13 @@ impl Normal {
                 row[0],
                 row[1],
                 row[2],
+                *r,
+                0.0,
             ];
             for x in 0..6 {
-                self.right[x] += weight * j[x] * r;
-                for y in 0..=x {
-                    self.matrix[x][y] += weight * j[x] * j[y];
+                let weighted = weight * j[x];
+                for y in 0..WIDTH {
+                    self.rows[x][y] += weighted * j[y];
                 }
             }
         }
@@ -52,16 +58,16 @@ impl Normal {
     /// Rotation vector and shift, both damped (Levenberg) by these shares of the weight.
     pub(super) fn solve(mut self, damping: [f32; 2]) -> Option<(Vec3, Vec3)> {
         for i in 0..6 {
-            self.matrix[i][i] += self.weight * damping[i / 3];
+            self.rows[i][i] += self.weight * damping[i / 3];
         }
-        let s = cholesky(&mut self.matrix, &self.right)?;
+        let s = cholesky(&mut self.rows)?;
         Some(([s[0], s[1], s[2]].map(|x| x / self.arm_m), [s[3], s[4], s[5]]))
     }
 }
 
-/// Solves a symmetric positive definite system, given by its lower triangle. nalgebra's subtracts
-/// products one by one, and so rounds otherwise.
-fn cholesky(a: &mut [[f32; 6]; 6], right: &[f32; 6]) -> Option<[f32; 6]> {
+/// Solves a symmetric positive definite system, of which it reads the lower triangle and the right side.
+/// nalgebra's subtracts products one by one, and so rounds otherwise.
+fn cholesky(a: &mut [[f32; WIDTH]; 6]) -> Option<[f32; 6]> {
     for i in 0..6 {
         for j in 0..=i {
             let sum = a[i][j] - (0..j).map(|k| a[i][k] * a[j][k]).sum::<f32>();
@@ -74,7 +80,7 @@ fn cholesky(a: &mut [[f32; 6]; 6], right: &[f32; 6]) -> Option<[f32; 6]> {
             }
         }
     }
-    let mut x = *right;
+    let mut x: [f32; 6] = std::array::from_fn(|i| a[i][RIGHT]);
     for i in 0..6 {
         x[i] = (x[i] - (0..i).map(|k| a[i][k] * x[k]).sum::<f32>()) / a[i][i];
     }
