@@ -60,3 +60,66 @@ fn attend(is_over: &AtomicBool) {
         std::thread::yield_now();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use rayon::prelude::*;
+
+    use super::*;
+
+    /// Threads that took part in loops side by side, with time between them in which others sleep.
+    fn work() -> (u64, usize) {
+        let mut threads = std::collections::HashSet::new();
+        let mut sum = 0;
+        for _ in 0..20 {
+            let part: Vec<(u64, usize)> = (0..64usize)
+                .into_par_iter()
+                .with_max_len(1)
+                .map(|i| {
+                    std::thread::sleep(Duration::from_micros(20));
+                    (i as u64, rayon::current_thread_index().expect("in a pool"))
+                })
+                .collect();
+            sum += part.iter().map(|(i, _)| i).sum::<u64>();
+            threads.extend(part.iter().map(|(_, thread)| *thread));
+        }
+        (sum, threads.len())
+    }
+
+    #[test]
+    fn work_is_done_as_without_in_a_pool_and_from_outside_of_one() {
+        for n in [1, 2, 7] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap();
+            for _ in 0..3 {
+                let (sum, threads) = pool.install(|| awake(work));
+                assert_eq!(sum, 20 * 64 * 63 / 2);
+                assert!((1..=n).contains(&threads));
+            }
+            // A prediction within another one's loops.
+            let sums: u64 =
+                pool.install(|| awake(|| (0..4).into_par_iter().map(|_| awake(work).0).sum()));
+            assert_eq!(4 * 20 * 64 * 63 / 2, sums);
+        }
+        assert!(awake(|| rayon::current_thread_index().is_some()));
+    }
+
+    #[test]
+    fn who_attends_goes_when_all_is_over_or_nothing_comes() {
+        let is_over = AtomicBool::new(true);
+        attend(&is_over);
+        is_over.store(false, Ordering::Relaxed);
+        let start = Instant::now();
+        attend(&is_over);
+        assert!(start.elapsed() > PATIENCE);
+    }
+
+    #[test]
+    fn a_panic_goes_on_and_lets_the_others_go() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        let fails = || pool.install(|| awake(|| panic!("on purpose")));
+        assert!(catch_unwind(AssertUnwindSafe(fails)).is_err());
+        assert_eq!(pool.install(|| awake(work)).0, 20 * 64 * 63 / 2);
+    }
+}

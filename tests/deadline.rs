@@ -75,6 +75,37 @@ fn predictions_of(
 }
 
 #[test]
+fn a_warm_predictor_predicts_the_same_from_the_second_frame_on() {
+    // So tight that what the first, slow prediction took would cost particles, if it counted.
+    let tight = PredictorConfig { deadline_secs: 1e-6, min_horizon: CONFIG.horizon, ..CONFIG };
+    for config in [CONFIG, tight] {
+        let recording = recording();
+        let urdf = recording.robot_description().unwrap().unwrap();
+        let cold = predictions(config, Duration::ZERO, 1);
+        let mut predictor = Predictor::new(model(1), config).unwrap();
+        predictor.set_robot(&urdf, "world").unwrap();
+        let (mut warm, mut is_first) = (Vec::new(), true);
+        let step = |frame: Frame, _| -> forecloud::Result<()> {
+            for _ in 0..if is_first { 5 } else { 0 } {
+                predictor.warm_up(&frame)?;
+                assert!(!predictor.has_frame_before(&frame) && predictor.snapshot().is_err());
+            }
+            let prediction = predictor.step(&frame)?.cloned();
+            assert_eq!(prediction.is_none(), std::mem::take(&mut is_first));
+            warm.extend(prediction);
+            Ok(())
+        };
+        recording.play(step).unwrap();
+        assert_eq!(warm.len(), cold.len());
+        for (warm, cold) in warm.iter().zip(&cold) {
+            assert_eq!(warm.displacements, cold.displacements);
+            assert_eq!(warm.particles.positions, cold.particles.positions);
+            assert_eq!(warm.sigmas, cold.sigmas);
+        }
+    }
+}
+
+#[test]
 fn a_late_prediction_ends_where_the_next_pass_would_look_again() {
     let of = |config, age| predictions_of(model_that_looks_again(), config, age, 1);
     let whole = of(CONFIG, Duration::ZERO);

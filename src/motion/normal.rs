@@ -35,7 +35,7 @@ impl Normal {
         let d = lever.map(|x| x / self.arm_m);
         for (row, r) in residual.iter().enumerate() {
             let row = [stiffness[(row, 0)], stiffness[(row, 1)], stiffness[(row, 2)]];
-            let j = [
+            let j: [f32; WIDTH] = [
                 d[1] * row[2] - d[2] * row[1],
                 d[2] * row[0] - d[0] * row[2],
                 d[0] * row[1] - d[1] * row[0],
@@ -47,9 +47,7 @@ impl Normal {
             ];
             for x in 0..6 {
                 let weighted = weight * j[x];
-                for y in 0..WIDTH {
-                    self.rows[x][y] += weighted * j[y];
-                }
+                self.rows[x].iter_mut().zip(&j).for_each(|(sum, j)| *sum += weighted * j);
             }
         }
         self.weight += weight;
