@@ -111,12 +111,13 @@ impl Predictor {
     }
 
     /// Lets memory grow and code come in before the first prediction, which takes twice as long as later ones
-    /// without: predicts from `frame` as if all had rested, and forgets all frames. What is predicted
-    /// afterwards is the same.
+    /// without: predicts from `frame` as if all had rested, and forgets all frames. Afterwards it predicts
+    /// as one that has seen nothing.
     ///
     /// # Errors
     /// As [`Predictor::step`].
     pub fn warm_up(&mut self, frame: &Frame) -> Result<()> {
+        self.observer.check_robot()?;
         let deadline = self.config.deadline(&self.model.config);
         self.forget();
         self.pace = Pace::new(Deadline { time: Duration::ZERO, ..deadline });

@@ -76,8 +76,8 @@ fn predictions_of(
 
 #[test]
 fn a_warm_predictor_predicts_the_same_from_the_second_frame_on() {
-    // So tight that what the first, slow prediction took would cost particles, if it counted.
-    let tight = PredictorConfig { deadline_secs: 1e-6, min_horizon: CONFIG.horizon, ..CONFIG };
+    // So tight that three predictions cost particles: those that warm it up don't count, nor are they cut.
+    let tight = PredictorConfig { deadline_secs: 1e-6, ..CONFIG };
     for config in [CONFIG, tight] {
         let recording = recording();
         let urdf = recording.robot_description().unwrap().unwrap();
@@ -89,6 +89,7 @@ fn a_warm_predictor_predicts_the_same_from_the_second_frame_on() {
             for _ in 0..if is_first { 5 } else { 0 } {
                 predictor.warm_up(&frame)?;
                 assert!(!predictor.has_frame_before(&frame) && predictor.snapshot().is_err());
+                assert_eq!(predictor.backend().n_steps(), config.horizon);
             }
             let prediction = predictor.step(&frame)?.cloned();
             assert_eq!(prediction.is_none(), std::mem::take(&mut is_first));
@@ -101,6 +102,7 @@ fn a_warm_predictor_predicts_the_same_from_the_second_frame_on() {
             assert_eq!(warm.displacements, cold.displacements);
             assert_eq!(warm.particles.positions, cold.particles.positions);
             assert_eq!(warm.sigmas, cold.sigmas);
+            assert_eq!((warm.is_cut, warm.history_stamp), (cold.is_cut, cold.history_stamp));
         }
     }
 }

@@ -296,13 +296,14 @@ fn create_predictor(config: &NodeConfig) -> anyhow::Result<Predictor> {
     let model = Model::load(&path)?;
     let settings = config.predictor(&model.config).context("parameters")?;
     tracing::info!("model {} ({})", path.display(), model.hash);
-    let mut predictor = Predictor::new(model, settings).context("parameters")?;
-    predictor.set_meshes(MeshSearch::new(&config.mesh_paths));
+    // Before the predictor: to try a GPU, it works on these threads.
     rayon::ThreadPoolBuilder::new()
         .num_threads(config.threads)
         .thread_name(|i| format!("predict {i}"))
         .build_global()
         .context("threads of the predictor")?;
+    let mut predictor = Predictor::new(model, settings).context("parameters")?;
+    predictor.set_meshes(MeshSearch::new(&config.mesh_paths));
     tracing::info!("device: {}", predictor.backend().describe());
     Ok(predictor)
 }

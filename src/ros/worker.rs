@@ -26,6 +26,9 @@ use crate::predictor::Predictor;
 /// Time between two looks at where the points outside of the workspace are.
 const LOOK_OUTSIDE: Duration = Duration::from_secs(2);
 
+/// How often it is tried to warm up the predictor.
+const WARM_UPS: u32 = 2;
+
 /// How long predictions go on after somebody asked for a snapshot.
 const INTEREST: Duration = Duration::from_secs(5);
 
@@ -40,8 +43,8 @@ pub struct Worker {
     paused: bool,
     /// Whether the last frame was let pass: what was predicted before is of the past.
     passing: bool,
-    /// Whether the predictor was warmed up.
-    is_warm: bool,
+    /// How often it may still be tried to warm up the predictor.
+    warm_ups_left: u32,
     ages: Ages,
     /// When the frame came that was predicted from last.
     predicted: Option<Moment>,
@@ -88,7 +91,7 @@ impl Worker {
             idle_without_subscribers: config.idle_without_subscribers,
             paused: false,
             passing: false,
-            is_warm: false,
+            warm_ups_left: WARM_UPS,
             ages,
             predicted: None,
             passed: VecDeque::new(),
@@ -215,7 +218,7 @@ impl Worker {
             });
             self.follow_cameras(&parcel.frame);
             if self.passed.is_empty() && !self.predictor.has_history(&parcel.frame) {
-                self.warm_up(&parcel.frame);
+                self.warm_up(&parcel.frame, 0);
             }
             self.recall_history(&parcel.frame);
             let outcome = self.step(parcel);
@@ -224,6 +227,7 @@ impl Worker {
             self.answer_wish(outcome);
             return;
         }
+        self.warm_up(&parcel.frame, 1);
         if !self.paused && !was_passing {
             tracing::info!("nobody subscribes predictions: frames are only remembered");
         }
@@ -232,19 +236,25 @@ impl Worker {
             false => "nobody subscribes predictions (idle_without_subscribers)",
         };
         self.health.note(|facts, _| facts.resting = Some(why));
-        self.warm_up(&parcel.frame);
         *(if self.paused { &mut self.frames_paused } else { &mut self.frames_idle }) += 1;
         self.passed.push_back(parcel.frame);
     }
 
-    /// At the first frame, with the robot: so that the first prediction is no later than others.
-    fn warm_up(&mut self, frame: &Frame) {
-        if !self.is_warm {
-            let predictor = &mut self.predictor;
-            // What is wrong with the frame is told where it is predicted from.
-            let done = awake(|| predictor.warm_up(frame));
-            self.is_warm = !matches!(done, Err(Error::NoRobot));
+    /// At the first frame, with the robot: so that the first prediction is no later than others. As long as
+    /// more than `spared` tries are left: a frame that is let pass may lie outside of the workspace, which
+    /// only follows the cameras once it is predicted from them.
+    fn warm_up(&mut self, frame: &Frame, spared: u32) {
+        if self.warm_ups_left <= spared {
+            return;
         }
+        let predictor = &mut self.predictor;
+        // What is wrong with the frame is told where it is predicted from.
+        match awake(|| predictor.warm_up(frame)) {
+            Ok(()) => self.warm_ups_left = 0,
+            Err(Error::NoRobot) => {}
+            Err(_) => self.warm_ups_left -= 1,
+        }
+        self.watch_device();
     }
 
     /// Tells what predictions run on, and why without the GPU where there is one.
@@ -290,7 +300,7 @@ impl Worker {
     fn set_robot(&mut self, urdf: String) {
         match self.predictor.set_robot(&urdf, &self.world_frame) {
             Ok(warnings) => {
-                self.is_warm = false;
+                self.warm_ups_left = WARM_UPS;
                 tracing::info!("robot description received");
                 warnings.iter().for_each(|warning| tracing::warn!("robot_description: {warning}"));
                 self.health.note(|facts, _| facts.robot(Ok(warnings)));
@@ -362,6 +372,7 @@ impl Worker {
             }
         };
         self.frames_used += 1;
+        self.warm_ups_left = 0;
         self.predicted = Some(self.ages.moment(parcel.arrived));
         self.without_history_since = None;
         if self.frames_used == 1 {
