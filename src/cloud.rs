@@ -10,8 +10,6 @@ mod proposal;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "read by devices beside the CPU"))]
 pub(crate) mod raw;
 
-use std::mem::MaybeUninit;
-
 use crate::error::{Error, Result};
 use crate::frames::{CameraFrame, View};
 pub use crate::message::MAX_PIXELS;
@@ -202,40 +200,13 @@ impl Cloud {
             part.clear();
             see((i * of).min(n)..((i + 1) * of).min(n), part);
         });
-        counts.n_measured += self.parts.iter().map(|part| part.n_measured).sum::<usize>();
-        let Self { positions, colors, sources, parts, .. } = self;
-        rayon::join(
-            || append(positions, parts, |part| &part.positions),
-            || {
-                append(colors, parts, |part| &part.colors);
-                append(sources, parts, |part| &part.sources);
-            },
-        );
+        for part in &self.parts {
+            self.positions.extend_from_slice(&part.positions);
+            self.colors.extend_from_slice(&part.colors);
+            self.sources.extend_from_slice(&part.sources);
+            counts.n_measured += part.n_measured;
+        }
     }
-}
-
-/// Appends what `of` tells of all `parts`, side by side.
-fn append<T: Copy + Send + Sync>(
-    all: &mut Vec<T>,
-    parts: &[Part],
-    of: impl Fn(&Part) -> &[T] + Sync,
-) {
-    let parts = &parts[..parts.len().min(N_PARTS)];
-    let n = parts.iter().map(|part| of(part).len()).sum();
-    all.reserve(n);
-    let mut rest = &mut all.spare_capacity_mut()[..n];
-    let mut places: [&mut [MaybeUninit<T>]; N_PARTS] = std::array::from_fn(|_| &mut [][..]);
-    for (place, part) in places.iter_mut().zip(parts) {
-        let (first, others) = std::mem::take(&mut rest).split_at_mut(of(part).len());
-        (*place, rest) = (first, others);
-    }
-    places.par_iter_mut().zip(parts).for_each(|(place, part)| {
-        place.iter_mut().zip(of(part)).for_each(|(to, from)| {
-            to.write(*from);
-        });
-    });
-    // SAFETY: the places were all of these numbers, and each was written.
-    unsafe { all.set_len(all.len() + n) };
 }
 
 impl Part {
