@@ -15,6 +15,7 @@ use forecloud::model::{self, Layout, Mode, ModelConfig};
 
 mod demo;
 mod particles;
+mod passes;
 mod plans;
 mod precision;
 // What reads problems is the CPU's comparison.
@@ -79,6 +80,7 @@ fn measure(gpu: &Arc<Gpu>, args: &Args, table: &mut Table) -> anyhow::Result<()>
     part("precision", precision::compare(N_STEPS, args.n_frames, table));
     part("plans", plans::compare(gpu, &demo, args.n_runs, table));
     for &n in &args.tokens {
+        part("passes", passes::compare(gpu, &demo, n, args.width, args.n_runs, table));
         part("PyTorch", pytorch::compare(gpu, &demo, n, args.width, table));
     }
     faults.iter().for_each(|fault| row(table, "FAILED", fault));

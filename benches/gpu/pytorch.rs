@@ -38,14 +38,25 @@ pub fn compare(
     let what = format!("{n_tokens} points, no robot, d {width}: a step on the device, p50 / p99");
     row(table, what, ours);
     let ours = [ours_ms[ours_ms.len().div_ceil(2) - 1], rollout.device_bytes() as f64 / 1e6];
+    beside(&problem, "", ours, table)
+}
 
+/// Adds what PyTorch takes for `problem` of `kind`, beside our milliseconds and megabytes, or why it
+/// takes nothing.
+pub fn beside(
+    problem: &Problem,
+    kind: &str,
+    ours: [f64; 2],
+    table: &mut Table,
+) -> anyhow::Result<()> {
     let folder = std::env::temp_dir().join(format!("forecloud-gpu-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    let answer = ask(&problem, &folder.join("problem.safetensors"));
+    let answer = ask(problem, &folder.join("problem.safetensors"));
     std::fs::remove_dir_all(&folder)?;
+    let about = format!("{} points{kind}", problem.n_tokens());
     match answer {
-        Ok(answer) => report(n_tokens, ours, &answer, table),
-        Err(why) => row(table, format!("PyTorch, {n_tokens} points: none"), format!("{why:#}")),
+        Ok(answer) => report(&about, ours, &answer, table),
+        Err(why) => row(table, format!("PyTorch, {about}: none"), format!("{why:#}")),
     }
     Ok(())
 }
@@ -65,10 +76,10 @@ fn ask(problem: &Problem, file: &Path) -> anyhow::Result<serde_json::Value> {
     Ok(serde_json::from_slice(&done.stdout)?)
 }
 
-fn report(n: usize, [our_ms, our_mb]: [f64; 2], answer: &serde_json::Value, table: &mut Table) {
+fn report(about: &str, [our_ms, our_mb]: [f64; 2], answer: &serde_json::Value, table: &mut Table) {
     let version = answer["torch"].as_str().unwrap_or("");
     for name in ["eager fp32", "compiled bf16"] {
-        let what = format!("PyTorch {version}, {name}, {n} points");
+        let what = format!("PyTorch {version}, {name}, {about}");
         let found = &answer[name];
         let numbers = ["p50_ms", "p99_ms", "peak_mb"].map(|key| found[key].as_f64());
         let [Some(p50), Some(p99), Some(peak)] = numbers else {

@@ -2,6 +2,7 @@
 //! graph.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use rayon::prelude::*;
 
@@ -151,6 +152,31 @@ impl PassForward {
         self.counts.captures += 1;
         self.captured.push(Captured { n_scenes, buffers, graph });
         Ok(self.captured.len() - 1)
+    }
+
+    /// Milliseconds of a pass from tokens on the device to outputs on the device, of `n_runs` runs over
+    /// `tokens`: for `benches/gpu`.
+    ///
+    /// # Errors
+    /// As [`Forwards::run`].
+    pub fn measure(&mut self, tokens: &[&Tokens], n_runs: usize) -> Result<Vec<f64>> {
+        let place = self.prepare(tokens)?;
+        let (gpu, model, buffers) = (&self.gpu, &self.model, &self.captured[place].buffers);
+        let graph = Graph::capture(gpu, || Forward { gpu, model, buffers, only: None }.run())?;
+        let mut times = Vec::new();
+        for _ in 0..n_runs {
+            gpu.synchronize()?;
+            let start = Instant::now();
+            graph.launch(gpu, "a pass")?;
+            gpu.synchronize()?;
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+        Ok(times)
+    }
+
+    /// Bytes of device memory that the model and the passes of the last sizes hold.
+    pub fn device_bytes(&self) -> usize {
+        self.arena.bytes() + self.model.bytes()
     }
 
     fn replay(&mut self, place: usize) -> Result<()> {
