@@ -8,7 +8,7 @@ import shlex
 import pytest
 from conftest import ROOT
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def launch_lines() -> list[tuple[str, dict[str, str]]]:

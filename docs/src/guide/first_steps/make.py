@@ -1,7 +1,7 @@
 """Makes first_steps.ipynb beside it: the cells below, run in the repository's root, with what they print and
 draw. Needs the package, and `pip install matplotlib nbclient nbformat ipykernel`.
 
-    python docs/notebook/make.py
+    python docs/src/guide/first_steps/make.py
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().parent
 CELLS = [
     """# First steps
 Forecloud from Python: a recording, a prediction, how good it is, and what it is made of. From a clone:
-`pip install .`, then this notebook in the repository's root. All there is: [docs/python.md](../python.md).""",
+`pip install .`, then this notebook in the repository's root. All there is: [docs/src/guide/python.md](../python.md).""",
     """import forecloud as fc
 
 recording = fc.Recording("data/demo_tumble")
