@@ -182,7 +182,8 @@ def run(world: World, line: str) -> None:
 
 @pytest.mark.parametrize("source", RUN)
 def test_examples_run(source, stock, tmp_path):
-    world = World(tmp_path / "clone", stock)
+    page = "" if source.endswith("--help") else (ROOT / source).read_text()
+    world = World(tmp_path / "clone", stock, page)
     for line in RUN[source]:
         if source.endswith("--help"):  # a page's go on from each other, those of a help stand alone
             world.remove()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mcap.reader import make_reader
 from mcap.writer import CompressionType, Writer
-from pages import ROOT, tool
+from pages import ROOT, code_blocks, tool
 
 SECS = {"train": 1.45, "val": 1.45, "test": 2.2, None: 2.2}
 """Length of the recordings by split: of fourteen frames, two or three start a window of ten steps."""
@@ -29,6 +29,7 @@ BAGS = {
 
 FIRST = {
     "node.mcap": "forecloud replay --out played data/demo_tumble && cp played/predictions.mcap node.mcap",
+    "node/node_0.mcap": "forecloud replay --out played my_bag && mkdir node && cp played/predictions.mcap node/node_0.mcap",
     "node_1": "for i in 1 2 3; do forecloud replay --shard $i/3 --out node_$i push_* bags/day_1; done",
     "runs/first/model.safetensors": "forecloud train recordings --out runs/first --steps 2",
     "runs/mine/model.safetensors": "forecloud train recordings --out runs/mine --steps 2",
@@ -97,15 +98,17 @@ def write_sqlite(path: Path) -> None:
 class World:
     """A folder in which the examples of one page run, one after another."""
 
-    def __init__(self, folder: Path, stock: Path):
+    def __init__(self, folder: Path, stock: Path, page: str = ""):
+        """`page`: its text; goal and plans are those that it shows, where it does."""
         self.folder = folder
+        yaml = code_blocks(page, "yaml")
         for bag, split in BAGS.items():
             (folder / bag).mkdir(parents=True)
             os.link(stock / f"{split}.mcap", folder / bag / "recording.mcap")
         os.link(stock / "None.mcap", folder / "a.mcap")
         os.link(stock / "b.db3", folder / "b.db3")
-        (folder / "goal.yaml").write_text(GOAL)
-        (folder / "plans.yaml").write_text(PLANS)
+        (folder / "goal.yaml").write_text(next((block for block in yaml if "select:" in block), GOAL))
+        (folder / "plans.yaml").write_text(next((block for block in yaml if block.startswith("plans:")), PLANS))
         (folder / "models").symlink_to(ROOT / "models")
         (folder / "data/demo_can").symlink_to(ROOT / "data/demo_can")
         (folder / "ws/src/franka_description").mkdir(parents=True)
