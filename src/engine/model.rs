@@ -447,7 +447,7 @@ mod tests {
     fn the_card_names_the_shipped_model() {
         let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/small.safetensors");
         let hash = Model::load(&shipped).unwrap().hash;
-        assert!(include_str!("../models/README.md").contains(&hash), "{hash} is not in the card");
+        assert!(include_str!("../../models/README.md").contains(&hash), "{hash} is not in the card");
     }
 
     #[test]

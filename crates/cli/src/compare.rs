@@ -9,7 +9,7 @@ use clap::builder::PossibleValuesParser;
 use forecloud::vision::cloud::SensorNoise;
 use forecloud::engine::model::ModelConfig;
 use forecloud_bag::outputs::{Kind, Outputs};
-use forecloud_train::compare::{
+use forecloud_lab::compare::{
     Comparison, Data, PICTURE, PLAN, Plan, Settings, Suite, TABLE, Table, Watch,
 };
 use forecloud_train::config::{DatasetConfig, TrainConfig};

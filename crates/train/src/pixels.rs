@@ -245,7 +245,7 @@ mod tests {
     }
 
     fn path() -> &'static Path {
-        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tiny_push").as_ref()
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/tiny_push").as_ref()
     }
 
     /// A window in which something moves, and what teaches by it.

@@ -92,7 +92,7 @@ mod tests {
     /// A window of three steps.
     fn window(model: ModelConfig) -> Window {
         let mut data = Dataset::new(DatasetConfig::default(), model, FramesConfig::default());
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny_push");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tiny_push");
         assert!(data.add(&path, "test").unwrap());
         let (mut rng, mut window) = (ChaCha8Rng::seed_from_u64(1), Window::default());
         assert!(data.get(0, &mut rng, 3, &mut window));

@@ -177,7 +177,7 @@ pub(crate) mod tests {
 
     /// Those of the first frame of a small recording.
     pub(crate) fn of_tiny_push(most: [u32; 2]) -> Vec<Picture> {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tiny_push");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/tiny_push");
         let recording = Recording::open(path.as_ref(), FramesConfig::default()).unwrap();
         let mut pictures = Vec::new();
         let _ = recording.play(|frame, _| {

@@ -158,7 +158,7 @@ fn parted(size: Size, dy: &[f32], n: usize, n_kept: usize) -> (Vec<f32>, Vec<f32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forecloud::engine::ops::check::*;
+    use crate::check::*;
     use crate::weights::EncoderLayout;
     use crate::{VideoConfig, VideoLayout};
 

@@ -270,7 +270,7 @@ mod tests {
             assert!(matches!(&error, Error::Model { .. }), "{error:?}");
             assert!(error.to_string().contains(what), "{error}");
         }
-        let other = concat!(env!("CARGO_MANIFEST_DIR"), "/models/small.safetensors");
+        let other = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/small.safetensors");
         let error = VideoModel::load(Path::new(other)).unwrap_err();
         assert!(error.to_string().contains("train-video"), "{error}");
     }

@@ -19,7 +19,7 @@ fn episode() -> Episode {
     let config = DatasetConfig { teacher: Teacher::Hindsight, noise, ..DatasetConfig::default() };
     let model = ModelConfig { n_motion: 4096, ..ModelConfig::default() };
     let data = Dataset::new(config, model, FramesConfig::default());
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny_push");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tiny_push");
     data.read(&Recording::open(&path, FramesConfig::default()).unwrap()).unwrap()
 }
 

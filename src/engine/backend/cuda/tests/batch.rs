@@ -11,7 +11,7 @@ use crate::engine::backend::{BatchRollout, Device, Forwards};
 use crate::planner::candidates::{Candidate, Candidates, Snapshot};
 use crate::predict::config::PredictorConfig;
 use crate::planner::costs::{Goal, PlanCost, Reach, Select};
-use crate::vision::frames::FramesConfig;
+use crate::vision::frames::{Frames, FramesConfig};
 use crate::message::{JointTrajectory, TrajectoryPoint};
 use crate::engine::model::rollout::{N_OUTPUTS, RolloutConfig};
 use crate::engine::model::tokens::Tokens;
@@ -19,7 +19,7 @@ use crate::engine::model::tokens::tests::THREE;
 use crate::engine::model::{self, Inputs, Mode, Model, ModelConfig};
 use crate::engine::ops::check::{assert_close, f64s};
 use crate::predict::predictor::Predictor;
-use forecloud_bag::recording::Recording;
+use forecloud_bag::bag::Bag;
 use crate::engine::scene::Scene;
 
 /// Passes of three steps, of a model with the second inputs that tells sigma.
@@ -203,16 +203,23 @@ fn plans(n: usize) -> (Snapshot, Goal, Vec<Candidate>) {
     let model = Model::new(config, weights(&config.rollout())).unwrap();
     let config = PredictorConfig { n_particles: 16, ..PredictorConfig::default() };
     let mut predictor = Predictor::new(model, config).unwrap();
-    let recording = Recording::open("data/demo_tumble".as_ref(), FramesConfig::default()).unwrap();
-    predictor.set_robot(&recording.robot_description().unwrap().unwrap(), "world").unwrap();
-    let mut taken = None;
-    let _ = recording.play(|frame, _| match predictor.step(&frame).unwrap() {
-        Some(_) => {
-            taken = Some(predictor.snapshot().unwrap());
-            Err(())
+    // Message by message: a unit test's frames are of another type than the recordings' crate makes.
+    let bag = Bag::open("data/demo_tumble").unwrap();
+    let mut frames = Frames::new(FramesConfig::default());
+    let (mut taken, mut has_robot) = (None, false);
+    for message in bag.messages_where(|topic| !topic.starts_with("/truth")) {
+        let message = message.unwrap();
+        let Some(frame) = frames.push_raw(&message.topic, message.data.to_vec()) else { continue };
+        if !has_robot {
+            let urdf = frames.robot_description().cloned().unwrap();
+            predictor.set_robot(&urdf, "world").unwrap();
+            has_robot = true;
         }
-        None => Ok(()),
-    });
+        if predictor.step(&frame).unwrap().is_some() {
+            taken = Some(predictor.snapshot().unwrap());
+            break;
+        }
+    }
     let snapshot = taken.unwrap();
     let reach = Reach::Pose { rotation: [0.0, 0.0, 0.0, 1.0], translation: [0.08, 0.0, 0.0] };
     let goal = Goal { leave_weight: 0.2, ..Goal::new(Select::Body([0.0, 0.0, 0.1]), reach) };
