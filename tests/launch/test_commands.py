@@ -63,7 +63,9 @@ def fault_of_tool(words: list[str], gone: set[str]) -> str | None:
         if missing:
             return f"{missing[0]} is no option of `forecloud {words[0]}`"
         return fault_of_tool([own[1], *rest], gone) if rest else None
-    depth = next((n for n in (3, 2, 1) if all(re.fullmatch(r"[a-z][\w-]*", w) for w in words[:n]) and len(words) >= n and help_of(*words[:n])), 0)
+    # `forecloud replay bag --help` is the help of `replay`: its usage tells how many words are the command's.
+    named = [n for n in (1, 2, 3) if len(words) >= n and f"Usage: forecloud {' '.join(words[:n])} " in help_of(*words[:n])]
+    depth = max(named, default=0)
     if depth == 0:
         return None if options(words) in (["--help"], ["--version"]) else f"there is no `forecloud {words[0]}`"
     text = help_of(*words[:depth])
