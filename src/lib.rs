@@ -65,7 +65,6 @@ pub mod masks;
 pub mod message;
 pub mod model;
 pub mod motion;
-pub mod novelty;
 pub mod observation;
 pub mod ops;
 #[cfg(feature = "bag")]

@@ -193,11 +193,10 @@ impl Predictor {
             displacements.clear();
             displacements.extend_from_slice(self.backend.displacements(t));
         }
-        // What lies on the robot goes with it, what rests stays at rest until something comes near, and
-        // what the model knows nothing like leans on the trivial prediction.
-        self.known.apply(Knows::from(&self.config), &self.model, &self.scene, prediction);
+        // What lies on the robot goes with it, and what rests stays at rest until something comes near.
+        self.known.apply(Knows::from(&self.config), &self.scene, prediction);
         let told = (0..self.backend.n_steps()).map_while(|t| self.backend.sigmas(t));
-        self.known.tell_sigmas(told, &self.model, prediction);
+        prediction.set_sigmas(told, self.model.calibration.as_ref());
         prediction.timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
         self.memory.remember(now);
         self.image_sizes.clear();

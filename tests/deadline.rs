@@ -22,7 +22,6 @@ const CONFIG: PredictorConfig = PredictorConfig {
     origin: [0.0; 3],
     hold_at_rest: true,
     carry_robot: true,
-    lean_when_unlike: true,
     history_tolerance_secs: 0.025,
     deadline_secs: 0.0,
     min_horizon: 1,

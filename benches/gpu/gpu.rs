@@ -11,7 +11,7 @@ use anyhow::{Context, ensure};
 use forecloud::backend::cuda::measure::{Search, StageTime, neighbors, write_bytes_per_sec};
 use forecloud::backend::cuda::{Gpu, Precision, Rollout};
 use forecloud::graph::KnnGraph;
-use forecloud::model::{self, Layout, Mode, ModelConfig};
+use forecloud::model::{self, Inputs, Layout, Mode, ModelConfig};
 
 mod demo;
 mod particles;
@@ -133,7 +133,13 @@ fn check_neighbors(gpu: &Arc<Gpu>, demo: &Demo, n: usize, table: &mut Table) -> 
     Ok(())
 }
 
-/// A model of the width that is asked for over `n` tokens: against the CPU, then timed.
+/// A model of this width as the kernels of one step a pass take it.
+fn single_steps(width: usize) -> ModelConfig {
+    let (inputs, tells_sigma) = (Inputs::First, false);
+    ModelConfig { width, inputs, tells_sigma, ..ModelConfig::default().with_chunk(1) }
+}
+
+/// A model of single steps over `n` tokens: against the CPU, then timed.
 fn time_step(
     gpu: &Arc<Gpu>,
     demo: &Demo,
@@ -141,7 +147,7 @@ fn time_step(
     n: usize,
     table: &mut Table,
 ) -> anyhow::Result<()> {
-    let model = ModelConfig { width: args.width, ..ModelConfig::default() };
+    let model = single_steps(args.width);
     let config = model.rollout();
     let weights = support::weights(&Layout::new(config.interlacer));
     let scene = demo.scene(n, &model, N_STEPS)?;

@@ -255,7 +255,7 @@ mod tests {
     use super::*;
     use crate::cloud::raw::RawCamera;
     use crate::model::weights::initial_weights;
-    use crate::model::{Inputs, Layout, Mode, ModelConfig};
+    use crate::model::{Layout, Mode, ModelConfig};
 
     /// The CPU, with `fault` added to a coordinate of a particle in the last step, or to its sigma.
     struct Faulty {
@@ -350,11 +350,11 @@ mod tests {
     #[test]
     fn a_device_that_computes_something_else_is_not_trusted() {
         let usual = ModelConfig { width: 8, n_heads: 2, n_blocks: 1, ..ModelConfig::default() };
-        let long = ModelConfig { chunk: 3, inputs: Inputs::Second, tells_sigma: true, ..usual };
         let no_robot = ModelConfig { n_kinematic: 0, ..usual };
-        let again = ModelConfig { chunk: 4, stride: Some(2), ..long };
+        let silent = ModelConfig { tells_sigma: false, ..usual.with_chunk(1) };
+        let whole = usual.with_chunk(3);
         for (config, is_of_sigma) in
-            [(usual, false), (no_robot, false), (long, false), (long, true), (again, true)]
+            [(usual, false), (usual, true), (no_robot, false), (silent, false), (whole, true)]
         {
             probe_with(config, 0.0, is_of_sigma).unwrap();
             probe_with(config, 1e-7, is_of_sigma).unwrap();

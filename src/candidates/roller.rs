@@ -237,6 +237,7 @@ fn read<'a>(
         to.clear();
         to.extend_from_slice(displacements(t));
     }
-    known.apply(snapshot.knows, &snapshot.model, scene, prediction);
-    known.tell_sigmas((0..n_steps).map_while(sigmas), &snapshot.model, prediction);
+    known.apply(snapshot.knows, scene, prediction);
+    let calibration = snapshot.model.calibration.as_ref();
+    prediction.set_sigmas((0..n_steps).map_while(sigmas), calibration);
 }

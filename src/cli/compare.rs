@@ -57,7 +57,7 @@ Examples:
   forecloud compare recordings --out runs/layers
   forecloud compare recordings --out runs/quick --budget-secs 40 --seeds 2 --max-recordings 100
   forecloud compare recordings --out runs/softmax --suite softmax --particles 256 --json
-  forecloud compare recordings --out runs/claim --inputs paper --steps 8000 --batch 4 --seeds 2")]
+  forecloud compare recordings --out runs/claim --steps 8000 --batch 4 --seeds 2")]
 pub struct Args {
     /// Folder of recordings with truth (rosbag2 folders, .mcap and .db3 files)
     recordings: PathBuf,

@@ -64,10 +64,6 @@ pub struct Args {
     /// leads them (the node's carry_robot)
     #[arg(long)]
     pub(super) no_carry_robot: bool,
-    /// Take the model's word for bodies that are unlike all that it knows, too: else their prediction
-    /// leans on the best trivial one (the node's lean_when_unlike)
-    #[arg(long)]
-    pub(super) no_lean_when_unlike: bool,
     /// What to predict on: auto (a GPU where one answers), cpu, cuda or cuda:INDEX
     #[arg(long, default_value_t = Device::default())]
     pub(super) device: Device,
@@ -200,7 +196,6 @@ impl Args {
             workspace,
             hold_at_rest: !self.no_hold_at_rest,
             carry_robot: !self.no_carry_robot,
-            lean_when_unlike: !self.no_lean_when_unlike,
             ..default
         }
     }

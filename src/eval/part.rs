@@ -14,7 +14,6 @@ use crate::eval::metrics::Scores;
 use crate::eval::published::Comparison;
 use crate::eval::replay::{BagResult, Failure, SkippedBag};
 use crate::eval::report::{Device, Report};
-use crate::eval::unlike::UnlikeCounts;
 use crate::frames::FramesConfig;
 use crate::predictor::Timings;
 use crate::shards::{Joined, Outcome};
@@ -56,8 +55,6 @@ pub struct Part {
     pub scores: [Scores; Method::ALL.len()],
     /// How sure predictions were.
     pub coverage: Coverage,
-    /// Of models that know what they know.
-    pub unlike: Option<UnlikeCounts>,
     /// Predictions held against what was seen later, where there is no truth.
     pub findings: Option<Findings>,
     /// Frames that could not be predicted, or judged, by cause.
@@ -80,7 +77,6 @@ pub(super) struct Pool<'a> {
     pub(super) published: Option<&'a Comparison>,
     pub(super) scores: [Scores; Method::ALL.len()],
     pub(super) coverage: Coverage,
-    pub(super) unlike: Option<UnlikeCounts>,
     pub(super) findings: Option<Findings>,
     pub(super) failures: Vec<Failure>,
     pub(super) timings: Vec<Timings>,
@@ -101,7 +97,6 @@ impl<'a> Pool<'a> {
             published,
             scores: Default::default(),
             coverage: Coverage::default(),
-            unlike: None,
             findings: None,
             failures: Vec::new(),
             timings: Vec::new(),
@@ -114,9 +109,6 @@ impl<'a> Pool<'a> {
     fn add(&mut self, part: &Part) {
         self.scores.iter_mut().zip(&part.scores).for_each(|(own, scores)| own.merge(scores));
         self.coverage.merge(&part.coverage);
-        if let Some(unlike) = &part.unlike {
-            self.unlike.get_or_insert_default().merge(unlike);
-        }
         if let Some(findings) = &part.findings {
             self.findings.get_or_insert_default().merge(findings.clone());
         }

@@ -364,9 +364,6 @@ impl Replay {
             Ok(Some(prediction)) => {
                 bag.n_predicted += 1;
                 self.part.timings.push(prediction.timings);
-                if !prediction.unlike.distances.is_empty() {
-                    self.part.unlike.get_or_insert_default().add(&prediction.unlike);
-                }
                 let n = prediction.particles.len();
                 let [least, most] = self.part.n_particles.unwrap_or([n, n]);
                 self.part.n_particles = Some([least.min(n), most.max(n)]);

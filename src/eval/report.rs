@@ -19,7 +19,6 @@ use crate::eval::metrics::Class;
 use crate::eval::part::{Part, Pool, Terms};
 use crate::eval::published::Comparison;
 use crate::eval::replay::{BagResult, Replay, SkippedBag};
-use crate::eval::unlike::UnlikeCounts;
 use crate::frames::FrameCounts;
 use crate::predictor::Timings;
 
@@ -66,8 +65,6 @@ pub struct Report {
     /// How sure predictions were, and whether they were right to be; nothing of models that don't tell,
     /// or were not calibrated.
     pub confidence: Vec<ConfidenceRow>,
-    /// How much of what moved was unlike all that the model knows; none of models that don't tell.
-    pub unlike: Option<UnlikeCounts>,
     /// Predictions held against what was seen later; none if all recordings have truth.
     pub hindsight: Option<HindsightReport>,
     /// Pictures that were drawn of the predictions, held against what was seen; none unless asked for.
@@ -189,7 +186,6 @@ impl Pool<'_> {
             horizon: config.horizon,
             errors: self.error_rows(),
             confidence: self.coverage.rows(),
-            unlike: self.unlike.clone(),
             hindsight: self.findings.as_ref().map(HindsightReport::new),
             video: None,
             verdicts: Vec::new(),

@@ -356,7 +356,6 @@ impl Worker {
 
     /// Predicts from a frame and publishes that; says why not.
     fn step(&mut self, parcel: Parcel<Frame>) -> Result<(), String> {
-        let leans = self.predictor.config().lean_when_unlike;
         let (predictor, frame) = (&mut self.predictor, &parcel.frame);
         let prediction = match awake(|| predictor.step_in_time(frame, parcel.arrived)) {
             Ok(Some(prediction)) => prediction,
@@ -416,7 +415,6 @@ impl Worker {
                 self.health.note(|facts, now| {
                     facts.predicted(now, latency_ms, n_particles, planned);
                     facts.cut(now, is_cut.then_some(n_steps));
-                    facts.unlike(now, &prediction.unlike, leans);
                 });
             }
             Err(error) => {

@@ -70,7 +70,7 @@ mod tests {
     use super::super::dataset::Dataset;
     use super::*;
     use crate::frames::FramesConfig;
-    use crate::model::{Inputs, Layout, ModelConfig, weights::initial_weights};
+    use crate::model::{Layout, ModelConfig, weights::initial_weights};
 
     fn model(stride: usize) -> ModelConfig {
         ModelConfig {
@@ -83,8 +83,6 @@ mod tests {
             n_kinematic: 32,
             chunk: 2,
             stride: Some(stride),
-            inputs: Inputs::Second,
-            tells_sigma: true,
             ..ModelConfig::default()
         }
     }

@@ -159,9 +159,6 @@ impl Report {
         if let Some(added) = self.added_noise() {
             fact("noise", added)?;
         }
-        if let Some(unlike) = self.unlike() {
-            fact("unlike", unlike)?;
-        }
         if let Some(hindsight) = &self.hindsight {
             fact("seen later", hindsight.fate())?;
         }
@@ -222,19 +219,6 @@ impl Report {
             let share = percent(inside as f64 / measured as f64);
             format!("{which}: {share} % of the points measured in the first frames lie in it")
         })
-    }
-
-    /// How much of what moved was unlike what the model knows, and what came of that.
-    pub(in crate::eval) fn unlike(&self) -> Option<String> {
-        let unlike = self.unlike.as_ref().filter(|unlike| unlike.n_unlike > 0)?;
-        let share = percent(unlike.share());
-        let most: Vec<&str> = unlike.most.iter().take(2).map(|(name, _)| name.as_ref()).collect();
-        let lean = match self.config.lean_when_unlike {
-            true => "its prediction leans on the trivial one",
-            false => "its prediction is the model's all the same",
-        };
-        let most = most.join(", ");
-        Some(format!("{share} % of what moves is unlike what the model knows ({most}); {lean}"))
     }
 
     /// Warnings of all recordings, each once, with the recordings that it is of.

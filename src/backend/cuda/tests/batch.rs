@@ -16,7 +16,7 @@ use crate::message::{JointTrajectory, TrajectoryPoint};
 use crate::model::rollout::{N_OUTPUTS, RolloutConfig};
 use crate::model::tokens::Tokens;
 use crate::model::tokens::tests::THREE;
-use crate::model::{self, Inputs, Mode, Model, ModelConfig};
+use crate::model::{self, Mode, Model, ModelConfig};
 use crate::ops::check::{assert_close, f64s};
 use crate::predictor::Predictor;
 use crate::recording::Recording;
@@ -100,7 +100,7 @@ impl Forwards for Mixed {
 #[test]
 fn a_device_that_mixes_scenes_up_is_not_trusted() {
     let usual = ModelConfig { width: 8, n_heads: 2, n_blocks: 1, ..ModelConfig::default() };
-    let config = ModelConfig { chunk: 2, inputs: Inputs::Second, tells_sigma: true, ..usual };
+    let config = ModelConfig { chunk: 2, stride: None, ..usual };
     let rollout = config.rollout();
     let model = Model::new(config, weights(&rollout)).unwrap();
     let mut cpu = model::Rollout::new(rollout, Mode::Inference);
@@ -198,8 +198,7 @@ fn rollouts_of_many_scenes_are_the_cpus_however_many_steps_each_has() {
 /// The demo's frame and plans of which each moves a joint.
 fn plans(n: usize) -> (Snapshot, Goal, Vec<Candidate>) {
     let usual = ModelConfig { width: 8, n_heads: 2, n_blocks: 1, ..ModelConfig::default() };
-    let second = ModelConfig { chunk: 4, stride: Some(2), inputs: Inputs::Second, ..usual };
-    let config = ModelConfig { n_kinematic: 16, kinematic_detail: 2, ..second };
+    let config = ModelConfig { n_kinematic: 16, kinematic_detail: 2, ..usual.with_chunk(4) };
     let model = Model::new(config, weights(&config.rollout())).unwrap();
     let config = PredictorConfig { n_particles: 16, ..PredictorConfig::default() };
     let mut predictor = Predictor::new(model, config).unwrap();

@@ -290,7 +290,8 @@ fn other_widths_of_the_mlp_are_the_cpus() {
 /// A model of the usual sizes, over several steps of a scene with a robot in full detail.
 #[test]
 fn rollouts_of_the_usual_sizes_are_the_cpus() {
-    let model = ModelConfig::default();
+    let (inputs, tells_sigma) = (Inputs::First, false);
+    let model = ModelConfig { inputs, tells_sigma, ..ModelConfig::default().with_chunk(1) };
     let (config, detail) = (model.rollout(), model.kinematic_detail);
     let weights = weights(&config);
     let mut scene = scene([90, 41, 31 * detail + 3], 4);
