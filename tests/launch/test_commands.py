@@ -162,6 +162,8 @@ def shortened(line: str) -> str:
             line = line.replace(f"forecloud {command} ", f"forecloud {command} --steps 2 ")
     # Eight recordings are needed for that; training would read each of them.
     line = re.sub(r"calibrate (recordings|my_bags) ", "calibrate held_out ", line)
+    # Pictures are slow to draw: those of half a second, and small.
+    line = re.sub(r"(--render .*) \S+$", r"\1 tiny_push", line)
     if re.search(r"forecloud plan ", line):
         line = re.sub(r" --(?:max-plans|budget) \S+", "", line)
         line = re.sub(r"(forecloud plan) ", r"\1 --max-plans 4 ", line)

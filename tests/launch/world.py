@@ -110,6 +110,7 @@ class World:
         (folder / "goal.yaml").write_text(next((block for block in yaml if "select:" in block), GOAL))
         (folder / "plans.yaml").write_text(next((block for block in yaml if block.startswith("plans:")), PLANS))
         (folder / "models").symlink_to(ROOT / "models")
+        (folder / "tiny_push").symlink_to(ROOT / "tests/data/tiny_push")
         (folder / "data/demo_can").symlink_to(ROOT / "data/demo_can")
         (folder / "ws/src/franka_description").mkdir(parents=True)
         for place in (folder / "target/release", folder / "bin"):
