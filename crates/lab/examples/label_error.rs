@@ -17,7 +17,7 @@ use forecloud_bag::bag::recordings_below;
 use forecloud_bag::recording::{BodyKind, Recording};
 use forecloud_train::config::{DatasetConfig, Teacher};
 use forecloud_train::dataset::{Dataset, Window};
-use forecloud_train::labels::SURE;
+use forecloud_train::flow_labels::SURE;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
