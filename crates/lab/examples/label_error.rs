@@ -1,7 +1,7 @@
 //! How well hindsight tells where points go: labels held against the truth of simulated recordings, by
 //! split and task. `motion_error` measures what a predictor knows at the time: the motion before.
 //!
-//!   cargo run --release --example label_error -- recordings
+//!   cargo run --release -p forecloud-lab --example label_error -- recordings
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
