@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use forecloud::frames::FramesConfig;
 use forecloud::model::{Layout, ModelConfig};
-use forecloud::train::compare::{Comparison, Data, PLAN, Plan, Settings, Suite, Table, Watch};
+use forecloud::train::compare::{Comparison, Data, Plan, Settings, Suite, Table, Watch};
 use forecloud::train::config::{DatasetConfig, TrainConfig};
 use forecloud::train::dataset::Dataset;
 

@@ -10,7 +10,7 @@ use crate::model::rollout::{N_OUTPUTS, RolloutConfig};
 use crate::model::tokens::tests::{ONE, state};
 use crate::model::tokens::{N_FEATURES, Tokens};
 use crate::model::weights::initial_weights;
-use crate::model::{self, InterlacerConfig, LayersConfig, Layout, Mode, ModelConfig};
+use crate::model::{self, Inputs, InterlacerConfig, LayersConfig, Layout, Mode, ModelConfig};
 use crate::motion::N_BODY_FEATURES;
 use crate::ops::check::{assert_close, f64s, numbers};
 use crate::ops::motion_head::motion_head_forward;
