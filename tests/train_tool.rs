@@ -415,10 +415,10 @@ fn recordings_without_truth_are_trained_on_by_hindsight() {
     assert!(tool_with(&format!("{line} --keep new")).status.success());
     assert_eq!(load("tuned/model.safetensors"), load("tuned/tried.safetensors"));
     // What has grown is left in any case: before its training it is nobody's model.
-    let grown = line.replace("/tuned ", "/grown ") + " --chunk 2";
+    let grown = line.replace("/tuned ", "/grown ") + " --chunk 12";
     assert!(tool_with(&grown).status.success());
     assert!(!place.path("grown/tried.safetensors").exists());
-    assert_eq!(Model::load(&place.path("grown/model.safetensors")).unwrap().config.chunk, 2);
+    assert_eq!(Model::load(&place.path("grown/model.safetensors")).unwrap().config.chunk, 12);
     // What was found by hindsight is kept, and found again by its content.
     let labels = place.path("tuned/labels");
     let n_kept = || std::fs::read_dir(&labels).unwrap().count();
