@@ -24,6 +24,7 @@ fn model(folder: &Path, tells_sigma: bool) -> PathBuf {
         n_motion: 256,
         n_kinematic: 8,
         chunk: 2,
+        stride: None,
         tells_sigma,
         ..ModelConfig::default()
     };
