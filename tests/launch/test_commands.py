@@ -36,6 +36,7 @@ def shown(page: Path) -> list[str]:
     """The command lines of a page."""
     text = page.read_text()
     indented = re.findall(r"^    ((?:target/release/)?forecloud .*)$", text, re.MULTILINE)
+    indented += [inline.split(" [")[0] for inline in re.findall(r"`(cargo (?:run|bench|test) [^`…]*)`", text)]
     return [line for block in code_blocks(text, "sh") for line in lines_of(block)] + indented
 
 
@@ -62,7 +63,9 @@ def fault_of_tool(words: list[str], gone: set[str]) -> str | None:
         if missing:
             return f"{missing[0]} is no option of `forecloud {words[0]}`"
         return fault_of_tool([own[1], *rest], gone) if rest else None
-    depth = next((n for n in (3, 2, 1) if all(re.fullmatch(r"[a-z][\w-]*", w) for w in words[:n]) and len(words) >= n and help_of(*words[:n])), 0)
+    # `forecloud replay bag --help` is the help of `replay`: its usage tells how many words are the command's.
+    named = [n for n in (1, 2, 3) if len(words) >= n and all(re.fullmatch(r"[a-z][\w-]*", w) for w in words[:n]) and re.search(rf"^Usage: \S+ {' '.join(words[:n])} ", help_of(*words[:n]), re.MULTILINE)]
+    depth = max(named, default=0)
     if depth == 0:
         return None if options(words) in (["--help"], ["--version"]) else f"there is no `forecloud {words[0]}`"
     text = help_of(*words[:depth])
@@ -83,13 +86,20 @@ def fault_of_module(words: list[str]) -> str | None:
 
 
 def fault_of_cargo(words: list[str]) -> str | None:
-    for kind in ("example", "bench", "bin"):
-        if f"--{kind}" in words:
-            wanted = words[words.index(f"--{kind}") + 1]
-            there = [*ROOT.glob(f"**/{kind}*/{wanted}.rs"), *ROOT.glob(f"**/{kind}*/{wanted}/main.rs")]
-            named = any(f'name = "{wanted}"' in path.read_text() for path in [*ROOT.glob("Cargo.toml"), *ROOT.glob("crates/*/Cargo.toml")])
-            if not there and not named:
-                return f"there is no {kind} {wanted}"
+    """Examples, benches and tests are there, and in the package that is named (none: the workspace's own)."""
+    folders = {"--example": "examples", "--bench": "benches", "--test": "tests", "--bin": "src/bin"}
+    words = words[: words.index("--")] if "--" in words else words
+    package = next((words[i + 1] for i, word in enumerate(words) if word in {"-p", "--package"}), None)
+    roots = [ROOT, ROOT / "crates/cli"] if package in {None, "forecloud"} else [ROOT / "crates" / package.removeprefix("forecloud-")]
+    if not all((root / "Cargo.toml").exists() for root in roots):
+        return f"there is no package {package}"
+    for i, word in enumerate(words):
+        if word in folders:
+            wanted = words[i + 1]
+            places = [root / folders[word] / name for root in roots for name in (f"{wanted}.rs", f"{wanted}/main.rs")]
+            named = any(f'name = "{wanted}"' in (root / "Cargo.toml").read_text() for root in roots)
+            if not named and not any(place.exists() for place in places):
+                return f"there is no {word[2:]} {wanted}" + (f" in {package}" if package else " in the package that cargo takes: name it by -p")
     return None
 
 
@@ -139,7 +149,7 @@ def test_faults_are_found():
         "forecloud repaly bag": "there is no `forecloud repaly`",
         "python -m sim.generate --episode 3": "--episode is no option of sim.generate",
         "scripts/nothing": "scripts/nothing is no program",
-        "cargo run --example nothing": "there is no example nothing",
+        "cargo run --example nothing": "there is no example nothing in the package that cargo takes: name it by -p",
     }.items():
         assert [fault(words) for words in commands(line)] == [why]
 
@@ -158,7 +168,10 @@ def shortened(line: str) -> str:
     return line
 
 
-EXAMPLES = {name(page): shown(page) for page in [README, *GUIDE]} | help_examples()
+OF_PAGES = {name(page): shown(page) for page in [README, *GUIDE]}
+ONCE = {line for lines in OF_PAGES.values() for line in lines}
+# What a page has is not run again for a help.
+EXAMPLES = OF_PAGES | {source: [line for line in lines if line not in ONCE] for source, lines in help_examples().items()}
 RUN = {
     source: lines
     for source, all_lines in EXAMPLES.items()
