@@ -7,12 +7,12 @@
 
 mod support;
 
-use forecloud::graph::walks::WalkSeed;
-use forecloud::masks::MaskConfig;
-use forecloud::model::weights::initial_weights;
-use forecloud::model::{Engine, LayersConfig, Layout, LocalLayer, Mode, ModelConfig, StepGraph};
-use forecloud::particles::Particles;
-use forecloud::random::{draw, uniform};
+use forecloud::engine::graph::walks::WalkSeed;
+use forecloud::engine::masks::MaskConfig;
+use forecloud::engine::model::weights::initial_weights;
+use forecloud::engine::model::{Engine, LayersConfig, Layout, LocalLayer, Mode, ModelConfig, StepGraph};
+use forecloud::vision::particles::Particles;
+use forecloud::base::random::{draw, uniform};
 use rayon::prelude::*;
 use support::{Demo, time_ms};
 
@@ -137,7 +137,7 @@ fn median<E>(mut f: impl FnMut() -> Result<(), E>) -> Result<f64, E> {
 
 /// What the machine's matrix products reach at the shapes of a chunk: the engine's upper bound.
 fn matmul_gflops() -> f64 {
-    use forecloud::ops::linear::{Mat, matmul};
+    use forecloud::engine::ops::linear::{Mat, matmul};
     let (m, k, n, repeats) = (256, 128, 512, 50);
     let n_tasks = rayon::current_num_threads();
     let (a, b) = (vec![0.5f32; m * k], vec![0.25f32; k * n]);

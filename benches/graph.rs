@@ -3,7 +3,7 @@
 
 mod support;
 
-use forecloud::graph::{KnnGraph, Loads};
+use forecloud::engine::graph::{KnnGraph, Loads};
 use support::{Demo, median, time_ms};
 
 /// Timed runs of each figure, after one that warms up.

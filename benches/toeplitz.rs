@@ -11,10 +11,10 @@
 mod support;
 
 use anyhow::ensure;
-use forecloud::instruction_set::InstructionSet;
-use forecloud::masks::{Mask, Toeplitz};
-use forecloud::ops::linear::{Mat, matmul};
-use forecloud::random::{draw, uniform};
+use forecloud::base::instruction_set::InstructionSet;
+use forecloud::engine::masks::{Mask, Toeplitz};
+use forecloud::engine::ops::linear::{Mat, matmul};
+use forecloud::base::random::{draw, uniform};
 use rustfft::FftPlanner;
 use rustfft::num_complex::Complex64;
 use support::time_ms;

@@ -9,7 +9,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use forecloud::model::Model;
+use forecloud::engine::model::Model;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

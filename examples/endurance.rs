@@ -13,9 +13,9 @@ mod memory;
 mod stream;
 
 use anyhow::{Context, ensure};
-use forecloud::config::PredictorConfig;
-use forecloud::frames::{Frames, FramesConfig};
-use forecloud::predictor::Predictor;
+use forecloud::predict::config::PredictorConfig;
+use forecloud::vision::frames::{Frames, FramesConfig};
+use forecloud::predict::predictor::Predictor;
 use memory::{allocations, resident_bytes};
 use std::time::Instant;
 

@@ -11,8 +11,8 @@ mod theory;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use forecloud::graph::WeightedGraph;
-use forecloud::graph::walks::{Halting, WalkConfig, WalkSeed};
+use forecloud::engine::graph::WeightedGraph;
+use forecloud::engine::graph::walks::{Halting, WalkConfig, WalkSeed};
 use names::{SamplerName, SideName};
 use std::path::PathBuf;
 use theory::series::{self, Side, kernels};

@@ -13,11 +13,11 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use forecloud::bag::recordings_below;
-use forecloud::frames::FramesConfig;
-use forecloud::train::adamw::{AdamW, AdamWConfig};
-use forecloud::train::video::{VideoDataset, VideoTrainConfig, Window};
-use forecloud::video::{
+use forecloud_bag::bag::recordings_below;
+use forecloud::vision::frames::FramesConfig;
+use forecloud_train::adamw::{AdamW, AdamWConfig};
+use forecloud_train::video::{VideoDataset, VideoTrainConfig, Window};
+use forecloud_video::{
     Encoder, EncoderKind, PatchMask, Spool, VideoConfig, VideoLayout, VitConfig,
 };
 use rand::SeedableRng;
@@ -114,7 +114,7 @@ fn length(way: &[f32; 3]) -> f32 {
 /// moves.
 fn compare(
     window: &Window,
-    encoded: &[forecloud::video::Encoded],
+    encoded: &[forecloud_video::Encoded],
     mut each: impl FnMut((usize, usize), [f32; 3], [f32; 3], bool),
 ) {
     for (&(number, pixel), pair) in window.seen.pixels.iter().zip(pairs(window)) {

@@ -6,7 +6,7 @@
 //! Reads joint positions (rad or m; 0 where none is given) from stdin, looks for meshes in the
 //! folders, and takes the root link as world frame.
 
-use forecloud::kinematics::{MeshSearch, Robot, RobotOptions, Spread};
+use forecloud::robot::kinematics::{MeshSearch, Robot, RobotOptions, Spread};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::error::Error;

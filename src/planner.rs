@@ -5,6 +5,8 @@
 //! Nothing is sent to the robot. The same seed, frame and number of plans give the same plan, on any
 //! number of threads.
 
+pub mod candidates;
+pub mod costs;
 mod check;
 mod draw;
 mod motion;
@@ -18,11 +20,11 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
-use crate::backend::Device;
-use crate::candidates::{Candidate, Candidates, PLAN_PARTICLES, Snapshot};
-use crate::config::PredictorConfig;
-use crate::costs::{Goal, Judge, PlanCost};
-use crate::kinematics::Robot;
+use crate::engine::backend::Device;
+use crate::planner::candidates::{Candidate, Candidates, PLAN_PARTICLES, Snapshot};
+use crate::predict::config::PredictorConfig;
+use crate::planner::costs::{Goal, Judge, PlanCost};
+use crate::robot::kinematics::Robot;
 use crate::message::JointTrajectory;
 use crate::{Error, Result};
 use check::Surroundings;

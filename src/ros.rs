@@ -1,4 +1,4 @@
-//! The ROS 2 node: subscribes, calls the [`Predictor`](crate::predictor::Predictor), publishes.
+//! The ROS 2 node: subscribes, calls the [`Predictor`](crate::predict::predictor::Predictor), publishes.
 //!
 //! Four threads. One spins: it takes every message as soon as it is there, decodes it and pairs it
 //! into frames, and answers services. One predicts and publishes. Between them lies a

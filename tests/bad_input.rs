@@ -7,16 +7,16 @@ use edited::{
     frame_of, halve_image, halve_info, is_ids, is_image, is_info, is_of_camera, later,
     rename_encoding, write_messages, write_recording,
 };
-use forecloud::bag::RawMessage;
-use forecloud::cloud::SensorNoise;
-use forecloud::config::PredictorConfig;
-use forecloud::eval::{Replay, Report};
-use forecloud::frames::{FrameCounts, FramesConfig};
-use forecloud::model::{Layout, Model, ModelConfig, weights::initial_weights};
-use forecloud::recording::{BodyKind, Recording};
-use forecloud::train::config::DatasetConfig;
-use forecloud::train::dataset::{Dataset, Window};
-use forecloud::train::skipped::Skipped;
+use forecloud_bag::bag::RawMessage;
+use forecloud::vision::cloud::SensorNoise;
+use forecloud::predict::config::PredictorConfig;
+use forecloud_eval::{Replay, Report};
+use forecloud::vision::frames::{FrameCounts, FramesConfig};
+use forecloud::engine::model::{Layout, Model, ModelConfig, weights::initial_weights};
+use forecloud_bag::recording::{BodyKind, Recording};
+use forecloud_train::config::DatasetConfig;
+use forecloud_train::dataset::{Dataset, Window};
+use forecloud_train::skipped::Skipped;
 use rand::SeedableRng;
 use std::path::Path;
 
@@ -250,8 +250,8 @@ fn all_is_used_where_the_calibration_changes_with_the_resolution() {
         assert!((small - full).abs() < 0.5 * full, "{kind:?}: {small} {full}");
     }
     let still = |outcome: &Outcome| {
-        let is_it = |row: &&forecloud::eval::report::ErrorRow| {
-            row.class == "robot" && row.method == forecloud::eval::Method::NothingMoves
+        let is_it = |row: &&forecloud_eval::report::ErrorRow| {
+            row.class == "robot" && row.method == forecloud_eval::Method::NothingMoves
         };
         outcome.report.errors.iter().find(is_it).unwrap().mean_mm[0].unwrap()
     };

@@ -11,7 +11,7 @@ mod written;
 #[path = "bag_damage/zeros.rs"]
 mod zeros;
 
-use forecloud::bag::Bag;
+use forecloud_bag::bag::Bag;
 use mcap::records::MessageHeader;
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};

@@ -2,7 +2,7 @@
 
 mod written;
 
-use forecloud::bag::Bag;
+use forecloud_bag::bag::Bag;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use written::{

@@ -5,13 +5,13 @@ mod edited;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use forecloud::config::PredictorConfig;
-use forecloud::eval::Replay;
-use forecloud::frames::FramesConfig;
-use forecloud::model::weights::initial_weights;
-use forecloud::model::{Layout, Model, ModelConfig};
-use forecloud::recording::Recording;
-use forecloud::situation::Situation;
+use forecloud::predict::config::PredictorConfig;
+use forecloud_eval::Replay;
+use forecloud::vision::frames::FramesConfig;
+use forecloud::engine::model::weights::initial_weights;
+use forecloud::engine::model::{Layout, Model, ModelConfig};
+use forecloud_bag::recording::Recording;
+use forecloud::predict::situation::Situation;
 
 /// A small model that tells sigma, or does not, as `folder`/m.safetensors.
 fn model(folder: &Path, tells_sigma: bool) -> PathBuf {
@@ -99,7 +99,7 @@ fn errors_lie_within_what_a_calibrated_model_says() {
         let recording = Recording::open(&all.join("push_3"), FramesConfig::default()).unwrap();
         replay.follow_cameras(&recording).unwrap();
         let mut n_sigmas = 0;
-        let count = |replayed: &forecloud::eval::Replayed| {
+        let count = |replayed: &forecloud_eval::Replayed| {
             n_sigmas += replayed.prediction.map_or(0, |prediction| prediction.told_sigmas(1).len());
         };
         replay.add(&recording, count).unwrap();

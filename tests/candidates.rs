@@ -2,16 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use forecloud::candidates::{Candidates, Snapshot};
-use forecloud::cloud::Workspace;
-use forecloud::config::PredictorConfig;
-use forecloud::frames::{Frame, FramesConfig};
-use forecloud::kinematics::RobotMode;
+use forecloud::planner::candidates::{Candidates, Snapshot};
+use forecloud::vision::cloud::Workspace;
+use forecloud::predict::config::PredictorConfig;
+use forecloud::vision::frames::{Frame, FramesConfig};
+use forecloud::robot::kinematics::RobotMode;
 use forecloud::message::{JointTrajectory, Stamp};
-use forecloud::model::Model;
-use forecloud::predictor::{Prediction, Predictor};
-use forecloud::recording::Recording;
-use forecloud::situation::Situation;
+use forecloud::engine::model::Model;
+use forecloud::predict::predictor::{Prediction, Predictor};
+use forecloud_bag::recording::Recording;
+use forecloud::predict::situation::Situation;
 use forecloud::{Error, Result};
 
 fn path(relative: &str) -> PathBuf {

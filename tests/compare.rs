@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use forecloud::frames::FramesConfig;
-use forecloud::model::{Layout, ModelConfig};
-use forecloud::train::compare::{Comparison, Data, PLAN, Plan, Settings, Suite, Table, Watch};
-use forecloud::train::config::{DatasetConfig, TrainConfig};
-use forecloud::train::dataset::Dataset;
+use forecloud::vision::frames::FramesConfig;
+use forecloud::engine::model::{Layout, ModelConfig};
+use forecloud_train::compare::{Comparison, Data, PLAN, Plan, Settings, Suite, Table, Watch};
+use forecloud_train::config::{DatasetConfig, TrainConfig};
+use forecloud_train::dataset::Dataset;
 
 fn model() -> ModelConfig {
     ModelConfig {

@@ -10,7 +10,7 @@ mod memory;
 #[path = "faults/stream.rs"]
 mod stream;
 
-use forecloud::frames::Topics;
+use forecloud::vision::frames::Topics;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 

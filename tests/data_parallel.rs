@@ -4,11 +4,11 @@
 use std::ops::Range;
 use std::path::Path;
 
-use forecloud::frames::FramesConfig;
-use forecloud::model::ModelConfig;
-use forecloud::train::config::{DatasetConfig, TrainConfig};
-use forecloud::train::dataset::Dataset;
-use forecloud::train::trainer::{StepReport, Trainer, WindowLoss};
+use forecloud::vision::frames::FramesConfig;
+use forecloud::engine::model::ModelConfig;
+use forecloud_train::config::{DatasetConfig, TrainConfig};
+use forecloud_train::dataset::Dataset;
+use forecloud_train::trainer::{StepReport, Trainer, WindowLoss};
 
 fn model() -> ModelConfig {
     ModelConfig {

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use forecloud::backend::Device;
-use forecloud::config::PredictorConfig;
-use forecloud::frames::{Frame, FramesConfig};
-use forecloud::kinematics::RobotMode;
-use forecloud::model::weights::initial_weights;
-use forecloud::model::{Layout, Model, ModelConfig};
-use forecloud::predictor::{Prediction, Predictor};
-use forecloud::recording::Recording;
+use forecloud::engine::backend::Device;
+use forecloud::predict::config::PredictorConfig;
+use forecloud::vision::frames::{Frame, FramesConfig};
+use forecloud::robot::kinematics::RobotMode;
+use forecloud::engine::model::weights::initial_weights;
+use forecloud::engine::model::{Layout, Model, ModelConfig};
+use forecloud::predict::predictor::{Prediction, Predictor};
+use forecloud_bag::recording::Recording;
 
 const CONFIG: PredictorConfig = PredictorConfig {
     robot: RobotMode::Optional,

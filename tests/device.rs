@@ -7,13 +7,13 @@ mod standin;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use forecloud::backend::Device;
-use forecloud::config::PredictorConfig;
-use forecloud::frames::FramesConfig;
-use forecloud::kinematics::Robot;
-use forecloud::model::Model;
-use forecloud::predictor::{Prediction, Predictor};
-use forecloud::recording::Recording;
+use forecloud::engine::backend::Device;
+use forecloud::predict::config::PredictorConfig;
+use forecloud::vision::frames::FramesConfig;
+use forecloud::robot::kinematics::Robot;
+use forecloud::engine::model::Model;
+use forecloud::predict::predictor::{Prediction, Predictor};
+use forecloud_bag::recording::Recording;
 
 const RECORDING: &str = "tests/data/tiny_push";
 

@@ -3,7 +3,7 @@
 mod edited;
 
 use edited::write_recording;
-use forecloud::bag::{Bag, recordings_below};
+use forecloud_bag::bag::{Bag, recordings_below};
 use std::path::{Path, PathBuf};
 
 /// The small recording's file at `path`.

@@ -4,14 +4,14 @@ mod edited;
 
 use std::path::Path;
 
-use forecloud::cloud::SensorNoise;
-use forecloud::frames::FramesConfig;
-use forecloud::model::ModelConfig;
-use forecloud::recording::BodyKind;
-use forecloud::train::config::{DatasetConfig, Teacher, TrainConfig};
-use forecloud::train::dataset::{Dataset, Window};
-use forecloud::train::hold_out::HoldOut;
-use forecloud::train::trainer::Trainer;
+use forecloud::vision::cloud::SensorNoise;
+use forecloud::vision::frames::FramesConfig;
+use forecloud::engine::model::ModelConfig;
+use forecloud_bag::recording::BodyKind;
+use forecloud_train::config::{DatasetConfig, Teacher, TrainConfig};
+use forecloud_train::dataset::{Dataset, Window};
+use forecloud_train::hold_out::HoldOut;
+use forecloud_train::trainer::Trainer;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
@@ -61,13 +61,13 @@ fn labels_are_near_the_truth_where_they_are_sure() {
                 robot += 1;
                 assert!(distance_mm(&told.targets[0][i], to) < 3.0, "its joints tell where it is");
             }
-            if told.moving[0][i] && told.weights[0][i] >= forecloud::labels::SURE {
+            if told.moving[0][i] && told.weights[0][i] >= forecloud_train::labels::SURE {
                 n_told += 1;
                 n_mistaken += usize::from(truth.kinds[i] == BodyKind::Robot);
             }
             if truth.moving[0][i] {
                 n += 1;
-                if told.weights[0][i] >= forecloud::labels::SURE {
+                if told.weights[0][i] >= forecloud_train::labels::SURE {
                     n_sure += 1;
                     error += distance_mm(&told.targets[0][i], to);
                     moved += distance_mm(from, to);
@@ -160,7 +160,7 @@ fn points_beside_those_that_are_followed_go_with_them() {
     assert!(data.get(1, &mut ChaCha8Rng::seed_from_u64(7), 2, &mut window));
     let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny_push");
     let recording =
-        forecloud::recording::Recording::open(&recording, FramesConfig::default()).unwrap();
+        forecloud_bag::recording::Recording::open(&recording, FramesConfig::default()).unwrap();
     let mut told = Vec::new();
     recording
         .play(|frame, _| -> forecloud::Result<()> {

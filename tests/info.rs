@@ -108,7 +108,7 @@ fn every_recording_is_told_and_the_bad_ones_with_their_error() {
 #[test]
 fn a_model_file_is_told_by_its_hash_sizes_and_settings() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/models/small.safetensors");
-    let model = forecloud::model::Model::load(path.as_ref()).unwrap();
+    let model = forecloud::engine::model::Model::load(path.as_ref()).unwrap();
     let text = String::from_utf8(info(&[path]).stdout).unwrap();
     let first = format!("model {}, {} weights", model.hash, model.weights.len());
     assert!(text.contains(&first) && text.contains("n_particles       1024"), "{text}");

@@ -4,8 +4,8 @@
 #[allow(dead_code)]
 mod theory;
 
-use forecloud::graph::WeightedGraph;
-use forecloud::graph::walks::{Halting, Sampler, WalkConfig, WalkSeed};
+use forecloud::engine::graph::WeightedGraph;
+use forecloud::engine::graph::walks::{Halting, Sampler, WalkConfig, WalkSeed};
 use std::ops::ControlFlow;
 use theory::generate;
 use theory::series::{self, Side, kernels};

@@ -1,6 +1,6 @@
 //! Link poses against MuJoCo's (`sim/fixtures.py` wrote them).
 
-use forecloud::kinematics::Robot;
+use forecloud::robot::kinematics::Robot;
 use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
 use std::collections::BTreeMap;
 

@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use forecloud::camera::{Camera, ColorImage, DepthImage};
+use forecloud::vision::camera::{Camera, ColorImage, DepthImage};
 use forecloud::message::*;
 use forecloud::{Error, Result};
 

@@ -2,7 +2,7 @@
 
 #![cfg(unix)]
 
-use forecloud::model::{Layout, Model, ModelConfig, weights::initial_weights};
+use forecloud::engine::model::{Layout, Model, ModelConfig, weights::initial_weights};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -4,16 +4,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use forecloud::candidates::{Candidate, Candidates, Snapshot};
-use forecloud::config::PredictorConfig;
-use forecloud::costs::{Goal, Reach, Select, Zone, read_goal};
-use forecloud::frames::FramesConfig;
+use forecloud::planner::candidates::{Candidate, Candidates, Snapshot};
+use forecloud::predict::config::PredictorConfig;
+use forecloud::planner::costs::{Goal, Reach, Select, Zone};
+use forecloud_bag::goal_file::read_goal;
+use forecloud::vision::frames::FramesConfig;
 use forecloud::message::JointTrajectory;
-use forecloud::model::Model;
-use forecloud::plan::read_plans;
+use forecloud::engine::model::Model;
+use forecloud_bag::plans_file::read_plans;
 use forecloud::planner::{PlanSettings, Planned, Planner};
-use forecloud::predictor::Predictor;
-use forecloud::recording::Recording;
+use forecloud::predict::predictor::Predictor;
+use forecloud_bag::recording::Recording;
 
 fn path(relative: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(relative)

@@ -5,15 +5,15 @@ mod edited;
 use std::path::{Path, PathBuf};
 
 use edited::write_recording;
-use forecloud::bag::recordings_below;
-use forecloud::cloud::SensorNoise;
-use forecloud::frames::FramesConfig;
-use forecloud::model::ModelConfig;
-use forecloud::recording::BodyKind;
-use forecloud::train::config::DatasetConfig;
-use forecloud::train::dataset::{Dataset, Window};
-use forecloud::train::hold_out::HoldOut;
-use forecloud::train::reading::{Cause, Intake, Reading, read_recordings};
+use forecloud_bag::bag::recordings_below;
+use forecloud::vision::cloud::SensorNoise;
+use forecloud::vision::frames::FramesConfig;
+use forecloud::engine::model::ModelConfig;
+use forecloud_bag::recording::BodyKind;
+use forecloud_train::config::DatasetConfig;
+use forecloud_train::dataset::{Dataset, Window};
+use forecloud_train::hold_out::HoldOut;
+use forecloud_train::reading::{Cause, Intake, Reading, read_recordings};
 use rand::SeedableRng;
 
 fn model() -> ModelConfig {

@@ -1,10 +1,10 @@
 //! A recording of the simulator, from its bytes to frames.
 
 use forecloud::Error;
-use forecloud::bag::Bag;
-use forecloud::frames::{FrameCounts, Frames, FramesConfig, View};
+use forecloud_bag::bag::Bag;
+use forecloud::vision::frames::{FrameCounts, Frames, FramesConfig, View};
 use forecloud::message::{Image, PoseArray, Stamp, StringMessage};
-use forecloud::recording::Recording;
+use forecloud_bag::recording::Recording;
 use std::path::Path;
 
 fn tiny_push() -> Bag {

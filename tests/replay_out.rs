@@ -1,6 +1,6 @@
 //! `forecloud replay --out`: the files it writes, on a small recording and an untrained model.
 
-use forecloud::model::{Layout, Model, ModelConfig, weights::initial_weights};
+use forecloud::engine::model::{Layout, Model, ModelConfig, weights::initial_weights};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

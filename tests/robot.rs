@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use edited::write_recording;
-use forecloud::candidates::Candidates;
-use forecloud::cloud::Workspace;
-use forecloud::config::PredictorConfig;
-use forecloud::frames::{Frame, FramesConfig};
-use forecloud::kinematics::{Mount, RobotMode};
+use forecloud::planner::candidates::Candidates;
+use forecloud::vision::cloud::Workspace;
+use forecloud::predict::config::PredictorConfig;
+use forecloud::vision::frames::{Frame, FramesConfig};
+use forecloud::robot::kinematics::{Mount, RobotMode};
 use forecloud::message::JointTrajectory;
-use forecloud::model::Model;
-use forecloud::predictor::{Prediction, Predictor};
-use forecloud::recording::Recording;
+use forecloud::engine::model::Model;
+use forecloud::predict::predictor::{Prediction, Predictor};
+use forecloud_bag::recording::Recording;
 use forecloud::{Error, Result};
 use nalgebra::Isometry3;
 

@@ -7,9 +7,9 @@ mod measure;
 #[allow(dead_code)]
 mod theory;
 
-use forecloud::graph::walks::{Sampler, WalkConfig, WalkSeed};
-use forecloud::graph::{EdgeWeights, KnnGraph, WeightedGraph};
-use forecloud::random;
+use forecloud::engine::graph::walks::{Sampler, WalkConfig, WalkSeed};
+use forecloud::engine::graph::{EdgeWeights, KnnGraph, WeightedGraph};
+use forecloud::base::random;
 use measure::{Prefixes, three_hops, walks};
 use theory::bounds::AttentionFlops;
 use theory::generate;

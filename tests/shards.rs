@@ -5,7 +5,7 @@ mod edited;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use forecloud::model::{Layout, Model, ModelConfig, weights::initial_weights};
+use forecloud::engine::model::{Layout, Model, ModelConfig, weights::initial_weights};
 use serde_json::Value;
 
 /// A folder with an untrained model, recordings `a` to `d` of which `c` is torn, and without truth `d`.

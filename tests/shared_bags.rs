@@ -2,7 +2,7 @@
 
 mod shared;
 
-use forecloud::bag::Bag;
+use forecloud_bag::bag::Bag;
 use forecloud::message::StringMessage;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -4,8 +4,8 @@
 #[allow(dead_code)]
 mod theory;
 
-use forecloud::graph::walks::{Halting, Sampler, WalkConfig, WalkSeed};
-use forecloud::graph::{KnnGraph, WeightedGraph};
+use forecloud::engine::graph::walks::{Halting, Sampler, WalkConfig, WalkSeed};
+use forecloud::engine::graph::{KnnGraph, WeightedGraph};
 use theory::bounds::*;
 use theory::generate::*;
 use theory::series::*;

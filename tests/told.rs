@@ -3,10 +3,10 @@
 mod edited;
 
 use edited::{PERIOD_NS, frame_of, string_message, write_messages, write_recording};
-use forecloud::frames::FramesConfig;
+use forecloud::vision::frames::FramesConfig;
 use forecloud::message::StringMessage;
-use forecloud::model::{Layout, Model, ModelConfig, weights::initial_weights};
-use forecloud::recording::Recording;
+use forecloud::engine::model::{Layout, Model, ModelConfig, weights::initial_weights};
+use forecloud_bag::recording::Recording;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -124,8 +124,8 @@ fn a_world_frame_that_is_a_cameras_is_warned_of() {
     write_recording(&place.path("bag"), "test", |_| true);
     let recording = Recording::open(&place.path("bag"), FramesConfig::default()).unwrap();
     let mut frame_id = String::new();
-    let keep = |frame: forecloud::frames::Frame, _| -> forecloud::Result<()> {
-        if let forecloud::frames::View::Depth { depth, .. } = &frame.cameras[0].view {
+    let keep = |frame: forecloud::vision::frames::Frame, _| -> forecloud::Result<()> {
+        if let forecloud::vision::frames::View::Depth { depth, .. } = &frame.cameras[0].view {
             frame_id.clone_from(&depth.header.frame_id);
         }
         Ok(())
@@ -144,7 +144,7 @@ fn a_world_frame_that_is_a_cameras_is_warned_of() {
 fn too_low_a_frame_rate_is_told_with_the_one_that_is_wanted() {
     let place = Place::new();
     // Every frame, but 0.15 s apart instead of 0.1 s: later by half a step each.
-    let slow = |message: forecloud::bag::RawMessage| {
+    let slow = |message: forecloud_bag::bag::RawMessage| {
         let is_stamped = message.topic.contains("camera")
             || message.topic.ends_with("/joint_states")
             || message.topic.ends_with("/body_poses");

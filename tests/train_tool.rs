@@ -348,7 +348,7 @@ fn zero_particles_are_the_default() {
     );
     let output = tool_with(&line);
     assert!(output.status.success(), "{}", stderr(&output));
-    let model = forecloud::model::Model::load(&out.join("model.safetensors")).unwrap();
+    let model = forecloud::engine::model::Model::load(&out.join("model.safetensors")).unwrap();
     assert_eq!(model.config.n_particles, 1024);
 }
 
@@ -407,7 +407,7 @@ fn recordings_without_truth_are_trained_on_by_hindsight() {
         stderr(&output)
     );
     // One recording can't tell that the new model is better: that before is left, and the new one beside.
-    let load = |name: &str| forecloud::model::Model::load(&place.path(name)).unwrap().hash;
+    let load = |name: &str| forecloud::engine::model::Model::load(&place.path(name)).unwrap().hash;
     let [before, left] = ["start", "tuned"].map(|run| load(&format!("{run}/model.safetensors")));
     assert_eq!(left, before);
     assert_ne!(load("tuned/tried.safetensors"), before);
@@ -419,7 +419,7 @@ fn recordings_without_truth_are_trained_on_by_hindsight() {
     assert!(tool_with(&grown).status.success());
     assert!(!place.path("grown/tried.safetensors").exists());
     assert_eq!(
-        forecloud::model::Model::load(&place.path("grown/model.safetensors")).unwrap().config.chunk,
+        forecloud::engine::model::Model::load(&place.path("grown/model.safetensors")).unwrap().config.chunk,
         2
     );
     // What was found by hindsight is kept, and found again by its content.
@@ -479,7 +479,7 @@ fn what_is_to_be_remembered_is_trained_on_and_measured() {
     );
     // It makes another model than without.
     assert!(tune("alone", "--keep new").status.success());
-    let load = |name: &str| forecloud::model::Model::load(&place.path(name)).unwrap().hash;
+    let load = |name: &str| forecloud::engine::model::Model::load(&place.path(name)).unwrap().hash;
     assert_ne!(load("tuned/model.safetensors"), load("alone/model.safetensors"));
     // Nothing is written into what is read, and without a model there is nothing to remember.
     let inside =

@@ -3,17 +3,17 @@
 
 use std::path::Path;
 
-use forecloud::cloud::Workspace;
-use forecloud::frames::FramesConfig;
-use forecloud::graph::EdgeWeights;
-use forecloud::graph::walks::{Halting, Sampler, WalkConfig};
-use forecloud::masks::MaskConfig;
-use forecloud::model::{
+use forecloud::vision::cloud::Workspace;
+use forecloud::vision::frames::FramesConfig;
+use forecloud::engine::graph::EdgeWeights;
+use forecloud::engine::graph::walks::{Halting, Sampler, WalkConfig};
+use forecloud::engine::masks::MaskConfig;
+use forecloud::engine::model::{
     FeatureMap, GlobalLayer, Inputs, LayersConfig, LocalLayer, Mode, Model, ModelConfig, Rollout,
 };
-use forecloud::train::config::{DatasetConfig, TrainConfig};
-use forecloud::train::dataset::{Dataset, Window};
-use forecloud::train::trainer::Trainer;
+use forecloud_train::config::{DatasetConfig, TrainConfig};
+use forecloud_train::dataset::{Dataset, Window};
+use forecloud_train::trainer::Trainer;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 

@@ -1,10 +1,10 @@
 //! Clouds against the simulator's truth: points that the true poses of their bodies move land on
 //! the next depth image.
 
-use forecloud::bag::Bag;
-use forecloud::camera::{Camera, DepthImage};
-use forecloud::cloud::{Cloud, Workspace};
-use forecloud::frames::{CameraFrame, Frame, Frames, FramesConfig, View};
+use forecloud_bag::bag::Bag;
+use forecloud::vision::camera::{Camera, DepthImage};
+use forecloud::vision::cloud::{Cloud, Workspace};
+use forecloud::vision::frames::{CameraFrame, Frame, Frames, FramesConfig, View};
 use forecloud::message::{Image, PoseArray, Stamp};
 use nalgebra::{Isometry3, Point3};
 use std::collections::HashMap;

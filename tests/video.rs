@@ -5,7 +5,7 @@ mod edited;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use forecloud::model::{Layout, Model, ModelConfig, weights::initial_weights};
+use forecloud::engine::model::{Layout, Model, ModelConfig, weights::initial_weights};
 
 /// A folder with a small untrained model in it, and a recording each to train on and to validate with.
 struct Place(tempfile::TempDir);

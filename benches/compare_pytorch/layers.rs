@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::ensure;
-use forecloud::model::{LayersConfig, Layout, LocalLayer, ModelConfig};
+use forecloud::engine::model::{LayersConfig, Layout, LocalLayer, ModelConfig};
 
 use super::support::{Demo, Training, time_ms};
 

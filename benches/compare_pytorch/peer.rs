@@ -12,12 +12,12 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use forecloud::masks::StepGraph;
-use forecloud::model::rollout::N_OUTPUTS;
-use forecloud::model::{Engine, Gradients, Mode};
-use forecloud::ops::charbonnier::charbonnier;
-use forecloud::ops::motion_head::{motion_head_backward, motion_head_forward};
-use forecloud::train::adamw::{AdamW, AdamWConfig};
+use forecloud::engine::masks::StepGraph;
+use forecloud::engine::model::rollout::N_OUTPUTS;
+use forecloud::engine::model::{Engine, Gradients, Mode};
+use forecloud::engine::ops::charbonnier::charbonnier;
+use forecloud::engine::ops::motion_head::{motion_head_backward, motion_head_forward};
+use forecloud_train::adamw::{AdamW, AdamWConfig};
 
 mod layers;
 mod problem;

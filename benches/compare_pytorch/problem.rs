@@ -5,17 +5,17 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use forecloud::geometry::Vec3;
-use forecloud::graph::walks::WalkSeed;
-use forecloud::masks::StepGraph;
-use forecloud::model::tokens::Tokens;
-use forecloud::model::{InterlacerConfig, Layout, ModelConfig};
-use forecloud::ops::charbonnier::DELTA_M;
-use forecloud::ops::layer_norm;
-use forecloud::ops::linear_attention;
-use forecloud::ops::motion_head::MAX_RESIDUAL_M;
-use forecloud::random::{draw, uniform};
-use forecloud::train::adamw::AdamWConfig;
+use forecloud::base::geometry::Vec3;
+use forecloud::engine::graph::walks::WalkSeed;
+use forecloud::engine::masks::StepGraph;
+use forecloud::engine::model::tokens::Tokens;
+use forecloud::engine::model::{InterlacerConfig, Layout, ModelConfig};
+use forecloud::engine::ops::charbonnier::DELTA_M;
+use forecloud::engine::ops::layer_norm;
+use forecloud::engine::ops::linear_attention;
+use forecloud::engine::ops::motion_head::MAX_RESIDUAL_M;
+use forecloud::base::random::{draw, uniform};
+use forecloud_train::adamw::AdamWConfig;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize_to_file};
 
 use super::support::{Demo, LEARNING_RATE, LOSS_SCALE, Turning, weights};

@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
-use forecloud::backend::cuda::measure::{Search, StageTime, neighbors, write_bytes_per_sec};
-use forecloud::backend::cuda::{Gpu, Precision, Rollout};
-use forecloud::graph::KnnGraph;
-use forecloud::model::{self, Layout, Mode, ModelConfig};
+use forecloud::engine::backend::cuda::measure::{Search, StageTime, neighbors, write_bytes_per_sec};
+use forecloud::engine::backend::cuda::{Gpu, Precision, Rollout};
+use forecloud::engine::graph::KnnGraph;
+use forecloud::engine::model::{self, Layout, Mode, ModelConfig};
 
 mod demo;
 mod particles;
@@ -184,7 +184,7 @@ fn print_stage(time: &StageTime) {
 /// Milliseconds from the scene on the host to its displacements there.
 fn latencies_ms(
     rollout: &mut Rollout,
-    scene: &forecloud::scene::Scene,
+    scene: &forecloud::engine::scene::Scene,
     n_steps: usize,
     n_runs: usize,
 ) -> anyhow::Result<Vec<f64>> {

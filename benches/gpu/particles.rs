@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::ensure;
-use forecloud::backend::{Backend, Device};
-use forecloud::cloud::Workspace;
-use forecloud::frames::{Frame, FramesConfig};
-use forecloud::model::Model;
-use forecloud::particles::{CpuSampler, ParticleSampler, Particles, Sampling};
-use forecloud::recording::Recording;
+use forecloud::engine::backend::{Backend, Device};
+use forecloud::vision::cloud::Workspace;
+use forecloud::vision::frames::{Frame, FramesConfig};
+use forecloud::engine::model::Model;
+use forecloud::vision::particles::{CpuSampler, ParticleSampler, Particles, Sampling};
+use forecloud_bag::recording::Recording;
 
 use crate::{Table, percentiles, row};
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::ensure;
-use forecloud::backend::Forwards;
-use forecloud::backend::cuda::{Gpu, PassForward, Precision};
-use forecloud::model::tokens::Tokens;
-use forecloud::model::{Engine, Mode, Model, ModelConfig};
+use forecloud::engine::backend::Forwards;
+use forecloud::engine::backend::cuda::{Gpu, PassForward, Precision};
+use forecloud::engine::model::tokens::Tokens;
+use forecloud::engine::model::{Engine, Mode, Model, ModelConfig};
 
 use crate::demo::Demo;
 use crate::problem::Problem;

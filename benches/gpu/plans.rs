@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::ensure;
-use forecloud::backend::cuda::{Gpu, PassForward, Precision};
-use forecloud::backend::{Device, Forwards};
-use forecloud::candidates::Candidates;
-use forecloud::model::Model;
-use forecloud::model::tokens::Tokens;
+use forecloud::engine::backend::cuda::{Gpu, PassForward, Precision};
+use forecloud::engine::backend::{Device, Forwards};
+use forecloud::planner::candidates::Candidates;
+use forecloud::engine::model::Model;
+use forecloud::engine::model::tokens::Tokens;
 
 use super::demo::Demo;
 use super::{Table, larger, percentiles, row};

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use anyhow::ensure;
-use forecloud::backend::Device;
-use forecloud::config::PredictorConfig;
-use forecloud::frames::FramesConfig;
-use forecloud::model::Model;
-use forecloud::predictor::{Prediction, Predictor};
-use forecloud::recording::Recording;
+use forecloud::engine::backend::Device;
+use forecloud::predict::config::PredictorConfig;
+use forecloud::vision::frames::FramesConfig;
+use forecloud::engine::model::Model;
+use forecloud::predict::predictor::{Prediction, Predictor};
+use forecloud_bag::recording::Recording;
 
 use super::{Table, row};
 

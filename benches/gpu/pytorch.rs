@@ -5,9 +5,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
-use forecloud::backend::cuda::{Gpu, Precision, Rollout};
-use forecloud::model::{Engine, Mode, ModelConfig};
-use forecloud::scene::Scene;
+use forecloud::engine::backend::cuda::{Gpu, Precision, Rollout};
+use forecloud::engine::model::{Engine, Mode, ModelConfig};
+use forecloud::engine::scene::Scene;
 
 use crate::demo::Demo;
 use crate::problem::Problem;

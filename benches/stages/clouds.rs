@@ -9,9 +9,9 @@ use std::collections::HashSet;
 use anyhow::ensure;
 use criterion::{BenchmarkId, Criterion};
 use encode::CdrWriter;
-use forecloud::cloud::Workspace;
+use forecloud::vision::cloud::Workspace;
 use forecloud::message::PointCloud2;
-use forecloud::particles::{Particles, morton};
+use forecloud::vision::particles::{Particles, morton};
 
 use super::support::Demo;
 use super::{SIZES, set_size};

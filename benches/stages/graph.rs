@@ -2,8 +2,8 @@
 
 use anyhow::ensure;
 use criterion::{BenchmarkId, Criterion};
-use forecloud::graph::{KnnGraph, Loads};
-use forecloud::model::ModelConfig;
+use forecloud::engine::graph::{KnnGraph, Loads};
+use forecloud::engine::model::ModelConfig;
 
 use super::support::Demo;
 use super::{SIZES, set_size};

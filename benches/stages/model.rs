@@ -2,9 +2,9 @@
 
 use anyhow::{Context, ensure};
 use criterion::{BenchmarkId, Criterion};
-use forecloud::graph::walks::WalkSeed;
-use forecloud::model::tokens::Tokens;
-use forecloud::model::{Engine, Layout, Mode, ModelConfig, StepGraph};
+use forecloud::engine::graph::walks::WalkSeed;
+use forecloud::engine::model::tokens::Tokens;
+use forecloud::engine::model::{Engine, Layout, Mode, ModelConfig, StepGraph};
 
 use super::support::{Demo, Training, Turning, weights};
 use super::{SIZES, set_size};

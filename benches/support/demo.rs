@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use forecloud::cloud::{Cloud, Workspace};
-use forecloud::frames::FramesConfig;
-use forecloud::instruction_set::InstructionSet;
-use forecloud::particles::Particles;
-use forecloud::recording::Recording;
+use forecloud::vision::cloud::{Cloud, Workspace};
+use forecloud::vision::frames::FramesConfig;
+use forecloud::base::instruction_set::InstructionSet;
+use forecloud::vision::particles::Particles;
+use forecloud_bag::recording::Recording;
 
 /// Particles of the demo recording, and the cloud that they are drawn from.
 pub struct Demo {

@@ -8,11 +8,11 @@ mod training;
 
 use std::time::Instant;
 
-use forecloud::model::weights::initial_weights;
-use forecloud::model::{Layout, ModelConfig};
-use forecloud::particles::Particles;
-use forecloud::random::{draw, uniform};
-use forecloud::scene::StepState;
+use forecloud::engine::model::weights::initial_weights;
+use forecloud::engine::model::{Layout, ModelConfig};
+use forecloud::vision::particles::Particles;
+use forecloud::base::random::{draw, uniform};
+use forecloud::engine::scene::StepState;
 
 pub use demo::Demo;
 pub use training::{LEARNING_RATE, LOSS_SCALE, Training};

@@ -1,10 +1,10 @@
 //! A step of training, to time.
 
 use anyhow::ensure;
-use forecloud::model::{Gradients, Layout, Mode, ModelConfig, Rollout};
-use forecloud::ops::charbonnier::charbonnier;
-use forecloud::scene::Scene;
-use forecloud::train::adamw::{AdamW, AdamWConfig};
+use forecloud::engine::model::{Gradients, Layout, Mode, ModelConfig, Rollout};
+use forecloud::engine::ops::charbonnier::charbonnier;
+use forecloud::engine::scene::Scene;
+use forecloud_train::adamw::{AdamW, AdamWConfig};
 
 use super::{Demo, Turning, weights};
 

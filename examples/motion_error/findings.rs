@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use forecloud::geometry::{add, distance, length, minus};
-use forecloud::motion::{MotionEstimator, PastMotion, Settings, TwoFrames};
-use forecloud::recording::BodyKind;
-use forecloud::train::config::MOVING_M;
+use forecloud::base::geometry::{add, distance, length, minus};
+use forecloud::vision::motion::{MotionEstimator, PastMotion, Settings, TwoFrames};
+use forecloud_bag::recording::BodyKind;
+use forecloud_train::config::MOVING_M;
 
 use crate::steps::Step;
 

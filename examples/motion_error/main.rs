@@ -12,11 +12,11 @@ mod vary;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use findings::Findings;
-use forecloud::bag::recordings_below;
-use forecloud::frames::FramesConfig;
-use forecloud::model::ModelConfig;
-use forecloud::motion::Settings;
-use forecloud::recording::Recording;
+use forecloud_bag::bag::recordings_below;
+use forecloud::vision::frames::FramesConfig;
+use forecloud::engine::model::ModelConfig;
+use forecloud::vision::motion::Settings;
+use forecloud_bag::recording::Recording;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

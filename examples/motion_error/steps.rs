@@ -4,14 +4,14 @@ use std::rc::Rc;
 
 use anyhow::{Result, ensure};
 use forecloud::Error;
-use forecloud::config::PredictorConfig;
-use forecloud::geometry::{Vec3, minus};
-use forecloud::kinematics::MeshSearch;
-use forecloud::model::ModelConfig;
-use forecloud::observation::{Observation, Observer};
-use forecloud::particles::{CpuSampler, Particles};
-use forecloud::random::{draw, normal_pair, uniform};
-use forecloud::recording::{BodyKind, Recording, Truth, carry};
+use forecloud::predict::config::PredictorConfig;
+use forecloud::base::geometry::{Vec3, minus};
+use forecloud::robot::kinematics::MeshSearch;
+use forecloud::engine::model::ModelConfig;
+use forecloud::predict::observation::{Observation, Observer};
+use forecloud::vision::particles::{CpuSampler, Particles};
+use forecloud::base::random::{draw, normal_pair, uniform};
+use forecloud_bag::recording::{BodyKind, Recording, Truth, carry};
 
 use crate::Args;
 

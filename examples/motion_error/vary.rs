@@ -1,7 +1,7 @@
 //! What each setting of the estimate is worth: the errors with half of it and with twice of it.
 
 use anyhow::{Result, ensure};
-use forecloud::motion::Settings;
+use forecloud::vision::motion::Settings;
 use serde_json::{Value, json};
 
 use crate::findings::Findings;

@@ -5,7 +5,7 @@ use crate::names::{SamplerName, SideName};
 use crate::plot::{Axis, Curve, Line, Panel};
 use anyhow::Result;
 use clap::ValueEnum;
-use forecloud::graph::walks::Sampler;
+use forecloud::engine::graph::walks::Sampler;
 use plotters::prelude::SeriesLabelPosition;
 use serde::Serialize;
 use std::fmt::Write;

@@ -4,7 +4,7 @@ use crate::measure::{self, Flops};
 use crate::plot::{Axis, Curve, GREY, Line, Panel};
 use crate::theory::bounds::AttentionFlops;
 use anyhow::Result;
-use forecloud::graph::walks::Sampler;
+use forecloud::engine::graph::walks::Sampler;
 use plotters::prelude::SeriesLabelPosition;
 use serde::Serialize;
 use std::fmt::Write;

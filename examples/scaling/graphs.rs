@@ -7,7 +7,7 @@ use crate::theory::generate;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use demo::Demo;
-use forecloud::graph::{EdgeWeights, KnnGraph, WeightedGraph};
+use forecloud::engine::graph::{EdgeWeights, KnnGraph, WeightedGraph};
 use serde::Serialize;
 
 /// Neighbours of each node of the k-NN graph, as in the model.

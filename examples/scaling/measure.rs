@@ -3,8 +3,8 @@
 use crate::theory::bounds::{self, AttentionFlops};
 use crate::theory::generate;
 use crate::theory::series::{self, Side, kernels};
-use forecloud::graph::walks::{Halting, Sampler, WalkConfig, WalkSeed};
-use forecloud::graph::{Loads, WeightedGraph};
+use forecloud::engine::graph::walks::{Halting, Sampler, WalkConfig, WalkSeed};
+use forecloud::engine::graph::{Loads, WeightedGraph};
 use serde::Serialize;
 
 /// Terms of a kernel's power series: with ‖U‖ ≤ 0.25 the rest is below 1e-20.

@@ -7,7 +7,7 @@ mod net;
 use crate::plot::{Axis, Curve, Line, Panel};
 use anyhow::{Result, ensure};
 use data::{Example, Motif, example};
-use forecloud::train::adamw::{AdamW, AdamWConfig};
+use forecloud_train::adamw::{AdamW, AdamWConfig};
 use net::{Kind, Net};
 use plotters::prelude::SeriesLabelPosition;
 use rayon::prelude::*;
@@ -147,7 +147,7 @@ fn name(kind: Kind) -> &'static str {
 /// `0..n` in a seeded order.
 fn order(n: usize, seed: u64, epoch: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..n).collect();
-    order.sort_by_cached_key(|&i| forecloud::random::draw(seed, epoch as i64, i as u64, 5));
+    order.sort_by_cached_key(|&i| forecloud::base::random::draw(seed, epoch as i64, i as u64, 5));
     order
 }
 

@@ -6,7 +6,7 @@ use crate::names::SamplerName;
 use crate::plot::{Axis, Curve, Line, Panel};
 use anyhow::Result;
 use clap::ValueEnum;
-use forecloud::graph::EdgeWeights;
+use forecloud::engine::graph::EdgeWeights;
 use plotters::prelude::SeriesLabelPosition;
 use serde::Serialize;
 use std::fmt::Write;

@@ -2,7 +2,7 @@
 
 use crate::theory::series::Side;
 use clap::ValueEnum;
-use forecloud::graph::walks::Sampler;
+use forecloud::engine::graph::walks::Sampler;
 
 #[derive(Clone, Copy, PartialEq, ValueEnum, serde::Serialize)]
 #[serde(rename_all = "snake_case")]

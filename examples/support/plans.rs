@@ -1,14 +1,14 @@
 //! Many plans from the frame in a recording's middle: what speeds are measured on.
 
 use anyhow::{Context, Result};
-use forecloud::candidates::{Candidate, Snapshot};
-use forecloud::config::PredictorConfig;
-use forecloud::costs::{Goal, Reach, Select};
-use forecloud::frames::FramesConfig;
+use forecloud::planner::candidates::{Candidate, Snapshot};
+use forecloud::predict::config::PredictorConfig;
+use forecloud::planner::costs::{Goal, Reach, Select};
+use forecloud::vision::frames::FramesConfig;
 use forecloud::message::{JointTrajectory, TrajectoryPoint};
-use forecloud::model::Model;
-use forecloud::predictor::Predictor;
-use forecloud::recording::Recording;
+use forecloud::engine::model::Model;
+use forecloud::predict::predictor::Predictor;
+use forecloud_bag::recording::Recording;
 
 /// Steps of each plan: a second.
 pub const N_STEPS: usize = 10;

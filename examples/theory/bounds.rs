@@ -2,11 +2,11 @@
 //! are, how near their mask is to the exact one, and what attention costs with them.
 //!
 //! Source: GRF masking (Reid et al. 2025), section 3.4 and appendix A.2. Both results are of
-//! *independent* walks ([`forecloud::graph::walks::Sampler::Iid`]) that halt before each hop with p_halt and
+//! *independent* walks ([`forecloud::engine::graph::walks::Sampler::Iid`]) that halt before each hop with p_halt and
 //! carry importance weights; of other samplers they say nothing.
 
 use super::series::Side;
-use forecloud::graph::WeightedGraph;
+use forecloud::engine::graph::WeightedGraph;
 
 /// Nodes, the first one included, that none of `n_walks` walks exceeds with probability 1 - `delta`:
 /// b of lemma 3.3, from (1 - (1 - p_halt)^b)^n = 1 - δ.

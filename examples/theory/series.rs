@@ -1,7 +1,7 @@
 //! Masks as power series of the weighted adjacency: M = Σ_t α_t W^t, exactly and from walks.
 
-use forecloud::graph::WeightedGraph;
-use forecloud::graph::walks::{WalkConfig, WalkSampler, WalkSeed};
+use forecloud::engine::graph::WeightedGraph;
+use forecloud::engine::graph::walks::{WalkConfig, WalkSampler, WalkSeed};
 use rayon::prelude::*;
 
 /// f with Σ_p f_p f_{k-p} = α_k, f_0 > 0: then (Σ f_t W^t)² = Σ α_t W^t (GRF masking, lemma 3.1;

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use forecloud::camera::Camera;
-use forecloud::cloud::{Cloud, MAX_PIXELS, Workspace};
-use forecloud::frames::{
+use forecloud::vision::camera::Camera;
+use forecloud::vision::cloud::{Cloud, MAX_PIXELS, Workspace};
+use forecloud::vision::frames::{
     CameraFrame, ColorView, Frame as Inner, Joints, MAX_CAMERAS, RobotState, View,
 };
-use forecloud::kinematics::Mount;
+use forecloud::robot::kinematics::Mount;
 use forecloud::message::{
     CameraInfo, Header, Image, JointTrajectory, PointCloud2, Stamp, TrajectoryPoint,
 };
-use forecloud::recording::BodyIds;
+use forecloud_bag::recording::BodyIds;
 use numpy::ndarray::ArrayView1;
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::prelude::*;

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use forecloud::graph::loads::Loads;
-use forecloud::graph::walks::{WalkConfig, WalkSampler, WalkSeed};
-use forecloud::graph::{EdgeWeights, KnnGraph, WeightedGraph};
-use forecloud::masks::{Mask as Dyn, MaskKind, Nodes};
+use forecloud::engine::graph::loads::Loads;
+use forecloud::engine::graph::walks::{WalkConfig, WalkSampler, WalkSeed};
+use forecloud::engine::graph::{EdgeWeights, KnnGraph, WeightedGraph};
+use forecloud::engine::masks::{Mask as Dyn, MaskKind, Nodes};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 

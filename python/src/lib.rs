@@ -24,7 +24,7 @@ use pyo3::prelude::*;
 /// `arguments`: the first is its name. Returns the exit code.
 #[pyfunction]
 fn run_tool(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
-    py.detach(|| forecloud::cli::run(arguments))
+    py.detach(|| forecloud_cli::run(arguments))
 }
 
 /// The compiled part of the package; see the package's modules instead.

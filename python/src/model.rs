@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use forecloud::model::Model as Loaded;
+use forecloud::engine::model::Model as Loaded;
 use pyo3::prelude::*;
 
 use crate::errors::{self, Kind, raise};

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use forecloud::backend::Device;
-use forecloud::candidates::{Candidate, Snapshot};
-use forecloud::costs::{Goal as Inner, Mask, PlanCost, parse_goal, read_goal};
+use forecloud::engine::backend::Device;
+use forecloud::planner::candidates::{Candidate, Snapshot};
+use forecloud::planner::costs::{Goal as Inner, Mask, PlanCost, parse_goal, read_goal};
 use forecloud::message::JointTrajectory;
 use forecloud::planner::{PlanSettings, Planned, Planner};
 use numpy::{PyArray1, PyReadonlyArrayDyn};

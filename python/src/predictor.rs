@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use forecloud::backend::Device;
-use forecloud::candidates::Snapshot;
-use forecloud::config::PredictorConfig;
-use forecloud::kinematics::MeshSearch;
-use forecloud::predictor::{Prediction, Predictor as Inner};
+use forecloud::engine::backend::Device;
+use forecloud::planner::candidates::Snapshot;
+use forecloud::predict::config::PredictorConfig;
+use forecloud::robot::kinematics::MeshSearch;
+use forecloud::predict::predictor::{Prediction, Predictor as Inner};
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forecloud::cloud::Workspace;
-use forecloud::eval::{Class, TrueMotion};
-use forecloud::frames::{Frame as Inner, FrameCounts, FramesConfig};
+use forecloud::vision::cloud::Workspace;
+use forecloud_eval::{Class, TrueMotion};
+use forecloud::vision::frames::{Frame as Inner, FrameCounts, FramesConfig};
 use forecloud::message::Stamp;
-use forecloud::recording::{BodyIds, BodyKind, Recording as Opened};
+use forecloud_bag::recording::{BodyIds, BodyKind, Recording as Opened};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -94,7 +94,7 @@ impl Recording {
     /// Opens one; `arguments` are the tool's.
     #[new]
     fn new(py: Python<'_>, path: PathBuf, arguments: Vec<String>) -> PyResult<Self> {
-        let config = forecloud::cli::frames_config(&arguments)
+        let config = forecloud_cli::frames_config(&arguments)
             .map_err(|problem| raise(Kind::Config, problem))?;
         let pid = std::process::id();
         let first = FIRST_PID.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Acquire);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use forecloud::cli::TrainWorker as Worker;
+use forecloud_cli::TrainWorker as Worker;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -77,7 +77,7 @@ impl TrainWorker {
 }
 
 /// The exception of what the tool would say.
-fn told(error: forecloud::cli::Failure) -> PyErr {
+fn told(error: forecloud_cli::Failure) -> PyErr {
     match error.downcast::<forecloud::Error>() {
         Ok(error) => of(error),
         Err(error) => raise(Kind::Config, format!("{error:#}")),

@@ -2,7 +2,7 @@
 
 use super::cdr::CdrReader;
 use super::header::Header;
-use crate::error::Result;
+use crate::base::error::Result;
 
 /// Calibration of a camera, of the image as it is published.
 ///

@@ -1,6 +1,6 @@
 //! Reader of plain CDR (XCDR version 1), little or big endian, as ROS 2 serializes.
 
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
 
 /// Bytes of the encapsulation header; alignment counts from behind it.
 const ENCAPSULATION_BYTES: usize = 4;

@@ -10,7 +10,7 @@ mod tests;
 use super::cdr::CdrReader;
 use super::header::Header;
 use super::image::{Image, MAX_PIXELS};
-use crate::error::Result;
+use crate::base::error::Result;
 
 /// Decoder of `sensor_msgs/msg/CompressedImage`; what it gives is an [`Image`].
 pub struct CompressedImage;

@@ -2,7 +2,7 @@
 
 use super::cdr::CdrReader;
 use super::header::Header;
-use crate::error::Result;
+use crate::base::error::Result;
 use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
 
 /// Bytes of a translation and a quaternion.

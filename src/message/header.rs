@@ -2,7 +2,7 @@
 
 use super::cdr::CdrReader;
 use super::stamp::Stamp;
-use crate::error::Result;
+use crate::base::error::Result;
 
 /// When and in which coordinate frame.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

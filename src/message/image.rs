@@ -2,9 +2,9 @@
 
 use super::cdr::CdrReader;
 use super::header::Header;
-use crate::error::Result;
+use crate::base::error::Result;
 
-/// Pixels of a decompressed image, and points of a cloud, at most: [`crate::cloud`] keeps the place
+/// Pixels of a decompressed image, and points of a cloud, at most: [`crate::vision::cloud`] keeps the place
 /// of each in 24 bits.
 pub const MAX_PIXELS: u64 = 1 << 24;
 

@@ -2,7 +2,7 @@
 
 use super::cdr::CdrReader;
 use super::header::Header;
-use crate::error::Result;
+use crate::base::error::Result;
 
 /// Measured state of the joints; the three vectors are empty or as long as `names`.
 #[derive(Debug, Clone, PartialEq, Default)]

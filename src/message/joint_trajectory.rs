@@ -2,7 +2,7 @@
 
 use super::cdr::CdrReader;
 use super::header::Header;
-use crate::error::Result;
+use crate::base::error::Result;
 
 /// A planned motion; each point has one position per joint, and times ascend strictly from 0 or
 /// later.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::cdr::CdrReader;
 use super::header::Header;
 use super::image::MAX_PIXELS;
-use crate::error::Result;
+use crate::base::error::Result;
 use layout::{Field, Layout, Rows};
 
 /// Colour of the points of a cloud without colours: grey.

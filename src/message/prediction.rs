@@ -2,7 +2,7 @@
 
 use super::cdr::CdrReader;
 use super::header::Header;
-use crate::error::Result;
+use crate::base::error::Result;
 
 /// Where each particle will be; rows of three numbers are x y z in the header's frame, metres.
 #[derive(Debug, Clone, PartialEq, Default)]

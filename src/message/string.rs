@@ -1,7 +1,7 @@
 //! `std_msgs/msg/String`.
 
 use super::cdr::CdrReader;
-use crate::error::Result;
+use crate::base::error::Result;
 
 /// A text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -1,7 +1,7 @@
 use super::encode::CdrWriter;
 use super::samples::{camera_info, image, prediction, samples, start_of_tf, trajectory};
 use super::*;
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
 use nalgebra::{Point3, UnitQuaternion, Vector3};
 
 /// Decodes `bytes` as the type called `name` and shows the outcome as text.
@@ -192,7 +192,7 @@ fn calibrations_are_of_the_published_image() {
     // A point is seen at the same place of the sensor.
     let at = |info: &CameraInfo| {
         let undistorted = CameraInfo { d: Vec::new(), ..info.clone() };
-        crate::camera::Camera::new(&undistorted).unwrap().project([0.1, -0.2, 1.3]).unwrap()
+        crate::vision::camera::Camera::new(&undistorted).unwrap().project([0.1, -0.2, 1.3]).unwrap()
     };
     let ([u, v], [u_cut, v_cut]) = (at(&whole), at(&binned));
     assert!((u - (2.0 * u_cut + 100.0)).abs() < 1e-9 && (v - (4.0 * v_cut + 30.0)).abs() < 1e-9);

@@ -7,10 +7,10 @@
 
 use super::motion::Situation;
 use super::path::Path;
-use crate::candidates::{Seen, Snapshot};
-use crate::costs::{Judge, Zone};
-use crate::geometry::{Vec3, squared_distance};
-use crate::kinematics::Robot;
+use crate::planner::candidates::{Seen, Snapshot};
+use crate::planner::costs::{Judge, Zone};
+use crate::base::geometry::{Vec3, squared_distance};
+use crate::robot::kinematics::Robot;
 
 /// Way of any joint between two looks (rad or m).
 const LOOK: f64 = 0.08;

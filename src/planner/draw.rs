@@ -2,7 +2,7 @@
 
 use super::N_ELITES;
 use super::motion::Situation;
-use crate::random::{draw, normal_pair, uniform};
+use crate::base::random::{draw, normal_pair, uniform};
 
 /// Kinds of motion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,11 +6,11 @@ use super::PlanSettings;
 use super::draw::{Kind, N_CARRY, N_KNOTS, N_PUSH};
 use super::path::Path;
 use super::tools::{Tool, tools};
-use crate::candidates::{Candidate, Snapshot};
-use crate::costs::{Judge, Zone};
-use crate::kinematics::{JointLimits, ReachFor, Robot};
+use crate::planner::candidates::{Candidate, Snapshot};
+use crate::planner::costs::{Judge, Zone};
+use crate::robot::kinematics::{JointLimits, ReachFor, Robot};
 use crate::message::Stamp;
-use crate::plan::Horizon;
+use crate::robot::plan::Horizon;
 use crate::{Error, Result};
 
 /// Particles of the target nearer than this are of one lump (m).

@@ -3,7 +3,7 @@
 use super::draw::{Kind, Sampler};
 use super::path::Path;
 use super::unsure;
-use crate::costs::{Goal, PlanCost, Reach, Select};
+use crate::planner::costs::{Goal, PlanCost, Reach, Select};
 
 #[test]
 fn ways_take_as_long_as_the_slowest_joint_and_no_less_than_asked() {

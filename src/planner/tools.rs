@@ -2,7 +2,7 @@
 
 use nalgebra::{Point3, UnitQuaternion, Vector3};
 
-use crate::kinematics::Robot;
+use crate::robot::kinematics::Robot;
 use crate::{Error, Result};
 
 /// The end of an arm.

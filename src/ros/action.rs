@@ -3,7 +3,7 @@
 use r2r::QosProfile;
 use r2r::unique_identifier_msgs::msg::UUID;
 
-pub use crate::relay::GoalId;
+pub use crate::robot::relay::GoalId;
 
 /// Name of one of the three services and two topics that an action is made of.
 pub fn part(action: &str, what: &str) -> String {

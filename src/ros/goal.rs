@@ -5,7 +5,7 @@ use r2r::geometry_msgs::msg::Point;
 use r2r::sensor_msgs::msg::Image;
 
 use super::text::quoted;
-use crate::costs::{Goal, MAX_CLOUD, MAX_KEEP_OUT, Mask, Reach, Select, Zone};
+use crate::planner::costs::{Goal, MAX_CLOUD, MAX_KEEP_OUT, Mask, Reach, Select, Zone};
 use crate::{Error, Result};
 
 /// Most pixels of a mask.

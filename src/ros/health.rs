@@ -12,9 +12,9 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::kinematics::RobotMode;
+use crate::robot::kinematics::RobotMode;
 use crate::message::Stamp;
-use crate::novelty::Unlike;
+use crate::predict::novelty::Unlike;
 pub use recent::{Recent, WINDOW};
 pub use report::{Level, Status};
 pub use robot::Description;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use super::health::{Cause, Health};
 use super::mailbox::{Mailbox, Parcel, Refusal};
 use super::problems::Problems;
-use crate::cloud::{Leveled, level_camera};
-use crate::frames::{Frame, FrameCounts, Frames, FramesConfig, Role};
+use crate::vision::cloud::{Leveled, level_camera};
+use crate::vision::frames::{Frame, FrameCounts, Frames, FramesConfig, Role};
 use crate::message::{Stamp, TransformStamped};
 
 /// Frames in the making.

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError, mpsc};
 use std::time::Instant;
 
-use crate::candidates::Snapshot;
-use crate::config::PredictorConfig;
-use crate::frames::FrameCounts;
+use crate::planner::candidates::Snapshot;
+use crate::predict::config::PredictorConfig;
+use crate::vision::frames::FrameCounts;
 
 /// Frames that were passed over and are kept for the history of later ones.
 pub const MAX_PASSED: usize = 8;

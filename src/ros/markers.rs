@@ -5,8 +5,8 @@ use r2r::geometry_msgs::msg::{Point, Pose, Quaternion, Vector3};
 use r2r::std_msgs::msg::{ColorRGBA, Header};
 use r2r::visualization_msgs::msg::{Marker, MarkerArray};
 
-use crate::geometry::distance;
-use crate::predictor::Prediction;
+use crate::base::geometry::distance;
+use crate::predict::predictor::Prediction;
 
 /// Arrows of one message at most; of more particles that move, evenly many are left out.
 pub const MAX_ARROWS: usize = 500;

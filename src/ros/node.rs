@@ -30,10 +30,10 @@ use super::rosout::{self, Records};
 use super::services::Services;
 use super::static_tf::StaticTf;
 use super::worker::Worker;
-use crate::frames::{Frame, Frames, FramesConfig, TopicSpec};
-use crate::kinematics::{MeshSearch, RobotMode};
-use crate::model::{Model, ModelConfig};
-use crate::predictor::Predictor;
+use crate::vision::frames::{Frame, Frames, FramesConfig, TopicSpec};
+use crate::robot::kinematics::{MeshSearch, RobotMode};
+use crate::engine::model::{Model, ModelConfig};
+use crate::predict::predictor::Predictor;
 
 /// Longest wait for a message: how soon a signal is seen.
 pub(super) const SPIN: Duration = Duration::from_millis(20);
@@ -75,7 +75,7 @@ fn prepare(
     arguments: &Arguments,
     records: Records,
 ) -> anyhow::Result<(r2r::Node, Monitor, Arc<AtomicBool>)> {
-    crate::instruction_set::InstructionSet::from_environment()?;
+    crate::base::instruction_set::InstructionSet::from_environment()?;
     let stop = watch_signals()?;
     let mut node = create_node(NAME)?;
     let monitor = Monitor::new(&mut node, (!arguments.without_rosout).then_some(records))?;

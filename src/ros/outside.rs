@@ -1,7 +1,7 @@
 //! Where the points are that the workspace leaves out.
 
-use crate::cloud::{Cloud, Workspace};
-use crate::frames::CameraFrame;
+use crate::vision::cloud::{Cloud, Workspace};
+use crate::vision::frames::CameraFrame;
 
 /// Share of the points that is left out at either end of an axis: depth images have outliers.
 const OUTLIERS: f64 = 0.01;

@@ -11,12 +11,12 @@ use std::path::PathBuf;
 use anyhow::{Context, anyhow, bail};
 use r2r::ParameterValue;
 
-use crate::backend::Device;
-use crate::cloud::Workspace;
-use crate::config::PredictorConfig;
-use crate::frames::{CameraInput, CameraTopics, FramesConfig, Topics};
-use crate::kinematics::RobotMode;
-use crate::model::ModelConfig;
+use crate::engine::backend::Device;
+use crate::vision::cloud::Workspace;
+use crate::predict::config::PredictorConfig;
+use crate::vision::frames::{CameraInput, CameraTopics, FramesConfig, Topics};
+use crate::robot::kinematics::RobotMode;
+use crate::engine::model::ModelConfig;
 use declare::{Value, parameters, put};
 
 pub use declare::{Declaration, Range, When};

@@ -21,12 +21,12 @@ use super::rollouts::{Snapshots, trajectory};
 use super::service::respond;
 use super::services::ENDING;
 use super::text::bounded;
-use crate::backend::Device;
-use crate::candidates::{Candidate, PLAN_PARTICLES};
-use crate::config::PredictorConfig;
-use crate::costs::PlanCost;
-use crate::frames::Frame;
-use crate::model::Model;
+use crate::engine::backend::Device;
+use crate::planner::candidates::{Candidate, PLAN_PARTICLES};
+use crate::predict::config::PredictorConfig;
+use crate::planner::costs::PlanCost;
+use crate::vision::frames::Frame;
+use crate::engine::model::Model;
 use crate::planner::{PlanSettings, Planner};
 
 /// Plans of one request.

@@ -14,8 +14,8 @@ use r2r::{Publisher, QosProfile};
 use super::markers;
 
 use crate::message::{JointTrajectory, Stamp, TrajectoryPoint};
-use crate::model::Model;
-use crate::predictor::Prediction;
+use crate::engine::model::Model;
+use crate::predict::predictor::Prediction;
 
 /// What is the same in all predictions of a node.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use r2r::qos::{DurabilityPolicy, ReliabilityPolicy};
 
 use super::arguments::Arguments;
 use super::health::{Health, Publisher, Topic};
-use crate::frames::{Role, TopicSpec};
+use crate::vision::frames::{Role, TopicSpec};
 
 /// Time between two looks at the publishers of one topic after another.
 const LOOK: Duration = Duration::from_millis(200);

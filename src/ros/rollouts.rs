@@ -15,9 +15,9 @@ use super::publish::Origin;
 use super::service::respond;
 use super::services::{ENDING, Job, refusal};
 use super::text::bounded;
-use crate::candidates::{Candidates, Snapshot};
-use crate::config::PredictorConfig;
-use crate::frames::Frame;
+use crate::planner::candidates::{Candidates, Snapshot};
+use crate::predict::config::PredictorConfig;
+use crate::vision::frames::Frame;
 use crate::message::{Header, JointTrajectory, Stamp, TrajectoryPoint};
 
 /// Requests that wait while one is rolled out; further ones are refused.

@@ -13,7 +13,7 @@ use super::plan_action::{PlanAction, only_words};
 use super::planning::{Finding, Judging, Task, not_evaluated};
 use super::queue::Tasks;
 use super::service::{Service, respond};
-use crate::frames::Frame;
+use crate::vision::frames::Frame;
 use crate::message::Stamp;
 
 /// What who asks is told once the node ends.

@@ -16,12 +16,12 @@ use super::problems::Problems;
 use super::publish::Outputs;
 use super::rollouts::PATIENCE;
 use crate::Error;
-use crate::awake::awake;
-use crate::cloud::{Place, Workspace};
-use crate::config::PredictorConfig;
-use crate::frames::Frame;
+use crate::base::awake::awake;
+use crate::vision::cloud::{Place, Workspace};
+use crate::predict::config::PredictorConfig;
+use crate::vision::frames::Frame;
 use crate::message::Stamp;
-use crate::predictor::Predictor;
+use crate::predict::predictor::Predictor;
 
 /// Time between two looks at where the points outside of the workspace are.
 const LOOK_OUTSIDE: Duration = Duration::from_secs(2);

@@ -2,7 +2,7 @@
 
 use super::records::{Record, data_end, finished, forge, op, record, records, without_end};
 use super::{N, assert_true, recording, write};
-use forecloud::bag::Bag;
+use forecloud_bag::bag::Bag;
 
 /// Where a chunk index holds the chunk's place and length; statistics hold their count first.
 const PLACE: usize = 16;

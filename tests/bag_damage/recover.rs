@@ -1,7 +1,7 @@
 //! The commands of docs/reliability.md on SQLite recordings whose pages are damaged.
 
 use super::written::{assert_reads, messages, sqlite_bytes};
-use forecloud::bag::Bag;
+use forecloud_bag::bag::Bag;
 use std::path::Path;
 use std::process::Command;
 

@@ -2,7 +2,7 @@
 
 use super::records::{op, records, without_end};
 use super::{N, assert_true, recording, write};
-use forecloud::bag::Bag;
+use forecloud_bag::bag::Bag;
 use std::path::Path;
 
 /// Zeros that no reader can take a few bytes at a time: they would take it minutes.

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)] // each test uses some of it
 
-use forecloud::bag::{Bag, RawMessage};
+use forecloud_bag::bag::{Bag, RawMessage};
 use forecloud::message::{Image, Stamp, StringMessage};
 use std::collections::HashMap;
 use std::path::Path;

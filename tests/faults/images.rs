@@ -2,7 +2,7 @@
 
 use super::intake::Intake;
 use super::stream::{self, COLOR, DEPTH, HEIGHT, INFO, Message, WIDTH};
-use forecloud::predictor::Prediction;
+use forecloud::predict::predictor::Prediction;
 
 const FULL: [u32; 2] = [WIDTH, HEIGHT];
 const HALF: [u32; 2] = [WIDTH / 2, HEIGHT / 2];

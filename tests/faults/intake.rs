@@ -1,10 +1,10 @@
 //! From messages to predictions, as node and tool do it.
 #![allow(dead_code)]
 
-use forecloud::config::PredictorConfig;
-use forecloud::frames::{Frame, FrameCounts, Frames, FramesConfig};
-use forecloud::model::Model;
-use forecloud::predictor::{Prediction, Predictor};
+use forecloud::predict::config::PredictorConfig;
+use forecloud::vision::frames::{Frame, FrameCounts, Frames, FramesConfig};
+use forecloud::engine::model::Model;
+use forecloud::predict::predictor::{Prediction, Predictor};
 use std::sync::Arc;
 
 use super::stream::{self, Message};

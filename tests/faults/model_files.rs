@@ -1,8 +1,8 @@
 //! Model files that are damaged or none, and models whose predictions are no numbers.
 
-use forecloud::config::PredictorConfig;
-use forecloud::model::{Layout, Model, weights};
-use forecloud::predictor::Predictor;
+use forecloud::predict::config::PredictorConfig;
+use forecloud::engine::model::{Layout, Model, weights};
+use forecloud::predict::predictor::Predictor;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)] // each test uses some of it
 
-use forecloud::bag::Bag;
+use forecloud_bag::bag::Bag;
 use mcap::records::MessageHeader;
 use rand::{Rng, SeedableRng};
 use rusqlite::Connection;

@@ -2,14 +2,14 @@
 
 use super::data::{Example, N_FEATURES};
 use clap::ValueEnum;
-use forecloud::graph::WeightedGraph;
-use forecloud::masks::{Mask, Packed, Part};
-use forecloud::ops::linear::{Mat, matmul};
-use forecloud::ops::linear_attention::Heads;
-use forecloud::ops::masked_attention::{
+use forecloud::engine::graph::WeightedGraph;
+use forecloud::engine::masks::{Mask, Packed, Part};
+use forecloud::engine::ops::linear::{Mat, matmul};
+use forecloud::engine::ops::linear_attention::Heads;
+use forecloud::engine::ops::masked_attention::{
     MaskedSaved, masked_attention_backward, masked_attention_forward, n_stretches,
 };
-use forecloud::random::{draw, normal_pair};
+use forecloud::base::random::{draw, normal_pair};
 use serde::Serialize;
 
 #[derive(Clone, Copy, PartialEq, Debug, ValueEnum, Serialize)]

@@ -44,7 +44,7 @@ impl Field<'_> {
 
 /// How the bytes of a point are read; every offset lies within `point_step`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Layout {
+pub struct Layout {
     point_step: usize,
     big_endian: bool,
     /// x, y, z.

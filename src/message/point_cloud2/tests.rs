@@ -1,6 +1,6 @@
 use super::super::encode::CdrWriter;
 use super::*;
-use crate::error::Error;
+use crate::base::error::Error;
 use proptest::prelude::*;
 
 /// Name, offset, datatype, count.
@@ -199,7 +199,7 @@ fn lay_out(entries: Vec<((&'static str, u8, u32), u32)>) -> (Vec<Entry>, u32) {
 fn layouts() -> impl Strategy<Value = (Vec<Entry>, u32, Colors)> {
     let axes = prop_oneof![Just([7u8; 3]), [7u8..9, 7u8..9, 7u8..9]];
     (axes, colors(), any::<bool>(), any::<u64>()).prop_map(|(axes, colors, in_a_row, seed)| {
-        let draw = |i: usize, n: u64| (crate::random::draw(seed, 0, i as u64, 0) % n) as u32;
+        let draw = |i: usize, n: u64| (crate::base::random::draw(seed, 0, i as u64, 0) % n) as u32;
         let mut names = vec![("intensity", 7, 1), ("ring", 4, 3)];
         names.truncate(draw(0, 3) as usize);
         match colors {

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use super::{About, Cause, Facts, Level, Publisher, Status, Topic};
-use crate::kinematics::RobotMode;
+use crate::robot::kinematics::RobotMode;
 use crate::message::Stamp;
-use crate::novelty::Unlike;
+use crate::predict::novelty::Unlike;
 
 const IMAGE: &str = "sensor_msgs/msg/Image";
 const INFO: &str = "sensor_msgs/msg/CameraInfo";

@@ -7,9 +7,9 @@ use r2r::control_msgs::action::{FollowJointTrajectory, GripperCommand};
 use r2r::sensor_msgs::msg::JointState;
 use r2r::trajectory_msgs::msg::JointTrajectoryPoint;
 
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
 use crate::message::{JointTrajectory, Stamp};
-use crate::relay::{Fingers, GoalPoint, MAX_JOINTS, MAX_POINTS, from_here, planned};
+use crate::robot::relay::{Fingers, GoalPoint, MAX_JOINTS, MAX_POINTS, from_here, planned};
 
 /// Joints whose positions are remembered at most.
 const MAX_MEASURED: usize = 1024;

@@ -16,7 +16,7 @@ use super::goals::{Goals, Stage, respond};
 use super::link::{Ended, Link, Pending, poll};
 use super::steps::{Step, UNKNOWN, forgotten, next_step};
 use crate::message::Stamp;
-use crate::relay::{GoalId, Planner};
+use crate::robot::relay::{GoalId, Planner};
 
 /// Requests that the controller has not answered, at most.
 const MAX_PENDING: usize = 64;

@@ -10,7 +10,7 @@ use super::super::action::uuid;
 use super::action::Relayed;
 use super::link::{Accepted, Ended, Pending};
 use crate::message::JointTrajectory;
-use crate::relay::GoalId;
+use crate::robot::relay::GoalId;
 
 /// Goals of a controller that are remembered at most.
 const MAX_GOALS: usize = 64;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use r2r::ParameterValue;
 
-use crate::relay::Fingers;
+use crate::robot::relay::Fingers;
 
 /// Controllers at most.
 const MAX_CONTROLLERS: usize = 32;

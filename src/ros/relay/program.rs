@@ -16,7 +16,7 @@ use super::action::Measured;
 use super::controller::{Controller, Names, Relay, World};
 use super::parameters::{self, Config, ControllerConfig, Kind};
 use crate::message::{JointTrajectory, Stamp};
-use crate::relay::Planner;
+use crate::robot::relay::Planner;
 use crate::ros::arguments::Arguments;
 use crate::ros::clock::RosClock;
 use crate::ros::node::{FAREWELL, SPIN, create_node, given_parameters, watch_signals};

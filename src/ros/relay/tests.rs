@@ -11,7 +11,7 @@ use r2r::trajectory_msgs::msg::JointTrajectoryPoint;
 use super::action::{Measured, Relayed};
 use super::parameters::{Config, Kind, configure};
 use super::program::message;
-use crate::relay::Fingers;
+use crate::robot::relay::Fingers;
 
 fn configured(given: &[(&str, P)]) -> anyhow::Result<Config> {
     let given: BTreeMap<String, P> =

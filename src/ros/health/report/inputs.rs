@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{GRACE, Level, Status, hindered, names, remedy_of_silence, silence};
-use crate::kinematics::RobotMode;
+use crate::robot::kinematics::RobotMode;
 use crate::ros::health::topic::Loss;
 use crate::ros::health::{Cause, Facts, Kind, Publisher, Topic};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{GRACE, Level, Status, hindered};
-use crate::kinematics::RobotMode;
+use crate::robot::kinematics::RobotMode;
 use crate::ros::health::{Cause, Facts, WINDOW};
 
 /// Longest time that the predictor should work on one frame.

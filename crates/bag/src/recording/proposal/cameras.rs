@@ -1,0 +1,215 @@
+//! The cameras of a recording.
+
+use crate::bag::TopicInfo;
+use forecloud::vision::frames::{CameraInput, CameraTopics};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Words in names of images that are neither colour nor depth.
+const OTHER_WORDS: [&str; 12] = [
+    "ir",
+    "infra",
+    "infra1",
+    "infra2",
+    "disparity",
+    "confidence",
+    "mask",
+    "gray",
+    "grey",
+    "mono",
+    "stereo",
+    "ids",
+];
+const COLOR_WORDS: [&str; 3] = ["color", "colour", "rgb"];
+/// Further words of the parts that tell what a camera's topic is, behind its namespace.
+const STREAM_WORDS: [&str; 6] = ["depth", "image", "points", "points2", "point", "cloud"];
+/// Parts of names of depth images that have a pixel for each of the colour image.
+const REGISTERED: [&str; 4] =
+    ["aligned_depth_to_color", "depth_to_rgb", "depth_to_color", "depth_registered"];
+
+/// The topics of one namespace.
+pub(super) struct Found {
+    pub(super) namespace: String,
+    /// Images, or else compressed ones.
+    pub(super) images: Option<CameraTopics>,
+    pub(super) points: Option<CameraTopics>,
+    /// Whether its depth image may be registered or not.
+    pub(super) is_unsure: bool,
+}
+
+/// An image topic.
+#[derive(Clone, Copy)]
+struct Image<'a> {
+    topic: &'a TopicInfo,
+    /// Its name without that of its compression.
+    base: &'a str,
+}
+
+/// Finds all cameras, by namespace; also those of which topics are missing.
+pub(super) fn find(topics: &[&TopicInfo]) -> Vec<Found> {
+    let mut groups: BTreeMap<&str, Vec<&TopicInfo>> = BTreeMap::new();
+    for topic in topics {
+        groups.entry(namespace(&topic.name)).or_default().push(topic);
+    }
+    let found =
+        groups.into_iter().map(|(namespace, group)| in_namespace(namespace, &group, topics));
+    found.flatten().collect()
+}
+
+/// `all`: the calibration may lie elsewhere.
+fn in_namespace(namespace: &str, group: &[&TopicInfo], all: &[&TopicInfo]) -> Option<Found> {
+    let images = pair(namespace, group, all, CameraInput::Images)
+        .or_else(|| pair(namespace, group, all, CameraInput::Compressed));
+    let clouds = group.iter().filter(|topic| topic.message_type == "sensor_msgs/msg/PointCloud2");
+    let cloud = clouds.max_by_key(|topic| (has_color(&topic.name), topic.n_messages));
+    let points = cloud.map(|topic| CameraTopics {
+        points: topic.name.to_string(),
+        ..nameless(namespace, CameraInput::Points, true)
+    });
+    if images.is_none() && points.is_none() && !group.iter().any(|t| is_depth(&t.name)) {
+        return None;
+    }
+    let depth = images.as_ref().map(|camera| &*camera.depth);
+    let is_unsure = depth.is_some_and(|depth| is_registered(depth).is_none());
+    Some(Found { namespace: namespace.into(), images, points, is_unsure })
+}
+
+fn nameless(namespace: &str, input: CameraInput, depth_registered: bool) -> CameraTopics {
+    let none = String::new;
+    let (color, depth, color_info, depth_info) = (none(), none(), none(), none());
+    let name = namespace.into();
+    CameraTopics {
+        name,
+        input,
+        depth_registered,
+        color,
+        depth,
+        color_info,
+        depth_info,
+        points: none(),
+    }
+}
+
+/// Colour, depth and calibration that belong together.
+fn pair(
+    namespace: &str,
+    group: &[&TopicInfo],
+    all: &[&TopicInfo],
+    input: CameraInput,
+) -> Option<CameraTopics> {
+    let images: Vec<Image> = group.iter().filter_map(|topic| image(topic, input)).collect();
+    let calibration = |base: &str| {
+        let stem = base.rsplit_once('/').map_or("", |(stem, _)| stem);
+        let names = [format!("{stem}/camera_info"), format!("{base}/camera_info")];
+        let mut names = names.into_iter().chain([format!("{namespace}/camera_info")]);
+        names.find(|name| all.iter().any(|topic| *topic.name == **name && is_calibration(topic)))
+    };
+    let depths = images.iter().filter(|image| is_depth(image.base));
+    let depth = depths.max_by_key(|image| {
+        let rank = is_registered(image.base).map_or(1, |registered| if registered { 2 } else { 0 });
+        (rank, image.topic.n_messages, Reverse(image.base.len()))
+    })?;
+    // A rectified depth image belongs to the rectified colour image.
+    let is_rectified =
+        |name: &str| words(name).any(|word| word == "rect") || name.ends_with("depth_registered");
+    let colors = images.iter().filter(|image| is_color(image.base));
+    let color = colors.max_by_key(|image| {
+        (
+            has_color(image.base),
+            is_rectified(image.base) == is_rectified(depth.base),
+            image.topic.n_messages,
+            Reverse(image.base.len()),
+        )
+    })?;
+    let own = calibration(depth.base);
+    let registered = is_registered(depth.base).unwrap_or(true);
+    let color_info = match registered {
+        true => calibration(color.base).or_else(|| own.clone()),
+        false => calibration(color.base),
+    };
+    if !registered && own.is_none() {
+        return None;
+    }
+    Some(CameraTopics {
+        color: color.topic.name.to_string(),
+        depth: depth.topic.name.to_string(),
+        color_info: color_info?,
+        depth_info: own.unwrap_or_default(),
+        ..nameless(namespace, input, registered)
+    })
+}
+
+fn is_calibration(topic: &TopicInfo) -> bool {
+    topic.message_type == "sensor_msgs/msg/CameraInfo"
+}
+
+/// The topic as an image of this input, if it is one.
+fn image(topic: &TopicInfo, input: CameraInput) -> Option<Image<'_>> {
+    let name: &str = &topic.name;
+    let base = match (input, &*topic.message_type) {
+        (CameraInput::Images, "sensor_msgs/msg/Image") => name,
+        (CameraInput::Compressed, "sensor_msgs/msg/CompressedImage") if is_depth(name) => {
+            name.strip_suffix("/compressedDepth")?
+        }
+        (CameraInput::Compressed, "sensor_msgs/msg/CompressedImage") => {
+            name.strip_suffix("/compressed")?
+        }
+        _ => return None,
+    };
+    Some(Image { topic, base })
+}
+
+/// Words of a topic's name, in its own case.
+fn words(name: &str) -> impl Iterator<Item = &str> {
+    name.split(['/', '_']).filter(|word| !word.is_empty())
+}
+
+fn is_one_of(words: &[&str], word: &str) -> bool {
+    words.iter().any(|other| other.eq_ignore_ascii_case(word))
+}
+
+/// The part of the name before that which tells what the topic is.
+fn namespace(name: &str) -> &str {
+    let all_words = [&OTHER_WORDS[..], &COLOR_WORDS, &STREAM_WORDS];
+    let is_stream =
+        |part: &str| words(part).any(|word| all_words.iter().any(|w| is_one_of(w, word)));
+    let parts = name.split_inclusive('/').take_while(|part| !is_stream(part));
+    name[..parts.map(str::len).sum()].trim_end_matches('/')
+}
+
+/// What of the name tells what the topic is.
+fn stream(name: &str) -> &str {
+    &name[namespace(name).len()..]
+}
+
+/// Colour in the depth image's pixels is no depth.
+fn is_depth(name: &str) -> bool {
+    let stream = stream(name);
+    let to_depth = ["rgb_to_depth", "color_to_depth"].iter().any(|part| stream.contains(part));
+    words(stream).any(|word| is_one_of(&["depth", "compressedDepth"], word))
+        && !to_depth
+        && !words(stream).any(|word| is_one_of(&OTHER_WORDS, word))
+}
+
+fn is_color(name: &str) -> bool {
+    let stream = stream(name);
+    let is_other = |word| is_one_of(&OTHER_WORDS, word) || word.eq_ignore_ascii_case("depth");
+    !words(stream).any(is_other)
+}
+
+fn has_color(name: &str) -> bool {
+    let registered = REGISTERED.iter().any(|part| name.contains(part));
+    registered
+        || words(stream(name)).any(|word| is_one_of(&COLOR_WORDS, word) || word == "registered")
+}
+
+/// Whether a depth image is registered to colour, where its name tells.
+fn is_registered(name: &str) -> Option<bool> {
+    if name.split('/').any(|part| REGISTERED.contains(&part)) {
+        Some(true)
+    } else if name.contains("/image_rect_raw") {
+        Some(false) // as the camera sees it (RealSense)
+    } else {
+        None
+    }
+}

@@ -1,0 +1,306 @@
+//! `forecloud calibrate`: makes a model's word for how sure it is hold.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use clap::builder::PossibleValuesParser;
+use forecloud::vision::cloud::SensorNoise;
+use forecloud::predict::confidence::Scores;
+use forecloud::predict::config::PredictorConfig;
+use forecloud_eval::Replay;
+use forecloud::vision::frames::FramesConfig;
+use forecloud::base::geometry::Vec3;
+use forecloud::robot::kinematics::MeshSearch;
+use forecloud_train::labels::SURE;
+use forecloud::engine::model::Model;
+use forecloud::predict::novelty::Finding;
+use forecloud_bag::outputs::{Kind, Outputs};
+use forecloud::predict::prediction::Prediction;
+use forecloud_bag::recording::Recording;
+use forecloud::predict::situation::Situation;
+use forecloud_train::config::{DatasetConfig, Teacher};
+use forecloud_train::dataset::Dataset;
+use forecloud_train::hindsight::widen;
+
+use super::intake::{Recordings, recordings as told_recordings};
+use super::numbers::{by_option, within};
+use super::say::{named, say};
+use super::topics::TopicArgs;
+use super::train_loop::bar;
+use super::{model_file, threads};
+
+/// Of what hindsight tells, every so many predictions are looked at: those in between err as they do.
+const EVERY: usize = 5;
+
+/// Calibrate how sure a model says it is, on recordings that it was not trained with.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Plays the recordings, holds each prediction against the truth, and finds factors under which half of all
+errors, and nine of ten, are no larger than the model says: apart for each step and for particles that
+lie on the robot (in steps that its plan tells of; in others), rest, move or fly. Where there is no truth,
+predictions are held against where the later frames show the points (hindsight), as far as that is sure;
+the factors are widened by what that leaves out. They go into the model file, and from there into
+predictions (sigma and sigma_90). So does what the bodies that move in the recordings are like: predictions
+of bodies that are unlike all of it lean on their estimated motion (the node's lean_when_unlike). Take
+recordings that no weight was trained with, of the kind that the model will see: at least 8, better 50.
+Each recording counts as much as any other; one that can't be used is named and left out.
+
+Examples:
+  forecloud calibrate recordings --split val --model runs/first/model.safetensors --out calibrated.safetensors
+  forecloud calibrate my_bags --model runs/mine/model.safetensors --out mine.safetensors")]
+pub struct Args {
+    /// Folder of recordings, or one of them
+    recordings: PathBuf,
+    /// Model file, trained with --sigma
+    #[arg(long, value_name = "FILE")]
+    model: PathBuf,
+    /// The calibrated model's file
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Of recordings with truth take those of this split alone
+    #[arg(long, default_value = "val")]
+    split: String,
+    /// What tells where points went. `truth`: recordings without it are left out. `hindsight`: what later
+    /// frames show; truth is not looked at. `auto`: truth where there is one, hindsight elsewhere
+    #[arg(long, default_value = "auto", value_parser = PossibleValuesParser::new(["auto", "truth", "hindsight"]))]
+    teacher: String,
+    /// Steps to calibrate; later ones are taken for the last
+    #[arg(long, value_name = "STEPS", default_value_t = 10, value_parser = within(1..=100usize))]
+    horizon: usize,
+    /// Steps after which a prediction that is longer looks again, in a further pass from where everything
+    /// has come to by then: a divisor of the model's steps a pass (--chunk of `train`), or all of them.
+    /// Written into the model file, as nothing else writes it; half of a pass was best for `small`
+    /// (docs/accuracy.md) [default: the model's own]
+    #[arg(long, value_name = "STEPS")]
+    stride: Option<usize>,
+    /// Threads [default: all cores]
+    #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
+    threads: Option<usize>,
+    #[command(flatten)]
+    topics: TopicArgs,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads::bounded(args.threads));
+    pool.build().context("cannot start threads")?.install(|| calibrate(args))
+}
+
+fn calibrate(args: &Args) -> Result<()> {
+    let (model, path) = model_file::load(Some(&args.model))?;
+    ensure!(
+        model.config.tells_sigma,
+        "{}: it tells no sigma to calibrate; train one with --sigma",
+        path.display()
+    );
+    let outputs = Outputs::default().protect([&path, &args.recordings]);
+    outputs.check(&args.out, Kind::Weights).context("cannot save the model")?;
+    // Its own word, not what an earlier calibration made of it.
+    let mut config = model.config;
+    if let Some(stride) = args.stride {
+        config.stride = Some(stride).filter(|&stride| stride != config.chunk);
+    }
+    let plain = Model::new(config, model.weights).map_err(by_option)?;
+    let recordings = Recordings::find(&args.recordings, false)?;
+    let teacher = Teacher::named(&args.teacher).context("unknown --teacher")?;
+    let mut found = Found {
+        args,
+        plain: &plain,
+        frames: args.topics.config()?,
+        meshes: args.topics.meshes()?,
+        scores: Scores::default(),
+        finding: Finding::default(),
+    };
+    let (mut n_recordings, mut n_in_hindsight, mut n_others, mut n_unusable) = (0, 0, 0, 0);
+    let progress = bar(recordings.len() as u64, "{wide_bar} {pos} of {len} recordings");
+    let left_out = |path: &Path, error: &str| {
+        progress.suspend(|| say(format_args!("left out: {}", named(path, error))));
+    };
+    for (path, error) in recordings.not_looked_into() {
+        n_unusable += 1;
+        left_out(path, &error.to_string());
+    }
+    for path in recordings.paths() {
+        progress.inc(1);
+        match found.add(path, teacher) {
+            Ok(Some(by)) => {
+                n_recordings += 1;
+                n_in_hindsight += usize::from(by == Teacher::Hindsight);
+            }
+            Ok(None) => n_others += 1,
+            // What is wrong with one is no reason to lose the others.
+            Err(error) => {
+                n_unusable += 1;
+                left_out(path, &format!("{error:#}"));
+            }
+        }
+    }
+    progress.finish_and_clear();
+    let Found { scores, finding, .. } = found;
+    if n_unusable > 0 {
+        say(format_args!("{} left out, which can't be used", told_recordings(n_unusable)));
+    }
+    if n_others > 0 {
+        say(format_args!(
+            "{n_others} other recordings left out (--split {}, --teacher {})",
+            args.split, args.teacher
+        ));
+    }
+    let of_split = || match n_in_hindsight {
+        0 => format!("{n_recordings} recordings of split '{}'", args.split),
+        n => format!("{n_recordings} recordings, {n} of them by hindsight"),
+    };
+    let mut calibration = scores.calibrate(args.horizon).with_context(of_split)?;
+    widen(&mut calibration, n_in_hindsight as f32 / n_recordings.max(1) as f32);
+    match finding.familiar(args.horizon) {
+        Ok(familiar) => calibration.familiar = Some(familiar),
+        Err(error) => say(format_args!(
+            "warning: {}: {error}; the model does not tell what is unlike all that it knows",
+            of_split()
+        )),
+    }
+    for situation in Situation::ALL {
+        let [half, most] = [0, 1].map(|level| calibration.factor(situation, level, 0));
+        let last = args.horizon - 1;
+        let [half_last, most_last] = [0, 1].map(|level| calibration.factor(situation, level, last));
+        say(format_args!(
+            "{:9} half within {half:.2} x sigma after 1 step, {half_last:.2} x after {}; 90 % within \
+             {most:.2} x, {most_last:.2} x",
+            situation.name(),
+            args.horizon
+        ));
+    }
+    let calibrated = plain.calibrated(calibration)?;
+    calibrated.save(&args.out)?;
+    say(format_args!(
+        "{}: model {}, calibrated on {}",
+        args.out.display(),
+        calibrated.hash,
+        of_split()
+    ));
+    Ok(())
+}
+
+/// What was found of the recordings so far.
+struct Found<'a> {
+    args: &'a Args,
+    /// The model without an earlier calibration.
+    plain: &'a Model,
+    frames: FramesConfig,
+    meshes: MeshSearch,
+    scores: Scores,
+    finding: Finding,
+}
+
+impl Found<'_> {
+    /// Takes the recording, and tells by what it was judged; none if it is not asked for. Nothing is
+    /// left of one that fails.
+    fn add(&mut self, path: &Path, teacher: Teacher) -> Result<Option<Teacher>> {
+        let glimpse = Recording::glimpse(path)?;
+        let is_asked_for = match glimpse.truth() {
+            Some(truth) => truth.split == self.args.split,
+            None => teacher != Teacher::Truth,
+        };
+        if !is_asked_for {
+            return Ok(None);
+        }
+        let has_truth = glimpse.truth().is_some() && teacher.takes_truth();
+        let by = if has_truth { Teacher::Truth } else { Teacher::Hindsight };
+        let recording = glimpse.open(self.frames.clone())?;
+        self.scores.next_recording();
+        self.finding.next_recording();
+        let added = match by {
+            Teacher::Truth => self.add_by_truth(&recording),
+            _ => self.add_by_hindsight(&recording),
+        };
+        if added.is_err() {
+            self.scores.drop_recording();
+            self.finding.drop_recording();
+        }
+        added.map(|()| Some(by))
+    }
+
+    /// What plays a recording.
+    fn replay(&self, recording: &Recording) -> Result<Replay> {
+        let config = PredictorConfig {
+            horizon: self.args.horizon,
+            robot: self.args.topics.robot,
+            ..PredictorConfig::default()
+        };
+        let mut replay = Replay::new(self.plain.clone(), config, self.frames.clone(), None)
+            .with_meshes(self.meshes.clone());
+        replay.follow_cameras(recording)?;
+        Ok(replay)
+    }
+
+    fn add_by_truth(&mut self, recording: &Recording) -> Result<()> {
+        self.replay(recording)?.add(recording, |replayed| {
+            if let Some((prediction, truth)) = replayed.prediction.zip(replayed.truth) {
+                self.take(prediction, &truth.positions, |_, _| true);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// What hindsight tells of a recording: nothing of one whose camera moves.
+    fn hindsight(&self, recording: &Recording) -> Result<Dataset> {
+        let config = DatasetConfig {
+            teacher: Teacher::Hindsight,
+            max_horizon: self.args.horizon,
+            noise: SensorNoise { strength: 0.0, ..SensorNoise::default() },
+            ..DatasetConfig::default()
+        };
+        let data = Dataset::new(config, self.plain.config, self.frames.clone());
+        let mut data = data.with_meshes(self.meshes.clone());
+        data.add_recording(recording)?;
+        Ok(data)
+    }
+
+    fn add_by_hindsight(&mut self, recording: &Recording) -> Result<()> {
+        let data = self.hindsight(recording)?;
+        let (horizon, mut failure, mut n_seen) = (self.args.horizon, None, 0);
+        self.replay(recording)?.ignore_truth(true).add(recording, |replayed| {
+            let Some(prediction) = replayed.prediction else { return };
+            n_seen += 1;
+            // The first one, too: a recording may have few.
+            if n_seen % EVERY != 1 {
+                return;
+            }
+            match data.tell(replayed.stamp, &prediction.particles.positions, horizon) {
+                Ok(Some(told)) => {
+                    let is_sure = |step: usize, i: usize| told.confidences[step][i] >= SURE;
+                    self.take(prediction, &told.positions, is_sure);
+                }
+                Ok(None) => {}
+                Err(error) => failure = Some(error),
+            }
+        })?;
+        failure.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Takes the errors of one prediction over what the model said, and what it looked like, where
+    /// `positions` now and after each step are known: `is_known` tells of a step (from 0) and a particle.
+    fn take(
+        &mut self,
+        prediction: &Prediction,
+        positions: &[Vec<Vec3>],
+        is_known: impl Fn(usize, usize) -> bool,
+    ) {
+        let mut at = prediction.particles.positions.clone();
+        let steps = prediction.displacements.iter().zip(positions.iter().skip(1));
+        for (step, ((moves, there), sigmas)) in steps.zip(&prediction.sigmas[0]).enumerate() {
+            for (i, position) in at.iter_mut().enumerate() {
+                let squares = (0..3).map(|axis| {
+                    position[axis] += moves[i][axis];
+                    (position[axis] - there[i][axis]).powi(2)
+                });
+                let error = squares.sum::<f32>().sqrt();
+                if is_known(step, i) {
+                    let situation = prediction.situations[i].in_step(step, prediction.n_planned);
+                    self.scores.add(situation, step, error / sigmas[i]);
+                }
+            }
+        }
+        self.finding.add(&prediction.seen, &prediction.situations, positions, is_known);
+    }
+}

@@ -1,0 +1,353 @@
+//! `forecloud compare`: rivals trained for the same time with the same care, and their table.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::builder::PossibleValuesParser;
+use forecloud::vision::cloud::SensorNoise;
+use forecloud::engine::model::ModelConfig;
+use forecloud_bag::outputs::{Kind, Outputs};
+use forecloud_train::compare::{
+    Comparison, Data, PICTURE, PLAN, Plan, Settings, Suite, TABLE, Table, Watch,
+};
+use forecloud_train::config::{DatasetConfig, TrainConfig};
+use forecloud_train::dataset::Dataset;
+use forecloud_train::reading::Intake;
+use indicatif::ProgressBar;
+
+use super::intake::{HoldOutArgs, Recordings, hold_out, must_have_windows, summary};
+use super::layers::SizeArgs;
+use super::memory;
+use super::numbers::{by_option, within};
+use super::out_folder::{OutFolder, refused};
+use super::say::say;
+use super::steps::StepArgs;
+use super::stop::Stop;
+use super::threads::cores;
+use super::topics::TopicArgs;
+use super::train::VALIDATION_STEPS;
+use super::train_loop::bar;
+
+/// Compare models: train rivals for the same time (or steps) with the same care, and print what they cost
+/// and how well they predict.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Suites:
+  layers   the local layer: GRF attention, message passing, linear attention, none
+  walks    the mask: all walks or sampled ones, samplers, with and without importance weights
+  sizes    neighbours, hops, walks and particles, one at a time
+  softmax  softmax and k-MIP beside linear and GRF attention, at 512 particles unless --particles says otherwise
+  chunks   passes of 1, 2, 5 and 10 steps
+  masks    the local layer under every mask, beside GRF attention and linear attention without one
+  cells    masks that count cells (--local voxels): sides of the cells, and how many cells they reach
+
+Each run trains on one thread, for a budget of CPU seconds. A pilot measures how fast each variant is;
+from that the steps of all runs are fixed in OUT/plan.json, and from then on no clock matters: a busy
+machine, or an interruption (Ctrl-C; the same command goes on), changes nothing in the table. With
+--steps all runs take as many steps instead, whatever time they need. All variants have the same number
+of weights, try the same learning rates, train with the same seeds, and roll out whole passes.
+OUT also gets comparison.csv (a line for each run) and comparison.png (validation errors on the way).
+
+Recordings are taken from the folder and all folders below it, as `forecloud replay` takes them one by
+one; whatever is left out is named, with the reason.
+
+Examples:
+  forecloud compare recordings --out runs/layers
+  forecloud compare recordings --out runs/quick --budget-secs 40 --seeds 2 --max-recordings 100
+  forecloud compare recordings --out runs/softmax --suite softmax --particles 256 --json
+  forecloud compare recordings --out runs/claim --inputs paper --steps 8000 --batch 4 --seeds 2")]
+pub struct Args {
+    /// Folder of recordings with truth (rosbag2 folders, .mcap and .db3 files)
+    recordings: PathBuf,
+    /// Folder of the comparison; made if it is not there
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// What is compared
+    #[arg(long, default_value = "layers", value_parser = PossibleValuesParser::new(Suite::ALL.map(|(name, _)| name)))]
+    suite: String,
+    /// Only these variants of the suite; the others are held against the first
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    variants: Vec<String>,
+    /// CPU seconds of training in each run
+    #[arg(long, value_name = "SECS", default_value_t = 300.0, value_parser = within(Settings::BUDGET_SECS))]
+    budget_secs: f64,
+    /// Steps of each run, instead of a time
+    #[arg(long, value_name = "N", conflicts_with = "budget_secs", value_parser = within(TrainConfig::STEPS))]
+    steps: Option<u64>,
+    /// Runs of each variant, with the seeds 0, 1, …
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+    /// Learning rates that each variant tries; one alone is taken without a try
+    #[arg(
+        long,
+        value_name = "RATE,…",
+        value_delimiter = ',',
+        value_parser = within(TrainConfig::LEARNING_RATE),
+        default_value = "0.0005,0.001,0.002"
+    )]
+    learning_rates: Vec<f32>,
+    /// Share of the budget, or of the steps, that the try of a learning rate takes
+    #[arg(long, value_name = "SHARE", default_value_t = 0.25, value_parser = within(Settings::TUNING_SHARE))]
+    tuning_share: f64,
+    #[command(flatten)]
+    steps_of: StepArgs,
+    /// Validations during a run
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = within(Settings::VALIDATIONS))]
+    validations: u64,
+    /// Windows of a validation
+    #[arg(long, value_name = "N", default_value_t = 80, value_parser = within(Settings::COUNT))]
+    validation_windows: usize,
+    /// Windows of the test
+    #[arg(long, value_name = "N", default_value_t = 240, value_parser = within(Settings::COUNT))]
+    test_windows: usize,
+    /// Split of the recordings that the table is about: test, unseen or materials
+    #[arg(long, value_name = "SPLIT", default_value = "test", value_parser = held_out)]
+    test_split: String,
+    #[command(flatten)]
+    hold_out: HoldOutArgs,
+    /// Use at most this many recordings of each split, spread over the folder
+    #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
+    max_recordings: Option<usize>,
+    /// Runs side by side [default: as many as there are cores]
+    #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
+    jobs: Option<usize>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    sizes: SizeArgs,
+    #[command(flatten)]
+    topics: TopicArgs,
+}
+
+/// Rounds of the pilot.
+const PILOT_ROUNDS: usize = 5;
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    let settings = settings(args)?;
+    settings.validate().map_err(by_option)?;
+    let jobs = jobs(args);
+    for variant in &settings.variants {
+        memory::must_suffice(&settings.train_of(variant), &variant.model, false, jobs)?;
+    }
+    let watch = Progress::new().context("signal handlers")?;
+    let Some(table) = compare(args, settings, jobs, &watch)? else { return watch.end(args) };
+    print(args, &table).context("standard output")?;
+    let n = table.failures.len();
+    ensure!(n == 0, "{n} failed: {}", table.failures.join("; "));
+    Ok(())
+}
+
+/// The table; none if stopped.
+fn compare(
+    args: &Args,
+    settings: Settings,
+    jobs: usize,
+    watch: &Progress,
+) -> Result<Option<Table>> {
+    let _folder = OutFolder::open(&args.out)?;
+    check_files(args, &settings)?;
+    let Some(data) = load(args, &settings, watch)? else { return Ok(None) };
+    let comparison = Comparison::open(args.out.clone(), settings, &data, watch)
+        .map_err(by_option)
+        .context("can't plan the comparison")?;
+    let Some(comparison) = comparison else { return Ok(None) };
+    watch.plan(comparison.plan(), jobs);
+    let table = comparison.run(&data, jobs, watch)?;
+    watch.bar.finish_and_clear();
+    Ok(table)
+}
+
+/// Refuses to replace what no comparison wrote: what has our names and no plan beside it, and a table
+/// that is none.
+fn check_files(args: &Args, settings: &Settings) -> Result<()> {
+    let [plan, table, picture] = [PLAN, TABLE, PICTURE].map(|name| args.out.join(name));
+    if !plan.exists() {
+        let names = settings.variants.iter().map(|variant| variant.name.as_str());
+        let mut names = [TABLE, PICTURE].into_iter().chain(names);
+        if let Some(name) = names.find(|name| args.out.join(name).exists()) {
+            anyhow::bail!(
+                "{}: it is there without a {PLAN}, so no comparison wrote it: move it away, or \
+                 choose another --out",
+                args.out.join(name).display()
+            );
+        }
+    }
+    for (path, kind) in [(table, Kind::Table(Table::CSV_HEAD)), (picture, Kind::Picture)] {
+        Outputs::default().check(&path, kind).with_context(|| refused(&args.out))?;
+    }
+    Ok(())
+}
+
+/// Runs side by side: no more than there are cores, as each takes one.
+fn jobs(args: &Args) -> usize {
+    let cores = cores();
+    if let Some(asked) = args.jobs.filter(|&asked| asked > cores) {
+        say(format_args!("--jobs {asked}: more than the {cores} cores; {cores} runs side by side"));
+    }
+    args.jobs.unwrap_or(cores).clamp(1, cores)
+}
+
+fn print(args: &Args, table: &Table) -> Result<()> {
+    let text = match args.json {
+        true => serde_json::to_string_pretty(table)? + "\n",
+        false => format!("{table}\nRuns and curves: {}\n", args.out.display()),
+    };
+    let mut stdout = std::io::stdout().lock();
+    Ok(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())?)
+}
+
+/// The split that a table may be about: one that no run has learnt or chosen by.
+fn held_out(split: &str) -> Result<String, &'static str> {
+    match split {
+        "train" | "val" => Err("runs learn and choose by these recordings: take others"),
+        _ => Ok(split.to_owned()),
+    }
+}
+
+fn settings(args: &Args) -> Result<Settings> {
+    let suite = Suite::ALL.into_iter().find(|(name, _)| *name == args.suite);
+    let suite = suite.context("unknown --suite")?.1;
+    let mut base = suite.base();
+    args.sizes.apply(&mut base);
+    base.validate().map_err(by_option)?;
+    let mut variants = suite.variants(base);
+    let names: Vec<String> = variants.iter().map(|variant| variant.name.clone()).collect();
+    for name in &args.variants {
+        let all = names.join(", ");
+        ensure!(names.contains(name), "--variants: suite {} has no {name}, but {all}", args.suite);
+    }
+    variants.retain(|variant| args.variants.is_empty() || args.variants.contains(&variant.name));
+    let place = |name: &str| args.variants.iter().position(|wanted| wanted == name);
+    variants.sort_by_key(|variant| place(&variant.name));
+    let mut train = TrainConfig::default();
+    // Each variant's roll-outs are whole passes of its own.
+    args.steps_of.apply(&mut train, &ModelConfig { chunk: 1, ..base });
+    let noise = SensorNoise { strength: train.sensor_noise, ..SensorNoise::default() };
+    Ok(Settings {
+        suite: args.suite.clone(),
+        variants,
+        budget_secs: args.budget_secs,
+        steps: args.steps,
+        seeds: (0..args.seeds).collect(),
+        learning_rates: args.learning_rates.clone(),
+        tuning_share: args.tuning_share,
+        train,
+        data: DatasetConfig { noise, varies_noise: false, ..DatasetConfig::default() },
+        topics: args.topics.told().map(|(option, value)| (option.to_owned(), value)).into(),
+        test_split: args.test_split.clone(),
+        validations: args.validations,
+        validation_steps: VALIDATION_STEPS,
+        validation_windows: args.validation_windows,
+        test_windows: args.test_windows,
+        pilot_rounds: PILOT_ROUNDS,
+    })
+}
+
+/// The recordings; none if stopped.
+fn load(args: &Args, settings: &Settings, watch: &Progress) -> Result<Option<Data>> {
+    let recordings = Recordings::find(&args.recordings, true)?;
+    recordings.must_not_hold(&args.out)?;
+    let (frames, meshes) = (args.topics.config()?, args.topics.meshes()?);
+    // As many points of each frame as the variant with most particles takes.
+    let models = settings.variants.iter().map(|variant| variant.model);
+    let n_particles = models.clone().map(|model| model.n_particles).max().unwrap_or(0);
+    let model = models.clone().next().context("no variants")?;
+    let model = ModelConfig { n_particles, ..model };
+    let horizons = settings.horizons();
+    let empty = |max_horizon, varies_noise| {
+        let config = DatasetConfig { max_horizon, varies_noise, ..settings.data };
+        // The robot as far ahead as any variant's passes reach.
+        let farthest = models.clone().max_by_key(|model| model.reach(max_horizon)).unwrap_or(model);
+        let model = ModelConfig { chunk: farthest.chunk, stride: farthest.stride, ..model };
+        Dataset::new(config, model, frames.clone()).with_meshes(meshes.clone())
+    };
+    let mut train = empty(horizons[0], true);
+    let (mut validation, mut test) = (empty(horizons[1], false), empty(horizons[2], false));
+    watch.bar.set_length(recordings.len() as u64);
+    let max_recordings = args.max_recordings;
+    let intake = |split, data| Intake { split, takes_unsaid: false, max_recordings, data };
+    let mut intakes = [
+        Intake { takes_unsaid: true, ..intake("train", &mut train) },
+        intake("val", &mut validation),
+        intake(&args.test_split, &mut test),
+    ];
+    let told = recordings.read(&mut intakes, || watch.bar.inc(1));
+    told.into_iter().for_each(|line| watch.stage(&line));
+    if watch.stops() {
+        return Ok(None);
+    }
+    watch.bar.reset();
+    must_have_windows("training", "train", &train)?;
+    let held = hold_out(&args.hold_out, &mut train, &mut validation)?;
+    held.into_iter().for_each(|line| watch.stage(&line));
+    for (purpose, split, data) in [
+        ("training", "train", &train),
+        ("validation", "val", &validation),
+        ("test", &*args.test_split, &test),
+    ] {
+        summary(purpose, data).into_iter().for_each(|line| watch.stage(&line));
+        must_have_windows(purpose, split, data)?;
+    }
+    Ok(Some(Data { train, validation, test }))
+}
+
+/// The bar over all runs, and the signal that asks for an end.
+struct Progress {
+    bar: ProgressBar,
+    stop: Stop,
+}
+
+impl Progress {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { bar: bar(0, "{wide_bar} {percent} % {msg}"), stop: Stop::register()? })
+    }
+
+    fn plan(&self, plan: &Plan, jobs: usize) {
+        let secs = plan.total_secs();
+        let total = Duration::from_secs_f64((secs / jobs as f64).min(1e9));
+        self.stage(&format!(
+            "{} variants, {} CPU s of training in all: {:.0} min on {jobs} free cores, and the \
+             validations and tests besides",
+            plan.variants.len(),
+            secs.round(),
+            total.as_secs_f64() / 60.0
+        ));
+        for variant in &plan.variants {
+            self.stage(&format!(
+                "  {}: {} weights, {} steps per run, {} to try a learning rate",
+                variant.name, variant.parameters, variant.steps, variant.tuning_steps
+            ));
+        }
+        self.bar.set_length((1e3 * secs) as u64);
+        self.bar.set_position(0);
+    }
+
+    /// What is said where a signal stopped the comparison.
+    fn end(&self, args: &Args) -> Result<()> {
+        self.bar.finish_and_clear();
+        if let Some(signal) = self.stop.signal() {
+            say(format_args!("stopped: {}; the same command goes on", args.out.display()));
+            // Ends as the signal ends programs, so that shells and scripts see what happened.
+            signal_hook::low_level::emulate_default_handler(signal)?;
+        }
+        Ok(())
+    }
+}
+
+impl Watch for Progress {
+    fn stage(&self, what: &str) {
+        self.bar.suspend(|| say(what));
+    }
+
+    fn advance(&self, secs: f64) {
+        self.bar.inc((1e3 * secs) as u64);
+    }
+
+    fn stops(&self) -> bool {
+        self.stop.signal().is_some()
+    }
+}

@@ -1,0 +1,215 @@
+//! `forecloud info`: what recordings and model files hold.
+
+use anyhow::{Context, Result, ensure};
+use forecloud_bag::bag::{Bag, TopicInfo};
+use forecloud::vision::cloud::Workspace;
+use forecloud::vision::frames::FramesConfig;
+use forecloud::engine::model::Model;
+use forecloud_bag::recording::Recording;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use super::replay_args::corner;
+use super::say::{named, say};
+
+/// Show what recordings hold (topics, message counts, rates), or what a model file is (hash, sizes,
+/// settings).
+#[derive(clap::Args)]
+#[command(after_help = "\
+Every file is told; of one that cannot be read, why. Exit code: 0 if all could be read, 1 if not.
+
+Examples:
+  forecloud info data/demo_tumble
+  forecloud info models/small.safetensors
+  forecloud info --json a.mcap b.db3")]
+pub struct Args {
+    /// rosbag2 folders, or files of them (.mcap, .db3, .zstd); model files (.safetensors)
+    #[arg(required = true, value_name = "BAG|MODEL")]
+    paths: Vec<PathBuf>,
+    /// Print one JSON array, an object for each file; what could not be read has an `error`
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints what the files hold to stdout, their warnings and errors to stderr.
+///
+/// # Errors
+/// If a file could not be read: after all others have been told.
+pub fn run(args: &Args) -> Result<()> {
+    let mut shown = Vec::new();
+    let mut failed = Vec::new();
+    for path in &args.paths {
+        match look(path) {
+            Ok((value, _)) if args.json => shown.push(value),
+            Ok((_, table)) => print(&table)?,
+            Err(error) => {
+                let problem = format!("{error:#}");
+                // Where there is but one, it is the command's own error.
+                if args.paths.len() > 1 {
+                    say(format_args!("error: {problem}"));
+                }
+                shown.push(json!({ "path": path.display().to_string(), "error": problem }));
+                failed.push(error);
+            }
+        }
+    }
+    if args.json {
+        print(&(serde_json::to_string_pretty(&shown)? + "\n"))?;
+    }
+    let (n, all) = (failed.len(), args.paths.len());
+    match failed.pop() {
+        Some(error) if all == 1 => Err(error),
+        _ => {
+            ensure!(n == 0, "{n} of {all} files cannot be read: see above");
+            Ok(())
+        }
+    }
+}
+
+fn print(text: &str) -> Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")
+}
+
+/// What `path` holds, as JSON and as a table.
+fn look(path: &Path) -> Result<(Value, String)> {
+    if is_model(path) {
+        let model = Model::load(path).context("cannot read the model")?;
+        let n_bytes = std::fs::metadata(path).map_or(0, |found| found.len());
+        return Ok((model_json(path, &model, n_bytes), model_table(path, &model, n_bytes)));
+    }
+    let bag =
+        Bag::open(path).with_context(|| format!("cannot read the recording {}", path.display()))?;
+    for warning in bag.warnings() {
+        say(format_args!("warning: {}", named(path, warning)));
+    }
+    let workspace = workspace(path);
+    Ok((to_json(&bag, workspace.as_ref()), to_table(&bag, workspace.as_ref())))
+}
+
+/// The box that `replay` and the node predict in, unless one is named; none if the topics have other
+/// names, or no frame tells.
+fn workspace(path: &Path) -> Option<Workspace> {
+    let recording = Recording::open(path, FramesConfig::default()).ok()?;
+    let place = recording.place(&Workspace::default()).ok()?;
+    place.map(|place| place.workspace)
+}
+
+/// Whether a file is a model's, by its name or its first bytes: the length of a JSON object, then
+/// that object.
+fn is_model(path: &Path) -> bool {
+    let has_name = path.extension().is_some_and(|extension| extension == "safetensors");
+    let begins = || {
+        let mut file = std::fs::File::open(path).ok()?;
+        let n_bytes = file.metadata().ok().filter(|found| found.is_file())?.len();
+        let mut head = [0; 9];
+        file.read_exact(&mut head).ok()?;
+        let (length, [first]) = head.split_first_chunk::<8>()? else { return None };
+        Some(*first == b'{' && u64::from_le_bytes(*length) <= n_bytes - 8)
+    };
+    has_name || begins().unwrap_or(false)
+}
+
+/// The configuration, its numbers as short as in the file.
+fn settings(model: &Model) -> Value {
+    let text = serde_json::to_string(&model.config).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
+fn model_json(path: &Path, model: &Model, n_bytes: u64) -> Value {
+    json!({
+        "kind": "model",
+        "path": path.display().to_string(),
+        "hash": model.hash,
+        "n_weights": model.weights.len(),
+        "n_bytes": n_bytes,
+        "config": settings(model),
+        "error": null,
+    })
+}
+
+fn model_table(path: &Path, model: &Model, n_bytes: u64) -> String {
+    let n_weights = model.weights.len();
+    let mut text = format!(
+        "{}\n  model {}, {n_weights} weights, {n_bytes} bytes\n",
+        path.display(),
+        model.hash
+    );
+    let settings = settings(model);
+    let settings: Vec<(&String, &Value)> = settings.as_object().into_iter().flatten().collect();
+    let width = settings.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
+    for (key, value) in settings {
+        text += &format!("  {key:width$}  {value}\n");
+    }
+    text
+}
+
+fn to_json(bag: &Bag, workspace: Option<&Workspace>) -> Value {
+    let topic = |topic: &TopicInfo| {
+        json!({
+            "name": &*topic.name,
+            "type": topic.message_type,
+            "n_messages": topic.n_messages,
+            "rate_hz": topic.rate_hz(),
+        })
+    };
+    json!({
+        "kind": "recording",
+        "path": bag.path().display().to_string(),
+        "start_ns": bag.start().map(|start| start.nanos()),
+        "duration_secs": bag.duration_secs(),
+        "n_messages": bag.n_messages(),
+        "n_files": bag.n_files(),
+        "storage": bag.storage().collect::<Vec<_>>(),
+        "compression": bag.compression().collect::<Vec<_>>(),
+        "topics": bag.topics().iter().map(topic).collect::<Vec<_>>(),
+        "workspace": workspace,
+        "warnings": bag.warnings(),
+        "error": null,
+    })
+}
+
+/// `sqlite3 in 2 files, zstd by message`
+fn storage(bag: &Bag) -> String {
+    let storage = bag.storage().collect::<Vec<_>>().join(" and ");
+    let compression = bag.compression().collect::<Vec<_>>().join(", ");
+    let files = match bag.n_files() {
+        1 => "1 file".into(),
+        n => format!("{n} files"),
+    };
+    let compression = if compression.is_empty() { "not compressed" } else { &compression };
+    format!("{storage} in {files}, {compression}")
+}
+
+fn to_table(bag: &Bag, workspace: Option<&Workspace>) -> String {
+    let start = bag.start().map_or("none".into(), |start| start.to_string());
+    let mut rows = vec![["topic", "type", "messages", "Hz"].map(String::from)];
+    rows.extend(bag.topics().iter().map(|topic| {
+        [
+            topic.name.to_string(),
+            topic.message_type.clone(),
+            topic.n_messages.to_string(),
+            format!("{:.1}", topic.rate_hz()),
+        ]
+    }));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let [name, kind, count, rate] = [0, 1, 2, 3].map(|column| width(column).unwrap_or(0));
+    let mut text = format!(
+        "{}\n  {:.3} s from {start} s, {} messages\n  {}\n",
+        bag.path().display(),
+        bag.duration_secs(),
+        bag.n_messages(),
+        storage(bag),
+    );
+    if let Some(Workspace { min, max }) = workspace {
+        let (min, max) = (corner(*min), corner(*max));
+        text +=
+            &format!("  workspace {min} to {max} (m), as the cameras see; --workspace sets it\n");
+    }
+    for [topic, message_type, n_messages, hz] in &rows {
+        text +=
+            &format!("  {topic:name$}  {message_type:kind$}  {n_messages:>count$}  {hz:>rate$}\n");
+    }
+    text
+}

@@ -1,0 +1,335 @@
+//! What `forecloud train` and `forecloud compare` read, and what they tell of it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use forecloud::Error;
+use forecloud_bag::bag::{Found, recordings_below};
+use forecloud_bag::outputs::Outputs;
+use forecloud_train::config::Teacher;
+use forecloud_train::dataset::Dataset;
+use forecloud_train::hold_out::HoldOut;
+use forecloud_train::reading::{Cause, Intake, LeftOut, Reading, read_recordings};
+use forecloud_train::rig::Rig;
+use forecloud_train::skipped::Skipped;
+
+use super::numbers::{by_option, within};
+use super::out_folder::refused;
+use super::say::named;
+
+/// Motion (s) that recordings without truth should hold, to be worth training on.
+const LEAST_MOTION_SECS: f64 = 180.0;
+/// From which on a lag between joints and cameras is told (s), and a distance of the cameras' planes (m).
+const TOLD_LAG_SECS: f64 = 0.04;
+const TOLD_APART_M: f64 = 0.012;
+
+/// Options that say where validation recordings come from.
+#[derive(clap::Args)]
+pub struct HoldOutArgs {
+    /// Share of the training recordings that is held out for validation where no recording is of
+    /// split 'val'; fewer than ten are cut into stretches of 20 s first
+    #[arg(
+        long,
+        value_name = "SHARE",
+        value_parser = within(HoldOut::SHARE),
+        default_value_t = HoldOut::default().share
+    )]
+    hold_out: f64,
+    /// Seed of the choice of recordings that are held out: by their names, whatever --seed is
+    #[arg(long, value_name = "SEED", default_value_t = HoldOut::default().seed)]
+    hold_out_seed: u64,
+}
+
+impl HoldOutArgs {
+    /// The options, and their values in words.
+    pub fn told(&self) -> [(&'static str, String); 2] {
+        [
+            ("--hold-out", self.hold_out.to_string()),
+            ("--hold-out-seed", self.hold_out_seed.to_string()),
+        ]
+    }
+}
+
+/// Recordings to read.
+pub struct Recordings {
+    folder: PathBuf,
+    found: Found,
+}
+
+impl Recordings {
+    /// All at or below `folder`; where `some` of them will do, in an order of which each beginning is
+    /// spread over the folder.
+    ///
+    /// # Errors
+    /// If there are none.
+    pub fn find(folder: &Path, some: bool) -> Result<Self> {
+        let mut found = recordings_below(folder).context("no recordings")?;
+        ensure!(
+            !found.recordings.is_empty(),
+            "{}: no recordings in it or below; make some with `python -m sim.generate --out {0}`",
+            folder.display()
+        );
+        if some {
+            found.recordings = spread(found.recordings);
+        }
+        Ok(Self { folder: folder.to_owned(), found })
+    }
+
+    /// Refuses a folder of results that lies in one of them.
+    ///
+    /// # Errors
+    /// Names both.
+    pub fn must_not_hold(&self, out: &Path) -> Result<()> {
+        let outputs = Outputs::default().protect(&self.found.recordings);
+        outputs.check_folder(out).with_context(|| refused(out))
+    }
+
+    /// Where they are.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.found.recordings
+    }
+
+    /// Where some may be that were not found, and why.
+    pub fn not_looked_into(&self) -> &[(PathBuf, Error)] {
+        &self.found.left_out
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.found.recordings.len()
+    }
+
+    /// Reads them; returns what there is to tell.
+    pub fn read(&self, intakes: &mut [Intake], progress: impl Fn() + Sync) -> Vec<String> {
+        let reading = read_recordings(&self.found.recordings, intakes, progress);
+        let used: Vec<(&str, usize)> =
+            intakes.iter().map(|intake| (intake.split, intake.data.n_recordings())).collect();
+        self.lines(&reading, &used)
+    }
+
+    /// What was left out, and why; damage; warnings; numbers.
+    fn lines(&self, reading: &Reading, used: &[(&str, usize)]) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        for (path, what) in &reading.damage {
+            lines.push(format!("warning: {}", named(path, what)));
+        }
+        for (warning, n) in &reading.robot_warnings {
+            lines.push(format!("warning: robot description of {}: {warning}", recordings(*n)));
+        }
+        lines.extend(rig_lines(&reading.rigs));
+        for (path, error) in &self.found.left_out {
+            lines.push(format!("left out: {}", named(path, &error.to_string())));
+        }
+        let mut causes: BTreeMap<(u8, String), Vec<String>> = BTreeMap::new();
+        for LeftOut { path, cause } in &reading.left_out {
+            let cause = match cause {
+                Cause::Unusable(error) => {
+                    lines.push(format!("left out: {}", named(path, &error.to_string())));
+                    (0, "can't be used".into())
+                }
+                Cause::NoTruth => (1, "without truth (topic /truth/bodies)".into()),
+                Cause::OtherSplit(split) if split.is_empty() => (2, "say no split".into()),
+                Cause::OtherSplit(split) => (2, format!("of split '{split}'")),
+                Cause::Surplus => (3, "more than --max-recordings".into()),
+            };
+            causes.entry(cause).or_default().push(self.short(path));
+        }
+        for ((kind, cause), names) in &causes {
+            // Those were named above, each with its error.
+            if *kind > 0 {
+                lines.push(format!("left out, {cause}: {}", names.join(", ")));
+            }
+        }
+        let n_used: usize = used.iter().map(|(_, n)| n).sum();
+        let used: Vec<String> = used.iter().map(|(split, n)| format!("{n} {split}")).collect();
+        let elsewhere = self.found.left_out.len();
+        let n_left_out = reading.left_out.len() + elsewhere;
+        let mut why: Vec<String> =
+            causes.iter().map(|((_, cause), names)| format!("{} {cause}", names.len())).collect();
+        why.extend((elsewhere > 0).then(|| format!("{elsewhere} not looked into")));
+        let why = if why.is_empty() { String::new() } else { format!(": {}", why.join(", ")) };
+        lines.push(format!(
+            "recordings: {} found, {n_used} used ({}), {n_left_out} left out{why}",
+            self.len() + elsewhere,
+            used.join(", ")
+        ));
+        lines
+    }
+
+    /// The path below the folder.
+    fn short(&self, path: &Path) -> String {
+        match path.strip_prefix(&self.folder) {
+            Ok(below) if !below.as_os_str().is_empty() => below.display().to_string(),
+            _ => path.display().to_string(),
+        }
+    }
+}
+
+/// What is wrong with cameras and clocks, by what hindsight found in the recordings.
+fn rig_lines(rigs: &[Rig]) -> Vec<String> {
+    let median = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).map(|median| (*median, values.len()))
+    };
+    let mut lines = Vec::new();
+    let lags = rigs.iter().filter_map(|rig| rig.lag_secs).collect();
+    if let Some((lag, n)) = median(lags).filter(|(lag, _)| lag.abs() >= TOLD_LAG_SECS) {
+        let which = if lag > 0.0 { "later" } else { "earlier" };
+        lines.push(format!(
+            "warning: clocks disagree: the cameras see the robot where its joints say it is {:.2} s {which} \
+             (median of {}): check the stamps of both drivers",
+            lag.abs(),
+            recordings(n)
+        ));
+    }
+    let apart = rigs.iter().filter_map(|rig| rig.apart_m().map(f64::from)).collect();
+    if let Some((apart_m, n)) = median(apart).filter(|(apart_m, _)| *apart_m >= TOLD_APART_M) {
+        let mut text = format!(
+            "warning: the cameras see the support plane {:.0} mm apart (median of {}): calibrate them \
+             again; its height by camera:",
+            1e3 * apart_m,
+            recordings(n)
+        );
+        let mut heights: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        for (camera, height_m) in rigs.iter().flat_map(|rig| &rig.planes_m) {
+            heights.entry(camera).or_default().push(f64::from(*height_m));
+        }
+        for (camera, heights) in heights {
+            let height_m = median(heights).map_or(0.0, |(height_m, _)| height_m);
+            text += &format!(" {camera} {:.0} mm", 1e3 * height_m);
+        }
+        lines.push(text);
+    }
+    lines
+}
+
+/// A number of recordings in words.
+pub fn recordings(n: usize) -> String {
+    if n == 1 { "1 recording".into() } else { format!("{n} recordings") }
+}
+
+/// Holds recordings out for validation where there are none; returns what there is to tell.
+///
+/// # Errors
+/// If there are too few, or one can't be read again.
+pub fn hold_out(
+    args: &HoldOutArgs,
+    train: &mut Dataset,
+    validation: &mut Dataset,
+) -> Result<Option<String>> {
+    if validation.n_recordings() > 0 {
+        return Ok(None);
+    }
+    let rule = HoldOut { share: args.hold_out, seed: args.hold_out_seed };
+    let n = train.n_recordings();
+    let held = rule.apply(train, validation).map_err(by_option)?;
+    let n_parts = held.len() + train.n_recordings();
+    let cut = match n_parts > n {
+        true => {
+            format!("{} cut into {n_parts} stretches, which count as recordings; ", recordings(n))
+        }
+        false => String::new(),
+    };
+    Ok(Some(format!(
+        "no recording is of split 'val': {cut}{} of {n_parts} held out for validation (--hold-out {}): {}",
+        held.len(),
+        args.hold_out,
+        held.join(", ")
+    )))
+}
+
+/// What `data` holds, by its purpose; one line each.
+pub fn summary(purpose: &str, data: &Dataset) -> Vec<String> {
+    let (windows, active) = (data.n_windows(), data.n_active());
+    let n = recordings(data.n_recordings());
+    let teacher = match data.n_in_hindsight() {
+        0 => String::new(),
+        _ if data.teacher() == Teacher::Video => {
+            ", taught by pixels (hindsight chooses windows and measures)".into()
+        }
+        n if n == data.n_recordings() => ", taught by hindsight".into(),
+        n => format!(", {} taught by hindsight", recordings(n)),
+    };
+    let first = format!("{purpose}: {n}{teacher}, {windows} windows, objects move in {active}");
+    let skipped = skipped_lines(data.skipped()).map(|line| format!("{purpose}: {line}"));
+    let secs = active as f64 * data.step_secs();
+    let all_in_hindsight = data.n_in_hindsight() == data.n_recordings();
+    let too_little = (purpose == "training" && all_in_hindsight && secs < LEAST_MOTION_SECS).then(|| {
+        format!(
+            "warning: too little moves in these recordings to learn from: {secs:.0} s of motion, and at \
+             least {:.0} min are needed: record more of what the robot does",
+            LEAST_MOTION_SECS / 60.0
+        )
+    });
+    std::iter::once(first).chain(skipped).chain(too_little).collect()
+}
+
+/// Refuses data that nothing can be drawn from.
+///
+/// # Errors
+/// Says why, and what to do.
+pub fn must_have_windows(purpose: &str, split: &str, data: &Dataset) -> Result<()> {
+    match (data.n_recordings(), data.n_windows()) {
+        (0, _) => bail!(
+            "no recording can be used for {purpose}: it takes some of split '{split}' (in \
+             /truth/bodies); make them with `python -m sim.generate --out recordings --split {split}`"
+        ),
+        (n, 0) => bail!(
+            "no window in the {} for {purpose}: it takes three usable frames one step apart; what \
+             was skipped stands above",
+            recordings(n)
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Frames that are not used as they might be, and why; nothing if all are.
+fn skipped_lines(skipped: &Skipped) -> impl Iterator<Item = String> {
+    let list = |losses: Vec<(u64, &str)>| {
+        let losses: Vec<String> = losses.iter().map(|(n, what)| format!("{what}: {n}")).collect();
+        Some(losses.join("; ")).filter(|text| !text.is_empty())
+    };
+    let frames = list(skipped.frames().collect()).map(|losses| format!("skipped: {losses}"));
+    let n: u64 = skipped.starts().map(|(n, _)| n).sum();
+    let starts = list(skipped.starts().collect());
+    let starts = starts.map(|starts| format!("no window starts at {n} frames: {starts}"));
+    frames.into_iter().chain(starts)
+}
+
+/// An order of which each beginning is spread over the whole: with some of the recordings, some of
+/// each task. Steps of the golden ratio's share, as far as they hit each once.
+pub fn spread<T>(items: Vec<T>) -> Vec<T> {
+    let n = items.len();
+    let is_coprime = |step: &usize| {
+        let (mut a, mut b) = (n, *step);
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a == 1
+    };
+    let from = (0.618 * n as f64) as usize;
+    let step = (from.max(1)..=n.max(1)).find(is_coprime).unwrap_or(1);
+    let mut items: Vec<Option<T>> = items.into_iter().map(Some).collect();
+    (0..n).filter_map(|i| items[i * step % n].take()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_beginning_is_spread_and_all_are_there() {
+        for n in [0, 1, 2, 3, 10, 97, 100, 992] {
+            let mut order = spread((0..n).collect());
+            for part in [10, 40].into_iter().filter(|&part| part <= n) {
+                let quarters = order[..part].iter().map(|i| 4 * i / n);
+                let counts: Vec<usize> =
+                    (0..4).map(|q| quarters.clone().filter(|&at| at == q).count()).collect();
+                assert!(counts.iter().all(|&c| 4 * c + 8 >= part), "{n}: {counts:?}");
+            }
+            order.sort_unstable();
+            assert_eq!(order, (0..n).collect::<Vec<_>>());
+        }
+    }
+}

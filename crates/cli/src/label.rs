@@ -1,0 +1,225 @@
+//! `forecloud label`: finds out by hindsight where points of recordings went, for trainings to come.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::builder::PossibleValuesParser;
+use forecloud_bag::bag::recordings_below;
+use forecloud_train::labels::LabelCache;
+use forecloud::engine::model::{Model, ModelConfig};
+use forecloud_bag::outputs::Outputs;
+use forecloud_bag::recording::Recording;
+use forecloud_bag::shards::{Manifest, Outcome as Came, Shard, ShardFolder, fingerprint};
+use forecloud_train::config::{DatasetConfig, Teacher, TrainConfig};
+use forecloud_train::dataset::Dataset;
+use serde::{Deserialize, Serialize};
+
+use super::layers::SizeArgs;
+use super::numbers::{by_option, within};
+use super::outcome::Outcome;
+use super::say::{named, say};
+use super::threads;
+use super::topics::TopicArgs;
+use super::train_data::dataset_configs;
+use super::train_loop::bar;
+
+/// Find the labels that hindsight teaches recordings by, for `forecloud train --labels`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Where points of a recording without truth go is found from its later frames. `forecloud train` does so
+when it reads a recording for the first time; this command does it beforehand, on as many machines as there are. Give it the sizes, the teacher, the seed and the topics that
+the training will be given: labels are found again by the content of the clouds that they are made of.
+
+Shards may share one folder. A second run does only what is missing.
+
+Exit codes:
+  0  all recordings are labelled, or need no labels
+  1  an error
+  2  wrong arguments
+  3  recordings were skipped
+
+Examples:
+  forecloud label my_bags --labels labels
+  forecloud label my_bags --labels labels --shard 2/8
+  forecloud merge labels
+  forecloud train my_bags --labels labels --out runs/mine --from models/small.safetensors")]
+pub struct Args {
+    /// Recordings, and folders of such (rosbag2 folders, .mcap and .db3 files)
+    #[arg(required = true, value_name = "PATH")]
+    recordings: Vec<PathBuf>,
+    /// Folder that keeps the labels; made if it is not there
+    #[arg(long, value_name = "DIR")]
+    labels: PathBuf,
+    /// Label share I, from 1, of N of the recordings, which is chosen by their names alone
+    #[arg(long, value_name = "I/N", default_value_t = Shard::WHOLE)]
+    shard: Shard,
+    /// What tells where points go, as in training. `auto`: truth where there is one, which needs no
+    /// labels, hindsight elsewhere; `hindsight` and `video`: hindsight for all
+    #[arg(long, default_value = "auto", value_parser = PossibleValuesParser::new(["auto", "hindsight", "video"]))]
+    teacher: String,
+    /// The model that a training will start from: its sizes
+    #[arg(long, value_name = "MODEL")]
+    from: Option<PathBuf>,
+    /// The training's seed, which the noise of recordings with truth is drawn by
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// The training's noise, in recordings with truth
+    #[arg(
+        long,
+        value_name = "STRENGTH",
+        value_parser = within(TrainConfig::SENSOR_NOISE),
+        default_value_t = TrainConfig::default().sensor_noise
+    )]
+    sensor_noise: f32,
+    /// Threads to work on [default: all cores]
+    #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
+    threads: Option<usize>,
+    #[command(flatten)]
+    sizes: SizeArgs,
+    #[command(flatten)]
+    topics: TopicArgs,
+}
+
+/// What came of a recording.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Labelled {
+    /// Its labels: names of the files.
+    Labels(Vec<String>),
+    /// It has truth, which teaches better.
+    Truth,
+    /// It is neither for training nor for validation, but of this split.
+    Split(String),
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<Outcome> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads::bounded(args.threads));
+    pool.build().context("cannot start threads")?.install(|| label(args))
+}
+
+fn label(args: &Args) -> Result<Outcome> {
+    let mut recordings = Vec::new();
+    for path in &args.recordings {
+        let found = recordings_below(path).context("no recordings")?;
+        for (path, error) in &found.left_out {
+            say(format_args!("left out: {}", named(path, &error.to_string())));
+        }
+        recordings.extend(found.recordings);
+    }
+    let model = model(args)?;
+    let teacher = Teacher::named(&args.teacher).context("unknown --teacher")?;
+    let frames = args.topics.config()?;
+    let configs = dataset_configs(args.sensor_noise, 1, teacher, args.seed);
+    let terms = serde_json::json!({
+        "version": env!("CARGO_PKG_VERSION"), "model": model, "teacher": args.teacher,
+        "seed": args.seed, "sensor_noise": args.sensor_noise, "frames": frames,
+    });
+    let outputs = Outputs::default().protect(&recordings);
+    let manifest = Manifest::new("label", args.shard, args.from.as_deref(), &recordings, &terms)?;
+    let folder = ShardFolder::open(&args.labels, &outputs, manifest)?;
+    let cache = LabelCache::new(&args.labels);
+    let meshes = args.topics.meshes()?;
+    let empty = |config: DatasetConfig| {
+        let data = Dataset::new(config, model, frames.clone());
+        data.with_meshes(meshes.clone()).with_labels(cache.clone())
+    };
+    let own = folder.recordings();
+    let (mut n_before, mut n_skipped) = (0, 0);
+    let bar = bar(own.len() as u64, "labelling {wide_bar} {pos} of {len} recordings, {eta} left");
+    for path in &own {
+        let print = fingerprint(path);
+        let before = print.as_ref().ok().and_then(|print| folder.done(path, print));
+        let before = before.and_then(|done| serde_json::from_value::<Labelled>(done).ok());
+        if before.is_some_and(|done| done.is_there(&args.labels)) {
+            n_before += 1;
+        } else {
+            let came = match label_one(path, teacher, configs.map(empty)) {
+                Ok(labelled) => Came::Result(serde_json::to_value(labelled)?),
+                Err(error) => {
+                    bar.suspend(|| {
+                        say(format_args!("skipped: {}", named(path, &error.to_string())))
+                    });
+                    n_skipped += 1;
+                    Came::Skipped(error.to_string())
+                }
+            };
+            folder.keep(path, &print.unwrap_or_default(), came)?;
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let (shard, n, labels) = (args.shard, own.len(), args.labels.display());
+    let n_now = n - n_before - n_skipped;
+    say(format_args!(
+        "shard {shard}: {n_now} recordings looked at, {n_before} were before, {n_skipped} skipped: \
+         {labels}, for `forecloud train --labels`"
+    ));
+    Ok(if n_skipped == 0 { Outcome::Done } else { Outcome::Partial })
+}
+
+/// The sizes that count for labels: those that frames are thinned to, and the box.
+fn model(args: &Args) -> Result<ModelConfig> {
+    let mut model = match &args.from {
+        Some(path) => Model::load(path).context("--from")?.config,
+        None => ModelConfig::default(),
+    };
+    args.sizes.apply(&mut model);
+    model.validate().map_err(by_option)?;
+    Ok(model)
+}
+
+/// Labels one recording, as a training or a validation will read it.
+fn label_one(
+    path: &Path,
+    teacher: Teacher,
+    [varied, fixed]: [Dataset; 2],
+) -> forecloud::Result<Labelled> {
+    let glimpse = Recording::glimpse(path)?;
+    let split = glimpse.truth().map_or(String::new(), |truth| truth.split.clone());
+    if glimpse.truth().is_some() && teacher.takes_truth() {
+        return Ok(Labelled::Truth);
+    }
+    let mut data = match split.as_str() {
+        "train" | "" => varied,
+        "val" => fixed,
+        _ => return Ok(Labelled::Split(split)),
+    };
+    let frames = data.frames().clone();
+    data.add_recording(&glimpse.open(frames)?)?;
+    Ok(Labelled::Labels(data.label_files().map(str::to_owned).collect()))
+}
+
+impl Labelled {
+    /// Whether what it tells of is still there.
+    fn is_there(&self, labels: &Path) -> bool {
+        match self {
+            Self::Labels(names) => names.iter().all(|name| labels.join(name).is_file()),
+            Self::Truth | Self::Split(_) => true,
+        }
+    }
+}
+
+/// What shards of labels come to, for people.
+pub fn summary(outcomes: &[(PathBuf, Came)]) -> Result<(String, Outcome)> {
+    let (mut text, mut counts) = (String::new(), BTreeMap::<String, usize>::new());
+    for (path, came) in outcomes {
+        let what = match came {
+            Came::Skipped(reason) => {
+                text += &format!("skipped    {}\n", named(path, reason));
+                "skipped".to_owned()
+            }
+            Came::Result(result) => match Labelled::deserialize(result)? {
+                Labelled::Labels(_) => "labelled".into(),
+                Labelled::Truth => "with truth, which needs no labels".into(),
+                Labelled::Split(split) => format!("of split '{split}', left out"),
+            },
+        };
+        *counts.entry(what).or_default() += 1;
+    }
+    let counts: Vec<String> = counts.iter().map(|(what, n)| format!("{n} {what}")).collect();
+    text += &format!("recordings {}: {}\n", outcomes.len(), counts.join(", "));
+    let is_whole = outcomes.iter().all(|(_, came)| matches!(came, Came::Result(_)));
+    Ok((text, if is_whole { Outcome::Done } else { Outcome::Partial }))
+}

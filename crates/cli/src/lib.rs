@@ -1,0 +1,132 @@
+//! The tool: its commands, one file each.
+
+// `println!` and `eprintln!` panic where nobody reads them any more: see `say`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod calibrate;
+mod compare;
+mod curve;
+mod encoder;
+mod evaluate;
+mod info;
+mod intake;
+mod label;
+mod layers;
+mod memory;
+mod merge;
+mod model_file;
+mod numbers;
+mod out_folder;
+// Each user of it, the examples among them, takes a part.
+mod outcome;
+mod plan;
+#[allow(dead_code)]
+mod plot;
+mod replay;
+mod replay_args;
+mod replay_folder;
+mod say;
+mod snapshot;
+mod steps;
+mod stop;
+mod threads;
+mod topics;
+mod train;
+mod train_data;
+mod train_end;
+mod train_loop;
+mod train_video;
+mod train_worker;
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory, FromArgMatches, Parser};
+
+use forecloud::vision::frames::FramesConfig;
+use forecloud::base::instruction_set::InstructionSet;
+use outcome::Outcome;
+use say::say;
+
+pub use anyhow::Error as Failure;
+pub use train_worker::TrainWorker;
+
+/// Runs the tool with its arguments, the first of which is its name; returns its exit code.
+///
+/// What it says goes to the process's stdout and stderr, errors included. Signals that it listens to end
+/// the process as they end programs.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    // A negative number is the value of its option, whose range is told; else it would be an option
+    // that nobody knows.
+    let command = Cli::command().mut_subcommands(|command| command.allow_negative_numbers(true));
+    let given = command.try_get_matches_from(arguments);
+    let cli = match given.and_then(|given| Cli::from_arg_matches(&given)) {
+        Ok(cli) => cli,
+        Err(told) => {
+            // Help that was asked for is told so, too.
+            let _ = told.print();
+            return told.exit_code().try_into().unwrap_or(1);
+        }
+    };
+    match InstructionSet::from_environment().map_err(Into::into).and_then(|_| cli.run()) {
+        Ok(outcome) => outcome.exit_code(),
+        Err(error) => {
+            say(format_args!("error: {error:#}"));
+            1
+        }
+    }
+}
+
+/// How recordings are read, as the tool's arguments `--cameras`, `--remap` and their like say.
+///
+/// # Errors
+/// In words, what is wrong with them and what is allowed.
+pub fn frames_config(arguments: &[String]) -> Result<FramesConfig, String> {
+    #[derive(Parser)]
+    #[command(no_binary_name = true, disable_help_flag = true)]
+    struct Only {
+        #[command(flatten)]
+        topics: topics::TopicArgs,
+    }
+    let only = Only::try_parse_from(arguments).map_err(|told| told.render().to_string())?;
+    only.topics.config().map_err(|error| format!("{error:#}"))
+}
+
+/// Predicts how the point cloud that a robot sees will move.
+#[derive(clap::Parser)]
+#[command(name = "forecloud", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Info(info::Args),
+    Replay(Box<replay::Args>),
+    Label(Box<label::Args>),
+    Merge(merge::Args),
+    Train(Box<train::Args>),
+    TrainVideo(Box<train_video::Args>),
+    Calibrate(Box<calibrate::Args>),
+    Compare(Box<compare::Args>),
+    Evaluate(Box<evaluate::Args>),
+    Plan(Box<plan::Args>),
+}
+
+impl Cli {
+    /// Runs the chosen command.
+    fn run(self) -> anyhow::Result<Outcome> {
+        match self.command {
+            Command::Info(args) => info::run(&args).map(|()| Outcome::Done),
+            Command::Replay(args) => replay::run(&args),
+            Command::Label(args) => label::run(&args),
+            Command::Merge(args) => merge::run(&args),
+            Command::Train(args) => train::run(&args).map(|()| Outcome::Done),
+            Command::TrainVideo(args) => train_video::run(&args).map(|()| Outcome::Done),
+            Command::Calibrate(args) => calibrate::run(&args).map(|()| Outcome::Done),
+            Command::Compare(args) => compare::run(&args).map(|()| Outcome::Done),
+            Command::Evaluate(args) => evaluate::run(&args).map(|()| Outcome::Done),
+            Command::Plan(args) => plan::run(&args),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! `forecloud plan`: finds a plan.
+
+use anyhow::{Context, Result};
+use forecloud_bag::goal_file::read_goal;
+use forecloud::planner::{PlanSettings, Planner};
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+
+use super::evaluate::table;
+use super::outcome::Outcome;
+use super::snapshot::SnapshotArgs;
+
+/// Find a plan that reaches a goal, from a frame of a recording on.
+#[derive(clap::Args)]
+#[command(after_help = "\
+With --max-plans and without --budget the same frame, goal and seed give the same plan, on any number
+of threads. docs/planning.md tells how goal.yaml is written, and what the planner can and can't see.
+
+Exit codes:
+  0  a plan is worth executing
+  1  an error
+  2  wrong arguments
+  3  no plan is good enough; what is printed says why
+
+Examples:
+  forecloud plan data/demo_tumble --goal goal.yaml
+  forecloud plan data/demo_tumble --goal goal.yaml --max-plans 64 --seed 3 --json")]
+pub struct Args {
+    /// The goal (YAML)
+    #[arg(long, value_name = "FILE")]
+    goal: PathBuf,
+    /// Seconds of planning [default: 2, or as long as --max-plans take]
+    #[arg(long, value_name = "SECS")]
+    budget: Option<f64>,
+    /// Plans to roll out at most
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    max_plans: usize,
+    /// Longest plan, in steps of the model
+    #[arg(long, value_name = "STEPS", default_value_t = PlanSettings::default().n_steps)]
+    steps: usize,
+    /// Joints that may move [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    joints: Vec<String>,
+    /// Links that may touch what is to be moved [default: the ends of arms]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    tools: Vec<String>,
+    /// Seed of the draws
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Particles of the roll-outs; 0 for all of the frame's
+    #[arg(long, value_name = "N", default_value_t = PlanSettings::default().n_particles)]
+    thin: usize,
+    /// Print one JSON object, the plan in it
+    #[arg(long)]
+    json: bool,
+    // Last: what comes behind it would stand under the heading of its topics.
+    #[command(flatten)]
+    snapshot: SnapshotArgs,
+}
+
+/// Prints what was found to stdout.
+pub fn run(args: &Args) -> Result<Outcome> {
+    let goal = read_goal(&args.goal)?;
+    let budget = match args.budget {
+        None if args.max_plans > 0 => None,
+        None => PlanSettings::default().budget,
+        Some(secs) => Some(PlanSettings::budget_of(secs)?),
+    };
+    let settings = PlanSettings {
+        budget,
+        max_plans: args.max_plans,
+        n_steps: args.steps,
+        joint_names: args.joints.clone(),
+        tool_links: args.tools.clone(),
+        seed: args.seed,
+        n_particles: args.thin,
+    };
+    let snapshot = args.snapshot.take("forecloud plan")?;
+    let mut planner = Planner::on(args.snapshot.device(), args.snapshot.n_threads())?;
+    let planned = planner.plan(&snapshot, &goal, &settings, |_| true)?;
+    args.snapshot.tell_device(planner.candidates());
+    let points = planned.plan.points.iter();
+    let points: Vec<_> = points
+        .map(|point| {
+            let secs = point.time_from_start_nanos as f64 * 1e-9;
+            json!({ "time": secs, "positions": point.positions })
+        })
+        .collect();
+    let text = match args.json {
+        true => {
+            let value = json!({
+                "success": planned.success,
+                "message": planned.message,
+                "cost": planned.cost,
+                "idle": planned.idle,
+                "n_steps": planned.n_steps,
+                "n_plans": planned.n_plans,
+                "planning_secs": planned.elapsed.as_secs_f64(),
+                "plan": { "joint_names": planned.plan.joint_names, "points": points },
+            });
+            serde_json::to_string_pretty(&value)? + "\n"
+        }
+        false => format!(
+            "{}\n{} plans in {:.2} s; the best (0), and standing still (1):\n{}",
+            planned.message,
+            planned.n_plans,
+            planned.elapsed.as_secs_f64(),
+            table(&[planned.cost, planned.idle])
+        ),
+    };
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")?;
+    Ok(if planned.success { Outcome::Done } else { Outcome::Partial })
+}

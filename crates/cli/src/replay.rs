@@ -1,0 +1,290 @@
+//! `forecloud replay`: how good predictions of recordings are.
+
+use anyhow::{Context, Result, bail, ensure};
+use forecloud::engine::backend::Device;
+use forecloud::vision::cloud::Workspace;
+use forecloud::predict::config::PredictorConfig;
+use forecloud_eval::published::Agreement;
+use forecloud_eval::{Film, MostActive, Replay, Report};
+use forecloud::engine::model::Model;
+use forecloud_bag::outputs::{Kind, Outputs};
+use forecloud_bag::recording::Recording;
+use forecloud_bag::shards::{Manifest, Outcome as Came, Shard, ShardFolder, fingerprint};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::outcome::Outcome;
+use super::replay_args::corner;
+use super::replay_folder::{self, Folder};
+use super::say::{named, say};
+use super::{model_file, threads, topics};
+
+pub use super::replay_args::Args;
+
+/// Prints the report to stdout, progress and warnings to stderr.
+pub fn run(args: &Args) -> Result<Outcome> {
+    let n_threads = threads::bounded(args.threads.map(usize::from));
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads);
+    let pool = pool.build().context("cannot start threads")?;
+    if let Some(shard) = args.shard {
+        return pool.install(|| replay_shard(args, shard));
+    }
+    let report = pool.install(|| replay(args))?;
+    print(&report, args.json)?;
+    outcome(&report)
+}
+
+/// Prints the report to stdout.
+pub fn print(report: &Report, json: bool) -> Result<()> {
+    let text = match json {
+        true => serde_json::to_string_pretty(report)? + "\n",
+        false => report.to_string(),
+    };
+    write(&text)
+}
+
+/// Writes to stdout.
+pub fn write(text: &str) -> Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    // Flushed by hand: what is left to the end of the program fails in silence.
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")
+}
+
+/// What a script is told.
+pub fn outcome(report: &Report) -> Result<Outcome> {
+    let published = report.published.as_ref();
+    let agreement = published.map(|published| published.agreement());
+    if let (Some(published), Some(Agreement::Different)) = (published, agreement) {
+        bail!("the published predictions are not those of replay: {}", published.verdict());
+    }
+    ensure!(report.n_predicted > 0, "no frame was predicted: {}", report.why_nothing());
+    let n_skipped = report.skipped.len();
+    let n_empty = report.bags.iter().filter(|bag| bag.n_predicted == 0).count();
+    for (n, what) in [
+        (n_skipped, "recordings were skipped"),
+        (n_empty, "recordings have no frame that was predicted"),
+        (usize::from(agreement == Some(Agreement::Partial)), "file of predictions lacks frames"),
+    ] {
+        if n > 0 {
+            say(format_args!("not all: {n} {what}; see the report"));
+        }
+    }
+    let is_whole = n_skipped + n_empty == 0 && agreement != Some(Agreement::Partial);
+    Ok(if is_whole { Outcome::Done } else { Outcome::Partial })
+}
+
+/// What recordings are played with, and where results go.
+struct Session<'a> {
+    args: &'a Args,
+    outputs: Outputs,
+    model: Model,
+    config: PredictorConfig,
+    replay: Replay,
+    most_active: MostActive,
+    film: Option<Film>,
+    folder: Option<Folder>,
+}
+
+fn replay(args: &Args) -> Result<Report> {
+    let (mut session, model_path) = Session::open(args)?;
+    for (index, path) in args.bags.iter().enumerate() {
+        if let Err(error) = session.play(index, path) {
+            let is_begun = session.folder.as_ref().is_some_and(Folder::is_begun);
+            // What the folder has of a recording can't be taken back.
+            if args.bags.len() == 1 || is_begun {
+                return Err(error.context(format!("cannot replay {}", path.display())));
+            }
+            say(format_args!("skipped: {}: {error:#}", path.display()));
+            session.replay.skip(path, format!("{error:#}"));
+        }
+    }
+    session.finish(model_path)
+}
+
+/// Replays a share of the recordings, and leaves what comes of each in the folder.
+fn replay_shard(args: &Args, shard: Shard) -> Result<Outcome> {
+    let (mut session, model_path) = Session::open(args)?;
+    let terms = session.replay.terms();
+    let manifest = Manifest::new("replay", shard, Some(&model_path), &args.bags, &terms)?;
+    let out = args.out.as_deref().context("--shard needs --out")?;
+    let folder = ShardFolder::open(out, &session.outputs, manifest)?;
+    let recordings = folder.recordings();
+    let (mut n_before, mut n_skipped) = (0, 0);
+    for (index, path) in recordings.iter().enumerate() {
+        let print = fingerprint(path);
+        if print.as_ref().is_ok_and(|print| folder.done(path, print).is_some()) {
+            n_before += 1;
+            continue;
+        }
+        let played = session.play(index, path);
+        let parts = session.replay.take_parts();
+        let came = match (played, parts.into_iter().next()) {
+            (Ok(()), Some(part)) => Came::Result(serde_json::to_value(part)?),
+            (played, _) => {
+                let error = played.err().context("nothing was found")?;
+                say(format_args!("skipped: {}: {error:#}", path.display()));
+                n_skipped += 1;
+                Came::Skipped(format!("{error:#}"))
+            }
+        };
+        folder.keep(path, &print.unwrap_or_default(), came)?;
+    }
+    let (n, out) = (recordings.len(), out.display());
+    let n_now = n - n_before - n_skipped;
+    say(format_args!(
+        "shard {shard}: {n_now} recordings replayed, {n_before} were before, {n_skipped} skipped: \
+         {out}, for `forecloud merge` with the other shards"
+    ));
+    Ok(if n_skipped == 0 { Outcome::Done } else { Outcome::Partial })
+}
+
+impl<'a> Session<'a> {
+    /// Reads and checks all that can be before the work.
+    fn open(args: &'a Args) -> Result<(Self, PathBuf)> {
+        let (model, model_path) = model_file::load(args.model.as_deref())?;
+        let (frames, meshes) = (args.topics.config()?, args.topics.meshes()?);
+        let published = args.published(&model)?;
+        let config = args.config(published.as_ref());
+        // What is wrong behind this is wrong with a recording.
+        config.validate_for(&model.config)?;
+        let own: Vec<&Path> = match args.shard {
+            Some(shard) => shard.of(&args.bags)?,
+            None => args.bags.iter().map(PathBuf::as_path).collect(),
+        };
+        for path in own {
+            std::fs::metadata(path).with_context(|| format!("cannot replay {}", path.display()))?;
+        }
+        let video = args.video(&model_path)?;
+        let inputs = args.bags.iter().chain(&args.predictions).chain([&model_path]);
+        let inputs = inputs.chain(video.as_ref().map(|(_, path)| path));
+        let outputs = Outputs::default().protect(inputs);
+        if let Some(path) = &args.picture {
+            outputs.check(path, Kind::Picture).context("cannot save the picture")?;
+        }
+        if let Some(path) = args.page() {
+            replay_folder::check(path, &outputs)?;
+        }
+        let step_secs = model.config.step_secs;
+        let most_active = MostActive::new(step_secs, config.horizon, config.history_tolerance_secs);
+        let (horizon, tolerance_secs) = (config.horizon, config.history_tolerance_secs);
+        let film = video
+            .map(|(video, _)| Film::new(video, step_secs, horizon, tolerance_secs, config.seed));
+        let replay = Replay::new(model.clone(), config, frames, published);
+        let replay =
+            replay.ignore_truth(args.no_truth).with_noise(args.noise()?).with_meshes(meshes);
+        let folder = None;
+        let session = Self { args, outputs, model, config, replay, most_active, film, folder };
+        Ok((session, model_path))
+    }
+
+    /// Plays one recording.
+    fn play(&mut self, index: usize, path: &Path) -> Result<()> {
+        let (args, n_bags) = (self.args, self.args.bags.len());
+        let recording = open(path, &self.replay)?;
+        if let Some(Workspace { min, max }) = self.replay.follow_cameras(&recording)? {
+            say(format_args!(
+                "{}: workspace {} to {} (m, in '{}'), as the cameras see little in the model's; \
+                 --workspace sets another",
+                path.display(),
+                corner(min),
+                corner(max),
+                self.replay.frames_config().world_frame
+            ));
+        }
+        self.config = *self.replay.config();
+        if let Some(folder) = &mut self.folder {
+            folder.set_workspace(self.config.workspace_of(&self.model.config));
+        }
+        if let Some(out) = args.page().filter(|_| self.folder.is_none()) {
+            let world_frame = &self.replay.frames_config().world_frame;
+            let made_by = (&self.model, &self.config);
+            self.folder = Some(Folder::create(out, &self.outputs, made_by, world_frame, n_bags)?);
+        }
+        let bar = progress(&recording, index + 1, n_bags);
+        let wants_picture = args.picture.is_some() || args.page().is_some();
+        let (most_active, folder) = (&mut self.most_active, &mut self.folder);
+        let film = &mut self.film;
+        let mut watched = Ok(());
+        let played = self.replay.add(&recording, |frame| {
+            bar.inc(1);
+            if wants_picture && watched.is_ok() {
+                watched = most_active.watch(frame);
+            }
+            if let (Some(film), Ok(())) = (film.as_mut(), &watched) {
+                watched = film.watch(frame);
+            }
+            if let Some(folder) = folder {
+                folder.watch(frame);
+            }
+        });
+        bar.finish_and_clear();
+        played?;
+        watched.and_then(|()| most_active.end_recording())?;
+        let sheet = self.film.as_mut().and_then(Film::end_recording);
+        // Those of its reader were told when it was opened.
+        let told = recording.bag().warnings().len();
+        let warnings = self.replay.parts().last().map_or(&[][..], |part| &part.bag.warnings);
+        warn(path, warnings.get(told..).unwrap_or_default());
+        self.folder.as_mut().map_or(Ok(()), |folder| folder.end_bag(path, sheet.as_ref()))
+    }
+
+    fn finish(self, model_path: PathBuf) -> Result<Report> {
+        let (args, report) = (self.args, self.replay.report());
+        let n = args.bags.len();
+        ensure!(!report.bags.is_empty(), "none of the {n} recordings can be replayed");
+        if let Some(path) = &args.picture {
+            match self.most_active.get() {
+                Some(shot) => {
+                    shot.save(path, &self.outputs).context("cannot save the picture")?;
+                    say(format_args!("{}: {}", path.display(), shot.caption()));
+                }
+                None => say(
+                    "no picture: in no frame is it known where the objects' points are over the \
+                     whole horizon; a longer recording or a shorter --horizon has some",
+                ),
+            }
+        }
+        if self.replay.device() != Device::Cpu.to_string() {
+            say(format_args!("device: {}", self.replay.device()));
+        }
+        let video = self.film.as_ref().and_then(Film::report);
+        if self.film.is_some() && video.is_none() {
+            say("nothing was drawn: no predicted frame has a camera with colour and depth images");
+        }
+        let report = Report { model_path: Some(model_path), video, ..report };
+        if let Some(folder) = self.folder {
+            folder.finish(&report, &self.most_active)?;
+        }
+        Ok(report)
+    }
+}
+
+/// Opens the recording at `path`; its warnings are told.
+fn open(path: &Path, replay: &Replay) -> Result<Recording> {
+    let recording = Recording::open(path, replay.frames_config().clone())
+        .map_err(|error| topics::with_command(error, "forecloud replay"))?;
+    warn(path, recording.bag().warnings());
+    Ok(recording)
+}
+
+fn warn(path: &Path, warnings: &[String]) {
+    for warning in warnings {
+        say(format_args!("warning: {}", named(path, warning)));
+    }
+}
+
+/// A bar over the frames; hidden where stderr is no terminal.
+fn progress(recording: &Recording, number: usize, n_bags: usize) -> ProgressBar {
+    let timing = recording.frames_config().topics.cameras.first().map(|camera| camera.timing());
+    let topics = recording.bag().topics().iter();
+    let n_frames = topics.filter(|topic| timing == Some(&*topic.name));
+    let bar = ProgressBar::new(n_frames.map(|topic| topic.n_messages).sum());
+    let template = "{msg} {wide_bar} {pos}/{len} frames, {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    let name = recording.bag().path().file_name().unwrap_or_default().to_string_lossy();
+    bar.set_message(format!("{number}/{n_bags} {name}"));
+    bar
+}

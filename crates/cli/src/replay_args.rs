@@ -1,0 +1,207 @@
+//! Arguments of `forecloud replay`.
+
+use anyhow::{Context, Result, ensure};
+use forecloud::engine::backend::Device;
+use forecloud::vision::cloud::{SensorNoise, Workspace};
+use forecloud::predict::config::PredictorConfig;
+use forecloud_eval::Published;
+use forecloud::engine::model::Model;
+use forecloud_bag::shards::Shard;
+use forecloud_video::VideoModel;
+use std::path::{Path, PathBuf};
+
+use super::model_file;
+use super::topics::TopicArgs;
+use super::train_video::VIDEO;
+
+/// Predict recordings and measure how good that is: by their truth, or by what was seen later.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Errors are mean distances in mm between predicted and true positions after each step, over all
+points of all frames; of static points it is the motion predicted for them. Without truth (topics
+under /truth) predictions are held against what the cameras saw later: the share of points that they
+saw through (wrong), and the Chamfer distance; docs/evaluation.md tells how to read them.
+
+Files that are there are replaced only if Forecloud wrote them, and recordings never.
+
+Exit codes:
+  0  all recordings were predicted
+  1  no result: an error, nothing could be predicted, or --predictions differ
+  2  wrong arguments
+  3  a result, but not of all: recordings were skipped, or --predictions lack frames
+
+Examples:
+  forecloud replay data/demo_tumble
+  forecloud replay --out results data/demo_tumble
+  forecloud replay --json --horizon 10 push_* > errors.json
+  forecloud replay --no-truth data/demo_tumble
+  forecloud replay --predictions node.mcap data/demo_tumble
+  forecloud replay --render --out results data/demo_tumble
+  forecloud replay --shard 1/4 --out shards push_*; forecloud merge shards
+  forecloud replay --workspace -1,-1,-0.1 1,1,1.5 my_bag
+  forecloud replay --cameras front --input points --remap /front/points:=/lidar/points my_bag")]
+pub struct Args {
+    /// rosbag2 folders or .mcap files
+    #[arg(required = true, value_name = "BAG")]
+    pub(super) bags: Vec<PathBuf>,
+    /// Model file [default: the shipped models/small.safetensors]
+    #[arg(long, value_name = "FILE")]
+    pub(super) model: Option<PathBuf>,
+    /// Steps to predict [default: 5, or as published]
+    #[arg(long, value_name = "STEPS")]
+    pub(super) horizon: Option<usize>,
+    /// Scene particles [default: as the model was trained, or as published]
+    #[arg(long, value_name = "N")]
+    pub(super) particles: Option<usize>,
+    /// Seed of the particles' draw [default: 0, or as published]
+    #[arg(long)]
+    pub(super) seed: Option<u64>,
+    /// Take the model's word for what rests, too: else it is held at rest until something comes near
+    /// (5 cm) that moves, or the robot (the node's hold_at_rest)
+    #[arg(long)]
+    pub(super) no_hold_at_rest: bool,
+    /// Take the model's word for the robot, too: else what lies on its links goes with them as the plan
+    /// leads them (the node's carry_robot)
+    #[arg(long)]
+    pub(super) no_carry_robot: bool,
+    /// Take the model's word for bodies that are unlike all that it knows, too: else their prediction
+    /// leans on the best trivial one (the node's lean_when_unlike)
+    #[arg(long)]
+    pub(super) no_lean_when_unlike: bool,
+    /// What to predict on: auto (a GPU where one answers), cpu, cuda or cuda:INDEX
+    #[arg(long, default_value_t = Device::default())]
+    pub(super) device: Device,
+    /// Box of the particles: lowest and highest x,y,z in the world frame, metres [default: the
+    /// model's, or, where less than a quarter of what the cameras see lies in that, a box around what
+    /// they see in the first frame]
+    #[arg(long, num_args = 2, value_names = ["MIN", "MAX"], allow_hyphen_values = true, value_parser = parse_corner)]
+    pub(super) workspace: Option<Vec<Corner>>,
+    /// Threads to predict on, at most as many as there are cores [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) threads: Option<u16>,
+    /// Compare with the predictions that a node published (one BAG); fails if they differ
+    #[arg(long, value_name = "FILE")]
+    pub(super) predictions: Option<PathBuf>,
+    /// Ignore the truth: measure as where there is none
+    #[arg(long)]
+    pub(super) no_truth: bool,
+    /// Add noise to the depth images: 1 is a typical camera's (RealSense D435) [default: 0, none]
+    #[arg(long, value_name = "STRENGTH", conflicts_with = "predictions")]
+    pub(super) sensor_noise: Option<f32>,
+    /// Save a PNG of truth (or of what was seen later) beside prediction, of the frame in which most
+    /// moves
+    #[arg(long, value_name = "FILE")]
+    pub(super) picture: Option<PathBuf>,
+    /// Write a page of the results, to be opened in a browser, and files beside it: tables (CSV),
+    /// predictions (MCAP), a picture; the folder is made, or its earlier results are replaced
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// Draw what the cameras will see, of a frame each half second, and measure how alike that is to
+    /// what they saw (SSIM, PSNR); with --out also as pictures
+    #[arg(long)]
+    pub(super) render: bool,
+    /// What draws, as `forecloud train-video` writes it [default: video.safetensors beside the
+    /// model, else the shipped models/video.safetensors]
+    #[arg(long, value_name = "FILE", requires = "render")]
+    pub(super) video: Option<PathBuf>,
+    /// Replay share I, from 1, of N of the recordings, which is chosen by their names alone, and leave what
+    /// comes of each in --out, for `forecloud merge`; a second run does only what is missing there
+    #[arg(
+        long,
+        value_name = "I/N",
+        requires = "out",
+        conflicts_with_all = ["picture", "render", "predictions", "json"]
+    )]
+    pub(super) shard: Option<Shard>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) topics: TopicArgs,
+}
+
+/// A corner as `--workspace` takes it.
+pub(super) fn corner(corner: Corner) -> String {
+    let texts = corner.map(|x| format!("{:.2}", if x == 0.0 { 0.0 } else { x }));
+    texts.join(",")
+}
+
+/// x, y, z of a corner of the workspace (m).
+pub(super) type Corner = [f32; 3];
+
+fn parse_corner(text: &str) -> Result<Corner, String> {
+    let values: Result<Vec<f32>, _> = text.split(',').map(|value| value.trim().parse()).collect();
+    let corner = values.ok().and_then(|values| Corner::try_from(values).ok());
+    corner.ok_or_else(|| "expected x,y,z in metres, such as -0.5,-0.5,0".into())
+}
+
+impl Args {
+    /// The folder of the page, if there is to be one.
+    pub(super) fn page(&self) -> Option<&Path> {
+        self.out.as_deref().filter(|_| self.shard.is_none())
+    }
+
+    /// None for a strength of 0.
+    pub(super) fn noise(&self) -> Result<Option<SensorNoise>> {
+        let Some(strength) = self.sensor_noise else { return Ok(None) };
+        let noise = SensorNoise { strength, ..SensorNoise::default() };
+        noise.validate().context("--sensor-noise")?;
+        Ok((strength > 0.0).then_some(noise))
+    }
+
+    /// What draws pictures, and its file, if they are asked for; `model` is the model's file.
+    pub(super) fn video(&self, model: &Path) -> Result<Option<(VideoModel, PathBuf)>> {
+        if !self.render {
+            return Ok(None);
+        }
+        let beside = model.with_file_name(VIDEO);
+        let path = match &self.video {
+            Some(path) => path.clone(),
+            None if beside.is_file() => beside,
+            None => model_file::shipped(model_file::VIDEO).unwrap_or(beside),
+        };
+        let video = VideoModel::load(&path).context(
+            "--render needs what draws: make it with `forecloud train-video`, and name it with --video",
+        )?;
+        Ok(Some((video, path)))
+    }
+
+    /// What a node published, if that is to be compared.
+    pub(super) fn published(&self, model: &Model) -> Result<Option<Published>> {
+        let Some(path) = &self.predictions else { return Ok(None) };
+        ensure!(self.bags.len() == 1, "--predictions belongs to one recording, not to several");
+        let published = Published::read(path).context("cannot read the published predictions")?;
+        let theirs = published.first().map_or("", |first| &first.model_hash);
+        ensure!(
+            theirs == model.hash,
+            "the node ran model {theirs}, replay would run {}: name the node's with --model \
+             (`forecloud info` tells a model file's hash)",
+            model.hash
+        );
+        Ok(Some(published))
+    }
+
+    /// What the arguments leave open is as published, else the default.
+    pub(super) fn config(&self, published: Option<&Published>) -> PredictorConfig {
+        let first = published.and_then(Published::first);
+        let default = PredictorConfig::default();
+        let horizon = published.map(Published::n_steps);
+        let n_particles = published.map(Published::n_particles);
+        let workspace = self.workspace.as_deref().and_then(|corners| match corners {
+            [min, max] => Some(Workspace { min: *min, max: *max }),
+            _ => None,
+        });
+        PredictorConfig {
+            horizon: self.horizon.or(horizon).unwrap_or(default.horizon),
+            n_particles: self.particles.or(n_particles).unwrap_or(default.n_particles),
+            seed: self.seed.or(first.map(|first| first.seed)).unwrap_or(default.seed),
+            device: self.device,
+            robot: self.topics.robot,
+            workspace,
+            hold_at_rest: !self.no_hold_at_rest,
+            carry_robot: !self.no_carry_robot,
+            lean_when_unlike: !self.no_lean_when_unlike,
+            ..default
+        }
+    }
+}

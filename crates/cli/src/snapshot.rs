@@ -1,0 +1,118 @@
+//! A frame of a recording that plans start from.
+
+use anyhow::{Context, Result, bail};
+use forecloud::engine::backend::Device;
+use forecloud::planner::candidates::{Candidates, Snapshot};
+use forecloud::predict::config::PredictorConfig;
+use forecloud::predict::predictor::Predictor;
+use forecloud_bag::recording::Recording;
+use std::path::PathBuf;
+
+use super::numbers::within;
+use super::say::say;
+use super::topics::{self, TopicArgs};
+use super::{model_file, threads};
+
+/// Which frame, and how it is read.
+#[derive(clap::Args)]
+pub struct SnapshotArgs {
+    /// rosbag2 folder or .mcap file
+    #[arg(value_name = "BAG")]
+    bag: PathBuf,
+    /// Seconds from the recording's first frame to the one that plans start from: the first that can be
+    /// predicted from then on [default: the first]
+    #[arg(long, value_name = "SECS", default_value_t = 0.0, hide_default_value = true, value_parser = within(0.0..=1e9))]
+    at: f64,
+    /// Model file [default: the shipped models/small.safetensors]
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+    /// Scene particles of the frame [default: as the model was trained]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    particles: usize,
+    /// Seed of the particles' draw
+    #[arg(long, default_value_t = 0)]
+    particle_seed: u64,
+    /// Threads, at most as many as there are cores [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// What plans are rolled out on: auto (a GPU where one answers), cpu, cuda or cuda:INDEX
+    #[arg(long, default_value_t = Device::default())]
+    device: Device,
+    #[command(flatten)]
+    topics: TopicArgs,
+}
+
+impl SnapshotArgs {
+    /// Threads to work on.
+    pub fn n_threads(&self) -> usize {
+        threads::bounded(self.threads.map(usize::from))
+    }
+
+    /// What plans are rolled out on.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Says on stderr what plans were rolled out on, where another device than the CPU was asked for.
+    pub fn tell_device(&self, candidates: &Candidates) {
+        if self.device != Device::Cpu {
+            say(format_args!("device: {}", candidates.device()));
+        }
+    }
+
+    /// Predicts from the frame.
+    pub fn take(&self, command: &str) -> Result<Snapshot> {
+        let (model, _) = model_file::load(self.model.as_deref())?;
+        let frames = self.topics.config()?;
+        let world_frame = frames.world_frame.clone();
+        let recording = Recording::open(&self.bag, frames)
+            .map_err(|error| topics::with_command(error, command))?;
+        let place = recording.place(&model.config.workspace)?;
+        let mut config = PredictorConfig {
+            n_particles: self.particles,
+            seed: self.particle_seed,
+            horizon: 1,
+            ..PredictorConfig::default()
+        };
+        if let Some(place) = place {
+            config.workspace = Some(place.workspace);
+            config.origin = place.origin;
+        }
+        let mut predictor = Predictor::new(model, config)?;
+        predictor.set_meshes(self.topics.meshes()?);
+        let Some(urdf) = recording.robot_description()? else {
+            bail!("{} has no robot description: plans need a robot", self.bag.display());
+        };
+        predictor.set_robot(&urdf, &world_frame)?;
+        let mut first = None;
+        let mut taken: Result<Option<Snapshot>> = Ok(None);
+        // An error ends the play.
+        let _ = recording.play(|frame, _| {
+            let secs = frame.stamp.secs_since(*first.get_or_insert(frame.stamp));
+            let step_secs = predictor.model().config.step_secs;
+            if secs < self.at - 2.0 * step_secs {
+                return Ok(());
+            }
+            match predictor.step(&frame) {
+                Ok(Some(_)) if secs >= self.at - 1e-6 => {
+                    taken = predictor.snapshot().map(Some).map_err(Into::into);
+                    Err(())
+                }
+                Ok(_) => Ok(()),
+                Err(error) => {
+                    taken = Err(error.into());
+                    Err(())
+                }
+            }
+        });
+        let taken = taken.with_context(|| format!("cannot predict {}", self.bag.display()))?;
+        let Some(snapshot) = taken else {
+            bail!(
+                "{}: no frame from {} s on can be predicted from: choose an earlier --at",
+                self.bag.display(),
+                self.at
+            );
+        };
+        Ok(snapshot)
+    }
+}

@@ -1,0 +1,8 @@
+//! The network: k-NN graph, walks, operations, the Interlacer, and what it runs on (CPU or CUDA).
+
+pub mod backend;
+pub mod graph;
+pub mod masks;
+pub mod model;
+pub mod ops;
+pub mod scene;

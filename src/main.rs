@@ -1,7 +1,0 @@
-//! The command-line tool.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    forecloud::cli::run(std::env::args_os()).into()
-}

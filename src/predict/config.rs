@@ -1,0 +1,178 @@
+//! Settings of a prediction; `Default` is the only source of values.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::backend::Device;
+use crate::vision::cloud::Workspace;
+use crate::predict::deadline::Deadline;
+use crate::robot::kinematics::RobotMode;
+use crate::engine::model::ModelConfig;
+use crate::{Error, Result};
+
+/// How the predictor runs a model.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PredictorConfig {
+    /// Steps to predict.
+    pub horizon: usize,
+    /// Scene particles; 0 takes the number that the model was trained with.
+    pub n_particles: usize,
+    /// Seed of the particles' draw.
+    pub seed: u64,
+    /// What the model runs on.
+    pub device: Device,
+    /// Whether predictions need the robot, where the model takes one.
+    pub robot: RobotMode,
+    /// Box of the particles (world frame, m); none takes the model's.
+    pub workspace: Option<Workspace>,
+    /// Point of the world frame that the model takes for the origin (m): for scenes elsewhere than where
+    /// it was trained.
+    pub origin: [f32; 3],
+    /// Whether what rests is held at rest until something comes near that moves, or the robot: see
+    /// `src/rest.rs`.
+    pub hold_at_rest: bool,
+    /// Whether what lies on the robot is carried by its links, as the plan leads them: see
+    /// `src/carried.rs`.
+    pub carry_robot: bool,
+    /// Whether the prediction of what is unlike all that the model knows leans on the trivial one (see
+    /// [`crate::predict::novelty`]). Of models that were calibrated by a version that tells.
+    pub lean_when_unlike: bool,
+    /// Seconds by which the history frame may miss one step back.
+    pub history_tolerance_secs: f64,
+    /// Seconds from the arrival of a frame's last image within which its prediction is to end; 0
+    /// for no deadline.
+    pub deadline_secs: f64,
+    /// Steps that a roll-out keeps however late it is.
+    pub min_horizon: usize,
+    /// Scene particles that a prediction keeps however late it is.
+    pub min_particles: usize,
+}
+
+impl Default for PredictorConfig {
+    fn default() -> Self {
+        Self {
+            horizon: 5,
+            n_particles: 0,
+            seed: 0,
+            device: Device::default(),
+            robot: RobotMode::default(),
+            workspace: None,
+            origin: [0.0; 3],
+            hold_at_rest: true,
+            carry_robot: true,
+            lean_when_unlike: true,
+            history_tolerance_secs: 0.025,
+            deadline_secs: 0.0,
+            min_horizon: 1,
+            min_particles: 512,
+        }
+    }
+}
+
+impl PredictorConfig {
+    /// What `horizon` may be.
+    pub const HORIZON: RangeInclusive<usize> = 1..=100;
+    /// What `n_particles` may be; besides, a model needs more than its neighbours.
+    pub const N_PARTICLES: RangeInclusive<usize> = 0..=1 << 20;
+    /// What `history_tolerance_secs` may be.
+    pub const HISTORY_TOLERANCE_SECS: RangeInclusive<f64> = 0.0..=10.0;
+
+    /// What `deadline_secs` may be.
+    pub const DEADLINE_SECS: RangeInclusive<f64> = 0.0..=10.0;
+
+    /// Checks all values.
+    ///
+    /// # Errors
+    /// [`Error::Config`] names the value and what is allowed.
+    pub fn validate(&self) -> Result<()> {
+        check("horizon", self.horizon, Self::HORIZON, " steps")?;
+        check("n_particles", self.n_particles, Self::N_PARTICLES, "")?;
+        let tolerance_secs = self.history_tolerance_secs;
+        check("history_tolerance_secs", tolerance_secs, Self::HISTORY_TOLERANCE_SECS, " s")?;
+        check("deadline_secs", self.deadline_secs, Self::DEADLINE_SECS, " s")?;
+        check("min_horizon", self.min_horizon, Self::HORIZON, " steps")?;
+        check("min_particles", self.min_particles, Self::N_PARTICLES, "")?;
+        if !self.origin.iter().all(|x| x.is_finite()) {
+            let problem = format!("{:?} is not finite", self.origin);
+            return Err(Error::Config { key: "origin".into(), problem });
+        }
+        self.workspace.map_or(Ok(()), |workspace| workspace.validate())
+    }
+
+    /// Checks all values, also for what `model` needs.
+    ///
+    /// # Errors
+    /// As [`PredictorConfig::validate`].
+    pub fn validate_for(&self, model: &ModelConfig) -> Result<()> {
+        self.validate()?;
+        if (1..=model.k).contains(&self.n_particles) {
+            let (n, k) = (self.n_particles, model.k);
+            let problem = format!("{n} are too few for a graph of {k} neighbours: more, or 0");
+            return Err(Error::Config { key: "n_particles".into(), problem });
+        }
+        Ok(())
+    }
+
+    /// When predictions of `model` must end, and what may be given up for that.
+    pub fn deadline(&self, model: &ModelConfig) -> Deadline {
+        let most = self.n_particles_of(model);
+        let least = self.min_particles.max(model.k + 1).min(most);
+        Deadline {
+            time: Duration::from_secs_f64(self.deadline_secs.max(0.0)),
+            // No roll-out is shorter than what a pass of the model is kept for.
+            steps: [model.whole_passes(self.min_horizon).min(self.horizon), self.horizon],
+            particles: [least, most],
+        }
+    }
+
+    /// Scene particles of a prediction that is not late.
+    pub fn n_particles_of(&self, model: &ModelConfig) -> usize {
+        if self.n_particles == 0 { model.n_particles } else { self.n_particles }
+    }
+
+    /// Box of the particles (world frame, m).
+    pub fn workspace_of(&self, model: &ModelConfig) -> Workspace {
+        self.workspace.unwrap_or(model.workspace)
+    }
+}
+
+/// Refuses a `value` out of the range `allowed`, NaN included.
+pub fn check<T: PartialOrd + std::fmt::Display>(
+    key: &str,
+    value: T,
+    allowed: RangeInclusive<T>,
+    unit: &str,
+) -> Result<()> {
+    if allowed.contains(&value) {
+        return Ok(());
+    }
+    let problem = format!("{value}{unit} is not in {}..={}", allowed.start(), allowed.end());
+    Err(Error::Config { key: key.into(), problem })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_is_named_with_what_is_allowed() {
+        let model = ModelConfig::default();
+        let told = |change: fn(&mut PredictorConfig)| {
+            let mut config = PredictorConfig::default();
+            change(&mut config);
+            config.validate_for(&model).err().map_or_else(String::new, |error| error.to_string())
+        };
+        assert_eq!(told(|_| ()), "");
+        assert_eq!(told(|c| c.horizon = 0), "horizon: 0 steps is not in 1..=100");
+        assert_eq!(told(|c| c.n_particles = 1 << 21), "n_particles: 2097152 is not in 0..=1048576");
+        assert!(told(|c| c.n_particles = 3).contains("3 neighbours"));
+        assert_eq!(told(|c| c.n_particles = 4), "");
+        let tolerance = told(|c| c.history_tolerance_secs = f64::NAN);
+        assert_eq!(tolerance, "history_tolerance_secs: NaN s is not in 0..=10");
+        let flat = told(|c| c.workspace = Some(Workspace { min: [0.0; 3], max: [1.0, 0.0, 1.0] }));
+        assert!(flat.starts_with("workspace: "), "{flat}");
+    }
+}

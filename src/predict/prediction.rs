@@ -1,0 +1,149 @@
+//! What a prediction is.
+
+use std::time::Instant;
+
+use crate::predict::confidence::{Calibration, LEVELS};
+use crate::message::Stamp;
+use crate::predict::novelty::{Seen, Unlike};
+use crate::vision::particles::Particles;
+use crate::predict::situation::Situation;
+
+/// Predicted motion of the particles of one frame, in the world frame.
+#[derive(Debug, Clone, Default)]
+pub struct Prediction {
+    /// Stamp of the frame.
+    pub stamp: Stamp,
+    /// Seed of the particles' draw.
+    pub seed: u64,
+    /// Particles in the frame (m), `[n]`, and what was seen there.
+    pub particles: Particles,
+    /// Displacement of each particle in each step (m): `[horizon][n]`, from where the step before
+    /// left it.
+    pub displacements: Vec<Vec<[f32; 3]>>,
+    /// How far off each particle's position after each step may be (m), `[horizon][n]`, for each of
+    /// [`LEVELS`]: so many of all errors are no larger. Of a model that was not calibrated its own word
+    /// for the first, and nothing for the second; of models that don't tell nothing.
+    pub sigmas: [Vec<Vec<f32>>; LEVELS.len()],
+    /// What each particle does at the start, `[n]`.
+    pub situations: Vec<Situation>,
+    /// Steps that the robot's plans tell of, the first ones.
+    pub n_planned: usize,
+    /// What moves at the start, as it is held against what the model knows.
+    pub seen: Seen,
+    /// How unlike that it is. What is unlike leans on the trivial prediction (see [`crate::predict::novelty`]).
+    pub unlike: Unlike,
+    /// Stamp of the history frame, about one step back.
+    pub history_stamp: Stamp,
+    /// The history frame's cloud, as densely as it was kept (m).
+    pub history: Vec<[f32; 3]>,
+    /// Whether it has fewer steps or particles than the settings ask for, to end in time.
+    pub is_cut: bool,
+    /// What the prediction took.
+    pub timings: Timings,
+}
+
+impl Prediction {
+    /// The radii `[horizon][n]` (m) of a level, as they are told to others: nothing of models that were
+    /// not calibrated.
+    pub fn told_sigmas(&self, level: usize) -> &[Vec<f32>] {
+        let is_calibrated = !self.sigmas[LEVELS.len() - 1].is_empty();
+        if is_calibrated { &self.sigmas[level] } else { &[] }
+    }
+
+    /// Takes a model's word `[horizon][n]` for how far off each position may be, in the memory that there
+    /// is.
+    pub(crate) fn set_sigmas<'a>(
+        &mut self,
+        told: impl Iterator<Item = &'a [f32]>,
+        calibration: Option<&Calibration>,
+    ) {
+        let n_levels = if calibration.is_some() { LEVELS.len() } else { 1 };
+        let mut n_steps = 0;
+        for (step, told) in told.enumerate() {
+            for (level, radii) in self.sigmas[..n_levels].iter_mut().enumerate() {
+                radii.resize_with(radii.len().max(step + 1), Vec::new);
+                radii[step].clear();
+                let scaled = told.iter().zip(&self.situations).map(|(sigma, &situation)| {
+                    let situation = situation.in_step(step, self.n_planned);
+                    sigma * calibration.map_or(1.0, |c| c.factor(situation, level, step))
+                });
+                radii[step].extend(scaled);
+            }
+            n_steps = step + 1;
+        }
+        for (level, radii) in self.sigmas.iter_mut().enumerate() {
+            radii.truncate(if level < n_levels { n_steps } else { 0 });
+        }
+    }
+
+    /// A copy of what was known before the first step.
+    pub(crate) fn without_displacements(&self) -> Self {
+        Self {
+            stamp: self.stamp,
+            seed: self.seed,
+            particles: self.particles.clone(),
+            displacements: Vec::new(),
+            sigmas: Default::default(),
+            situations: self.situations.clone(),
+            n_planned: self.n_planned,
+            seen: self.seen.clone(),
+            unlike: self.unlike.clone(),
+            history_stamp: self.history_stamp,
+            history: self.history.clone(),
+            is_cut: self.is_cut,
+            timings: Timings::default(),
+        }
+    }
+}
+
+/// Milliseconds of the stages of one prediction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Timings {
+    /// Clouds, sampling and the robot's particles.
+    pub particles_ms: f64,
+    /// Graph and model, all steps.
+    pub predict_ms: f64,
+}
+
+/// Wall time since `start`.
+pub fn milliseconds_since(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_models_word_is_scaled_by_situation_and_step_and_told_once_calibrated() {
+        let mut prediction = Prediction {
+            situations: vec![Situation::Robot, Situation::Resting],
+            n_planned: 2,
+            ..Prediction::default()
+        };
+        let word = [[0.1f32, 0.2], [0.3, 0.4]];
+        let row = |i: usize| {
+            let first = (i + 2) as f32;
+            [vec![first, 10.0 * first], vec![3.0 * first, 30.0 * first]]
+        };
+        let factors = (0..Situation::ALL.len()).map(row).collect();
+        let calibration = Calibration { n_recordings: 9, factors, familiar: None };
+        let told = || word.iter().map(|sigmas| &sigmas[..]);
+        prediction.set_sigmas(told(), Some(&calibration));
+        let scaled = |[a, b]: [f32; 2]| [[0.1 * a, 0.2 * b], [0.3 * 10.0 * a, 0.4 * 10.0 * b]];
+        for (level, factors) in [[2.0, 3.0], [6.0, 9.0]].into_iter().enumerate() {
+            let pairs =
+                prediction.told_sigmas(level).concat().into_iter().zip(scaled(factors).concat());
+            assert!(pairs.clone().count() == 4 && pairs.clone().all(|(a, b)| (a - b).abs() < 1e-6));
+        }
+        // The robot's second step is none of its plan's.
+        prediction.n_planned = 1;
+        prediction.set_sigmas(told(), Some(&calibration));
+        let unplanned = (Situation::Unplanned as usize + 2) as f32;
+        assert_eq!(prediction.sigmas[0], [[0.2, 0.6], [0.3 * 10.0 * unplanned, 12.0]]);
+        // Shorter, and of a model that was not calibrated: its own word, told to nobody.
+        prediction.set_sigmas(told().take(1), None);
+        assert_eq!(prediction.sigmas, [vec![vec![0.1, 0.2]], vec![]]);
+        assert!(prediction.told_sigmas(0).is_empty());
+    }
+}

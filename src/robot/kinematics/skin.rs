@@ -1,0 +1,162 @@
+//! Which points lie on the robot: its whole surface, much denser than its particles, link by link.
+
+use super::surface::{Patch, low_discrepancy};
+use crate::Result;
+use crate::base::geometry::{PointTree, Vec3, dot, length, minus};
+use nalgebra::{Isometry3, Point3};
+use std::sync::Arc;
+
+/// Points on the whole surface for each of the robot's particles, and at most: about a centimetre apart
+/// on an arm of 1,024.
+const DENSITY: usize = 16;
+const MAX_POINTS: usize = 16_384;
+/// Farthest that a point lies off the surface (m): what depth and calibration are good for.
+const OFF_M: f32 = 0.008;
+/// Farthest that it lies from a known point of the surface (m): somewhat more than these lie apart.
+const REACH_M: f32 = 0.02;
+
+/// The surface of all links with particles.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Skin {
+    links: Vec<Arc<LinkSkin>>,
+}
+
+/// The surface of a link, in its own frame.
+#[derive(Debug)]
+struct LinkSkin {
+    node: usize,
+    points: Vec<Vec3>,
+    normals: Vec<Vec3>,
+    tree: PointTree,
+    /// A ball about all of it.
+    center: Point3<f32>,
+    radius_m: f32,
+}
+
+impl Skin {
+    /// Of the `patches` of the robot's nodes; `nodes` are those that have some of its `n_particles`. What
+    /// stands for meshes that could not be read is no surface, and holds nothing.
+    ///
+    /// # Errors
+    /// As [`PointTree::new`].
+    pub(super) fn new(
+        patches: &[(usize, Patch)],
+        nodes: &[usize],
+        n_particles: usize,
+    ) -> Result<Self> {
+        let n_points = n_particles.saturating_mul(DENSITY).min(MAX_POINTS);
+        let total: f64 = patches.iter().map(|(_, patch)| patch.area).sum();
+        let of_node = |&node: &usize| {
+            let (mut points, mut normals) = (Vec::new(), Vec::new());
+            for (_, patch) in patches.iter().filter(|(other, _)| *other == node) {
+                let n_points =
+                    ((patch.area / total * n_points as f64).ceil() as usize).min(n_points);
+                for [u, v] in (0..n_points).map(low_discrepancy) {
+                    let Some(normal) = patch.normal(u, v) else { break };
+                    points.push(patch.point(u, v).cast().coords.into());
+                    normals.push(normal.cast().into());
+                }
+            }
+            Ok(Arc::new(LinkSkin::new(node, points, normals)?))
+        };
+        Ok(Self { links: nodes.iter().map(of_node).collect::<Result<_>>()? })
+    }
+
+    /// The number of the link whose surface the point `p` (world frame, m) lies on, if any, where the
+    /// links stand at `world_from_node`; the nearest of several.
+    pub(super) fn link_at(&self, p: &Vec3, world_from_node: &[Isometry3<f32>]) -> Option<u32> {
+        let off = |(link, skin): (u32, &Arc<LinkSkin>)| {
+            let there = world_from_node[skin.node].inverse_transform_point(&Point3::from(*p));
+            Some((skin.off_m(&there)?, link))
+        };
+        let found = (0..).zip(&self.links).filter_map(off);
+        found.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, link)| link)
+    }
+}
+
+impl LinkSkin {
+    fn new(node: usize, points: Vec<Vec3>, normals: Vec<Vec3>) -> Result<Self> {
+        let bound = |f: fn(f32, f32) -> f32, start: f32, axis: usize| {
+            points.iter().map(|p| p[axis]).fold(start, f)
+        };
+        let middle = |axis| {
+            0.5 * (bound(f32::min, f32::INFINITY, axis) + bound(f32::max, -f32::INFINITY, axis))
+        };
+        let center: Vec3 = if points.is_empty() { [0.0; 3] } else { std::array::from_fn(middle) };
+        let radius = points.iter().map(|p| length(&minus(p, &center)));
+        let radius_m = radius.fold(-f32::INFINITY, f32::max);
+        let tree = PointTree::new(&points)?;
+        Ok(Self { node, tree, center: center.into(), radius_m, points, normals })
+    }
+
+    /// How far `p` (link frame, m) lies off the surface, if it lies on it.
+    fn off_m(&self, p: &Point3<f32>) -> Option<f32> {
+        if (p - self.center).norm() > self.radius_m + REACH_M {
+            return None;
+        }
+        let p: Vec3 = p.coords.into();
+        let nearest = self.tree.nearest_one(&p)?;
+        let offset = minus(&p, &self.points[nearest]);
+        let off_m = dot(&offset, &self.normals[nearest]).abs();
+        (length(&offset) <= REACH_M && off_m <= OFF_M).then_some(off_m)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::robot::kinematics::{NO_LINK, Robot};
+
+    /// A bar of 20 x 4 x 4 cm that turns about z, and at its end a drum of 5 cm radius that slides
+    /// along x.
+    const ROBOT: &str = r#"<robot name="r"><link name="world"/>
+        <link name="bar"><visual><origin xyz="0.1 0 0"/>
+          <geometry><box size="0.2 0.04 0.04"/></geometry></visual></link>
+        <link name="drum"><visual>
+          <geometry><cylinder radius="0.05" length="0.1"/></geometry></visual></link>
+        <joint name="turn" type="revolute"><parent link="world"/><child link="bar"/>
+          <axis xyz="0 0 1"/><limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
+        <joint name="slide" type="prismatic"><parent link="bar"/><child link="drum"/>
+          <origin xyz="0.3 0 0"/><axis xyz="1 0 0"/>
+          <limit lower="0" upper="1" effort="1" velocity="1"/></joint></robot>"#;
+
+    fn links(turn: f64, slide: f64, points: &[[f32; 3]]) -> Vec<u32> {
+        let mut robot = Robot::from_urdf(ROBOT, 1024, "world").unwrap();
+        let (mut placed, mut links) = (Vec::new(), Vec::new());
+        robot.place(&[turn, slide], &mut placed).unwrap();
+        robot.links_at(points, &mut links);
+        links
+    }
+
+    #[test]
+    fn points_on_a_surface_are_its_links_and_others_nobodys() {
+        let points = [
+            [0.1, 0.02, 0.01],   // on the bar's side
+            [0.1, 0.024, 0.01],  // 4 mm before it
+            [0.1, 0.032, 0.01],  // 12 mm before it
+            [0.1, 0.0, 0.0],     // in its middle
+            [0.35, 0.0, 0.02],   // on the drum
+            [0.3, 0.003, 0.051], // a little above its lid
+            [0.3, 0.2, 0.0],     // far off
+        ];
+        let none = NO_LINK;
+        assert_eq!(links(0.0, 0.0, &points), [0, 0, none, none, 1, 1, none]);
+        // They go with the joints.
+        assert_eq!(links(0.0, 0.5, &points), [0, 0, none, none, none, none, none]);
+        let turned = points.map(|[x, y, z]| [-y, x, z]);
+        assert_eq!(
+            links(std::f64::consts::FRAC_PI_2, 0.0, &turned),
+            [0, 0, none, none, 1, 1, none]
+        );
+    }
+
+    #[test]
+    fn meshes_that_cannot_be_read_hold_nothing() {
+        let mesh = r#"<mesh filename="package://nowhere/bar.stl"/>"#;
+        let text = ROBOT.replace(r#"<box size="0.2 0.04 0.04"/>"#, mesh);
+        let mut robot = Robot::from_urdf(&text, 1024, "world").unwrap();
+        let (mut placed, mut links) = (Vec::new(), Vec::new());
+        robot.place(&[0.0, 0.0], &mut placed).unwrap();
+        robot.links_at(&[[0.1, 0.0, 0.0], [0.35, 0.0, 0.0]], &mut links);
+        assert_eq!(links, [NO_LINK, 1], "{:?}", robot.warnings);
+    }
+}
