@@ -7,15 +7,15 @@
 //! Feeds generated messages of two small cameras through pairing and prediction, as node and tool
 //! do, with a tiny model (64 particles, 144 tokens a step), and fails if memory grows.
 
-#[path = "../tests/faults/memory.rs"]
+#[path = "../crates/cli/tests/faults/memory.rs"]
 mod memory;
-#[path = "../tests/faults/stream.rs"]
+#[path = "../crates/cli/tests/faults/stream.rs"]
 mod stream;
 
 use anyhow::{Context, ensure};
 use forecloud::predict::config::PredictorConfig;
-use forecloud::vision::frames::{Frames, FramesConfig};
 use forecloud::predict::predictor::Predictor;
+use forecloud::vision::frames::{Frames, FramesConfig};
 use memory::{allocations, resident_bytes};
 use std::time::Instant;
 

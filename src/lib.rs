@@ -32,6 +32,10 @@
 
 #![warn(missing_docs)]
 
+// What tests share names the library as other crates do.
+#[cfg(test)]
+extern crate self as forecloud;
+
 #[cfg(feature = "ros")]
 pub mod ros;
 

@@ -8,11 +8,11 @@ from typing import Any
 from .errors import MissingExtra
 
 METHODS = ("model", "node", "nothing_moves", "velocity_estimated", "velocity_true", "observed")
-"""In the order of `src/eval/method.rs`."""
+"""In the order of `crates/eval/src/method.rs`."""
 CLASSES = ("object_moving", "object_resting", "robot", "static", "object_sudden")
-"""In the order of `src/eval/metrics.rs`."""
+"""In the order of `crates/eval/src/metrics.rs`."""
 REGIONS = ("moving", "static", "robot", "hidden")
-"""In the order of `src/eval/region.rs`."""
+"""In the order of `crates/eval/src/region.rs`."""
 TOLD = ("model", "nothing_moves", "velocity_estimated", "velocity_true")
 
 

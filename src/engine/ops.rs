@@ -24,4 +24,8 @@ pub mod rows;
 pub mod softmax_attention;
 
 #[cfg(test)]
+#[path = "../../tests/support/check.rs"]
 pub(crate) mod check;
+#[cfg(test)]
+#[path = "../../tests/support/plain.rs"]
+pub(crate) mod plain;

@@ -4,6 +4,10 @@
 //! each step of the roll-out, summed over all frames, apart for each [`Class`] of points. Where no
 //! truth is known, [`hindsight`] holds predictions against what the cameras saw later.
 
+#[cfg(test)]
+#[path = "../../../tests/support/check.rs"]
+mod check;
+
 pub mod baselines;
 pub mod coverage;
 pub mod csv;
@@ -26,7 +30,6 @@ mod scene;
 pub mod similarity;
 pub mod surface;
 pub mod survey;
-pub mod unlike;
 
 pub use film::Film;
 pub use hindsight::Hindsight;

@@ -109,7 +109,7 @@ fn smooth(x: &[f64], width: usize) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forecloud::engine::ops::check::Golden;
+    use crate::check::Golden;
 
     #[test]
     fn equals_scikit_image() {

@@ -108,7 +108,7 @@ impl AdamW {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forecloud::engine::ops::check::{Golden, assert_close};
+    use crate::check::{Golden, assert_close};
 
     #[test]
     fn steps_are_those_of_pytorch() {

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// The settings in which `stored` and `asked` differ: `name: … there, … here` each.
-pub(super) fn differences<T: Serialize>(stored: &T, asked: &T) -> Vec<String> {
+pub fn differences<T: Serialize>(stored: &T, asked: &T) -> Vec<String> {
     let [stored, asked] = [stored, asked].map(|it| serde_json::to_value(it).unwrap_or_default());
     let mut found = Vec::new();
     collect("", &stored, &asked, &mut found);
@@ -48,9 +48,9 @@ fn shown(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forecloud::engine::model::ModelConfig;
     use crate::adamw::AdamWConfig;
     use crate::config::TrainConfig;
+    use forecloud::engine::model::ModelConfig;
 
     #[test]
     fn each_setting_that_differs_is_named_with_both_values() {

@@ -1,12 +1,15 @@
 //! Training: recordings and windows of them, the loss against the true flow, AdamW, the loop.
 
+#[cfg(test)]
+#[path = "../../../tests/support/check.rs"]
+mod check;
+
 pub mod adamw;
 mod augment;
 mod checkpoint;
-pub mod compare;
 pub mod config;
 pub mod dataset;
-mod differences;
+pub mod differences;
 mod episode;
 pub mod evaluate;
 pub mod files;

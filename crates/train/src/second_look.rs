@@ -69,8 +69,8 @@ mod tests {
     use super::super::config::DatasetConfig;
     use super::super::dataset::Dataset;
     use super::*;
+    use forecloud::engine::model::{Layout, ModelConfig, weights::initial_weights};
     use forecloud::vision::frames::FramesConfig;
-    use forecloud::engine::model::{Inputs, Layout, ModelConfig, weights::initial_weights};
 
     fn model(stride: usize) -> ModelConfig {
         ModelConfig {
@@ -83,8 +83,6 @@ mod tests {
             n_kinematic: 32,
             chunk: 2,
             stride: Some(stride),
-            inputs: Inputs::Second,
-            tells_sigma: true,
             ..ModelConfig::default()
         }
     }
@@ -92,7 +90,7 @@ mod tests {
     /// A window of three steps.
     fn window(model: ModelConfig) -> Window {
         let mut data = Dataset::new(DatasetConfig::default(), model, FramesConfig::default());
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny_push");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tiny_push");
         assert!(data.add(&path, "test").unwrap());
         let (mut rng, mut window) = (ChaCha8Rng::seed_from_u64(1), Window::default());
         assert!(data.get(0, &mut rng, 3, &mut window));

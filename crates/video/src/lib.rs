@@ -6,6 +6,13 @@
 //! together, by pictures and their depths ([`forecloud_train::video`]); what is drawn can teach the dynamics in
 //! turn ([`forecloud_train::pixels`]).
 
+#[cfg(test)]
+#[path = "../../../tests/support/check.rs"]
+mod check;
+#[cfg(test)]
+#[path = "../../../tests/support/plain.rs"]
+mod plain;
+
 mod carry;
 mod config;
 mod drawing;

@@ -4,10 +4,10 @@ use nalgebra::{Isometry3, Point3};
 
 use super::Ray;
 use forecloud::Result;
+use forecloud::base::geometry::{Rigid, Vec3};
 use forecloud::vision::camera::{Camera, ColorImage, check_size};
 use forecloud::vision::cloud::{Cloud, Workspace};
 use forecloud::vision::frames::{CameraFrame, View};
-use forecloud::base::geometry::{Rigid, Vec3};
 
 /// How far behind the nearest of a pixel's measurements another may lie to be of the same surface:
 /// metres, and as a share of its depth.
@@ -177,7 +177,7 @@ pub(crate) mod tests {
 
     /// Those of the first frame of a small recording.
     pub(crate) fn of_tiny_push(most: [u32; 2]) -> Vec<Picture> {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tiny_push");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/tiny_push");
         let recording = Recording::open(path.as_ref(), FramesConfig::default()).unwrap();
         let mut pictures = Vec::new();
         let _ = recording.play(|frame, _| {

@@ -2,7 +2,9 @@
 //! sizes, two convolutions at each on the way down and on the way up, joined by skips.
 
 use forecloud::engine::model::interlacer::Affine;
-use forecloud::engine::ops::conv2d::{Size, conv2d_backward_input, conv2d_backward_weights, conv2d_forward};
+use forecloud::engine::ops::conv2d::{
+    Size, conv2d_backward_input, conv2d_backward_weights, conv2d_forward,
+};
 use forecloud::engine::ops::relu::relu_backward;
 use forecloud::engine::ops::resample2d::{
     double_backward, double_forward, halve_backward, halve_forward, put_channels, take_channels,
@@ -158,7 +160,7 @@ fn parted(size: Size, dy: &[f32], n: usize, n_kept: usize) -> (Vec<f32>, Vec<f32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forecloud::engine::ops::check::*;
+    use crate::check::*;
     use crate::weights::EncoderLayout;
     use crate::{VideoConfig, VideoLayout};
 

@@ -217,9 +217,9 @@ pub(crate) fn read_config(path: &Path, file: &File) -> Result<VideoConfig> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::VitConfig;
     use forecloud::Error;
     use forecloud::engine::model::weights;
-    use crate::VitConfig;
 
     fn small() -> VideoConfig {
         VideoConfig { channels: [2, 3, 4], hidden: 8, ..VideoConfig::default() }
@@ -270,7 +270,7 @@ mod tests {
             assert!(matches!(&error, Error::Model { .. }), "{error:?}");
             assert!(error.to_string().contains(what), "{error}");
         }
-        let other = concat!(env!("CARGO_MANIFEST_DIR"), "/models/small.safetensors");
+        let other = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/small.safetensors");
         let error = VideoModel::load(Path::new(other)).unwrap_err();
         assert!(error.to_string().contains("train-video"), "{error}");
     }

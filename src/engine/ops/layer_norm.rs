@@ -168,22 +168,7 @@ impl WithSimd for Backward<'_> {
 }
 
 #[cfg(test)]
-pub(crate) mod plain {
-    /// Layer normalisation in f64.
-    pub fn layer_norm(x: &[f64], weight: &[f64], bias: &[f64]) -> Vec<f64> {
-        let d = weight.len();
-        x.chunks_exact(d)
-            .flat_map(|row| {
-                let mean = row.iter().sum::<f64>() / d as f64;
-                let var = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / d as f64;
-                let rstd = 1.0 / (var + f64::from(super::EPSILON)).sqrt();
-                row.iter()
-                    .zip(weight.iter().zip(bias))
-                    .map(move |(x, (w, b))| (x - mean) * rstd * w + b)
-            })
-            .collect()
-    }
-}
+use crate::engine::ops::plain;
 
 #[cfg(test)]
 mod tests {

@@ -147,24 +147,7 @@ pub fn linear_backward_weights(x: &[f32], dy: &[f32], d_weight: &mut [f32], d_bi
 }
 
 #[cfg(test)]
-pub(crate) mod plain {
-    /// y = x·W + b in f64.
-    pub fn linear(x: &[f64], weight: &[f64], bias: &[f64]) -> Vec<f64> {
-        let (n_out, n_in) = (bias.len(), weight.len() / bias.len());
-        x.chunks_exact(n_in)
-            .flat_map(|row| {
-                (0..n_out).map(move |c| {
-                    bias[c]
-                        + row
-                            .iter()
-                            .enumerate()
-                            .map(|(r, x)| x * weight[r * n_out + c])
-                            .sum::<f64>()
-                })
-            })
-            .collect()
-    }
-}
+use crate::engine::ops::plain;
 
 #[cfg(test)]
 mod tests {

@@ -259,7 +259,7 @@ pub(crate) mod plain {
 mod tests {
     use super::*;
     use crate::engine::ops::check::*;
-    use crate::engine::ops::linear::plain as linear_plain;
+    use crate::engine::ops::plain as linear_plain;
 
     #[test]
     fn linear_attention_and_its_gradients() {

@@ -12,11 +12,11 @@ use std::ops::Range;
 use pulp::Simd;
 use rayon::prelude::*;
 
-use super::linear_attention::{EPSILON, Heads};
+pub use super::linear_attention::{EPSILON, Heads};
 use super::rows::SharedRows;
-use crate::engine::masks::{BackwardColumns, Mask};
 use crate::base::scratch::with_scratch;
 use crate::base::simd::{axpys, dot, dots, scaled, vectorized};
+use crate::engine::masks::{BackwardColumns, Mask};
 
 /// Columns of values that a task takes, at least one feature's.
 const COLUMNS: usize = 128;
@@ -428,31 +428,7 @@ fn contract[simd](
 }
 
 #[cfg(test)]
-pub(crate) mod plain {
-    use super::{EPSILON, Heads};
-
-    /// In f64 under the dense `mask` `[n, n]`, the sums written out.
-    pub fn masked_attention(mask: &[f64], rows: &[f64], heads: Heads) -> Vec<f64> {
-        let (d, dh, m, len) = (heads.width, heads.head_width(), heads.n_features, heads.row_len());
-        let n = rows.len() / len;
-        let mut out = vec![0.0; n * d];
-        for (i, head) in (0..n).flat_map(|i| (0..heads.n_heads).map(move |head| (i, head))) {
-            let q = &rows[i * len + head * m..][..m];
-            let mut total = f64::from(EPSILON);
-            for j in 0..n {
-                let k = &rows[j * len + heads.features() + head * m..][..m];
-                let score: f64 = q.iter().zip(k).map(|(q, k)| q * k).sum();
-                let weight = mask[i * n + j] * score;
-                total += weight;
-                for c in head * dh..(head + 1) * dh {
-                    out[i * d + c] += weight * rows[j * len + 2 * heads.features() + c];
-                }
-            }
-            out[i * d + head * dh..][..dh].iter_mut().for_each(|o| *o /= total);
-        }
-        out
-    }
-}
+use crate::engine::ops::plain;
 
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,12 @@
 use std::path::Path;
 
 use super::*;
-use forecloud::vision::cloud::SensorNoise;
-use forecloud::vision::frames::FramesConfig;
-use forecloud::engine::model::ModelConfig;
-use forecloud_bag::recording::Recording;
 use crate::config::{DatasetConfig, Teacher};
 use crate::dataset::Dataset;
+use forecloud::engine::model::ModelConfig;
+use forecloud::vision::cloud::SensorNoise;
+use forecloud::vision::frames::FramesConfig;
+use forecloud_bag::recording::Recording;
 
 const NAMES: [&str; 2] = ["camera_left", "camera_right"];
 
@@ -19,7 +19,7 @@ fn episode() -> Episode {
     let config = DatasetConfig { teacher: Teacher::Hindsight, noise, ..DatasetConfig::default() };
     let model = ModelConfig { n_motion: 4096, ..ModelConfig::default() };
     let data = Dataset::new(config, model, FramesConfig::default());
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny_push");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tiny_push");
     data.read(&Recording::open(&path, FramesConfig::default()).unwrap()).unwrap()
 }
 

@@ -7,15 +7,15 @@ use rand_chacha::ChaCha8Rng;
 
 use super::targets::Targets;
 use super::{VideoDataset, VideoTrainConfig, Window};
-use forecloud_eval::similarity::alike;
-use forecloud::engine::model::weights::{self, File, OPTIMIZER_PREFIXES};
 use crate::adamw::AdamW;
 use crate::differences::differences;
 use crate::origin::Origin;
+use forecloud::engine::model::weights::{self, File, OPTIMIZER_PREFIXES};
+use forecloud::{Error, Result};
+use forecloud_eval::similarity::alike;
 use forecloud_video::{
     Encoder, Gradients, Ray, Renderer, Scene, VideoConfig, VideoLayout, VideoModel, config_metadata,
 };
-use forecloud::{Error, Result};
 
 /// Metadata keys, beside the configuration.
 const SETTINGS_KEY: &str = "forecloud.video_train";
@@ -262,7 +262,7 @@ mod tests {
     fn data_of(video: VideoConfig) -> VideoDataset {
         let spool = Spool::new(&std::env::temp_dir()).unwrap();
         let mut data = VideoDataset::new(video, FramesConfig::default(), spool);
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tiny_push").as_ref();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/tiny_push").as_ref();
         let glimpse = forecloud_bag::recording::Recording::glimpse(path).unwrap();
         assert!(!data.add(path, "no such", true).unwrap(), "of another split");
         assert!(data.add(path, &glimpse.truth().unwrap().split, false).unwrap());
@@ -346,7 +346,7 @@ mod tests {
             (window.seen.features(&window.pictures, &encoded, n_features), encoded)
         };
         let (start, encoded) = features(&weights);
-        let d_features = forecloud::engine::ops::check::numbers(start.len(), 4);
+        let d_features = crate::check::numbers(start.len(), 4);
         let mut gradient = vec![0.0; weights.len()];
         let d_pictures =
             window.seen.features_backward(&window.pictures, &encoded, &d_features, n_features);

@@ -1,10 +1,10 @@
 //! The renderer against PyTorch, against its plain version in f64, and by what pictures must be.
 
 use super::*;
-use forecloud::engine::ops::check::*;
-use forecloud::base::random::{draw, uniform};
 use crate::VideoConfig;
+use crate::check::*;
 use crate::config::N_KERNELS;
+use forecloud::base::random::{draw, uniform};
 
 /// The renderer in f64, of places that were found: colour and depth of each ray, `[rays, 4]`.
 mod plain {
@@ -55,7 +55,7 @@ mod plain {
         x.extend(sums);
         for (i, layer) in layout.dense.iter().enumerate() {
             let (weight, bias) = (&weights[layer.weight.range()], &weights[layer.bias.range()]);
-            x = forecloud::engine::ops::linear::plain::linear(&x, weight, bias);
+            x = crate::plain::linear(&x, weight, bias);
             if i < 2 {
                 x.iter_mut().for_each(|x| *x = x.max(0.0));
             }

@@ -1,11 +1,11 @@
 use super::*;
-use forecloud::engine::masks::{Mask, MaskKind};
-use forecloud::engine::ops::check::*;
-use forecloud::engine::ops::layer_norm::plain::layer_norm;
-use forecloud::engine::ops::linear::plain::linear;
-use forecloud::engine::ops::masked_attention::plain::masked_attention;
+use crate::check::*;
+use crate::plain::layer_norm;
+use crate::plain::linear;
+use crate::plain::masked_attention;
 use crate::weights::EncoderLayout;
 use crate::{Encoder, VideoConfig, of_tiny_push};
+use forecloud::engine::masks::{Mask, MaskKind};
 
 fn kind(name: &str) -> PatchMask {
     PatchMask::try_from(name.to_owned()).unwrap()

@@ -40,7 +40,9 @@ pub fn load() -> bool {
 pub fn library() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
-        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/backend/cuda");
+        let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let roots = package.ancestors().map(|root| root.join("src/engine/backend/cuda"));
+        let here = roots.into_iter().find(|here| here.exists()).unwrap();
         let more = std::env::var("FORECLOUD_STANDIN_FLAGS").unwrap_or_default();
         let mut hasher = DefaultHasher::new();
         more.hash(&mut hasher);

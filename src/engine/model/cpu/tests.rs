@@ -75,7 +75,7 @@ fn forward_equals_pytorch_layer_by_layer() {
         assert_close_of(of("local.attention"), &local.out, &local_out, 1e-5);
         // The normalised rows pin the residual stream behind the layer before.
         let normalized = |x: &[f64]| -> Vec<f64> {
-            crate::engine::ops::layer_norm::plain::layer_norm(x, &[1.0; 16], &[0.0; 16])
+            crate::engine::ops::plain::layer_norm(x, &[1.0; 16], &[0.0; 16])
         };
         assert_close_of(of("global"), &local.normalized, &normalized(&name("global")), 1e-5);
         let mlp = activations.mlp.normalized.chunks_exact(37 * 16).nth(b).unwrap();

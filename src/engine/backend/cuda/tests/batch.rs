@@ -8,19 +8,19 @@ use super::*;
 use crate::Error;
 use crate::engine::backend::probe::probe_batch;
 use crate::engine::backend::{BatchRollout, Device, Forwards};
-use crate::planner::candidates::{Candidate, Candidates, Snapshot};
-use crate::predict::config::PredictorConfig;
-use crate::planner::costs::{Goal, PlanCost, Reach, Select};
-use crate::vision::frames::FramesConfig;
-use crate::message::{JointTrajectory, TrajectoryPoint};
 use crate::engine::model::rollout::{N_OUTPUTS, RolloutConfig};
 use crate::engine::model::tokens::Tokens;
 use crate::engine::model::tokens::tests::THREE;
-use crate::engine::model::{self, Inputs, Mode, Model, ModelConfig};
+use crate::engine::model::{self, Mode, Model, ModelConfig};
 use crate::engine::ops::check::{assert_close, f64s};
-use crate::predict::predictor::Predictor;
-use forecloud_bag::recording::Recording;
 use crate::engine::scene::Scene;
+use crate::message::{JointTrajectory, TrajectoryPoint};
+use crate::planner::candidates::{Candidate, Candidates, Snapshot};
+use crate::planner::costs::{Goal, PlanCost, Reach, Select};
+use crate::predict::config::PredictorConfig;
+use crate::predict::predictor::Predictor;
+use crate::vision::frames::{Frames, FramesConfig};
+use forecloud_bag::bag::Bag;
 
 /// Passes of three steps, of a model with the second inputs that tells sigma.
 fn threes(width: usize) -> RolloutConfig {
@@ -100,7 +100,7 @@ impl Forwards for Mixed {
 #[test]
 fn a_device_that_mixes_scenes_up_is_not_trusted() {
     let usual = ModelConfig { width: 8, n_heads: 2, n_blocks: 1, ..ModelConfig::default() };
-    let config = ModelConfig { chunk: 2, inputs: Inputs::Second, tells_sigma: true, ..usual };
+    let config = ModelConfig { chunk: 2, stride: None, ..usual };
     let rollout = config.rollout();
     let model = Model::new(config, weights(&rollout)).unwrap();
     let mut cpu = model::Rollout::new(rollout, Mode::Inference);
@@ -198,21 +198,27 @@ fn rollouts_of_many_scenes_are_the_cpus_however_many_steps_each_has() {
 /// The demo's frame and plans of which each moves a joint.
 fn plans(n: usize) -> (Snapshot, Goal, Vec<Candidate>) {
     let usual = ModelConfig { width: 8, n_heads: 2, n_blocks: 1, ..ModelConfig::default() };
-    let second = ModelConfig { chunk: 4, stride: Some(2), inputs: Inputs::Second, ..usual };
-    let config = ModelConfig { n_kinematic: 16, kinematic_detail: 2, ..second };
+    let config = ModelConfig { n_kinematic: 16, kinematic_detail: 2, ..usual.with_chunk(4) };
     let model = Model::new(config, weights(&config.rollout())).unwrap();
     let config = PredictorConfig { n_particles: 16, ..PredictorConfig::default() };
     let mut predictor = Predictor::new(model, config).unwrap();
-    let recording = Recording::open("data/demo_tumble".as_ref(), FramesConfig::default()).unwrap();
-    predictor.set_robot(&recording.robot_description().unwrap().unwrap(), "world").unwrap();
-    let mut taken = None;
-    let _ = recording.play(|frame, _| match predictor.step(&frame).unwrap() {
-        Some(_) => {
-            taken = Some(predictor.snapshot().unwrap());
-            Err(())
+    // Message by message: a unit test's frames are of another type than the recordings' crate makes.
+    let bag = Bag::open("data/demo_tumble").unwrap();
+    let mut frames = Frames::new(FramesConfig::default());
+    let (mut taken, mut has_robot) = (None, false);
+    for message in bag.messages_where(|topic| !topic.starts_with("/truth")) {
+        let message = message.unwrap();
+        let Some(frame) = frames.push_raw(&message.topic, message.data.to_vec()) else { continue };
+        if !has_robot {
+            let urdf = frames.robot_description().cloned().unwrap();
+            predictor.set_robot(&urdf, "world").unwrap();
+            has_robot = true;
         }
-        None => Ok(()),
-    });
+        if predictor.step(&frame).unwrap().is_some() {
+            taken = Some(predictor.snapshot().unwrap());
+            break;
+        }
+    }
     let snapshot = taken.unwrap();
     let reach = Reach::Pose { rotation: [0.0, 0.0, 0.0, 1.0], translation: [0.08, 0.0, 0.0] };
     let goal = Goal { leave_weight: 0.2, ..Goal::new(Select::Body([0.0, 0.0, 0.1]), reach) };

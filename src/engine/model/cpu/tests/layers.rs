@@ -103,7 +103,7 @@ fn other_layers_equal_pytorch_one_by_one() {
         let names = mixer_names(&layers, 2);
         assert_eq!(names.len(), engine.layout.mixers.len(), "{name}");
         let normalized = |x: &[f64]| -> Vec<f64> {
-            crate::engine::ops::layer_norm::plain::layer_norm(x, &[1.0; 8], &[0.0; 8])
+            crate::engine::ops::plain::layer_norm(x, &[1.0; 8], &[0.0; 8])
         };
         // The residual stream before each layer, pinned by what its LayerNorm kept.
         let mut before = golden.f64("act.embed");
