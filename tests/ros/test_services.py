@@ -215,7 +215,8 @@ def test_reset_forgets_the_history(ros, start_node, stream, call):
     assert answer.success and "are kept" in answer.message
 
     def counted() -> bool:
-        # Again and again: on a busy machine a frame that is passed over is the next one's history.
+        timings.wait_for(len(timings.messages) + 2)
+        # Again: on a busy machine a frame that is passed over is the next one's history.
         return timings.messages[-1].frames_without_history > before or not call.reset().success
 
     wait_for(counted, "a frame without history")
