@@ -4,5 +4,6 @@ pub mod backend;
 pub mod graph;
 pub mod masks;
 pub mod model;
+pub mod motion_class;
 pub mod ops;
-pub mod scene;
+pub mod rollout_input;

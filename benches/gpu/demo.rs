@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use forecloud::engine::graph::walks::WalkSeed;
 use forecloud::engine::model::ModelConfig;
-use forecloud::engine::scene::Scene;
+use forecloud::engine::rollout_input::RolloutInput;
 use forecloud::robot::kinematics::{Robot, Spread};
 use forecloud::vision::cloud::{Cloud, Workspace};
 use forecloud::vision::frames::FramesConfig;
@@ -52,10 +52,10 @@ impl Demo {
         n_tokens: usize,
         model: &ModelConfig,
         n_steps: usize,
-    ) -> anyhow::Result<Scene> {
+    ) -> anyhow::Result<RolloutInput> {
         let n_others = n_tokens.saturating_sub(3 * model.n_kinematic);
         let now = self.particles(2 * n_others / 3)?;
-        let mut scene = Scene { walk_seed: WalkSeed::default(), ..Scene::default() };
+        let mut scene = RolloutInput { walk_seed: WalkSeed::default(), ..RolloutInput::default() };
         scene.set_particles(&now, &now, n_others - now.len());
         let mut robot = Robot::with_spread(&self.urdf, model.n_robot(), "world", Spread::Tips)?;
         let n_joints = robot.joint_names().len();

@@ -192,7 +192,7 @@ fn print_stage(time: &StageTime) {
 /// Milliseconds from the scene on the host to its displacements there.
 fn latencies_ms(
     rollout: &mut Rollout,
-    scene: &forecloud::engine::scene::Scene,
+    scene: &forecloud::engine::rollout_input::RolloutInput,
     n_steps: usize,
     n_runs: usize,
 ) -> anyhow::Result<Vec<f64>> {

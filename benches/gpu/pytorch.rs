@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 use forecloud::engine::backend::cuda::{Gpu, Precision, Rollout};
 use forecloud::engine::model::{Engine, Mode, ModelConfig};
-use forecloud::engine::scene::Scene;
+use forecloud::engine::rollout_input::RolloutInput;
 
 use crate::demo::Demo;
 use crate::problem::Problem;
@@ -28,8 +28,11 @@ pub fn compare(
 ) -> anyhow::Result<()> {
     let model = ModelConfig { n_kinematic: 0, ..single_steps(width) };
     let points = Turning::of(demo.particles(n_tokens)?, &model);
-    let scene =
-        Scene { start: points.state.clone(), kinematic: vec![Vec::new(); 3], ..Scene::default() };
+    let scene = RolloutInput {
+        start: points.state.clone(),
+        kinematic: vec![Vec::new(); 3],
+        ..RolloutInput::default()
+    };
     let problem = Problem::of(points, &model)?;
     let mut rollout =
         Rollout::new(gpu.clone(), model.rollout(), &problem.weights, Precision::Half)?;

@@ -11,7 +11,7 @@ use std::time::Instant;
 use forecloud::base::random::{draw, uniform};
 use forecloud::engine::model::weights::initial_weights;
 use forecloud::engine::model::{Layout, ModelConfig};
-use forecloud::engine::scene::StepState;
+use forecloud::engine::rollout_input::StepState;
 use forecloud::vision::particles::Particles;
 
 pub use demo::Demo;

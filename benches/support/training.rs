@@ -4,7 +4,7 @@ use anyhow::ensure;
 use forecloud::engine::model::{Gradients, Layout, Mode, ModelConfig, Rollout};
 use forecloud::engine::ops::charbonnier::charbonnier;
 use forecloud::engine::ops::likelihood::likelihood;
-use forecloud::engine::scene::Scene;
+use forecloud::engine::rollout_input::RolloutInput;
 use forecloud_train::adamw::{AdamW, AdamWConfig};
 
 use super::{Demo, Turning, weights};
@@ -20,7 +20,7 @@ const SIGMA_SCALE: f32 = 0.3;
 /// pass and AdamW, as `Trainer` does it.
 pub struct Training {
     rollout: Rollout,
-    scene: Scene,
+    scene: RolloutInput,
     /// Displacements of each step.
     targets: Vec<[f32; 3]>,
     point_weights: Vec<f32>,
@@ -41,10 +41,10 @@ impl Training {
         Ok(Self {
             rollout: Rollout::new(config.rollout(), Mode::Training),
             // A pass looks at the robot one step back, now, and after each of its steps: there is none.
-            scene: Scene {
+            scene: RolloutInput {
                 start: state,
                 kinematic: vec![vec![]; config.chunk + 2],
-                ..Scene::default()
+                ..RolloutInput::default()
             },
             targets,
             point_weights: vec![1.0; n],

@@ -15,7 +15,7 @@ from .errors import InputError, MissingExtra, RecordingError
 
 ENDINGS = (".mcap", ".db3", ".mcap.zstd", ".db3.zstd")
 ENDS = 1 << 16
-"""Bytes of a file's beginning and end that count for its fingerprint; as `src/shards/fingerprint.rs`."""
+"""Bytes of a file's beginning and end that count for its fingerprint; as `crates/bag/src/shards/fingerprint.rs`."""
 MAX_DEPTH = 8
 
 
@@ -137,7 +137,7 @@ def copy(files: Any, path: str, place: Path) -> None:
 
 
 def saved_name(recording: str) -> str:
-    """Name of the file of what came of a recording; as `src/shards.rs`."""
+    """Name of the file of what came of a recording; as `crates/bag/src/shards.rs`."""
     hashed = hashlib.sha256(os.fsencode(recording)).hexdigest()[:16]
     stem = "".join(c for c in posixpath.basename(recording) if c.isascii() and (c.isalnum() or c in "-_"))
     return f"recording_{stem[:40]}_{hashed}.json"

@@ -2,7 +2,7 @@
 
 use forecloud::vision::cloud::Cloud;
 use forecloud::vision::particles::{Particles, Sampling};
-use forecloud_train::labels::{Flow, Labeler, Sight, Tracks, View};
+use forecloud_train::flow_labels::{Flow, Labeler, Sight, Tracks, View};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};

@@ -1,9 +1,9 @@
 """Forecloud as planner: the real node over DDS, asked by `~/plan`, or by `~/evaluate` for the costs of
 candidates that the sampler of this package draws."""
 
-import fcntl
 import os
 import shlex
+import socket
 import subprocess
 import tempfile
 from dataclasses import replace
@@ -150,17 +150,17 @@ def trajectory_of(message) -> Trajectory:
     return Trajectory(list(message.joint_names), times, rows)
 
 
-def domain():
-    """An open file that holds a ROS domain (the number its name ends with) that no other loop of this machine
-    has: two in one would hear each other's clock and pictures. Raises RuntimeError where all are taken."""
+def domain() -> tuple[int, socket.socket]:
+    """A ROS domain that no other loop or test of this machine has, and what holds it until it is closed: two in
+    one would hear each other's clock and pictures. Raises RuntimeError where all are taken."""
     for number in range(10, 100):
-        held = open(Path(tempfile.gettempdir()) / f"closed_loop_domain_{number}", "w")
+        held = socket.socket(socket.AF_UNIX)
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return held
+            held.bind(f"\0forecloud_ros_domain_{number}")  # Linux keeps such names in no folder
+            return number, held
         except OSError:
             held.close()
-    raise RuntimeError("all ROS domains from 10 to 99 are taken by other closed loops")
+    raise RuntimeError("all ROS domains from 10 to 99 are taken by other closed loops and tests")
 
 
 class Link:
@@ -192,8 +192,8 @@ class Link:
         for name, value in parameters.items():
             command += ["-p", f"{name}:={value}"]
         env = dict(os.environ)
-        self.domain = domain()
-        env["ROS_DOMAIN_ID"] = self.domain.name.rsplit("_", 1)[1]
+        number, self.domain = domain()
+        env["ROS_DOMAIN_ID"] = str(number)
         env["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
         env["FASTRTPS_DEFAULT_PROFILES_FILE"] = str(ROOT / "config" / "fastdds_large_clouds.xml")
         # A workspace that is sourced already may have no such file.

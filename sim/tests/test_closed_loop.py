@@ -278,6 +278,6 @@ def test_no_two_loops_share_a_domain():
     from sim.closed_loop import over_dds
 
     held = [over_dds.domain() for _ in range(3)]
-    assert len({file.name for file in held}) == 3
-    for file in held:
-        file.close()
+    assert len({number for number, _ in held}) == 3
+    for _, socket in held:
+        socket.close()

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::model::tokens::Tokens;
 use crate::engine::model::{Mode, Model, Rollout};
-use crate::engine::scene::Scene;
+use crate::engine::rollout_input::RolloutInput;
 use crate::vision::cloud::raw::{self, RawCamera};
 use crate::vision::frames::CameraFrame;
 use crate::vision::particles::{CpuSampler, ParticleSampler, Particles, Sampling};
@@ -81,7 +81,7 @@ pub trait Rollouts: Send {
     /// As there, and [`Error::Device`] if the device fails.
     fn run_while(
         &mut self,
-        scene: &Scene,
+        scene: &RolloutInput,
         n_steps: usize,
         goes_on: &mut dyn FnMut(usize) -> bool,
     ) -> Result<()>;
@@ -178,7 +178,7 @@ impl Backend {
     pub fn run_while(
         &mut self,
         weights: &[f32],
-        scene: &Scene,
+        scene: &RolloutInput,
         n_steps: usize,
         mut goes_on: impl FnMut(usize) -> bool,
     ) -> Result<()> {

@@ -1,5 +1,6 @@
 //! The model: what the Interlacer is, its weights, its tokens, and its fused engine on the CPU.
 
+pub mod calibration;
 pub mod cpu;
 mod grow;
 pub mod interlacer;
@@ -14,7 +15,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::masks::MaskConfig;
-use crate::predict::confidence::Calibration;
+use crate::engine::model::calibration::Calibration;
 use crate::robot::plan::Horizon;
 use crate::vision::cloud::Workspace;
 use crate::{Error, Result};

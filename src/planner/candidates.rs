@@ -2,97 +2,32 @@
 //! the newest prediction started, beside the predictor and without touching it.
 
 mod batch;
-mod free;
-mod lane;
+mod candidate_rollout;
+mod device_batch;
+mod free_air;
 mod on_device;
-mod roller;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::backend::Device;
 use crate::engine::model::Model;
-use crate::engine::scene::{Scene, history_index};
-use crate::message::{JointTrajectory, Stamp};
+use crate::message::JointTrajectory;
 use crate::planner::costs::{Goal, Judge, Sight};
 use crate::predict::config::PredictorConfig;
-use crate::predict::known::Knows;
-use crate::predict::observation::Course;
 use crate::predict::prediction::{Prediction, Timings, milliseconds_since};
-use crate::robot::kinematics::Robot;
-use crate::vision::cloud::Workspace;
 use crate::{Error, Result};
 
+pub use crate::predict::snapshot::Snapshot;
 pub use batch::Candidate;
-pub(crate) use free::Seen;
+use candidate_rollout::CandidateRollout;
+pub(crate) use free_air::Seen;
 use on_device::OnDevice;
-use roller::Roller;
 
 /// Particles of the roll-outs that plans are judged by, unless another number is asked for.
 pub const PLAN_PARTICLES: usize = 512;
 
-/// All that a prediction started from: made by [`crate::predict::predictor::Predictor::snapshot`].
-#[derive(Clone)]
-pub struct Snapshot {
-    /// The model that predicts.
-    pub(crate) model: Arc<Model>,
-    /// The robot, where the model takes one.
-    pub(crate) robot: Option<Arc<Robot>>,
-    /// Where the robot goes without a candidate.
-    pub(crate) course: Course,
-    /// Box of the particles.
-    pub(crate) workspace: Workspace,
-    /// Point of the world frame that positions of `scene` are told from (m).
-    pub(crate) origin: [f32; 3],
-    /// What is not left to the model.
-    pub(crate) knows: Knows,
-    /// Particles and what is known of them, with the robot's.
-    pub(crate) scene: Scene,
-    /// The prediction without its displacements.
-    pub(crate) prediction: Prediction,
-    /// Width and height of the depth image of each camera; none of those that are not there.
-    pub(crate) image_sizes: Vec<Option<[u32; 2]>>,
-}
-
 impl Snapshot {
-    /// Stamp of the frame.
-    pub fn stamp(&self) -> Stamp {
-        self.prediction.stamp
-    }
-
-    /// Number of particles.
-    pub fn n_particles(&self) -> usize {
-        self.prediction.particles.len()
-    }
-
-    /// Tokens of a pass, with the robot's.
-    fn n_tokens(&self) -> usize {
-        let start = &self.scene.start;
-        let n_others = start.positions.len() + start.history_positions.len();
-        n_others + 3 * self.model.config.n_kinematic
-    }
-
-    /// The robot, where it is part of the frame.
-    ///
-    /// # Errors
-    /// [`Error::Plan`] says why there is none.
-    pub fn robot(&self) -> Result<&Arc<Robot>> {
-        let Some(robot) = self.robot.as_ref().filter(|_| self.model.config.n_kinematic > 0) else {
-            let problem = "the model takes no robot, so its predictions don't depend on a plan";
-            return Err(Error::Plan { problem: problem.into() });
-        };
-        if !self.course.has_robot() {
-            let problem = "the robot was not part of the newest frame: see why in the diagnostics";
-            return Err(Error::Plan { problem: problem.into() });
-        }
-        Ok(robot)
-    }
-
-    /// Joints now (rad or m), in the robot's order.
-    pub fn joints(&self) -> &[f64] {
-        &self.course.joints
-    }
-
     /// A goal in this frame.
     ///
     /// # Errors
@@ -131,65 +66,14 @@ impl Snapshot {
             Err(_) => Ok((self.thinned(0), judge)),
         }
     }
-
-    /// With `n` of the particles, spread evenly over their order, and as large a share of the history's;
-    /// all of them if there are fewer. Roll-outs of it are faster, and coarser.
-    pub fn thinned(&self, n: usize) -> Self {
-        let n_all = self.n_particles();
-        let mut thin = self.clone();
-        // Nobody needs it again.
-        thin.prediction.history.clear();
-        if n >= n_all || n == 0 {
-            return thin;
-        }
-        let chosen = self.kept(n);
-        let start = &mut thin.scene.start;
-        pick(&mut start.positions, &chosen);
-        pick(&mut start.velocities, &chosen);
-        pick(&mut start.onward, &chosen);
-        pick(&mut start.bodies, &chosen);
-        pick(&mut start.body_of, &chosen);
-        pick(&mut start.velocity_known, &chosen);
-        pick(&mut start.colors, &chosen);
-        pick(&mut thin.scene.on_links, &chosen);
-        let n_history = start.history_positions.len();
-        let m = (n_history * n).div_ceil(n_all);
-        let of_history: Vec<usize> = (0..m).map(|j| history_index(j, m, n_history)).collect();
-        pick(&mut start.history_positions, &of_history);
-        pick(&mut start.history_colors, &of_history);
-        // Numbers of bodies are fewer than particles.
-        let bodies = start.body_of.iter_mut().filter(|body| **body as usize >= n);
-        bodies.for_each(|body| *body = crate::vision::motion::NO_BODY);
-        start.body_motions.truncate(n);
-        let particles = &mut thin.prediction.particles;
-        pick(&mut particles.positions, &chosen);
-        pick(&mut particles.colors, &chosen);
-        pick(&mut particles.sources, &chosen);
-        pick(&mut thin.prediction.situations, &chosen);
-        thin
-    }
-
-    /// Which of the particles [`Self::thinned`] keeps, ascending.
-    fn kept(&self, n: usize) -> Vec<usize> {
-        let n_all = self.n_particles();
-        let n = if n == 0 { n_all } else { n.min(n_all) };
-        (0..n).map(|j| history_index(j, n, n_all)).collect()
-    }
-}
-
-/// Keeps those of the numbers `chosen`, ascending; nothing of what is not known.
-fn pick<T: Copy>(values: &mut Vec<T>, chosen: &[usize]) {
-    if !values.is_empty() {
-        *values = chosen.iter().filter_map(|&i| values.get(i).copied()).collect();
-    }
 }
 
 /// Rolls out candidate plans, on threads of its own.
 pub struct Candidates {
     threads: rayon::ThreadPool,
-    roller: Roller,
+    roller: CandidateRollout,
     /// A thread for each of the plans that are rolled out side by side.
-    workers: Vec<(rayon::ThreadPool, Roller)>,
+    workers: Vec<(rayon::ThreadPool, CandidateRollout)>,
     on_device: OnDevice,
     /// Longest time that one piece of work of the last [`Candidates::evaluate`] took.
     slowest: Duration,
@@ -212,10 +96,10 @@ impl Candidates {
     pub fn on(device: Device, n_threads: usize) -> Result<Self> {
         let threads = pool(n_threads, "plan")?;
         let workers = (0..threads.current_num_threads())
-            .map(|i| Ok((pool(1, &format!("plan {i}, worker"))?, Roller::default())));
+            .map(|i| Ok((pool(1, &format!("plan {i}, worker"))?, CandidateRollout::default())));
         let workers = workers.collect::<Result<_>>()?;
         let on_device = OnDevice::new(device);
-        let (roller, slowest) = (Roller::default(), Duration::ZERO);
+        let (roller, slowest) = (CandidateRollout::default(), Duration::ZERO);
         Ok(Self { workers, threads, roller, on_device, slowest })
     }
 

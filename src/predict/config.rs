@@ -32,10 +32,10 @@ pub struct PredictorConfig {
     /// it was trained.
     pub origin: [f32; 3],
     /// Whether what rests is held at rest until something comes near that moves, or the robot: see
-    /// `src/rest.rs`.
+    /// `src/predict/known_motion/hold_static.rs`.
     pub hold_at_rest: bool,
     /// Whether what lies on the robot is carried by its links, as the plan leads them: see
-    /// `src/carried.rs`.
+    /// `src/predict/known_motion/robot_attached.rs`.
     pub carry_robot: bool,
     /// Seconds by which the history frame may miss one step back.
     pub history_tolerance_secs: f64,

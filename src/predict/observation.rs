@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::base::geometry::Vec3;
 use crate::engine::model::ModelConfig;
-use crate::engine::scene::Scene;
+use crate::engine::rollout_input::RolloutInput;
 use crate::message::{JointTrajectory, Stamp};
 use crate::predict::config::PredictorConfig;
 use crate::robot::kinematics::{
@@ -30,13 +30,13 @@ pub struct Observation {
     pub stamp: Stamp,
     /// Numbers of the cameras that saw it, ascending.
     pub cameras: Vec<usize>,
-    /// Scene particles.
+    /// RolloutInput particles.
     pub particles: Particles,
     /// A denser sample, to estimate motion from.
     pub cloud: Particles,
     /// Kinematic particles at the measured joints; none without a robot.
     pub kinematic: Vec<[f32; 3]>,
-    /// Number of the robot's link that each particle lies on, as [`Scene::on_links`]; none without a
+    /// Number of the robot's link that each particle lies on, as [`RolloutInput::on_links`]; none without a
     /// robot.
     pub on_links: Vec<u32>,
     /// Measured joints in the robot's order.
@@ -47,7 +47,7 @@ pub struct Observation {
 
 /// What is known at one frame of where the robot will go.
 #[derive(Debug, Default, Clone)]
-pub struct Course {
+pub struct RobotForecast {
     /// Stamp of the frame.
     pub stamp: Stamp,
     /// Measured joints (rad or m), in the robot's order.
@@ -62,7 +62,7 @@ pub struct Course {
     pub plan: Vec<Arc<JointTrajectory>>,
 }
 
-impl Course {
+impl RobotForecast {
     /// Whether the robot was there.
     pub fn has_robot(&self) -> bool {
         !self.placed[1].is_empty()
@@ -99,7 +99,7 @@ impl Course {
         horizon: &Horizon,
         workspace: &Workspace,
         joints_ahead: &mut Vec<f64>,
-        scene: &mut Scene,
+        scene: &mut RolloutInput,
     ) -> Result<()> {
         let (names, velocities) = (robot.joint_names(), Some(&self.joint_velocities[..]));
         plan::forecast(&self.joints, names, velocities, plan, self.stamp, horizon, joints_ahead)?;
@@ -120,7 +120,7 @@ impl Course {
 
 /// Takes the links of the particles of `robot`, which stand in `scene`; where it stays far outside of
 /// `workspace` all the time, its particles go.
-pub fn link(scene: &mut Scene, robot: &Robot, workspace: &Workspace) {
+pub fn link(scene: &mut RolloutInput, robot: &Robot, workspace: &Workspace) {
     scene.start.kinematic_links.clear();
     if is_far(&scene.kinematic, workspace) {
         scene.kinematic.iter_mut().for_each(Vec::clear);
@@ -145,7 +145,7 @@ pub struct Observer {
     /// The robot as it came, for snapshots to share.
     shared_robot: Option<Arc<Robot>>,
     order: Option<(Arc<[String]>, JointOrder)>,
-    course: Course,
+    course: RobotForecast,
     joints_ahead: Vec<f64>,
 }
 
@@ -159,7 +159,7 @@ impl Observer {
             robot: None,
             shared_robot: None,
             order: None,
-            course: Course::default(),
+            course: RobotForecast::default(),
             joints_ahead: Vec::new(),
         }
     }
@@ -215,7 +215,7 @@ impl Observer {
     }
 
     /// Where the robot will go, as known at the last frame that was forecast.
-    pub fn course(&self) -> &Course {
+    pub fn course(&self) -> &RobotForecast {
         &self.course
     }
 
@@ -278,13 +278,13 @@ impl Observer {
     /// leads, into `scene`: two rows and one for each step of all passes, and the links; all empty without a robot.
     ///
     /// # Errors
-    /// As [`Course::place_robot`].
+    /// As [`RobotForecast::place_robot`].
     pub fn forecast(
         &mut self,
         history: &Observation,
         now: &Observation,
         frame: &Frame,
-        scene: &mut Scene,
+        scene: &mut RolloutInput,
     ) -> Result<()> {
         scene.start.kinematic_stride = self.model.kinematic_detail;
         let horizon = self.model.horizon(self.config.horizon);

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
+use crate::engine::model::calibration::{Calibration, LEVELS};
+use crate::engine::motion_class::MotionClass;
 use crate::message::Stamp;
-use crate::predict::confidence::{Calibration, LEVELS};
-use crate::predict::situation::Situation;
 use crate::vision::particles::Particles;
 
 /// Predicted motion of the particles of one frame, in the world frame.
@@ -24,7 +24,7 @@ pub struct Prediction {
     /// for the first, and nothing for the second; of models that don't tell nothing.
     pub sigmas: [Vec<Vec<f32>>; LEVELS.len()],
     /// What each particle does at the start, `[n]`.
-    pub situations: Vec<Situation>,
+    pub situations: Vec<MotionClass>,
     /// Steps that the robot's plans tell of, the first ones.
     pub n_planned: usize,
     /// Stamp of the history frame, about one step back.
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_models_word_is_scaled_by_situation_and_step_and_told_once_calibrated() {
         let mut prediction = Prediction {
-            situations: vec![Situation::Robot, Situation::Resting],
+            situations: vec![MotionClass::Robot, MotionClass::Resting],
             n_planned: 2,
             ..Prediction::default()
         };
@@ -119,7 +119,7 @@ mod tests {
             let first = (i + 2) as f32;
             [vec![first, 10.0 * first], vec![3.0 * first, 30.0 * first]]
         };
-        let factors = (0..Situation::ALL.len()).map(row).collect();
+        let factors = (0..MotionClass::ALL.len()).map(row).collect();
         let calibration = Calibration { n_recordings: 9, factors };
         let told = || word.iter().map(|sigmas| &sigmas[..]);
         prediction.set_sigmas(told(), Some(&calibration));
@@ -132,7 +132,7 @@ mod tests {
         // The robot's second step is none of its plan's.
         prediction.n_planned = 1;
         prediction.set_sigmas(told(), Some(&calibration));
-        let unplanned = (Situation::Unplanned as usize + 2) as f32;
+        let unplanned = (MotionClass::Unplanned as usize + 2) as f32;
         assert_eq!(prediction.sigmas[0], [[0.2, 0.6], [0.3 * 10.0 * unplanned, 12.0]]);
         // Shorter, and of a model that was not calibrated: its own word, told to nobody.
         prediction.set_sigmas(told().take(1), None);

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use crate::engine::backend::Backend;
 use crate::engine::graph::walks::WalkSeed;
 use crate::engine::model::Model;
-use crate::engine::scene::Scene;
-use crate::planner::candidates::Snapshot;
+use crate::engine::rollout_input::RolloutInput;
 use crate::predict::config::PredictorConfig;
 use crate::predict::deadline::{Deadline, Pace};
-use crate::predict::known::{Known, Knows};
+use crate::predict::known_motion::{KnownMotion, KnownMotionSettings};
 use crate::predict::observation::{Memory, Observer};
 use crate::predict::prediction::milliseconds_since;
+use crate::predict::snapshot::Snapshot;
 use crate::robot::kinematics::MeshSearch;
 use crate::vision::frames::Frame;
 use crate::vision::motion::MotionEstimator;
@@ -30,9 +30,9 @@ pub struct Predictor {
     observer: Observer,
     memory: Memory,
     motion: MotionEstimator,
-    scene: Scene,
+    scene: RolloutInput,
     backend: Backend,
-    known: Known,
+    known: KnownMotion,
     prediction: Prediction,
     /// Whether `scene` is what `prediction` started from.
     is_predicted: bool,
@@ -53,9 +53,9 @@ impl Predictor {
             observer: Observer::new(model.config, config),
             memory: Memory::new(model.config.step_secs, config.history_tolerance_secs),
             motion: MotionEstimator::default(),
-            scene: Scene::default(),
+            scene: RolloutInput::default(),
             backend: Backend::new(&model, config.device)?,
-            known: Known::default(),
+            known: KnownMotion::default(),
             prediction: Prediction::default(),
             is_predicted: false,
             image_sizes: Vec::new(),
@@ -194,7 +194,7 @@ impl Predictor {
             displacements.extend_from_slice(self.backend.displacements(t));
         }
         // What lies on the robot goes with it, and what rests stays at rest until something comes near.
-        self.known.apply(Knows::from(&self.config), &self.scene, prediction);
+        self.known.apply(KnownMotionSettings::from(&self.config), &self.scene, prediction);
         let told = (0..self.backend.n_steps()).map_while(|t| self.backend.sigmas(t));
         prediction.set_sigmas(told, self.model.calibration.as_ref());
         prediction.timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
@@ -223,7 +223,7 @@ impl Predictor {
             course: self.observer.course().clone(),
             workspace: self.config.workspace_of(&self.model.config),
             origin: self.config.origin,
-            knows: Knows::from(&self.config),
+            knows: KnownMotionSettings::from(&self.config),
             scene: self.scene.clone(),
             prediction: self.prediction.without_displacements(),
             image_sizes: self.image_sizes.clone(),

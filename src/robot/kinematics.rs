@@ -6,16 +6,16 @@ mod limits;
 mod mesh;
 mod mounting;
 mod order;
-mod skin;
 mod surface;
+mod surface_index;
 mod tree;
 
 use crate::base::error::{Error, Result};
 use mesh::Meshes;
 use nalgebra::{Isometry3, Point3};
 use rayon::prelude::*;
-use skin::Skin;
 use std::ops::Range;
+use surface_index::Skin;
 use tree::Tree;
 
 pub use jacobian::ReachFor;

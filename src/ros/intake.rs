@@ -5,7 +5,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use super::health::{Cause, Health};
-use super::mailbox::{Mailbox, Parcel, Refusal};
+use super::mailbox::{FrameJob, Mailbox, Refusal};
 use super::problems::Problems;
 use crate::message::{Stamp, TransformStamped};
 use crate::vision::cloud::{Leveled, level_camera};
@@ -91,7 +91,7 @@ impl<'a> Intake<'a> {
         let cameras = frame.cameras.iter();
         let images = cameras.flat_map(|camera| [Some(camera.stamp()), camera.color_stamp()]);
         let arrived = self.arrivals.last(images.flatten()).unwrap_or(now);
-        self.mailbox.put_frame(Parcel { frame, arrived, decode_ms, counts, n_replaced: 0 });
+        self.mailbox.put_frame(FrameJob { frame, arrived, decode_ms, counts, n_replaced: 0 });
         self.health.note(|facts, now| facts.frame(now));
     }
 

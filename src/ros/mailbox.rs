@@ -13,7 +13,7 @@ use crate::vision::frames::FrameCounts;
 pub const MAX_PASSED: usize = 8;
 
 /// A frame and what it took to make it.
-pub struct Parcel<F> {
+pub struct FrameJob<F> {
     /// The frame.
     pub frame: F,
     /// Arrival of its last image.
@@ -38,7 +38,7 @@ pub struct Orders {
     /// Whether to predict from frames, or to let them pass.
     pub paused: Option<bool>,
     /// Where candidates are to start from; those of several threads.
-    pub wishes: Vec<Wish>,
+    pub wishes: Vec<SnapshotRequest>,
 }
 
 impl Orders {
@@ -58,9 +58,9 @@ pub struct Settings {
 }
 
 /// Where to send a snapshot, of the newest frame that was predicted from or of the next one.
-pub type Wish = mpsc::Sender<Answer>;
+pub type SnapshotRequest = mpsc::Sender<Answer>;
 
-/// What comes of a [`Wish`].
+/// What comes of a [`SnapshotRequest`].
 pub enum Answer {
     /// It is fulfilled.
     Snapshot(Box<Snapshot>),
@@ -86,7 +86,7 @@ pub struct Mailbox<F> {
 }
 
 struct Slot<F> {
-    frame: Option<Parcel<F>>,
+    frame: Option<FrameJob<F>>,
     passed: VecDeque<F>,
     orders: Orders,
     closed: bool,
@@ -94,9 +94,9 @@ struct Slot<F> {
 }
 
 /// What came out of the mailbox; at least a frame or an order.
-pub struct Post<F> {
+pub struct Batch<F> {
     /// The newest frame.
-    pub frame: Option<Parcel<F>>,
+    pub frame: Option<FrameJob<F>>,
     /// Frames that it and others replaced since the last post, oldest first.
     pub passed: VecDeque<F>,
     /// What to do before the frame is used.
@@ -123,7 +123,7 @@ impl<F> Default for Mailbox<F> {
 
 impl<F> Mailbox<F> {
     /// Leaves a frame; replaces one that still lies there, and counts that.
-    pub fn put_frame(&self, mut parcel: Parcel<F>) {
+    pub fn put_frame(&self, mut parcel: FrameJob<F>) {
         let mut slot = self.lock();
         if let Some(replaced) = slot.frame.take() {
             slot.n_replaced += 1;
@@ -156,12 +156,12 @@ impl<F> Mailbox<F> {
     }
 
     /// Waits for something to lie there and takes it; `None` once the mailbox is closed.
-    pub fn take(&self) -> Option<Post<F>> {
+    pub fn take(&self) -> Option<Batch<F>> {
         let empty =
             |slot: &mut Slot<F>| !slot.closed && slot.frame.is_none() && slot.orders.are_none();
         let mut slot =
             self.filled.wait_while(self.lock(), empty).unwrap_or_else(PoisonError::into_inner);
-        (!slot.closed).then(|| Post {
+        (!slot.closed).then(|| Batch {
             frame: slot.frame.take(),
             passed: std::mem::take(&mut slot.passed),
             orders: std::mem::take(&mut slot.orders),
@@ -191,9 +191,9 @@ impl<F> Mailbox<F> {
 mod tests {
     use super::*;
 
-    fn parcel(frame: u32) -> Parcel<u32> {
+    fn parcel(frame: u32) -> FrameJob<u32> {
         let counts = FrameCounts::default();
-        Parcel { frame, arrived: Instant::now(), decode_ms: 0.0, counts, n_replaced: 0 }
+        FrameJob { frame, arrived: Instant::now(), decode_ms: 0.0, counts, n_replaced: 0 }
     }
 
     #[test]

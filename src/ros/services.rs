@@ -31,13 +31,13 @@ pub struct Job {
 
 /// The node's own services.
 pub struct Services {
-    doors: Doors,
+    doors: ServiceHandles,
     jobs: SyncSender<Job>,
     tasks: Tasks,
 }
 
 /// Where requests come.
-pub struct Doors {
+pub struct ServiceHandles {
     reset: Service<Trigger::Service>,
     pause: Service<SetBool::Service>,
     predict: Service<Predict::Service>,
@@ -57,7 +57,7 @@ impl Services {
         jobs: SyncSender<Job>,
         tasks: Tasks,
     ) -> anyhow::Result<Self> {
-        let doors = Doors {
+        let doors = ServiceHandles {
             reset: Service::new(node, "~/reset")?,
             pause: Service::new(node, "~/pause")?,
             predict: Service::new(node, "~/predict")?,
@@ -128,12 +128,12 @@ impl Services {
     }
 
     /// Nothing is handed on any more.
-    pub fn close(self) -> Doors {
+    pub fn close(self) -> ServiceHandles {
         self.doors
     }
 }
 
-impl Doors {
+impl ServiceHandles {
     /// Ends the goals of `~/plan` as the node ends; whether there were any.
     pub fn end(&mut self) -> bool {
         self.plan.end(ENDING)

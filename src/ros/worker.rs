@@ -9,14 +9,14 @@ use r2r::forecloud::msg::Timing;
 
 use super::clock::{Ages, Moment};
 use super::health::{Cause, Health};
-use super::mailbox::{Answer, MAX_PASSED, Mailbox, Orders, Parcel, Refusal, Wish};
+use super::mailbox::{Answer, FrameJob, MAX_PASSED, Mailbox, Orders, Refusal, SnapshotRequest};
 use super::outside;
 use super::parameters::NodeConfig;
 use super::problems::Problems;
 use super::publish::Outputs;
 use super::rollouts::PATIENCE;
 use crate::Error;
-use crate::base::awake::awake;
+use crate::base::keep_workers_hot::keep_workers_hot;
 use crate::message::Stamp;
 use crate::predict::config::PredictorConfig;
 use crate::predict::predictor::Predictor;
@@ -53,7 +53,7 @@ pub struct Worker {
     outputs: Outputs,
     health: Arc<Health>,
     /// Want a snapshot of the next prediction.
-    wishes: Vec<Wish>,
+    wishes: Vec<SnapshotRequest>,
     last_wish: Option<Instant>,
     problems: Problems,
     /// What predictions run on, as far as that was told.
@@ -178,7 +178,7 @@ impl Worker {
     }
 
     /// Sends a snapshot, now or with the next prediction.
-    fn consider(&mut self, wish: Wish) {
+    fn consider(&mut self, wish: SnapshotRequest) {
         if self.paused {
             let problem = "predicting is paused: call ~/pause with data: false".to_owned();
             // Nobody waits for it any more: then it needs no answer.
@@ -206,7 +206,7 @@ impl Worker {
     }
 
     /// Predicts from a frame, or lets it pass.
-    fn take(&mut self, parcel: Parcel<Frame>) {
+    fn take(&mut self, parcel: FrameJob<Frame>) {
         // What came after this frame is of a time that was set back.
         self.passed.retain(|passed| passed.stamp < parcel.frame.stamp);
         let was_passing = self.passing;
@@ -249,7 +249,7 @@ impl Worker {
         }
         let predictor = &mut self.predictor;
         // What is wrong with the frame is told where it is predicted from.
-        match awake(|| predictor.warm_up(frame)) {
+        match keep_workers_hot(|| predictor.warm_up(frame)) {
             Ok(()) => self.warm_ups_left = 0,
             Err(Error::NoRobot) => {}
             Err(_) => self.warm_ups_left -= 1,
@@ -328,7 +328,7 @@ impl Worker {
         };
         let predictor = &mut self.predictor;
         if nearest.stamp < frame.stamp
-            && let Err(error) = awake(|| predictor.recall(nearest))
+            && let Err(error) = keep_workers_hot(|| predictor.recall(nearest))
         {
             self.trouble(Cause::Rejected, format!("history frame: {error}"));
         }
@@ -355,9 +355,9 @@ impl Worker {
     }
 
     /// Predicts from a frame and publishes that; says why not.
-    fn step(&mut self, parcel: Parcel<Frame>) -> Result<(), String> {
+    fn step(&mut self, parcel: FrameJob<Frame>) -> Result<(), String> {
         let (predictor, frame) = (&mut self.predictor, &parcel.frame);
-        let prediction = match awake(|| predictor.step_in_time(frame, parcel.arrived)) {
+        let prediction = match keep_workers_hot(|| predictor.step_in_time(frame, parcel.arrived)) {
             Ok(Some(prediction)) => prediction,
             Ok(None) => {
                 self.frames_without_history += 1;

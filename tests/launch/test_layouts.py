@@ -19,7 +19,7 @@ RVIZ_CLASSES = {
 
 def known_topics() -> set[str]:
     """Topics that the node publishes or subscribes, from its source."""
-    files = [*ROOT.glob("src/ros/**/*.rs"), *ROOT.glob("src/frames/**/*.rs")]
+    files = [*ROOT.glob("src/ros/**/*.rs"), *ROOT.glob("src/vision/frames/**/*.rs")]
     sources = [path.read_text() for path in files if path.name != "tests.rs"]
     text = "\n".join(source.split("#[cfg(test)]\nmod tests {")[0] for source in sources)
     topics = set(re.findall(r'"((?:~?/[a-z_]+)+)"', text))

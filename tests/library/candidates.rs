@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use forecloud::engine::model::Model;
+use forecloud::engine::motion_class::MotionClass;
 use forecloud::message::{JointTrajectory, Stamp};
 use forecloud::planner::candidates::{Candidates, Snapshot};
 use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::predictor::{Prediction, Predictor};
-use forecloud::predict::situation::Situation;
 use forecloud::robot::kinematics::RobotMode;
 use forecloud::vision::cloud::Workspace;
 use forecloud::vision::frames::{Frame, FramesConfig};
@@ -119,8 +119,8 @@ fn how_sure_the_robots_way_is_depends_on_how_far_its_plan_goes() {
     assert_eq!(unplanned.n_planned, 0);
     // On the same particle of the robot, after the last step: a robot that has said nothing seldom moves
     // at once.
-    let i = planned.situations.iter().position(|s| *s == Situation::Robot).unwrap();
-    assert_eq!(unplanned.situations[i], Situation::Robot);
+    let i = planned.situations.iter().position(|s| *s == MotionClass::Robot).unwrap();
+    assert_eq!(unplanned.situations[i], MotionClass::Robot);
     let most = |prediction: &Prediction| prediction.sigmas[1][horizon - 1][i];
     assert!(most(&unplanned) > 1.2 * most(&planned), "{} {}", most(&unplanned), most(&planned));
 }

@@ -34,8 +34,9 @@ fn recording() -> Recording {
 
 /// A small untrained model whose passes have `chunk` steps.
 fn model(chunk: usize) -> Model {
+    let stride = None;
     let config =
-        ModelConfig { width: 16, n_heads: 2, n_blocks: 1, chunk, ..ModelConfig::default() };
+        ModelConfig { width: 16, n_heads: 2, n_blocks: 1, chunk, stride, ..ModelConfig::default() };
     let weights = initial_weights(&Layout::new(config.interlacer()), 1);
     Model::new(config, weights).unwrap()
 }

@@ -61,13 +61,13 @@ fn labels_are_near_the_truth_where_they_are_sure() {
                 robot += 1;
                 assert!(distance_mm(&told.targets[0][i], to) < 3.0, "its joints tell where it is");
             }
-            if told.moving[0][i] && told.weights[0][i] >= forecloud_train::labels::SURE {
+            if told.moving[0][i] && told.weights[0][i] >= forecloud_train::flow_labels::SURE {
                 n_told += 1;
                 n_mistaken += usize::from(truth.kinds[i] == BodyKind::Robot);
             }
             if truth.moving[0][i] {
                 n += 1;
-                if told.weights[0][i] >= forecloud_train::labels::SURE {
+                if told.weights[0][i] >= forecloud_train::flow_labels::SURE {
                     n_sure += 1;
                     error += distance_mm(&told.targets[0][i], to);
                     moved += distance_mm(from, to);

@@ -1,7 +1,7 @@
 """Particles and link poses of real robots, against trimesh (meshes) and yourdfpy (kinematics).
 
 `python -m pytest tests/robots` in the environment of requirements.txt; FORECLOUD_ROBOT_POINTS names
-the built example (examples/robot_points.rs).
+the built example (crates/lab/examples/robot_points.rs).
 """
 
 import importlib.util
@@ -78,7 +78,7 @@ def binary():
     built = [ROOT / f"target/{kind}/examples/robot_points" for kind in ("release", "debug")]
     found = [Path(named)] if named else [path for path in built if path.exists()]
     if not found:
-        pytest.skip("robot_points is not built: cargo build --release --example robot_points")
+        pytest.skip("robot_points is not built: cargo build --release -p forecloud-lab --example robot_points")
     return found[0]
 
 

@@ -11,11 +11,11 @@ import controller
 import pytest
 from action_msgs.msg import GoalStatus
 from builtin_interfaces.msg import Duration, Time
-from conftest import Received, wait_for, wait_for_future
+from conftest import ActionClient, Received, wait_for, wait_for_future
 from control_msgs.action import FollowJointTrajectory, GripperCommand
 from control_msgs.msg import JointTolerance
 from controller import Controller
-from rclpy.action import ActionClient, get_action_names_and_types
+from rclpy.action import get_action_names_and_types
 from rclpy.qos import QoSProfile
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState

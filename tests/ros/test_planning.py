@@ -12,10 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import PERIOD_SECS, ROOT, Received, wait_for, wait_for_future
+from conftest import PERIOD_SECS, ROOT, ActionClient, Received, wait_for, wait_for_future
 from geometry_msgs.msg import Point
 from play import Player, Stream, shifted
-from rclpy.action import ActionClient
 from rclpy.qos import QoSProfile
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from unique_identifier_msgs.msg import UUID

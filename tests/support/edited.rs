@@ -55,6 +55,15 @@ pub fn write_messages(
     writer.finish().unwrap();
 }
 
+/// Writes the small recording `n` times, one after the other, to `folder`, said to be of `split`.
+pub fn write_rounds(folder: &Path, split: &str, n: i64) {
+    let once = ["/robot_description", BODIES, "/tf", "/tf_static"];
+    write_messages(folder, split, |message| match once.contains(&&*message.topic) {
+        true => vec![message],
+        false => (0..n).map(|round| later(&message, round * 6 * PERIOD_NS)).collect(),
+    });
+}
+
 fn said_to_be_of(split: &str, bodies: &[u8]) -> Vec<u8> {
     let json = StringMessage::decode(bodies).unwrap().data;
     let mut json: serde_json::Value = serde_json::from_str(&json).unwrap();

@@ -6,20 +6,20 @@ use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
 use forecloud::base::geometry::Vec3;
 use forecloud::engine::model::Model;
-use forecloud::predict::confidence::Scores;
+use forecloud::engine::motion_class::MotionClass;
 use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::prediction::Prediction;
-use forecloud::predict::situation::Situation;
 use forecloud::robot::kinematics::MeshSearch;
 use forecloud::vision::cloud::SensorNoise;
 use forecloud::vision::frames::FramesConfig;
 use forecloud_bag::outputs::{Kind, Outputs};
 use forecloud_bag::recording::Recording;
 use forecloud_eval::Replay;
+use forecloud_train::calibration::Scores;
 use forecloud_train::config::{DatasetConfig, Teacher};
 use forecloud_train::dataset::Dataset;
+use forecloud_train::flow_labels::SURE;
 use forecloud_train::hindsight::widen;
-use forecloud_train::labels::SURE;
 
 use super::intake::{Recordings, recordings as told_recordings};
 use super::numbers::{by_option, within};
@@ -150,7 +150,7 @@ fn calibrate(args: &Args) -> Result<()> {
     };
     let mut calibration = scores.calibrate(args.horizon).with_context(of_split)?;
     widen(&mut calibration, n_in_hindsight as f32 / n_recordings.max(1) as f32);
-    for situation in Situation::ALL {
+    for situation in MotionClass::ALL {
         let [half, most] = [0, 1].map(|level| calibration.factor(situation, level, 0));
         let last = args.horizon - 1;
         let [half_last, most_last] = [0, 1].map(|level| calibration.factor(situation, level, last));

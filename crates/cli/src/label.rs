@@ -12,7 +12,7 @@ use forecloud_bag::recording::Recording;
 use forecloud_bag::shards::{Manifest, Outcome as Came, Shard, ShardFolder, fingerprint};
 use forecloud_train::config::{DatasetConfig, Teacher, TrainConfig};
 use forecloud_train::dataset::Dataset;
-use forecloud_train::labels::LabelCache;
+use forecloud_train::flow_labels::LabelCache;
 use serde::{Deserialize, Serialize};
 
 use super::layers::SizeArgs;

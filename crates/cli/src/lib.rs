@@ -1,5 +1,6 @@
 //! The tool: its commands, one file each.
 
+#![warn(missing_docs)]
 // `println!` and `eprintln!` panic where nobody reads them any more: see `say`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -10,7 +10,7 @@ use forecloud::vision::cloud::SensorNoise;
 use forecloud_train::config::{DatasetConfig, Teacher, TrainConfig};
 use forecloud_train::dataset::{Dataset, OnFrame};
 use forecloud_train::files::RunFiles;
-use forecloud_train::labels::LabelCache;
+use forecloud_train::flow_labels::LabelCache;
 use forecloud_train::pixels::Pixels;
 use forecloud_train::reading::Intake;
 

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::metrics::{Mean, TrueMotion, distance_m};
 use forecloud::base::geometry::add;
-use forecloud::predict::confidence::LEVELS;
+use forecloud::engine::model::calibration::LEVELS;
+use forecloud::engine::motion_class::MotionClass;
 use forecloud::predict::predictor::Prediction;
-use forecloud::predict::situation::Situation;
 
 /// Particles of a frame from which on ranks are compared.
 const LEAST_RANKED: usize = 20;
@@ -18,7 +18,7 @@ const LEAST_RANKED: usize = 20;
 pub struct Coverage {
     /// By situation, none for all of them, and step (0-based).
     #[serde(with = "entries")]
-    cells: BTreeMap<(Option<Situation>, usize), Cell>,
+    cells: BTreeMap<(Option<MotionClass>, usize), Cell>,
     /// Recordings so far.
     n_recordings: usize,
 }
@@ -71,7 +71,7 @@ impl Coverage {
             let errors = positions.iter().zip(there).map(|(p, there)| distance_m(p, there));
             let errors: Vec<f64> = errors.collect();
             let situation = |i: usize| prediction.situations[i].in_step(step, prediction.n_planned);
-            for group in Situation::ALL.map(Some).into_iter().chain([None]) {
+            for group in MotionClass::ALL.map(Some).into_iter().chain([None]) {
                 let is_in = |&i: &usize| group.is_none_or(|group| situation(i) == group);
                 let members: Vec<usize> = (0..errors.len()).filter(is_in).collect();
                 if members.is_empty() {
@@ -124,7 +124,7 @@ impl Coverage {
     /// A row for each situation that occurred, and one for all.
     pub fn rows(&self) -> Vec<ConfidenceRow> {
         let n_steps = self.cells.keys().map(|(_, step)| step + 1).max().unwrap_or(0);
-        let row = |group: Option<Situation>| {
+        let row = |group: Option<MotionClass>| {
             let cells: Vec<Option<&Cell>> =
                 (0..n_steps).map(|step| self.cells.get(&(group, step))).collect();
             // A robot's plans may tell of the first steps alone, or of none.
@@ -141,7 +141,7 @@ impl Coverage {
                 })
             };
             Some(ConfidenceRow {
-                situation: group.map_or("all", Situation::name),
+                situation: group.map_or("all", MotionClass::name),
                 n_recordings,
                 within_50: within(0),
                 within_90: within(1),
@@ -150,7 +150,7 @@ impl Coverage {
                 rank_correlation: each(&|cell: &Cell| cell.correlation.get()),
             })
         };
-        Situation::ALL.map(Some).into_iter().chain([None]).filter_map(row).collect()
+        MotionClass::ALL.map(Some).into_iter().chain([None]).filter_map(row).collect()
     }
 }
 
@@ -160,16 +160,16 @@ mod entries {
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    use super::{Cell, Situation};
+    use super::{Cell, MotionClass};
 
-    type Cells = BTreeMap<(Option<Situation>, usize), Cell>;
+    type Cells = BTreeMap<(Option<MotionClass>, usize), Cell>;
 
     pub(super) fn serialize<S: Serializer>(cells: &Cells, to: S) -> Result<S::Ok, S::Error> {
         to.collect_seq(cells)
     }
 
     pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Cells, D::Error> {
-        Ok(Vec::<((Option<Situation>, usize), Cell)>::deserialize(from)?.into_iter().collect())
+        Ok(Vec::<((Option<MotionClass>, usize), Cell)>::deserialize(from)?.into_iter().collect())
     }
 }
 
@@ -222,7 +222,7 @@ mod tests {
             let mut prediction = Prediction {
                 displacements: vec![vec![[0.0; 3]; n]],
                 sigmas: [vec![vec![0.002; n]], vec![vec![0.005; n]]],
-                situations: vec![Situation::Moving; n],
+                situations: vec![MotionClass::Moving; n],
                 ..Prediction::default()
             };
             prediction.particles.positions = vec![[0.0; 3]; n];

@@ -4,6 +4,8 @@
 //! each step of the roll-out, summed over all frames, apart for each [`Class`] of points. Where no
 //! truth is known, [`hindsight`] holds predictions against what the cameras saw later.
 
+#![warn(missing_docs)]
+
 #[cfg(test)]
 #[path = "../../../tests/support/check.rs"]
 mod check;
@@ -13,12 +15,12 @@ pub mod coverage;
 pub mod csv;
 pub mod film;
 pub mod hindsight;
-mod later;
 pub mod method;
 pub mod metrics;
 pub mod observed;
 pub mod page;
 pub mod part;
+mod pending_predictions;
 pub mod picture;
 pub mod published;
 pub mod record;

@@ -4,8 +4,8 @@ pub mod canvas;
 
 use std::path::Path;
 
-use crate::later::{CHANGED_M, Expected, Later, Seen, Start};
 use crate::metrics::{Class, distance_m};
+use crate::pending_predictions::{CHANGED_M, Expected, Later, Seen, Start};
 use crate::replay::Replayed;
 use canvas::{Canvas, Rgb};
 #[cfg(doc)]

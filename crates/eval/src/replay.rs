@@ -11,7 +11,7 @@ use crate::published::{self, Published, Setup};
 use crate::report::Device;
 use crate::survey::{Survey, Surveyor};
 use crate::{TrueMotion, baselines};
-use forecloud::base::awake::awake;
+use forecloud::base::keep_workers_hot::keep_workers_hot;
 use forecloud::engine::model::Model;
 use forecloud::message::Stamp;
 use forecloud::predict::config::PredictorConfig;
@@ -360,7 +360,7 @@ impl Replay {
         bag: &mut BagResult,
     ) -> Option<&'p Prediction> {
         let follows = predictor.has_frame_before(frame);
-        match awake(|| predictor.step(frame)) {
+        match keep_workers_hot(|| predictor.step(frame)) {
             Ok(Some(prediction)) => {
                 bag.n_predicted += 1;
                 self.part.timings.push(prediction.timings);

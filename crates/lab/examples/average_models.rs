@@ -2,7 +2,7 @@
 //! each is good at (Wortsman et al., "Robust fine-tuning of zero-shot models", CVPR 2022).
 //!
 //! ```sh
-//! cargo run --release --example average_models -- OUT.safetensors BEFORE.safetensors TUNED.safetensors [SHARE]
+//! cargo run --release -p forecloud-lab --example average_models -- OUT.safetensors BEFORE.safetensors TUNED.safetensors [SHARE]
 //! ```
 //! SHARE (0 to 1, default 0.5) is that of TUNED. OUT must not be there.
 

@@ -1,7 +1,7 @@
 //! How well graph random features estimate a kernel of a graph: relative squared Frobenius error,
 //! mean ± standard error over trials, for each number of walks a node.
 //!
-//!   cargo run --release --example kernel_error -- --graph edges.txt --kernel exponential
+//!   cargo run --release -p forecloud-lab --example kernel_error -- --graph edges.txt --kernel exponential
 
 #[path = "support/names.rs"]
 mod names;

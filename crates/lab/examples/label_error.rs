@@ -1,7 +1,7 @@
 //! How well hindsight tells where points go: labels held against the truth of simulated recordings, by
 //! split and task. `motion_error` measures what a predictor knows at the time: the motion before.
 //!
-//!   cargo run --release --example label_error -- recordings
+//!   cargo run --release -p forecloud-lab --example label_error -- recordings
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use forecloud_bag::bag::recordings_below;
 use forecloud_bag::recording::{BodyKind, Recording};
 use forecloud_train::config::{DatasetConfig, Teacher};
 use forecloud_train::dataset::{Dataset, Window};
-use forecloud_train::labels::SURE;
+use forecloud_train::flow_labels::SURE;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 

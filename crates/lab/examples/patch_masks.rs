@@ -2,7 +2,7 @@
 //! colours and depths, where each pixel's surface will have moved 0.6 s later, as the truth tells; equal
 //! steps for all.
 //!
-//!   cargo run --release --example patch_masks -- recordings
+//!   cargo run --release -p forecloud-lab --example patch_masks -- recordings
 //!
 //! A variant is the mask's name, with `:cut` (the grid is cut at depth steps of 10 cm) and `:past` (two
 //! frames before, 0.2 s apart, in the factorised form) behind it; `unet` is the U-Net, which sees colours

@@ -1,7 +1,7 @@
 //! A robot's particles and link poses as JSON, for `tests/robots/` to hold against other libraries.
 //!
 //! ```sh
-//! echo '[{"joint1": 0.5}, {}]' | cargo run --example robot_points robot.urdf 500 FOLDER...
+//! echo '[{"joint1": 0.5}, {}]' | cargo run -p forecloud-lab --example robot_points robot.urdf 500 FOLDER...
 //! ```
 //! Reads joint positions (rad or m; 0 where none is given) from stdin, looks for meshes in the
 //! folders, and takes the root link as world frame.

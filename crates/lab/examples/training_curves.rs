@@ -2,7 +2,7 @@
 //! (`forecloud train` draws that of its own run: OUT/curve.svg.)
 //!
 //! ```sh
-//! cargo run --release --example training_curves -- curves.svg runs/a/train.jsonl runs/b/train.jsonl
+//! cargo run --release -p forecloud-lab --example training_curves -- curves.svg runs/a/train.jsonl runs/b/train.jsonl
 //! ```
 
 #[path = "../../cli/src/curve.rs"]

@@ -247,7 +247,7 @@ pub enum Teacher {
     /// The truth of simulation; recordings without it are left out.
     #[default]
     Truth,
-    /// What later frames show ([`crate::labels`]), of all recordings; truth is not looked at.
+    /// What later frames show ([`crate::flow_labels`]), of all recordings; truth is not looked at.
     Hindsight,
     /// The truth where there is one, hindsight elsewhere.
     Auto,

@@ -12,10 +12,10 @@ use super::config::{DatasetConfig, MOVING_M, Teacher};
 use super::episode::{Aids, Episode};
 use super::pixels::Pixels;
 use super::skipped::Skipped;
-use crate::labels::LabelCache;
+use crate::flow_labels::LabelCache;
 use forecloud::base::geometry::{Vec3, distance, minus};
 use forecloud::engine::model::ModelConfig;
-use forecloud::engine::scene::{Scene, move_all};
+use forecloud::engine::rollout_input::{RolloutInput, move_all};
 use forecloud::predict::observation::link;
 use forecloud::robot::kinematics::MeshSearch;
 use forecloud::vision::frames::FramesConfig;
@@ -51,7 +51,7 @@ const KNOWN_SHARE: f64 = 0.5;
 #[derive(Debug, Default, Clone)]
 pub struct Window {
     /// Start of the roll-out, and the robot's motion.
-    pub scene: Scene,
+    pub scene: RolloutInput,
     /// True positions after each step, `[horizon][n]`, or what hindsight takes them to be.
     pub targets: Vec<Vec<Vec3>>,
     /// How sure these are, 0 to 1, `[horizon][n]`: 1 with truth.

@@ -9,7 +9,7 @@ use super::config::{DatasetConfig, MOVING_M, Teacher};
 use super::pixels::Pixels;
 use super::rig::Rig;
 use super::skipped::Skipped;
-use crate::labels::{Flow, LabelCache};
+use crate::flow_labels::{Flow, LabelCache};
 use forecloud::base::geometry::{Vec3, distance};
 use forecloud::engine::model::ModelConfig;
 use forecloud::message::Stamp;

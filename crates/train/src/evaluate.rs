@@ -4,7 +4,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use super::dataset::{Dataset, Window};
-use crate::labels::SURE;
+use crate::flow_labels::SURE;
 use forecloud::Result;
 use forecloud::base::geometry::Vec3;
 use forecloud::engine::model::{Mode, Model, Rollout};

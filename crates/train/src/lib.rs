@@ -1,11 +1,14 @@
 //! Training: recordings and windows of them, the loss against the true flow, AdamW, the loop.
 
+#![warn(missing_docs)]
+
 #[cfg(test)]
 #[path = "../../../tests/support/check.rs"]
 mod check;
 
 pub mod adamw;
 mod augment;
+pub mod calibration;
 mod checkpoint;
 pub mod config;
 pub mod dataset;
@@ -13,9 +16,9 @@ pub mod differences;
 mod episode;
 pub mod evaluate;
 pub mod files;
+pub mod flow_labels;
 pub mod hindsight;
 pub mod hold_out;
-pub mod labels;
 pub mod memory;
 pub mod origin;
 pub mod pixels;

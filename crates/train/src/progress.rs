@@ -8,11 +8,11 @@ use rand_chacha::ChaCha8Rng;
 
 use super::dataset::{Dataset, Window};
 use super::validation::advance;
-use crate::labels::SURE;
+use crate::flow_labels::SURE;
 use forecloud::Result;
 use forecloud::base::geometry::{Vec3, distance};
 use forecloud::engine::model::{Mode, Model, Rollout};
-use forecloud::predict::rest::Rest;
+use forecloud::predict::known_motion::HoldStatic;
 use forecloud_bag::recording::BodyKind;
 
 /// Seed of windows and of the intervals' draws.
@@ -94,7 +94,7 @@ impl Progress {
         let models = [before, after];
         let mut rollouts =
             models.map(|model| Rollout::new(model.config.rollout(), Mode::Inference));
-        let (mut rest, mut displacements) = (Rest::default(), Vec::new());
+        let (mut rest, mut displacements) = (HoldStatic::default(), Vec::new());
         let mut window = Window::default();
         let n = n_windows.min(data.n_windows());
         for index in (0..n).map(|i| i * data.n_windows() / n) {

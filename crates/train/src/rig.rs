@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::labels::SURE;
+use crate::flow_labels::SURE;
 use forecloud::base::geometry::{Neighbors, Vec3, distance, length};
 use forecloud::robot::kinematics::{NO_LINK, Robot};
 use forecloud::{Error, Result};

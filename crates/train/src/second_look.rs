@@ -7,7 +7,7 @@
 
 use super::dataset::Window;
 use forecloud::engine::model::{Mode, Rollout, RolloutConfig};
-use forecloud::engine::scene::StepState;
+use forecloud::engine::rollout_input::StepState;
 use forecloud::{Error, Result};
 
 /// Leads windows on; keeps its buffers. What the cameras saw stays as it is: pixels don't teach beside it
@@ -102,7 +102,7 @@ mod tests {
         for stride in [1, 2] {
             let (config, seen) = (model(stride).rollout(), window(model(stride)));
             let weights = initial_weights(&Layout::new(config.interlacer), 3);
-            let run = |scene: &forecloud::engine::scene::Scene, mode, n_steps| {
+            let run = |scene: &forecloud::engine::rollout_input::RolloutInput, mode, n_steps| {
                 let mut rollout = Rollout::new(config, mode);
                 rollout.run(&weights, scene, n_steps).unwrap();
                 rollout

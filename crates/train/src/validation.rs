@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::dataset::Window;
-use crate::labels::SURE;
+use crate::flow_labels::SURE;
 use forecloud::base::geometry::Vec3;
 use forecloud::engine::model::Rollout;
 use forecloud_bag::recording::BodyKind;

@@ -6,6 +6,8 @@
 //! together, by pictures and their depths ([`forecloud_train::video`]); what is drawn can teach the dynamics in
 //! turn ([`forecloud_train::pixels`]).
 
+#![warn(missing_docs)]
+
 #[cfg(test)]
 #[path = "../../../tests/support/check.rs"]
 mod check;

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use super::{Forwards, probe};
 use crate::engine::model::rollout::{Passes, RolloutConfig};
 use crate::engine::model::{Mode, Model, Rollout};
-use crate::engine::scene::Scene;
+use crate::engine::rollout_input::RolloutInput;
 use crate::{Error, Result};
 
 /// Rolls out scenes of the same sizes together; keeps all buffers between calls.
@@ -64,7 +64,7 @@ impl BatchRollout {
     /// # Errors
     /// As there, of a scene that has one, and as [`Forwards::run`]; [`Error::Shape`] for more
     /// than [`Self::MAX_SCENES`].
-    pub fn run(&mut self, scenes: &[(&Scene, usize)]) -> Result<()> {
+    pub fn run(&mut self, scenes: &[(&RolloutInput, usize)]) -> Result<()> {
         self.batch.begin(scenes)?;
         while self.batch.advance(scenes)? {
             self.batch.forward(self.forward.as_mut())?;
@@ -114,7 +114,7 @@ impl Batch {
     ///
     /// # Errors
     /// As [`Passes::begin`]; [`Error::Shape`] for more than [`BatchRollout::MAX_SCENES`].
-    pub fn begin(&mut self, scenes: &[(&Scene, usize)]) -> Result<()> {
+    pub fn begin(&mut self, scenes: &[(&RolloutInput, usize)]) -> Result<()> {
         if scenes.len() > BatchRollout::MAX_SCENES {
             let (expected, got) = (BatchRollout::MAX_SCENES, scenes.len());
             return Err(Error::Shape { what: "scenes of a batch", expected, got });
@@ -134,7 +134,7 @@ impl Batch {
     ///
     /// # Errors
     /// As [`Passes::encode`] and [`Passes::read`].
-    pub fn advance(&mut self, scenes: &[(&Scene, usize)]) -> Result<bool> {
+    pub fn advance(&mut self, scenes: &[(&RolloutInput, usize)]) -> Result<bool> {
         let index = self.index;
         let all = self.passes.par_iter_mut().zip(&self.n_passes).zip(scenes);
         all.try_for_each(|((passes, &n_passes), (scene, _))| {

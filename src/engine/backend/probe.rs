@@ -9,7 +9,7 @@ use super::{BatchRollout, RawSampler, Rollouts};
 use crate::base::geometry::Vec3;
 use crate::base::random::{draw, uniform};
 use crate::engine::model::{Model, Rollout};
-use crate::engine::scene::{Scene, StepState};
+use crate::engine::rollout_input::{RolloutInput, StepState};
 use crate::message::{CameraInfo, Header, Image};
 use crate::vision::cloud::Workspace;
 use crate::vision::frames::{CameraFrame, ColorView, View};
@@ -211,7 +211,7 @@ fn cameras() -> Vec<CameraFrame> {
 }
 
 /// A seeded scene in the middle of the model's workspace, for `n_steps` steps.
-fn scene(model: &Model, n_steps: usize) -> Scene {
+fn scene(model: &Model, n_steps: usize) -> RolloutInput {
     let config = &model.config;
     let [n, n_history, n_robot] = SIZES;
     let n_robot = if config.n_kinematic > 0 { n_robot } else { 0 };
@@ -247,7 +247,7 @@ fn scene(model: &Model, n_steps: usize) -> Scene {
         kinematic_stride: config.kinematic_detail,
         ..StepState::default()
     };
-    Scene { start, kinematic: kinematic.collect(), ..Scene::default() }
+    RolloutInput { start, kinematic: kinematic.collect(), ..RolloutInput::default() }
 }
 
 #[cfg(test)]
@@ -270,7 +270,7 @@ mod tests {
     impl Rollouts for Faulty {
         fn run_while(
             &mut self,
-            scene: &Scene,
+            scene: &RolloutInput,
             n_steps: usize,
             goes_on: &mut dyn FnMut(usize) -> bool,
         ) -> Result<()> {

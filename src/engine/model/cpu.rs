@@ -9,6 +9,7 @@
 //! depend on the number of threads.
 
 mod backward;
+mod backward_buffers;
 mod buffers;
 mod forward;
 mod gradients;
@@ -18,7 +19,6 @@ mod linear;
 mod masked;
 mod messages;
 mod project;
-mod slots;
 mod softmax;
 mod views;
 
@@ -60,7 +60,7 @@ pub struct Engine {
     activations: Vec<Activations>,
     /// The residual stream `[n_tokens, d]`.
     x: Vec<f32>,
-    backward: slots::Buffers,
+    backward: backward_buffers::Buffers,
 }
 
 impl Engine {
@@ -75,7 +75,7 @@ impl Engine {
             passes: Vec::new(),
             activations: Vec::new(),
             x: Vec::new(),
-            backward: slots::Buffers::default(),
+            backward: backward_buffers::Buffers::default(),
         };
         engine.select(0);
         engine

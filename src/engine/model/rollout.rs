@@ -11,7 +11,7 @@ use crate::base::geometry::{self, Vec3};
 use crate::engine::graph::walks::WalkSeed;
 use crate::engine::masks::{MaskConfig, StepGraph};
 use crate::engine::ops::motion_head::motion_head_backward;
-use crate::engine::scene::{Scene, history_index};
+use crate::engine::rollout_input::{RolloutInput, history_index};
 use crate::{Error, Result};
 pub(crate) use passes::Passes;
 use passes::{MAX_LOG_SIGMA, Pass};
@@ -88,7 +88,7 @@ impl Rollout {
     /// [`Error::Shape`] if `scene.kinematic` does not reach to the end of the last pass,
     /// [`Error::NonFinite`] if a displacement is not finite, or as
     /// [`super::tokens::Tokens::encode`], [`crate::engine::graph::KnnGraph::rebuild`] and [`Engine::forward`].
-    pub fn run(&mut self, weights: &[f32], scene: &Scene, n_steps: usize) -> Result<()> {
+    pub fn run(&mut self, weights: &[f32], scene: &RolloutInput, n_steps: usize) -> Result<()> {
         self.run_while(weights, scene, n_steps, |_| true)
     }
 
@@ -100,7 +100,7 @@ impl Rollout {
     pub fn run_while(
         &mut self,
         weights: &[f32],
-        scene: &Scene,
+        scene: &RolloutInput,
         n_steps: usize,
         goes_on: impl FnMut(usize) -> bool,
     ) -> Result<()> {
@@ -131,7 +131,7 @@ impl Rollout {
 
     /// Writes where the first pass of the last run has led into `state`: what a second one starts from, but
     /// for the robot's particles.
-    pub fn lead_on(&self, state: &mut crate::engine::scene::StepState) {
+    pub fn lead_on(&self, state: &mut crate::engine::rollout_input::StepState) {
         self.passes.all[0].lead_on(self.config.stride, state);
     }
 

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use crate::Result;
 use crate::base::geometry::{Nearest, RigidMotion, Vec3, add, follow_some_links, minus};
-use crate::engine::scene::StepState;
+use crate::engine::rollout_input::StepState;
 use crate::vision::motion::MOTION_SCALE_M;
 use contacts::Contacts;
 use encodings::EncodedGraph;

@@ -213,6 +213,7 @@ impl File {
     }
 }
 
+/// That the model file at `path` can't be used, and why.
 pub fn model_error(path: &Path, problem: String) -> Error {
     Error::Model { path: path.to_owned(), problem }
 }

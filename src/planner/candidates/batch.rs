@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
-use super::free::surroundings;
+use super::free_air::surroundings;
 use super::{Candidates, Snapshot};
 use crate::message::JointTrajectory;
 use crate::planner::costs::{Judge, PlanCost};

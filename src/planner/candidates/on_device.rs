@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::free::Seen;
-use super::lane::{Lane, Memory, Queue, Shared};
+use super::device_batch::{DeviceBatch, Memory, Queue, Shared};
+use super::free_air::Seen;
 use super::{Candidate, Snapshot};
 use crate::engine::backend::{BatchRollout, Device};
 use crate::engine::model::Model;
@@ -108,7 +108,7 @@ impl OnDevice {
         let mut costs = vec![None; candidates.len()];
         let queue = Mutex::new(Queue::new(candidates, &mut costs, at_once));
         let mut lanes = memory.each_mut().map(|memory| {
-            Lane::new(memory, Shared { snapshot, judge, seen, queue: &queue, goes_on })
+            DeviceBatch::new(memory, Shared { snapshot, judge, seen, queue: &queue, goes_on })
         });
         let done = rollout.by_turns(lanes.each_mut());
         let [one, other] = lanes.map(|lane| lane.slowest());

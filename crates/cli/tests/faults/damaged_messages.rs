@@ -1,6 +1,6 @@
 //! One message in ten damaged at random, for as long as a robot runs in a quarter of an hour.
 //!
-//! Apart from `tests/faults.rs`: its memory is measured, and other tests in the same process would
+//! Apart from `crates/cli/tests/faults/main.rs`: its memory is measured, and other tests in the same process would
 //! count.
 
 use crate::intake;

@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 
 use forecloud::engine::model::weights::initial_weights;
 use forecloud::engine::model::{Layout, Model, ModelConfig};
+use forecloud::engine::motion_class::MotionClass;
 use forecloud::predict::config::PredictorConfig;
-use forecloud::predict::situation::Situation;
 use forecloud::vision::frames::FramesConfig;
 use forecloud_bag::recording::Recording;
 use forecloud_eval::Replay;
@@ -24,6 +24,7 @@ fn model(folder: &Path, tells_sigma: bool) -> PathBuf {
         n_motion: 256,
         n_kinematic: 8,
         chunk: 2,
+        stride: None,
         tells_sigma,
         ..ModelConfig::default()
     };
@@ -188,7 +189,7 @@ fn recordings_without_truth_are_held_against_hindsight() {
     // What is told of the same errors is alike (both models are untrained, so that all errs).
     let factor =
         |model: &Model, situation| model.calibration.as_ref().unwrap().factor(situation, 1, 0);
-    for situation in [Situation::Moving, Situation::Flying] {
+    for situation in [MotionClass::Moving, MotionClass::Flying] {
         let ratio = factor(&by_hindsight, situation) / factor(&by_truth, situation);
         assert!((0.4..2.5).contains(&ratio), "{}: {ratio}", situation.name());
     }

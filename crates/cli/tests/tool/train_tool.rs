@@ -7,7 +7,8 @@ use crate::run;
 use std::path::Path;
 use std::process::Output;
 
-use edited::write_recording;
+use edited::{write_recording, write_rounds};
+use forecloud::engine::model::Model;
 use run::{Workplace, steps_in, tool, wait_until};
 
 fn stderr(output: &Output) -> String {
@@ -346,7 +347,7 @@ fn zero_particles_are_the_default() {
     );
     let output = tool_with(&line);
     assert!(output.status.success(), "{}", stderr(&output));
-    let model = forecloud::engine::model::Model::load(&out.join("model.safetensors")).unwrap();
+    let model = Model::load(&out.join("model.safetensors")).unwrap();
     assert_eq!(model.config.n_particles, 1024);
 }
 
@@ -405,7 +406,7 @@ fn recordings_without_truth_are_trained_on_by_hindsight() {
         stderr(&output)
     );
     // One recording can't tell that the new model is better: that before is left, and the new one beside.
-    let load = |name: &str| forecloud::engine::model::Model::load(&place.path(name)).unwrap().hash;
+    let load = |name: &str| Model::load(&place.path(name)).unwrap().hash;
     let [before, left] = ["start", "tuned"].map(|run| load(&format!("{run}/model.safetensors")));
     assert_eq!(left, before);
     assert_ne!(load("tuned/tried.safetensors"), before);
@@ -413,16 +414,10 @@ fn recordings_without_truth_are_trained_on_by_hindsight() {
     assert!(tool_with(&format!("{line} --keep new")).status.success());
     assert_eq!(load("tuned/model.safetensors"), load("tuned/tried.safetensors"));
     // What has grown is left in any case: before its training it is nobody's model.
-    let grown = line.replace("/tuned ", "/grown ") + " --chunk 2";
+    let grown = line.replace("/tuned ", "/grown ") + " --chunk 12";
     assert!(tool_with(&grown).status.success());
     assert!(!place.path("grown/tried.safetensors").exists());
-    assert_eq!(
-        forecloud::engine::model::Model::load(&place.path("grown/model.safetensors"))
-            .unwrap()
-            .config
-            .chunk,
-        2
-    );
+    assert_eq!(Model::load(&place.path("grown/model.safetensors")).unwrap().config.chunk, 12);
     // What was found by hindsight is kept, and found again by its content.
     let labels = place.path("tuned/labels");
     let n_kept = || std::fs::read_dir(&labels).unwrap().count();
@@ -480,7 +475,7 @@ fn what_is_to_be_remembered_is_trained_on_and_measured() {
     );
     // It makes another model than without.
     assert!(tune("alone", "--keep new").status.success());
-    let load = |name: &str| forecloud::engine::model::Model::load(&place.path(name)).unwrap().hash;
+    let load = |name: &str| Model::load(&place.path(name)).unwrap().hash;
     assert_ne!(load("tuned/model.safetensors"), load("alone/model.safetensors"));
     // Nothing is written into what is read, and without a model there is nothing to remember.
     let inside =
@@ -488,20 +483,6 @@ fn what_is_to_be_remembered_is_trained_on_and_measured() {
     let told = format!("{inside} --from {} --remember {}", model.display(), known.display());
     assert!(!tool_with(&told).status.success());
     refused(&place.run("other", 1, &["--remember", "x"]), 1, &["--from"]);
-}
-
-/// The checkpoint at `path` as earlier versions wrote it: it does not tell what it was begun from.
-fn forget_origin(path: &Path) {
-    let bytes = std::fs::read(path).unwrap();
-    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    let (header, tensors) = bytes[8..].split_at(length);
-    let mut header: serde_json::Value = serde_json::from_slice(header).unwrap();
-    let metadata = header["__metadata__"].as_object_mut().unwrap();
-    assert!(metadata.remove("forecloud.origin").is_some());
-    let mut header = serde_json::to_vec(&header).unwrap();
-    header.resize(header.len().next_multiple_of(8), b' ');
-    let length = (header.len() as u64).to_le_bytes();
-    std::fs::write(path, [&length, &header[..], tensors].concat()).unwrap();
 }
 
 #[test]
@@ -560,15 +541,35 @@ fn a_run_goes_on_from_the_model_and_with_the_recordings_that_it_was_begun_with()
     let output = tool_with(&again);
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(!stderr(&output).contains("note:"), "{}", stderr(&output));
-    // Older checkpoints are read, with a word, and hold a run to it from then on.
-    forget_origin(&place.checkpoint("tuned"));
-    let output = tool_with(&line("elsewhere", ""));
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert!(
-        stderr(&output).contains("does not tell what it was begun from"),
-        "{}",
-        stderr(&output)
-    );
-    let output = tool_with(&line("start2", ""));
-    assert!(stderr(&output).contains("(--from: model "), "{}", stderr(&output));
+}
+
+/// README's lines from the first recordings to a model that tells how sure it is, with fewer steps and
+/// windows: what they make is of the family that ships.
+#[test]
+fn what_is_trained_by_default_is_calibrated_and_replayed_as_the_shipped_model_is() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    let recordings = at("recordings");
+    // As long as a pass and a second look, and as many as a calibration needs.
+    write_rounds(&recordings.join("push_0"), "train", 3);
+    for i in 1..=8 {
+        write_rounds(&recordings.join(format!("push_{i}")), "val", 3);
+    }
+    let here = |line: &str| {
+        let mut command = tool();
+        command.current_dir(place.path()).args(line.split_whitespace());
+        let output = command.output().expect("the tool runs");
+        assert!(output.status.success(), "{line}: {}", stderr(&output));
+        output
+    };
+    here("train recordings --out runs/mine --steps 2 --validation-windows 2");
+    here("calibrate recordings --model runs/mine/model.safetensors --out mine.safetensors");
+    let told = stdout(&here("replay --model mine.safetensors recordings/push_8"));
+    assert!(told.contains("within sigma_90, %"), "{told}");
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/small.safetensors");
+    let [mine, shipped] =
+        [&at("mine.safetensors"), &shipped].map(|path| Model::load(path).unwrap());
+    assert_eq!(mine.config, shipped.config);
+    let n_steps = |model: &Model| model.calibration.as_ref().unwrap().factors[0][0].len();
+    assert_eq!([n_steps(&mine), n_steps(&shipped)], [10, 10]);
 }

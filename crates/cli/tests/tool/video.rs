@@ -199,6 +199,7 @@ fn pixels_teach_dynamics_alone_and_beside_truth() {
     let weights = |run: &str| Model::load(&place.path(run).join("model.safetensors")).unwrap().hash;
     let told = succeed(&train("alone", "--teacher video --threads 1"));
     assert!(told.contains("loss 0.00 mm, pixels 0."), "{told}");
+    assert_eq!(told.matches("note: pixels teach (--video), so no window").count(), 1, "{told}");
     assert!(told.contains("taught by pixels") && told.contains("pixels: pictures of "), "{told}");
     let log = std::fs::read_to_string(place.path("alone/train.jsonl")).unwrap();
     let line: serde_json::Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();

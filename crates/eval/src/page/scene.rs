@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use crate::baselines;
-use crate::later::{Seen, Start};
 use crate::metrics::{Class, Scores, TrueMotion};
 use crate::page::scenes::Setting;
 use crate::page::text::{base64, json};
+use crate::pending_predictions::{Seen, Start};
 use forecloud::Result;
 use forecloud::base::geometry::Vec3;
 use forecloud::message::Stamp;

@@ -1,8 +1,8 @@
 //! Which frames the page shows: of each recording those in which most happens, within a budget.
 
-use crate::later::{Expected, Later, Start};
 use crate::metrics::{Class, distance_m};
 use crate::page::scene::Scene;
+use crate::pending_predictions::{Expected, Later, Start};
 use crate::replay::Replayed;
 use forecloud::Result;
 use forecloud::message::Stamp;

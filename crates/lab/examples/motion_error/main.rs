@@ -2,8 +2,8 @@
 //! recordings, by task and split, on object points that move, on those at rest, and on the rest of
 //! the scene; and what each of the estimate's settings is worth.
 //!
-//!   cargo run --release --example motion_error -- --split test recordings
-//!   cargo run --release --example motion_error -- --vary data
+//!   cargo run --release -p forecloud-lab --example motion_error -- --split test recordings
+//!   cargo run --release -p forecloud-lab --example motion_error -- --vary data
 
 mod findings;
 mod steps;

@@ -1,7 +1,7 @@
 //! What the theory of graph random features says, measured: tables on stdout, plots as SVG.
 //!
 //! ```text
-//! cargo run --release --example scaling -- sparsity --help
+//! cargo run --release -p forecloud-lab --example scaling -- sparsity --help
 //! ```
 
 mod concentration;

@@ -1,4 +1,4 @@
-//! The measurements: what the tables show, and what `tests/scaling.rs` holds against the theory.
+//! The measurements: what the tables show, and what `crates/lab/tests/lab/scaling.rs` holds against the theory.
 
 use crate::theory::bounds::{self, AttentionFlops};
 use crate::theory::generate;

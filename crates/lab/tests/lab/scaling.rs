@@ -1,5 +1,5 @@
 //! What the theory of graph random features says, held over graphs and seeds. The measurements are
-//! those of `examples/scaling`.
+//! those of `crates/lab/examples/scaling`.
 
 use crate::measure;
 use crate::theory;

@@ -12,7 +12,7 @@ use crate::Result;
 use crate::engine::backend::{Forwards, Rollouts};
 use crate::engine::model::rollout::{Passes, RolloutConfig};
 use crate::engine::model::tokens::Tokens;
-use crate::engine::scene::Scene;
+use crate::engine::rollout_input::RolloutInput;
 
 /// Runs roll-outs of one model, of any chunk and inputs, on one GPU; keeps all memory between calls.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl PassRollout {
 impl Rollouts for PassRollout {
     fn run_while(
         &mut self,
-        scene: &Scene,
+        scene: &RolloutInput,
         n_steps: usize,
         goes_on: &mut dyn FnMut(usize) -> bool,
     ) -> Result<()> {

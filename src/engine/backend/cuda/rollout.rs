@@ -16,7 +16,7 @@ use crate::base::geometry::RigidMotion;
 use crate::base::geometry::follow_links;
 use crate::engine::backend::Rollouts;
 use crate::engine::model::rollout::RolloutConfig;
-use crate::engine::scene::Scene;
+use crate::engine::rollout_input::RolloutInput;
 use crate::vision::motion::N_BODY_FEATURES;
 use crate::{Error, Result};
 
@@ -93,7 +93,7 @@ impl Rollout {
     /// As there, and [`Error::Device`] if the GPU fails; the next run starts afresh then.
     pub fn run_while(
         &mut self,
-        scene: &Scene,
+        scene: &RolloutInput,
         n_steps: usize,
         goes_on: &mut dyn FnMut(usize) -> bool,
     ) -> Result<()> {
@@ -107,7 +107,7 @@ impl Rollout {
     }
 
     /// Buffers of the scene's sizes with the scene in them, and the graph of a step.
-    fn prepare(&mut self, scene: &Scene, n_steps: usize) -> Result<()> {
+    fn prepare(&mut self, scene: &RolloutInput, n_steps: usize) -> Result<()> {
         let sizes =
             checked_sizes(scene, n_steps, self.model.config.interlacer.k, self.sizes.n_times)?;
         self.gpu.bind()?;
@@ -190,7 +190,7 @@ impl Rollout {
 impl Rollouts for Rollout {
     fn run_while(
         &mut self,
-        scene: &Scene,
+        scene: &RolloutInput,
         n_steps: usize,
         goes_on: &mut dyn FnMut(usize) -> bool,
     ) -> Result<()> {
@@ -229,7 +229,7 @@ fn check_flags(flags: u32) -> Result<()> {
 /// Sizes of a run, its parts held to each other. Room for kinematic particles never shrinks, so that
 /// shorter horizons replay the same graph.
 pub(super) fn checked_sizes(
-    scene: &Scene,
+    scene: &RolloutInput,
     n_steps: usize,
     k: usize,
     n_times: usize,
@@ -264,7 +264,7 @@ pub(super) fn checked_sizes(
 
 /// Writes the scene in the order of [`Buffers::uploaded`]; `motions` is scratch.
 pub(super) fn stage(
-    scene: &Scene,
+    scene: &RolloutInput,
     sizes: &Sizes,
     n_steps: usize,
     motions: &mut Vec<RigidMotion>,

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::backward_buffers::Slot;
 use super::buffers::{MlpBuffers, PassBuffers, mlp_rows};
 use super::forward::{Given, neighbors};
 use super::gradients::{GRADIENT_GROUPS, Gradients};
-use super::slots::Slot;
 use super::views::SavedNorm;
 use super::{CHUNK, Engine, MixerBuffers, Mode};
 use crate::base::scratch::with_scratch;

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use super::backward_buffers::Slot;
 use super::forward::{self, normalize};
-use super::slots::Slot;
 use super::views::MixerView;
 use super::{CHUNK, MixerBuffers, backward};
 use crate::base::scratch::with_scratch;

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
+use super::backward_buffers::Slot;
 use super::forward::{self, normalize};
-use super::slots::Slot;
 use super::views::MixerView;
 use super::{MixerBuffers, backward};
 use crate::base::geometry::Vec3;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::slots::Slot;
+use super::backward_buffers::Slot;
 use super::views::MixerView;
 use super::{CHUNK, MixerBuffers, backward, forward};
 use crate::base::scratch::with_scratch;

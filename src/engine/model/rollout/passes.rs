@@ -5,7 +5,7 @@ use super::{N_OUTPUTS, RolloutConfig};
 use crate::base::geometry::Vec3;
 use crate::engine::model::tokens::{N_CANDIDATES, TokenConfig, Tokens};
 use crate::engine::ops::motion_head::motion_head_forward;
-use crate::engine::scene::{Scene, StepState};
+use crate::engine::rollout_input::{RolloutInput, StepState};
 use crate::{Error, Result};
 
 /// Sigma of an output of 0 (m), and how far the logarithm goes from there.
@@ -53,7 +53,7 @@ impl Passes {
     /// [`Error::NonFinite`] if a displacement is not finite, or as [`Tokens::encode`] and `forward`.
     pub fn run_while(
         &mut self,
-        scene: &Scene,
+        scene: &RolloutInput,
         n_steps: usize,
         mut goes_on: impl FnMut(usize) -> bool,
         mut forward: impl FnMut(usize, &Tokens, &mut Vec<f32>) -> Result<()>,
@@ -76,7 +76,7 @@ impl Passes {
     ///
     /// # Errors
     /// [`Error::Shape`] if `scene.kinematic` does not reach to the end of the last pass.
-    pub fn begin(&mut self, scene: &Scene, n_steps: usize) -> Result<usize> {
+    pub fn begin(&mut self, scene: &RolloutInput, n_steps: usize) -> Result<usize> {
         let RolloutConfig { stride, tokens: TokenConfig { chunk, .. }, .. } = self.config;
         let n_passes = self.config.n_passes(n_steps);
         let n_rows = n_passes.checked_sub(1).map_or(0, |last| last * stride + chunk) + 2;
@@ -94,7 +94,7 @@ impl Passes {
     ///
     /// # Errors
     /// As [`Tokens::encode`].
-    pub fn encode(&mut self, scene: &Scene, index: usize) -> Result<()> {
+    pub fn encode(&mut self, scene: &RolloutInput, index: usize) -> Result<()> {
         let RolloutConfig { stride, tokens: TokenConfig { chunk, .. }, .. } = self.config;
         let (before, rest) = self.all.split_at_mut(index);
         let pass = &mut rest[0];

@@ -5,7 +5,7 @@ use crate::engine::model::tokens::tests::{ONE, THREE, state};
 use crate::engine::model::weights::initial_weights;
 use crate::engine::model::{GlobalLayer, LayersConfig, Layout, Model, ModelConfig};
 use crate::engine::ops::check::numbers;
-use crate::engine::scene::StepState;
+use crate::engine::rollout_input::StepState;
 
 fn config() -> RolloutConfig {
     of_tokens(ONE, N_OUTPUTS)
@@ -31,12 +31,12 @@ fn of_tokens(tokens: TokenConfig, n_step_outputs: usize) -> RolloutConfig {
     RolloutConfig { interlacer, mask, tokens, stride: tokens.chunk }
 }
 
-fn scene(n_steps: usize) -> Scene {
+fn scene(n_steps: usize) -> RolloutInput {
     let start = state(12, 12, 6, 3);
     let kinematic = (0..n_steps + 2)
         .map(|t| start.kinematic[1].iter().map(|p| [p[0] + 0.01 * t as f32, p[1], p[2]]).collect())
         .collect();
-    Scene { start, kinematic, ..Scene::default() }
+    RolloutInput { start, kinematic, ..RolloutInput::default() }
 }
 
 fn weights(config: RolloutConfig) -> Vec<f32> {
@@ -165,7 +165,7 @@ fn a_pass_of_two_steps_goes_on_where_one_of_two_ended() {
     assert_eq!(rollout.n_steps(), 2);
     let sigmas = rollout.sigmas(1).unwrap();
     assert!(sigmas.len() == 12 && sigmas.iter().all(|s| (1e-5..1.0).contains(s)), "{sigmas:?}");
-    let short = Scene { kinematic: scene.kinematic[..5].to_vec(), ..scene };
+    let short = RolloutInput { kinematic: scene.kinematic[..5].to_vec(), ..scene };
     assert!(rollout.run(&weights, &short, 3).is_err(), "the plan ends within the last pass");
 }
 
@@ -202,7 +202,8 @@ fn a_pass_that_looks_again_starts_within_the_one_before() {
     let mut short = run(again, Mode::Inference, 2);
     short.run_while(&weights, &scene, 6, |n_done| n_done < 2).unwrap();
     assert_eq!(short.n_steps(), 2);
-    let rows = |n: usize| Scene { kinematic: scene.kinematic[..n].to_vec(), ..scene.clone() };
+    let rows =
+        |n: usize| RolloutInput { kinematic: scene.kinematic[..n].to_vec(), ..scene.clone() };
     assert!(short.run(&weights, &rows(8), 4).is_ok() && short.run(&weights, &rows(7), 4).is_err());
 }
 
@@ -259,7 +260,7 @@ fn an_extended_model_starts_from_what_was_learned() {
     weights.iter_mut().zip(numbers(1 << 16, 6)).for_each(|(w, r)| *w += 0.1 * r);
     let model = Model::new(config, weights).unwrap();
     let scene = scene(7);
-    let first_pass = |model: &Model, scene: &Scene| {
+    let first_pass = |model: &Model, scene: &RolloutInput| {
         let mut rollout = Rollout::new(model.config.rollout(), Mode::Inference);
         rollout.run(&model.weights, scene, model.config.chunk).unwrap();
         let steps = (0..model.config.chunk).map(|t| rollout.displacements(t).to_vec());
@@ -273,7 +274,7 @@ fn an_extended_model_starts_from_what_was_learned() {
     assert_eq!((stays.config, &stays.weights), (model.config, &model.weights));
     // Without a robot no token is of another time: each step is the learned one, from the same start,
     // where free fall does not differ between steps.
-    let alone = Scene {
+    let alone = RolloutInput {
         start: StepState { kinematic_links: Vec::new(), ..scene.start.clone() },
         kinematic: vec![Vec::new(); 9],
         ..scene.clone()

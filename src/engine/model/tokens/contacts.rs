@@ -8,8 +8,8 @@
 use super::features::{TokenConfig, encode_motion, nearness};
 use super::{GRAVITY_M_S2, N_CANDIDATES};
 use crate::base::geometry::{Nearest, Vec3, add, distance, minus};
-use crate::engine::scene::StepState;
-use crate::predict::rest::is_still;
+use crate::engine::rollout_input::StepState;
+use crate::engine::rollout_input::is_still;
 use crate::vision::motion::NO_BODY;
 
 /// Features of a step.

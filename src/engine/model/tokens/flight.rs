@@ -10,8 +10,8 @@ use rayon::prelude::*;
 use super::GRAVITY_M_S2;
 use super::features::TokenConfig;
 use crate::base::geometry::{Rigid, RigidMotion, Vec3, minus};
-use crate::engine::scene::StepState;
-use crate::predict::rest::is_still;
+use crate::engine::rollout_input::StepState;
+use crate::engine::rollout_input::is_still;
 use crate::vision::motion::NO_BODY;
 
 /// Moments of a step at which what is met is looked for.
@@ -253,7 +253,7 @@ mod tests {
     use super::super::{N_CANDIDATES, Tokens};
     use super::*;
     use crate::base::geometry::add;
-    use crate::engine::scene::Scene;
+    use crate::engine::rollout_input::RolloutInput;
 
     const FIVE: TokenConfig = TokenConfig { chunk: 5, ..THREE };
     const FALL_M: f32 = -GRAVITY_M_S2 * FIVE.step_secs * FIVE.step_secs;
@@ -355,7 +355,7 @@ mod tests {
             start.support_m = start.support_m.map(|z| z + away[2]);
             let motion = RigidMotion::fit(&before, &start.positions[..27]).again();
             start.body_motions = vec![Some(motion), None];
-            let mut scene = Scene { start, ..Scene::default() };
+            let mut scene = RolloutInput { start, ..RolloutInput::default() };
             scene.set_origin(&away);
             let mut tokens = Tokens::default();
             tokens.encode(&scene.start, &THREE).unwrap();

@@ -4,7 +4,7 @@
 #pragma once
 #include "knn_tiles.cuh"
 
-// The images of a camera; `Picture` in src/backend/cuda/kernels.rs is its mirror image.
+// The images of a camera; `Picture` in src/engine/backend/cuda/kernels.rs is its mirror image.
 struct Picture {
     const unsigned char* depth;  // rows of depth_step bytes
     const unsigned char* color;  // rows of color_step bytes; null: the points are grey
@@ -53,7 +53,7 @@ struct Draw {
 };
 }  // namespace cloud
 
-// `CloudBuffers` in src/backend/cuda/kernels.rs is its mirror image.
+// `CloudBuffers` in src/engine/backend/cuda/kernels.rs is its mirror image.
 struct Cloud {
     const Picture* pictures;    // [n_pictures]
     const Settings* settings;

@@ -59,7 +59,7 @@ template <int N> __device__ inline void wait_for_copies() {
 const unsigned WARP = 32;
 const unsigned FULL_WARP = 0xffffffffu;
 
-// Bits of the flag word that a step raises; src/backend/cuda/rollout.rs reads them.
+// Bits of the flag word that a step raises; src/engine/backend/cuda/rollout.rs reads them.
 const unsigned FLAG_POSITION = 1u;      // a position is not finite
 const unsigned FLAG_DISPLACEMENT = 2u;  // a displacement is not finite
 

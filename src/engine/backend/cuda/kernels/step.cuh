@@ -1,4 +1,4 @@
-// One step's buffers in device memory; `Step` in src/backend/cuda/step.rs is its mirror image.
+// One step's buffers in device memory; `Step` in src/engine/backend/cuda/step.rs is its mirror image.
 #pragma once
 #include "common.cuh"
 

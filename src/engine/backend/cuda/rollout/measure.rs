@@ -12,7 +12,7 @@ use super::super::step::Sizes;
 use super::{Graph, Rollout};
 use crate::engine::model::rollout::{N_OUTPUTS, RolloutConfig};
 use crate::engine::model::tokens::{Frame, N_CANDIDATES, N_FEATURES};
-use crate::engine::scene::Scene;
+use crate::engine::rollout_input::RolloutInput;
 use crate::{Error, Result};
 
 /// What a part of a step takes.
@@ -36,7 +36,7 @@ impl Rollout {
     /// As [`Rollout::run_while`].
     pub fn measure_stages(
         &mut self,
-        scene: &Scene,
+        scene: &RolloutInput,
         n_repeats: usize,
         n_replays: usize,
     ) -> Result<Vec<StageTime>> {
@@ -66,7 +66,7 @@ impl Rollout {
     /// As [`Rollout::run_while`].
     pub fn measure_steps(
         &mut self,
-        scene: &Scene,
+        scene: &RolloutInput,
         n_steps: usize,
         n_runs: usize,
     ) -> Result<Vec<f64>> {

@@ -13,7 +13,7 @@ use crate::engine::model::tokens::Tokens;
 use crate::engine::model::tokens::tests::THREE;
 use crate::engine::model::{self, Mode, Model, ModelConfig};
 use crate::engine::ops::check::{assert_close, f64s};
-use crate::engine::scene::Scene;
+use crate::engine::rollout_input::RolloutInput;
 use crate::message::{JointTrajectory, TrajectoryPoint};
 use crate::planner::candidates::{Candidate, Candidates, Snapshot};
 use crate::planner::costs::{Goal, PlanCost, Reach, Select};
@@ -32,7 +32,7 @@ fn forward(config: RolloutConfig, precision: Precision) -> PassForward {
 }
 
 /// Scenes of the same sizes, each with other numbers, for `n_steps`.
-fn scenes(sizes: [usize; 3], n_steps: usize, n: usize) -> Vec<Scene> {
+fn scenes(sizes: [usize; 3], n_steps: usize, n: usize) -> Vec<RolloutInput> {
     let other = |i: usize| {
         let mut scene = with_bodies(sizes, n_steps);
         let shift = 0.02 * i as f32;
@@ -44,7 +44,7 @@ fn scenes(sizes: [usize; 3], n_steps: usize, n: usize) -> Vec<Scene> {
     (0..n).map(other).collect()
 }
 
-fn tokens(scene: &Scene, config: &RolloutConfig) -> Tokens {
+fn tokens(scene: &RolloutInput, config: &RolloutConfig) -> Tokens {
     let mut start = scene.start.clone();
     start.kinematic = scene.kinematic[..config.tokens.chunk + 2].to_vec();
     let mut tokens = Tokens::default();
@@ -180,7 +180,7 @@ fn rollouts_of_many_scenes_are_the_cpus_however_many_steps_each_has() {
     let mut cpu = model::Rollout::new(config, Mode::Inference);
     // Twice: the second run begins with what the first one left.
     for n_steps in [[5, 1, 6, 2], [2, 6, 1, 4]] {
-        let all: Vec<(&Scene, usize)> = scenes.iter().zip(n_steps).collect();
+        let all: Vec<(&RolloutInput, usize)> = scenes.iter().zip(n_steps).collect();
         device.run(&all).unwrap();
         for ((scene, n_steps), there) in all.iter().zip(device.scenes()) {
             cpu.run(&weights(&config), scene, *n_steps).unwrap();
@@ -191,7 +191,7 @@ fn rollouts_of_many_scenes_are_the_cpus_however_many_steps_each_has() {
             }
         }
     }
-    let short = Scene { kinematic: scenes[1].kinematic[..5].to_vec(), ..scenes[1].clone() };
+    let short = RolloutInput { kinematic: scenes[1].kinematic[..5].to_vec(), ..scenes[1].clone() };
     assert!(device.run(&[(&scenes[0], 3), (&short, 3)]).is_err(), "its plan ends too early");
 }
 

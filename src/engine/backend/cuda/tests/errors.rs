@@ -12,7 +12,7 @@ use crate::engine::model::rollout::RolloutConfig;
 use crate::engine::model::tokens::TokenConfig;
 use crate::engine::model::tokens::tests::THREE;
 use crate::engine::model::{self, Mode};
-use crate::engine::scene::Scene;
+use crate::engine::rollout_input::RolloutInput;
 use crate::vision::particles::{CpuSampler, ParticleSampler, Particles};
 use crate::{Error, Result};
 
@@ -40,7 +40,7 @@ fn too_little_memory_is_told_and_another_run_may_fit() {
     }
     let (config, gpu) = (config(8, 2, 1), open(4));
     let mut rollout = Rollout::new(gpu, config, &weights(&config), Precision::Full).unwrap();
-    let mut run = |scene: &Scene| Rollouts::run_while(&mut rollout, scene, 2, &mut |_| true);
+    let mut run = |scene: &RolloutInput| Rollouts::run_while(&mut rollout, scene, 2, &mut |_| true);
     let message = run(&scene([3000, 20, 4], 2)).unwrap_err().to_string();
     assert!(message.contains("Stand-in of a small memory): allocating"), "{message}");
     assert!(message.contains("out of memory: take fewer particles"), "{message}");

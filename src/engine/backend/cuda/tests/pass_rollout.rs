@@ -11,7 +11,7 @@ use crate::engine::model::rollout::{N_OUTPUTS, RolloutConfig};
 use crate::engine::model::tokens::tests::{ONE, THREE};
 use crate::engine::model::{self, Inputs, Mode, Model, ModelConfig, TokenConfig};
 use crate::engine::ops::check::{assert_close, f64s};
-use crate::engine::scene::Scene;
+use crate::engine::rollout_input::RolloutInput;
 
 /// Models of `width` and `tokens`, with `n_more` outputs a step than the head's.
 pub(super) fn of(width: usize, tokens: TokenConfig, n_more: usize) -> RolloutConfig {
@@ -27,7 +27,7 @@ fn threes(width: usize) -> RolloutConfig {
 }
 
 /// A scene whose particles are of bodies above a plane, so that the second inputs tell of contacts.
-pub(super) fn with_bodies(sizes: [usize; 3], n_steps: usize) -> Scene {
+pub(super) fn with_bodies(sizes: [usize; 3], n_steps: usize) -> RolloutInput {
     let mut scene = scene(sizes, n_steps);
     scene.start.body_of = (0..sizes[0] as u32).map(|i| i % 3).collect();
     scene.start.support_m = Some(-0.1);
@@ -39,7 +39,7 @@ fn device(config: RolloutConfig, precision: Precision) -> PassRollout {
 }
 
 /// Holds `n_steps` of a roll-out of the device to the CPU's.
-fn check(rollout: &mut PassRollout, config: RolloutConfig, scene: &Scene, n_steps: usize) {
+fn check(rollout: &mut PassRollout, config: RolloutConfig, scene: &RolloutInput, n_steps: usize) {
     let mut cpu = model::Rollout::new(config, Mode::Inference);
     cpu.run(&weights(&config), scene, n_steps).unwrap();
     rollout.run_while(scene, n_steps, &mut |_| true).unwrap();
@@ -148,7 +148,7 @@ fn what_is_wrong_is_told_as_on_the_cpu_and_forgotten() {
     let mut rollout = device(config, Precision::Full);
     let good = with_bodies([40, 20, 4], 6);
     let mut cpu = model::Rollout::new(config, Mode::Inference);
-    let mut told = |scene: &Scene, n_steps: usize| {
+    let mut told = |scene: &RolloutInput, n_steps: usize| {
         let expected = cpu.run(&weights(&config), scene, n_steps).unwrap_err();
         let error = rollout.run_while(scene, n_steps, &mut |_| true).unwrap_err();
         let kinds = [&expected, &error].map(std::mem::discriminant);

@@ -16,7 +16,7 @@ use crate::engine::model::weights::initial_weights;
 use crate::engine::model::{self, InterlacerConfig, LayersConfig, Layout, Mode, ModelConfig};
 use crate::engine::ops::check::{assert_close, f64s, numbers};
 use crate::engine::ops::motion_head::motion_head_forward;
-use crate::engine::scene::Scene;
+use crate::engine::rollout_input::RolloutInput;
 use crate::vision::motion::N_BODY_FEATURES;
 
 pub(super) fn config(width: usize, n_heads: usize, n_blocks: usize) -> RolloutConfig {
@@ -36,7 +36,7 @@ pub(super) fn config(width: usize, n_heads: usize, n_blocks: usize) -> RolloutCo
 
 /// A seeded scene of `n` and `h` particles and `k` points on the robot, whose links turn and shift for
 /// `n_steps`, each at its own speed; with motions onward and bodies.
-pub(super) fn scene([n, h, k]: [usize; 3], n_steps: usize) -> Scene {
+pub(super) fn scene([n, h, k]: [usize; 3], n_steps: usize) -> RolloutInput {
     let mut start = state(n, h, k, 3);
     start.onward =
         numbers(3 * n, 9).as_chunks::<3>().0.iter().map(|m| m.map(|m| 0.02 * m)).collect();
@@ -50,11 +50,11 @@ pub(super) fn scene([n, h, k]: [usize; 3], n_steps: usize) -> Scene {
         turned.collect()
     };
     let kinematic = (0..n_steps + 2).map(place).collect();
-    Scene { start, kinematic, ..Scene::default() }
+    RolloutInput { start, kinematic, ..RolloutInput::default() }
 }
 
 /// Sizes of one step of `scene`.
-fn sizes_of(scene: &Scene) -> Sizes {
+fn sizes_of(scene: &RolloutInput) -> Sizes {
     checked_sizes(scene, 1, 0, 0).unwrap()
 }
 
@@ -118,7 +118,7 @@ fn many_tokens_have_the_same_neighbors() {
 fn uploaded(
     memory: &mut Memory,
     config: &RolloutConfig,
-    scene: &Scene,
+    scene: &RolloutInput,
     sizes: Sizes,
 ) -> (Buffers, Arena) {
     let mut arena = Arena::new(memory.gpu.clone());
@@ -170,7 +170,7 @@ fn motion_is_the_cpus_and_what_was_the_scene_becomes_the_history() {
 }
 
 /// Holds a roll-out of the device to the CPU's.
-fn check(rollout: &mut Rollout, config: RolloutConfig, scene: &Scene, n_steps: usize) {
+fn check(rollout: &mut Rollout, config: RolloutConfig, scene: &RolloutInput, n_steps: usize) {
     let mut cpu = model::Rollout::new(config, Mode::Inference);
     cpu.run(&weights(&config), scene, n_steps).unwrap();
     rollout.run_while(scene, n_steps, &mut |_| true).unwrap();
@@ -246,7 +246,7 @@ fn what_is_not_finite_is_told_and_forgotten() {
     let good = scene([40, 20, 4], 2);
     let mut bad = good.clone();
     bad.start.positions[17][2] = f32::NAN;
-    let told = |rollout: &mut Rollout, scene: &Scene| {
+    let told = |rollout: &mut Rollout, scene: &RolloutInput| {
         rollout.run_while(scene, 2, &mut |_| true).unwrap_err().to_string()
     };
     assert!(told(&mut rollout, &bad).contains("positions"));
@@ -265,7 +265,8 @@ fn what_does_not_belong_together_or_does_not_run_here_is_refused() {
         Err(Error::Shape { .. })
     ));
     let mut rollout = Rollout::new(gpu(), config, &weights, Precision::Full).unwrap();
-    let mut refused = |scene: &Scene| rollout.run_while(scene, 2, &mut |_| true).unwrap_err();
+    let mut refused =
+        |scene: &RolloutInput| rollout.run_while(scene, 2, &mut |_| true).unwrap_err();
     assert!(matches!(refused(&scene([10, 2, 1], 1)), Error::Shape { .. }));
     assert!(matches!(refused(&scene([2, 1, 0], 2)), Error::TooFewPoints { .. }));
     let mut broken = scene([10, 2, 1], 2);

@@ -6,10 +6,8 @@
 //! particle that moves by then, is near it. From that step on it is the model's.
 
 use crate::base::geometry::{Nearest, Vec3, add, length, squared_distance};
-use crate::engine::scene::Scene;
+use crate::engine::rollout_input::{RolloutInput, is_still};
 
-/// Motion in the step before below which a particle rests (m).
-const STILL_M: f32 = 0.0015;
 /// Motion in a step from which on a particle sets others in motion (m).
 const MOVES_M: f32 = 0.002;
 /// How near that is (m): more than particles of one body lie apart, and more than a contact that the
@@ -18,14 +16,9 @@ const NEAR_M: f32 = 0.05;
 /// Times between the beginning and the end of a step at which what moves is looked at, both included.
 const MOMENTS: [f32; 3] = [0.0, 0.5, 1.0];
 
-/// Whether a particle that moved by `motion` (m) in the step before, as far as that is `known`, rests.
-pub fn is_still(motion: &Vec3, known: f32) -> bool {
-    known >= 0.5 && length(motion) < STILL_M
-}
-
 /// Holds particles at rest; its vectors are kept from one prediction to the next.
 #[derive(Debug, Default)]
-pub struct Rest {
+pub struct HoldStatic {
     /// Whether each particle is held, `[n]`.
     held: Vec<bool>,
     /// Where each particle is before the step at hand (m), `[n]`.
@@ -41,12 +34,12 @@ pub struct Rest {
     search: Nearest,
 }
 
-impl Rest {
+impl HoldStatic {
     /// Sets the displacements `[n_steps][n]` of what rests in `scene` to zero, until it is set free.
     /// Each step depends on those before it alone. Particles of unknown motion are never held.
     ///
     /// Returns how many particles are held in all steps.
-    pub fn hold(&mut self, scene: &Scene, displacements: &mut [Vec<Vec3>]) -> usize {
+    pub fn hold(&mut self, scene: &RolloutInput, displacements: &mut [Vec<Vec3>]) -> usize {
         let start = &scene.start;
         let motions = start.velocities.iter().zip(&start.velocity_known);
         self.held.clear();
@@ -118,8 +111,8 @@ mod tests {
     use super::*;
 
     /// A row of particles 2 cm apart along x, which all fall by 4 cm a step as the model has it.
-    fn row(n: usize) -> (Scene, Vec<Vec<Vec3>>) {
-        let mut scene = Scene::default();
+    fn row(n: usize) -> (RolloutInput, Vec<Vec<Vec3>>) {
+        let mut scene = RolloutInput::default();
         scene.start.positions = (0..n).map(|i| [0.02 * i as f32, 0.0, 0.5]).collect();
         scene.start.velocities = vec![[0.0, 0.001, 0.0]; n];
         scene.start.velocity_known = vec![1.0; n];
@@ -135,7 +128,7 @@ mod tests {
     #[test]
     fn nothing_starts_by_itself() {
         let (scene, mut displacements) = row(9);
-        assert_eq!(Rest::default().hold(&scene, &mut displacements), 9);
+        assert_eq!(HoldStatic::default().hold(&scene, &mut displacements), 9);
         assert_eq!(moved(&displacements), [0, 0, 0]);
     }
 
@@ -146,7 +139,7 @@ mod tests {
             (scene.start.velocities[0], scene.start.velocity_known[0]) = (velocity, known);
             // A gap that nothing bridges.
             scene.start.positions[6..].iter_mut().for_each(|x| x[0] += 0.2);
-            assert_eq!(Rest::default().hold(&scene, &mut displacements), 3);
+            assert_eq!(HoldStatic::default().hold(&scene, &mut displacements), 3);
             assert_eq!(moved(&displacements), [6, 6, 6], "the whole body in the same step");
         }
     }
@@ -157,7 +150,7 @@ mod tests {
         let (mut scene, mut displacements) = row(9);
         scene.start.velocities[0] = [0.0, 0.0, -0.01];
         displacements.iter_mut().for_each(|step| step[1..].fill([0.0, 0.0, -0.0005]));
-        assert_eq!(Rest::default().hold(&scene, &mut displacements), 6);
+        assert_eq!(HoldStatic::default().hold(&scene, &mut displacements), 6);
         assert_eq!(moved(&displacements), [3, 3, 3]);
     }
 
@@ -168,11 +161,11 @@ mod tests {
         // One step back, now, and after each step.
         scene.kinematic = [-0.9, -0.7, -0.5, -0.3, -0.04].map(hand).to_vec();
         let whole = displacements.clone();
-        assert_eq!(Rest::default().hold(&scene, &mut displacements), 0);
+        assert_eq!(HoldStatic::default().hold(&scene, &mut displacements), 0);
         assert_eq!(moved(&displacements), [0, 0, 9]);
         // A shorter roll-out is the beginning of the longer one.
         let mut short = whole[..2].to_vec();
-        Rest::default().hold(&scene, &mut short);
+        HoldStatic::default().hold(&scene, &mut short);
         assert_eq!(short, displacements[..2]);
     }
 
@@ -182,7 +175,7 @@ mod tests {
         scene.start.positions[0] = [-0.1, 0.0, 0.5];
         scene.start.velocities[0] = [0.2, 0.0, 0.0];
         displacements.iter_mut().for_each(|step| step[0] = [0.26, 0.0, 0.0]);
-        assert_eq!(Rest::default().hold(&scene, &mut displacements), 0);
+        assert_eq!(HoldStatic::default().hold(&scene, &mut displacements), 0);
         assert_eq!(moved(&displacements), [3, 3, 3]);
     }
 }

@@ -3,14 +3,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::scene::StepState;
-use crate::predict::rest::is_still;
+use crate::engine::rollout_input::StepState;
+use crate::engine::rollout_input::is_still;
 use crate::vision::motion::is_free;
 
 /// What a particle does when a roll-out starts; of the robot also whether a plan tells of the step at hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Situation {
+pub enum MotionClass {
     /// It lies on a link of the robot, which carries it.
     Robot,
     /// It is known to rest.
@@ -24,7 +24,7 @@ pub enum Situation {
     Unplanned,
 }
 
-impl Situation {
+impl MotionClass {
     /// All of them, in the order of a calibration's factors.
     pub const ALL: [Self; 5] =
         [Self::Robot, Self::Resting, Self::Moving, Self::Flying, Self::Unplanned];
@@ -82,8 +82,8 @@ mod tests {
             ..StepState::default()
         };
         let mut found = Vec::new();
-        Situation::of_all(&start, [true].into_iter(), &mut found);
-        use Situation::{Flying, Moving, Resting, Robot};
+        MotionClass::of_all(&start, [true].into_iter(), &mut found);
+        use MotionClass::{Flying, Moving, Resting, Robot};
         assert_eq!(found, [Robot, Resting, Flying, Moving, Moving]);
     }
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::Snapshot;
-use super::free::{Seen, free_steps};
+use super::free_air::{Seen, free_steps};
 use crate::base::geometry::{RigidMotion, Vec3, add, follow_links};
 use crate::engine::model::{Mode, ModelConfig, Rollout};
-use crate::engine::scene::Scene;
+use crate::engine::rollout_input::RolloutInput;
 use crate::message::JointTrajectory;
 use crate::planner::costs::{Consequence, Judge, PlanCost};
-use crate::predict::known::Known;
+use crate::predict::known_motion::KnownMotion;
 use crate::predict::prediction::Prediction;
 use crate::robot::kinematics::{NO_LINK, Robot};
 use crate::robot::plan::with_candidate;
@@ -26,13 +26,13 @@ pub(super) struct Ahead {
 
 /// Rolls out candidates; keeps its buffers.
 #[derive(Default)]
-pub(super) struct Roller {
+pub(super) struct CandidateRollout {
     /// With the configuration that it was made for.
     rollout: Option<(ModelConfig, Rollout)>,
     /// With the one that it was copied from.
     robot: Option<(Arc<Robot>, Robot)>,
-    scene: Scene,
-    known: Known,
+    scene: RolloutInput,
+    known: KnownMotion,
     /// Joints after each step, `[lead + n_steps][n_joints]`.
     joints_ahead: Vec<f64>,
     motions: [Vec<RigidMotion>; 2],
@@ -40,7 +40,7 @@ pub(super) struct Roller {
     prediction: Prediction,
 }
 
-impl Roller {
+impl CandidateRollout {
     /// Takes what all candidates of `snapshot` share.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Roller {
     /// Lets the roll-out begin `lead` steps from now: until then the scene stays as it is, but for what
     /// lies on the robot.
     fn begin_at(&mut self, snapshot: &Snapshot, lead: usize) {
-        let Scene { start, kinematic, n_planned, on_links, .. } = &mut self.scene;
+        let RolloutInput { start, kinematic, n_planned, on_links, .. } = &mut self.scene;
         start.positions.clone_from(&snapshot.scene.start.positions);
         start.velocities.clone_from(&snapshot.scene.start.velocities);
         if lead == 0 {
@@ -105,7 +105,7 @@ impl Roller {
         *n_planned = n_planned.saturating_sub(lead);
     }
 
-    /// Rolls out where [`Roller::place`] leads, into all of `prediction` that depends on it.
+    /// Rolls out where [`CandidateRollout::place`] leads, into all of `prediction` that depends on it.
     ///
     /// # Errors
     /// As [`Rollout::run`].
@@ -126,15 +126,15 @@ impl Roller {
         Ok(())
     }
 
-    /// Where the scene is that [`Roller::lead_to`] leads to.
-    pub fn scene(&self) -> &Scene {
+    /// Where the scene is that [`CandidateRollout::lead_to`] leads to.
+    pub fn scene(&self) -> &RolloutInput {
         &self.scene
     }
 
     /// What a plan costs.
     ///
     /// # Errors
-    /// As [`Roller::lead_to`], [`Roller::run`] and [`Judge::cost`].
+    /// As [`CandidateRollout::lead_to`], [`CandidateRollout::run`] and [`Judge::cost`].
     pub fn cost(
         &mut self,
         snapshot: &Snapshot,
@@ -150,7 +150,7 @@ impl Roller {
         cost
     }
 
-    /// What a plan costs by a roll-out from [`Roller::scene`] that somebody else made, told step by step.
+    /// What a plan costs by a roll-out from [`CandidateRollout::scene`] that somebody else made, told step by step.
     ///
     /// # Errors
     /// As [`Judge::cost`].
@@ -173,7 +173,7 @@ impl Roller {
     /// Puts the robot where the plan of `candidate` leads it, and the scene where its roll-out begins.
     ///
     /// # Errors
-    /// As [`Roller::place`].
+    /// As [`CandidateRollout::place`].
     pub fn lead_to(
         &mut self,
         snapshot: &Snapshot,
@@ -191,7 +191,7 @@ impl Roller {
         Ok(Ahead { lead, n_steps: n_all - lead })
     }
 
-    /// What `prediction` costs, of the plan that [`Roller::lead_to`] was given last; the scene is moved
+    /// What `prediction` costs, of the plan that [`CandidateRollout::lead_to`] was given last; the scene is moved
     /// for it.
     fn weigh(
         &mut self,
@@ -225,9 +225,9 @@ impl Roller {
 /// Reads `n_steps` steps of a roll-out, displacements and sigmas of each, with what is known instead of
 /// predicted.
 fn read<'a>(
-    known: &mut Known,
+    known: &mut KnownMotion,
     snapshot: &Snapshot,
-    scene: &Scene,
+    scene: &RolloutInput,
     n_steps: usize,
     (displacements, sigmas): (impl Fn(usize) -> &'a [Vec3], impl Fn(usize) -> Option<&'a [f32]>),
     prediction: &mut Prediction,

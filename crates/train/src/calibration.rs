@@ -1,5 +1,4 @@
-//! How sure predictions are: what a particle's situation is as far as the start of a roll-out tells, and
-//! how a model's word is scaled so that it holds.
+//! Finds the factors of a model's calibration.
 //!
 //! A model's sigma orders errors, but no network's is as large as the errors are. So it is multiplied by
 //! factors under which a share of all errors lies within it: split conformal prediction (Papadopoulos
@@ -7,58 +6,12 @@
 //! and situation, on recordings that no weight was trained with. Errors of one recording are alike, so
 //! recordings are its units: each counts as much as any other, however many points it has.
 
-use serde::{Deserialize, Serialize};
+mod conformal;
 
-use crate::predict::conformal::{LEAST_RECORDINGS, quantile};
-use crate::predict::situation::Situation;
-use crate::{Error, Result};
-
-/// Shares of all errors that lie within the two radii that are told.
-pub const LEVELS: [f64; 2] = [0.5, 0.9];
-
-/// Factors of a model's sigma: `[situation][level][step]`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Calibration {
-    /// Recordings that they were found on.
-    pub n_recordings: usize,
-    /// In the order of [`Situation::ALL`] and [`LEVELS`]; the last step's go for all later ones.
-    pub factors: Vec<[Vec<f32>; LEVELS.len()]>,
-}
-
-impl Calibration {
-    /// Most steps that it may have factors for.
-    const MAX_STEPS: usize = 100;
-
-    /// Checks all values.
-    ///
-    /// # Errors
-    /// [`Error::Config`] names what is wrong.
-    pub fn validate(&self) -> Result<()> {
-        let lists = || self.factors.iter().flatten();
-        let n_steps = lists().map(Vec::len).next().unwrap_or(0);
-        let is_good = |factor: &f32| factor.is_finite() && *factor > 0.0;
-        let n_rows = Situation::ALL.len();
-        let problem = if self.factors.len() != n_rows {
-            format!("factors for {} situations, not {n_rows}", self.factors.len())
-        } else if !(1..=Self::MAX_STEPS).contains(&n_steps) {
-            format!("factors for {n_steps} steps, not for 1..={}", Self::MAX_STEPS)
-        } else if lists().any(|list| list.len() != n_steps) {
-            "factors for other numbers of steps in each situation".into()
-        } else if !lists().flatten().all(is_good) {
-            "a factor is not a positive number".into()
-        } else {
-            return Ok(());
-        };
-        Err(Error::Config { key: "calibration".into(), problem })
-    }
-
-    /// The factor of `step` (0-based).
-    pub fn factor(&self, situation: Situation, level: usize, step: usize) -> f32 {
-        let of_steps = &self.factors[situation as usize][level];
-        of_steps.get(step).or(of_steps.last()).copied().unwrap_or(1.0)
-    }
-}
+use conformal::{LEAST_RECORDINGS, quantile};
+use forecloud::engine::model::calibration::{Calibration, LEVELS};
+use forecloud::engine::motion_class::MotionClass;
+use forecloud::{Error, Result};
 
 /// Errors over sigmas, by recording, from which factors are found.
 #[derive(Debug, Default)]
@@ -82,8 +35,8 @@ impl Scores {
     }
 
     /// Takes the error of a particle after `step` (0-based), over its sigma.
-    pub fn add(&mut self, situation: Situation, step: usize, ratio: f32) {
-        self.ratios.resize_with(Situation::ALL.len(), Vec::new);
+    pub fn add(&mut self, situation: MotionClass, step: usize, ratio: f32) {
+        self.ratios.resize_with(MotionClass::ALL.len(), Vec::new);
         let of_steps = &mut self.ratios[situation as usize];
         of_steps.resize_with(of_steps.len().max(step + 1), Vec::new);
         let recordings = &mut of_steps[step];
@@ -96,7 +49,7 @@ impl Scores {
     /// # Errors
     /// [`Error::Config`] if no situation was seen in enough recordings.
     pub fn calibrate(&self, n_steps: usize) -> Result<Calibration> {
-        let mut factors = vec![<[Vec<f32>; LEVELS.len()]>::default(); Situation::ALL.len()];
+        let mut factors = vec![<[Vec<f32>; LEVELS.len()]>::default(); MotionClass::ALL.len()];
         for step in 0..n_steps {
             let all = self.of_all_situations(step);
             for (level, &share) in LEVELS.iter().enumerate() {
@@ -109,7 +62,7 @@ impl Scores {
                         step + 1
                     ),
                 })?;
-                for situation in Situation::ALL {
+                for situation in MotionClass::ALL {
                     let own = factor_of(&self.recordings(situation, step), share);
                     factors[situation as usize][level].push(own.unwrap_or(usual));
                 }
@@ -132,7 +85,7 @@ impl Scores {
     }
 
     /// Those of each recording that has any.
-    fn recordings(&self, situation: Situation, step: usize) -> Vec<&[f32]> {
+    fn recordings(&self, situation: MotionClass, step: usize) -> Vec<&[f32]> {
         let of_steps = self.ratios.get(situation as usize).and_then(|steps| steps.get(step));
         let recordings = of_steps.into_iter().flatten().map(Vec::as_slice);
         recordings.filter(|ratios| !ratios.is_empty()).collect()
@@ -151,7 +104,7 @@ const LEAST_FACTOR: f32 = 1e-3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::random::{draw, uniform};
+    use forecloud::base::random::{draw, uniform};
 
     /// Scores of recordings that differ in scale, each of another number of points.
     fn scores(recordings: std::ops::Range<u64>) -> Scores {
@@ -165,7 +118,7 @@ mod tests {
                     let ratio = -scale
                         * (1.0 + step as f32)
                         * uniform(draw(2, recording as i64, point, step as u64)).max(1e-6).ln();
-                    scores.add(Situation::Moving, step, ratio);
+                    scores.add(MotionClass::Moving, step, ratio);
                 }
             }
         }
@@ -178,9 +131,9 @@ mod tests {
         let others = scores(1000..1200);
         for step in 0..2 {
             for (level, share) in LEVELS.into_iter().enumerate() {
-                let factor = calibration.factor(Situation::Moving, level, step);
+                let factor = calibration.factor(MotionClass::Moving, level, step);
                 let covered = others
-                    .recordings(Situation::Moving, step)
+                    .recordings(MotionClass::Moving, step)
                     .iter()
                     .map(|ratios| {
                         ratios.iter().filter(|ratio| **ratio <= factor).count() as f64
@@ -193,8 +146,8 @@ mod tests {
         }
         // Situations that were not seen take those of all; later steps those of the last.
         let factor = |situation, step| calibration.factor(situation, 1, step);
-        assert_eq!(factor(Situation::Flying, 0), factor(Situation::Moving, 0));
-        assert_eq!(factor(Situation::Moving, 9), factor(Situation::Moving, 1));
+        assert_eq!(factor(MotionClass::Flying, 0), factor(MotionClass::Moving, 0));
+        assert_eq!(factor(MotionClass::Moving, 9), factor(MotionClass::Moving, 1));
     }
 
     #[test]
@@ -202,13 +155,13 @@ mod tests {
         let expected = scores(0..9).calibrate(2).unwrap();
         let mut scores = scores(0..9);
         scores.next_recording();
-        scores.add(Situation::Moving, 0, 1e6);
-        scores.add(Situation::Flying, 1, 1e6);
+        scores.add(MotionClass::Moving, 0, 1e6);
+        scores.add(MotionClass::Flying, 1, 1e6);
         scores.drop_recording();
         assert_eq!(scores.calibrate(2).unwrap(), expected);
         scores.next_recording();
         assert!(
-            scores.recordings(Situation::Moving, 0).iter().all(|ratios| !ratios.contains(&1e6))
+            scores.recordings(MotionClass::Moving, 0).iter().all(|ratios| !ratios.contains(&1e6))
         );
     }
 
@@ -220,13 +173,13 @@ mod tests {
         let mut many = Scores::default();
         for _ in 0..3 {
             many.next_recording();
-            Situation::ALL.into_iter().for_each(|situation| many.add(situation, 0, 1.0));
+            MotionClass::ALL.into_iter().for_each(|situation| many.add(situation, 0, 1.0));
         }
         assert!(many.calibrate(1).unwrap_err().to_string().contains("3 recordings"));
         let good = scores(0..9).calibrate(2).unwrap();
         for change in [
             |c: &mut Calibration| c.factors[0][0].clear(),
-            |c: &mut Calibration| c.factors.truncate(Situation::Unplanned as usize),
+            |c: &mut Calibration| c.factors.truncate(MotionClass::Unplanned as usize),
             |c: &mut Calibration| c.factors.push(c.factors[0].clone()),
             |c: &mut Calibration| c.factors[1][1][0] = f32::NAN,
             |c: &mut Calibration| c.factors[1][1][0] = 0.0,

@@ -3,15 +3,23 @@
 
 use std::mem::take;
 
-use crate::base::geometry::{RigidMotion, Vec3, add};
+use crate::base::geometry::{RigidMotion, Vec3, add, length};
 use crate::engine::graph::walks::WalkSeed;
 use crate::vision::motion::{MotionEstimator, N_BODY_FEATURES, NO_BODY, PastMotion, TwoFrames};
 use crate::vision::particles::Particles;
 use crate::{Error, Result};
 
+/// Motion in the step before below which a particle rests (m).
+const STILL_M: f32 = 0.0015;
+
+/// Whether a particle that moved by `motion` (m) in the step before, as far as that is `known`, rests.
+pub fn is_still(motion: &Vec3, known: f32) -> bool {
+    known >= 0.5 && length(motion) < STILL_M
+}
+
 /// Start of a roll-out, in the world frame (m).
 #[derive(Debug, Default, Clone)]
-pub struct Scene {
+pub struct RolloutInput {
     /// First step's state; its `kinematic` is overwritten from `kinematic` below.
     pub start: StepState,
     /// Kinematic particles one step back, now, and 1..=`n_steps` steps ahead.
@@ -25,9 +33,9 @@ pub struct Scene {
     pub walk_seed: WalkSeed,
 }
 
-impl Scene {
+impl RolloutInput {
     /// Starts from the particles of two frames, one step apart; of `history` it takes `n_history`,
-    /// spread evenly over its (Morton) order. Velocities are unknown until [`Scene::set_motion`].
+    /// spread evenly over its (Morton) order. Velocities are unknown until [`RolloutInput::set_motion`].
     pub fn set_particles(&mut self, now: &Particles, history: &Particles, n_history: usize) {
         self.on_links.clear();
         let start = &mut self.start;
@@ -75,7 +83,7 @@ impl Scene {
     }
 
     /// Estimates the velocities from the clouds of the two frames, one step back and now, and from
-    /// the kinematic particles then, the first two rows of [`Scene::kinematic`].
+    /// the kinematic particles then, the first two rows of [`RolloutInput::kinematic`].
     pub fn set_motion(
         &mut self,
         estimator: &mut MotionEstimator,
@@ -117,7 +125,7 @@ pub fn move_all(positions: &mut [Vec3], origin: &Vec3) {
 /// What a step starts from. Positions in the world frame, metres; velocities in metres a step.
 #[derive(Debug, Default, Clone)]
 pub struct StepState {
-    /// Scene particles now, `[n]`.
+    /// RolloutInput particles now, `[n]`.
     pub positions: Vec<Vec3>,
     /// Their motion in the step before, `[n]`; zero where unknown.
     pub velocities: Vec<Vec3>,

@@ -29,11 +29,11 @@ impl Drop for Over {
 /// its other threads awake meanwhile, each as long as there is work for it. It does not wait for these in
 /// the end: the processor may have been taken from them. Not for works side by side in one pool: a thread
 /// that waits within one may be kept by the other.
-pub fn awake<R: Send>(work: impl FnOnce() -> R + Send) -> R {
-    awake_by(attend, work)
+pub fn keep_workers_hot<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    keep_hot_by(attend, work)
 }
 
-fn awake_by<R: Send>(
+fn keep_hot_by<R: Send>(
     attend: impl Fn(&AtomicBool) + Send + Sync + 'static,
     work: impl FnOnce() -> R + Send,
 ) -> R {
@@ -108,7 +108,7 @@ mod tests {
                 }
             };
             let wanted = MOST.min(n - 1);
-            pool.install(|| awake_by(attend, || wait_for(&came, wanted)));
+            pool.install(|| keep_hot_by(attend, || wait_for(&came, wanted)));
             wait_for(&gone, wanted);
         }
     }
@@ -118,14 +118,15 @@ mod tests {
         for n in [1, 2, 7] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap();
             for _ in 0..3 {
-                assert_eq!(pool.install(|| awake(work)), 20 * 64 * 63 / 2);
+                assert_eq!(pool.install(|| keep_workers_hot(work)), 20 * 64 * 63 / 2);
             }
             // A prediction within another one's loops.
-            let sums: u64 =
-                pool.install(|| awake(|| (0..4).into_par_iter().map(|_| awake(work)).sum()));
+            let sums: u64 = pool.install(|| {
+                keep_workers_hot(|| (0..4).into_par_iter().map(|_| keep_workers_hot(work)).sum())
+            });
             assert_eq!(4 * 20 * 64 * 63 / 2, sums);
         }
-        assert!(awake(|| rayon::current_thread_index().is_some()));
+        assert!(keep_workers_hot(|| rayon::current_thread_index().is_some()));
     }
 
     #[test]
@@ -141,8 +142,8 @@ mod tests {
     #[test]
     fn a_panic_goes_on_and_lets_the_others_go() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
-        let fails = || pool.install(|| awake(|| panic!("on purpose")));
+        let fails = || pool.install(|| keep_workers_hot(|| panic!("on purpose")));
         assert!(catch_unwind(AssertUnwindSafe(fails)).is_err());
-        assert_eq!(pool.install(|| awake(work)), 20 * 64 * 63 / 2);
+        assert_eq!(pool.install(|| keep_workers_hot(work)), 20 * 64 * 63 / 2);
     }
 }

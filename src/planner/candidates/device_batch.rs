@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
-use super::free::Seen;
-use super::roller::{Ahead, Roller};
+use super::candidate_rollout::{Ahead, CandidateRollout};
+use super::free_air::Seen;
 use super::{Candidate, Snapshot};
 use crate::engine::backend::{Batch, Turns};
 use crate::engine::model::rollout::RolloutConfig;
-use crate::engine::scene::Scene;
+use crate::engine::rollout_input::RolloutInput;
 use crate::planner::costs::{Judge, PlanCost};
 use crate::{Error, Result};
 
@@ -49,7 +49,7 @@ impl<'a> Queue<'a> {
 /// What stays from one call to the next.
 pub(super) struct Memory {
     batch: Batch,
-    rollers: Vec<Roller>,
+    rollers: Vec<CandidateRollout>,
 }
 
 impl Memory {
@@ -71,7 +71,7 @@ pub(super) struct Shared<'a, 'q> {
 }
 
 /// Judges one batch after the other.
-pub(super) struct Lane<'a, 'q> {
+pub(super) struct DeviceBatch<'a, 'q> {
     memory: &'a mut Memory,
     shared: Shared<'a, 'q>,
     /// What is rolled out, and what is once that is done.
@@ -83,13 +83,13 @@ pub(super) struct Lane<'a, 'q> {
 
 /// A plan that is under way.
 struct Plan<'q> {
-    roller: Roller,
+    roller: CandidateRollout,
     ahead: Ahead,
     cost: &'q mut Option<PlanCost>,
 }
 
 impl Plan<'_> {
-    fn scene(&self) -> (&Scene, usize) {
+    fn scene(&self) -> (&RolloutInput, usize) {
         (self.roller.scene(), self.ahead.n_steps)
     }
 
@@ -99,7 +99,7 @@ impl Plan<'_> {
     }
 }
 
-impl<'a, 'q> Lane<'a, 'q> {
+impl<'a, 'q> DeviceBatch<'a, 'q> {
     pub fn new(memory: &'a mut Memory, shared: Shared<'a, 'q>) -> Self {
         let (under_way, waiting) = (Vec::new(), Vec::new());
         Self { memory, shared, under_way, waiting, start: None, slowest: Duration::ZERO }
@@ -133,8 +133,8 @@ impl<'a, 'q> Lane<'a, 'q> {
         let Some((candidates, costs)) = next else { return Ok(false) };
         self.start = Some(start);
         let rollers = &mut self.memory.rollers;
-        rollers.resize_with(rollers.len().max(candidates.len()), Roller::default);
-        let rollers: Vec<Roller> = rollers.drain(..candidates.len()).collect();
+        rollers.resize_with(rollers.len().max(candidates.len()), CandidateRollout::default);
+        let rollers: Vec<CandidateRollout> = rollers.drain(..candidates.len()).collect();
         let plans = candidates.par_iter().zip(costs).zip(rollers);
         let plans = plans.map(|((candidate, cost), mut roller)| {
             roller.start(snapshot)?;
@@ -166,7 +166,7 @@ impl<'a, 'q> Lane<'a, 'q> {
     }
 }
 
-impl Turns for Lane<'_, '_> {
+impl Turns for DeviceBatch<'_, '_> {
     fn advance(&mut self) -> Result<bool> {
         loop {
             if !self.under_way.is_empty() {

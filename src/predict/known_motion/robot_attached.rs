@@ -6,7 +6,7 @@
 //! is what lies on the plane below.
 
 use crate::base::geometry::{RigidMotion, Vec3, add, follow_some_links, length, minus};
-use crate::engine::scene::Scene;
+use crate::engine::rollout_input::RolloutInput;
 use crate::robot::kinematics::NO_LINK;
 
 /// How far a particle's motion may differ from its link's (m), and by which share of it.
@@ -19,7 +19,7 @@ const MIN_POINTS: usize = 4;
 
 /// Carries particles; its vectors are kept from one prediction to the next.
 #[derive(Debug, Default)]
-pub struct Carried {
+pub struct RobotAttached {
     /// Link of each particle, `[n]`; [`NO_LINK`] of those that are predicted.
     links: Vec<u32>,
     /// Points of each link.
@@ -32,12 +32,12 @@ pub struct Carried {
     end: Vec<RigidMotion>,
 }
 
-impl Carried {
+impl RobotAttached {
     /// Replaces the displacements `[n_steps][n]` of what lies on a link of the robot in `scene` by the
     /// link's. Each step depends on the plan alone.
     ///
     /// Returns how many particles are carried.
-    pub fn carry(&mut self, scene: &Scene, displacements: &mut [Vec<Vec3>]) -> usize {
+    pub fn carry(&mut self, scene: &RolloutInput, displacements: &mut [Vec<Vec3>]) -> usize {
         self.decide(scene);
         let of_points = &scene.start.kinematic_links;
         let [_, now, ahead @ ..] = &scene.kinematic[..] else { return 0 };
@@ -70,7 +70,7 @@ impl Carried {
         self.links.iter().map(|link| *link != NO_LINK)
     }
 
-    fn decide(&mut self, scene: &Scene) {
+    fn decide(&mut self, scene: &RolloutInput) {
         let start = &scene.start;
         self.links.clone_from(&scene.on_links);
         self.links.resize(start.positions.len(), NO_LINK);
@@ -115,12 +115,13 @@ mod tests {
 
     /// Two links of four points: one stays, one goes along x, faster and faster; of the particles one
     /// lies on each, one near each.
-    fn scene() -> (Scene, Vec<Vec<Vec3>>) {
+    fn scene() -> (RolloutInput, Vec<Vec<Vec3>>) {
         let corners = [[0.0, 0.0, 0.5], [0.1, 0.0, 0.5], [0.0, 0.1, 0.5], [0.0, 0.0, 0.6]];
         let row = |x: f32| -> Vec<Vec3> {
             corners.iter().copied().chain(corners.map(|c| [c[0] + 1.0 + x, c[1], c[2]])).collect()
         };
-        let mut scene = Scene { on_links: vec![0, 1, NO_LINK, 1], ..Scene::default() };
+        let mut scene =
+            RolloutInput { on_links: vec![0, 1, NO_LINK, 1], ..RolloutInput::default() };
         scene.start.kinematic_links = vec![0, 0, 0, 0, 1, 1, 1, 1];
         scene.start.positions =
             vec![[0.05, 0.0, 0.5], [1.05, 0.0, 0.5], [0.5, 0.0, 0.5], [1.0, 0.1, 0.51]];
@@ -133,7 +134,7 @@ mod tests {
     #[test]
     fn what_lies_on_a_link_goes_with_it_and_what_is_near_does_not() {
         let (scene, mut displacements) = scene();
-        let mut carried = Carried::default();
+        let mut carried = RobotAttached::default();
         assert_eq!(carried.carry(&scene, &mut displacements), 2);
         assert!(carried.are_carried().eq([true, true, false, false]));
         for (step, along) in [0.03, 0.04].into_iter().enumerate() {
@@ -148,20 +149,20 @@ mod tests {
     fn an_unknown_motion_is_no_objection_and_what_lies_on_the_plane_stays_there() {
         let (mut scene, mut displacements) = scene();
         scene.start.velocity_known[3] = 0.0;
-        assert_eq!(Carried::default().carry(&scene, &mut displacements), 3);
+        assert_eq!(RobotAttached::default().carry(&scene, &mut displacements), 3);
         scene.start.support_m = Some(0.495);
-        assert_eq!(Carried::default().carry(&scene, &mut displacements), 1);
+        assert_eq!(RobotAttached::default().carry(&scene, &mut displacements), 1);
     }
 
     #[test]
     fn too_few_points_to_tell_a_motion_from_and_no_robot_carry_nothing() {
         let (mut scene, mut displacements) = scene();
         scene.start.kinematic_links = vec![0, 0, 0, 0, 1, 1, 2, 2];
-        assert_eq!(Carried::default().carry(&scene, &mut displacements), 1);
+        assert_eq!(RobotAttached::default().carry(&scene, &mut displacements), 1);
         scene.kinematic.iter_mut().for_each(Vec::clear);
         scene.start.kinematic_links.clear();
-        assert_eq!(Carried::default().carry(&scene, &mut displacements), 0);
+        assert_eq!(RobotAttached::default().carry(&scene, &mut displacements), 0);
         scene.on_links.clear();
-        assert_eq!(Carried::default().carry(&scene, &mut displacements), 0);
+        assert_eq!(RobotAttached::default().carry(&scene, &mut displacements), 0);
     }
 }
