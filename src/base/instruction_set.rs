@@ -187,7 +187,8 @@ mod tests {
             return;
         }
         let lanes_with = |name: &str| {
-            let name_of_this = "instruction_set::tests::the_environment_is_obeyed";
+            let name_of_this =
+                concat!(module_path!(), "::the_environment_is_obeyed").split_once("::").unwrap().1;
             let mut command = Command::new(std::env::current_exe().unwrap());
             command.args([name_of_this, "--exact", "--nocapture"]);
             let output = command.env(INNER, "1").env(VARIABLE, name).output().unwrap();

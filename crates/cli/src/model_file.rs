@@ -9,7 +9,8 @@ pub const DEFAULT: &str = "models/small.safetensors";
 /// The same of what draws pictures.
 pub const VIDEO: &str = "models/video.safetensors";
 
-/// Loads `path`, or the shipped model: of the current folder, else of the installed package.
+/// Loads `path`, or the shipped model: of the current folder, the repository that the program was built in,
+/// or the installed package.
 pub fn load(path: Option<&Path>) -> Result<(Model, PathBuf)> {
     let path = match path {
         Some(path) => path.to_owned(),
@@ -29,6 +30,8 @@ pub fn shipped(name: &str) -> Result<PathBuf> {
     let prefixes = executable.ancestors().skip(2).take(2);
     let shares = prefixes.map(|prefix| prefix.join("share/forecloud").join(name));
     let mut places: Vec<PathBuf> = vec![name.into()];
+    // ROOT/target/release/forecloud, where Cargo builds it.
+    places.extend(executable.ancestors().nth(3).map(|root| root.join(name)));
     // The Python package, in whose folder they lie, says where that is.
     places.extend(std::env::var_os("FORECLOUD_SHARE").map(|share| Path::new(&share).join(name)));
     places.extend(shares);
@@ -37,8 +40,7 @@ pub fn shipped(name: &str) -> Result<PathBuf> {
     }
     let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
     bail!(
-        "no model at {}: run in the repository's root, name a file with --model, or make one \
-         with `forecloud train`",
+        "no model at {}: name a file with --model, or make one with `forecloud train`",
         places.join(", ")
     )
 }

@@ -15,7 +15,7 @@ use super::snapshot::SnapshotArgs;
 #[derive(clap::Args)]
 #[command(after_help = "\
 With --max-plans and without --budget the same frame, goal and seed give the same plan, on any number
-of threads. docs/src/guide/planning.md tells how goal.yaml is written, and what the planner can and can't see.
+of threads. docs/src/reference/plans.md tells how goal.yaml is written, and what the planner can and can't see.
 
 Exit codes:
   0  a plan is worth executing

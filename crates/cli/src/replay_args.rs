@@ -20,7 +20,7 @@ use super::train_video::VIDEO;
 Errors are mean distances in mm between predicted and true positions after each step, over all
 points of all frames; of static points it is the motion predicted for them. Without truth (topics
 under /truth) predictions are held against what the cameras saw later: the share of points that they
-saw through (wrong), and the Chamfer distance; docs/src/guide/evaluation.md tells how to read them.
+saw through (wrong), and the Chamfer distance; docs/src/reference/measures.md tells how to read them.
 
 Files that are there are replaced only if Forecloud wrote them, and recordings never.
 

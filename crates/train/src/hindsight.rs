@@ -168,7 +168,7 @@ pub struct Told {
 
 /// What hindsight is sure of is what is seen well, and errs less than the rest: by how much larger half and
 /// 90 % of all errors are than those that it is sure of, after one step and after ten, by
-/// [`MotionClass::ALL`]. Measured with `small` on 16 simulated validation recordings (docs/src/guide/teach.md).
+/// [`MotionClass::ALL`]. Measured with `small` on 16 simulated validation recordings (docs/src/notebook/teach.md).
 /// Where a robot without a plan goes hindsight tells as it does of one with a plan.
 const LEFT_OUT: [[[f32; 2]; 2]; MotionClass::ALL.len()] = [
     [[1.0, 1.0], [1.0, 1.3]],

@@ -404,8 +404,9 @@ fn training_tells_what_it_skips() {
     write_recording(&recordings.join("c"), "val", |_| true);
     let [recordings, out] = [recordings, out].map(|path| path.display().to_string());
     let sizes = ["--width", "8", "--blocks", "1", "--particles", "64", "--batch", "1"];
+    let short = ["--chunk", "1", "--curriculum", "0:1"];
     let run = ["train", &recordings, "--out", &out, "--steps", "1", "--sensor-noise", "0"];
-    let (success, _, told) = tool(&[&run[..], &sizes].concat());
+    let (success, _, told) = tool(&[&run[..], &sizes, &short].concat());
     assert!(success, "{told}");
     for part in [
         "/a: frames without true poses: 1; the first: ",

@@ -146,7 +146,7 @@ fn every_recording_is_found_and_what_is_left_out_is_named_and_counted() {
     let line = format!(
         "compare {} --out {} --variants grf --budget-secs 0.05 --seeds 1 --learning-rates 0.001 \
          --validations 1 --validation-windows 1 --test-windows 1 --width 16 --blocks 1 --particles 64 \
-         --history 16 --batch 1 --curriculum 0:1",
+         --history 16 --batch 1 --chunk 1 --curriculum 0:1",
         place.path("recordings").display(),
         place.path("compared").display()
     );
@@ -566,7 +566,7 @@ fn what_is_trained_by_default_is_calibrated_and_replayed_as_the_shipped_model_is
     here("calibrate recordings --model runs/mine/model.safetensors --out mine.safetensors");
     let told = stdout(&here("replay --model mine.safetensors recordings/push_8"));
     assert!(told.contains("within sigma_90, %"), "{told}");
-    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/small.safetensors");
+    let shipped = Path::new(crate::ROOT).join("models/small.safetensors");
     let [mine, shipped] =
         [&at("mine.safetensors"), &shipped].map(|path| Model::load(path).unwrap());
     assert_eq!(mine.config, shipped.config);

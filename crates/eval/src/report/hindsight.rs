@@ -8,7 +8,7 @@ use crate::observed::ROBOT_M;
 use crate::region::{MOVING_SHARE, RADIUS_M, Region};
 use crate::surface::{TOLERANCE_BASE_M, TOLERANCE_QUADRATIC};
 
-/// Predictions held against what the cameras saw later; `docs/src/guide/evaluation.md` defines all of it.
+/// Predictions held against what the cameras saw later; `docs/src/reference/measures.md` defines all of it.
 #[derive(Debug, Clone, Serialize)]
 pub struct HindsightReport {
     /// A point lies on a surface measured at depth z (m) within `tolerance_base_m +

@@ -26,7 +26,7 @@ How to read: 'covered' points fall on a pixel measured at the later time; the re
 (mean). 'unknown': behind a surface: hidden, and not counted as wrong. Chamfer distance: of predicted
 points to the cloud seen later, of that to the predicted ones, and the mean; a sparse prediction
 never reaches 0: see 'the observation itself'. Regions are told by the depth images, not by the
-model. More in docs/src/guide/evaluation.md
+model. More in docs/src/reference/measures.md
 ";
 
 impl HindsightReport {
