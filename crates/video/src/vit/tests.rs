@@ -351,7 +351,8 @@ fn settings_are_checked() {
     wrong(VitConfig { n_past: 9, ..vit }, "n_past");
     wrong(VitConfig { cut_m: Some(0.1), ..vit }, "cut_m");
     wrong(VitConfig { cut_m: Some(f32::NAN), ..vit }, "cut_m");
-    let series = MaskKind::ALL.into_iter().find(|kind| kind.name() == "series").unwrap();
+    forecloud_lab::register();
+    let series = MaskKind::named("series").unwrap();
     let cut = VitConfig { cut_m: Some(0.1), mask: PatchMask::Graph(series), ..vit };
     let config = VideoConfig { encoder: EncoderKind::Vit(cut), ..VideoConfig::default() };
     assert!(config.validate().is_ok());
