@@ -271,7 +271,7 @@ fn it_is_the_same_on_any_number_of_threads() {
 /// Whatever the mask, and where pictures are larger or smaller than those it was laid out for.
 #[test]
 fn every_mask_gives_finite_features_of_pictures_of_any_size() {
-    for mask in PatchMask::ALL {
+    for mask in PatchMask::all() {
         let config = VitConfig { n_hops: 3, ..small(mask) };
         let layout = layout_of(config);
         let weights = layout.initial_weights(1);
