@@ -71,6 +71,7 @@ pub struct WalkConfig {
 
 /// Most walkers from a node, and most hops.
 const MAX_WALKS: usize = 1 << 12;
+/// Most hops of a walk.
 pub const MAX_HOPS: usize = 1 << 10;
 
 impl Sampler {
