@@ -35,6 +35,7 @@ const K: usize = 3;
 const N_HOPS: usize = 3;
 
 fn main() -> anyhow::Result<()> {
+    forecloud_lab::register();
     let args: Vec<String> = std::env::args().collect();
     let given = |name: &str| {
         args.iter().position(|arg| arg == name).and_then(|i| args.get(i + 1)).map(String::as_str)
@@ -43,7 +44,7 @@ fn main() -> anyhow::Result<()> {
     let (width, n_heads) = (number("--width", 64)?, number("--heads", 4)?);
     let logs = given("--log2").unwrap_or("8,11,14,17");
     let logs: Vec<u32> = logs.split(',').map(str::parse).collect::<Result<_, _>>()?;
-    let kinds = MaskKind::ALL.iter().map(|kind| kind.name());
+    let kinds = MaskKind::all().into_iter().map(MaskKind::name);
     let names: Vec<&str> = std::iter::once(GRF).chain(kinds).collect();
     println!(
         "threads: {}; {}; ns a node: {COLUMNS} columns on one thread, attention of width {width} and \
@@ -60,7 +61,7 @@ fn main() -> anyhow::Result<()> {
             logs.iter().try_for_each(|&log| measure_grf(1 << log, width))?;
             continue;
         }
-        let kind = MaskKind::ALL.into_iter().find(|kind| kind.name() == name);
+        let kind = MaskKind::named(name);
         let kind = kind.with_context(|| format!("--masks {name}: not known"))?;
         let mut rows = Vec::new();
         for &log in &logs {
@@ -134,8 +135,8 @@ fn measure(kind: MaskKind, n: usize, heads: Heads) -> anyhow::Result<Row> {
     })?;
     anyhow::ensure!(y.iter().all(|y| y.is_finite() && *y >= 0.0), "{}: no mask", kind.name());
     let bound = median(|| {
-        match kind {
-            MaskKind::Forest => {
+        match kind.name() {
+            "forest" => {
                 mix(std::hint::black_box(&x), &mut y);
                 mix(std::hint::black_box(&x), &mut y);
             }

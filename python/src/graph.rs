@@ -204,8 +204,8 @@ impl Mask {
         cell_m: f32,
         seed: (u64, i64),
     ) -> PyResult<Self> {
-        let Some(kind) = MaskKind::ALL.into_iter().find(|kind| kind.name() == name) else {
-            let names: Vec<&str> = MaskKind::ALL.iter().map(|kind| kind.name()).collect();
+        let Some(kind) = MaskKind::named(name) else {
+            let names: Vec<&str> = MaskKind::all().iter().map(|kind| kind.name()).collect();
             return Err(input(format!("mask '{name}': there are {}", names.join(", "))));
         };
         let positions = arrays::points("positions", &positions)?;
@@ -270,7 +270,7 @@ impl Mask {
 /// Names of the masks and what each is.
 #[pyfunction]
 fn masks() -> Vec<(&'static str, &'static str)> {
-    MaskKind::ALL.into_iter().map(|kind| (kind.name(), kind.about())).collect()
+    MaskKind::all().into_iter().map(|kind| (kind.name(), kind.about())).collect()
 }
 
 /// Numbers below `n`, until a signal comes.

@@ -30,6 +30,8 @@ fn run_tool(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
 /// The compiled part of the package; see the package's modules instead.
 #[pymodule(gil_used = true)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    // Masks by name, and models that have them.
+    forecloud_lab::register();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(run_tool, module)?)?;
     work::add_to(module)?;

@@ -11,7 +11,7 @@ thread_local! {
 const LINE: usize = 16;
 
 /// Runs `f` with `len` numbers of no known value; `f` may do so again.
-pub(crate) fn with_scratch<R>(len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R {
+pub fn with_scratch<R>(len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R {
     let mut free = FREE.take();
     let mut scratch = free.pop().unwrap_or_default();
     FREE.set(free);

@@ -2,37 +2,17 @@
 //! out. Attention under any of them (general efficient low-rank masked attention, Choromanski et al.
 //! 2022, Algorithm 1: [`crate::engine::ops::masked_attention`]) needs M only as products with columns.
 //!
-//! A mask has a file of its own and a line in the table below; nothing else knows it by name.
+//! The masks themselves are the laboratory's (`crates/lab`), which registers them; models that have one load
+//! wherever the laboratory is linked.
 
-mod causal;
-mod centrality;
-mod centroids;
+// Tests of the engine run under every mask; what runs on the robot is built without them.
 #[cfg(test)]
-mod check;
-mod diffusion;
-mod factorised;
-mod forest;
-mod grid_heat;
-mod grouped;
-mod learnt_features;
-mod packed;
-mod padded_grid;
-mod pagerank;
-mod passes;
-mod products;
-mod random_walk;
-mod rwgnk;
-mod series;
-mod smoothing;
-mod spanning;
+#[path = "../../crates/lab/src/masks/mod.rs"]
+mod lab;
 mod step;
-mod symmetric_grf;
-mod toeplitz;
-mod tree;
-mod voxels;
-mod walked;
 
 use std::fmt::Debug;
+use std::sync::{PoisonError, RwLock};
 
 use crate::Result;
 use crate::base::geometry::Vec3;
@@ -40,12 +20,7 @@ use crate::base::scratch::with_scratch;
 use crate::engine::graph::WeightedGraph;
 use crate::engine::graph::walks::{WalkConfig, WalkSeed};
 
-pub use causal::Causal;
-pub use factorised::Factorised;
-pub use grid_heat::GridHeat;
-pub use packed::{Packed, Part};
 pub use step::{MaskConfig, StepGraph};
-pub use toeplitz::Toeplitz;
 
 /// What a mask is made of: the tokens of one step, which are the graph's nodes.
 #[derive(Debug, Clone, Copy)]
@@ -77,13 +52,13 @@ pub struct Reads {
 
 impl Reads {
     /// The graph alone.
-    const GRAPH: Self = Self { edge_weights: true, walks: false, cell: false };
+    pub const GRAPH: Self = Self { edge_weights: true, walks: false, cell: false };
     /// Sampled walks on the graph.
-    const WALKS: Self = Self { walks: true, ..Self::GRAPH };
+    pub const WALKS: Self = Self { walks: true, ..Self::GRAPH };
     /// Cells, whatever the graph.
-    const CELLS: Self = Self { edge_weights: false, walks: false, cell: true };
+    pub const CELLS: Self = Self { edge_weights: false, walks: false, cell: true };
     /// Nothing of it.
-    const NOTHING: Self = Self { cell: false, ..Self::CELLS };
+    pub const NOTHING: Self = Self { cell: false, ..Self::CELLS };
 }
 
 /// A matrix M `[n, n]`, known by its products with columns.
@@ -133,7 +108,7 @@ pub struct BackwardColumns<'a> {
 }
 
 /// [`Mask::gradients`] of a mask that has a [`Mask::backward`] of its own.
-fn gradients_by_backward(
+pub fn gradients_by_backward(
     mask: &impl Mask,
     params: &[f32],
     [x, dy]: [&[f32]; 2],
@@ -147,7 +122,7 @@ fn gradients_by_backward(
 
 /// A mask over the tokens of one step. What is built of them serves all layers of the step; each layer
 /// has parameters of its own.
-pub trait StepMask: Mask {
+pub trait StepMask: Mask + CloneMask {
     /// Parameters that a layer learns, in a model whose graph has `n_hops` hops.
     fn n_params(n_hops: usize) -> usize
     where
@@ -165,114 +140,125 @@ pub trait StepMask: Mask {
     fn rebuild(&mut self, nodes: &Nodes<'_>) -> Result<()>;
 }
 
-/// The table of masks: a line is a mask's type, its name in options and model files, what it is.
-macro_rules! table {
-    ($($kind:ident($type:ty), $name:literal, $about:literal;)*) => {
-        /// Masks to choose from.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum MaskKind {
-            $(#[doc = $about] $kind,)*
-        }
-
-        impl MaskKind {
-            /// All: what the tool's options, the comparison and the tests run through.
-            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$kind),*];
-
-            /// Its name in options and model files.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$kind => $name,)* }
-            }
-
-            /// What it is, in a few words.
-            pub const fn about(self) -> &'static str {
-                match self { $(Self::$kind => $about,)* }
-            }
-
-            /// Parameters that a layer of it learns: see [`StepMask::n_params`].
-            pub fn n_params(self, n_hops: usize) -> usize {
-                match self { $(Self::$kind => <$type>::n_params(n_hops),)* }
-            }
-
-            /// Which settings it reads.
-            pub fn reads(self) -> Reads {
-                match self { $(Self::$kind => <$type>::reads(),)* }
-            }
-
-            /// The mask over any graph: of pixels ([`WeightedGraph::of_depth`]), of a robot's links, of
-            /// a sentence. Parameters: [`MaskKind::n_params`] of the nodes' hops.
-            ///
-            /// # Errors
-            /// As [`StepMask::rebuild`].
-            pub fn over(self, nodes: &Nodes<'_>) -> Result<Box<dyn Mask>> {
-                match self {
-                    $(Self::$kind => {
-                        let mut mask = <$type>::default();
-                        mask.rebuild(nodes)?;
-                        Ok(Box::new(mask))
-                    })*
-                }
-            }
-
-            fn build(self) -> BuiltMask {
-                match self { $(Self::$kind => BuiltMask::$kind(<$type>::default()),)* }
-            }
-        }
-
-        /// A mask of one of the kinds, built of a step's nodes.
-        #[derive(Debug, Clone)]
-        enum BuiltMask {
-            $($kind($type),)*
-        }
-
-        impl BuiltMask {
-            fn kind(&self) -> MaskKind {
-                match self { $(Self::$kind(_) => MaskKind::$kind,)* }
-            }
-
-            fn get(&self) -> &dyn Mask {
-                match self { $(Self::$kind(mask) => mask,)* }
-            }
-
-            fn get_mut(&mut self) -> &mut dyn StepMask {
-                match self { $(Self::$kind(mask) => mask,)* }
-            }
-        }
-    };
+/// Copies of a mask whose type is not known.
+pub trait CloneMask {
+    /// The same mask once more.
+    fn boxed(&self) -> Box<dyn StepMask>;
 }
 
-table! {
-    Series(series::Series), "series",
-        "power series of the graph, all walks up to the model's hops, by products with the graph";
-    Forest(forest::Forest), "forest",
-        "exp(-a·distance) along the minimum spanning forest of the graph";
-    Tree(tree::Tree), "tree",
-        "a number learnt for each distance in edges along that forest";
-    Voxels(voxels::Voxels), "voxels",
-        "a number learnt for each offset between cells of a grid (--mask-cell)";
-    SymmetricGrf(symmetric_grf::SymmetricGrf), "symmetric_grf",
-        "graph random features with sampled walks on both sides, of low rank";
-    Rwgnk(rwgnk::Rwgnk), "rwgnk",
-        "random walk graph-nodes kernel, the mask of graph kernel attention (GKAT)";
-    Diffusion(diffusion::Diffusion), "diffusion",
-        "heat that spreads on the graph, exp(-λ·Laplacian)";
-    RandomWalk(random_walk::RandomWalk), "random_walk",
-        "a walker who leaves at random times, exp(-λ·random walk's Laplacian)";
-    PageRank(pagerank::PageRank), "pagerank",
-        "a walker who may stop before each hop (personalised PageRank), (1 + σ·Laplacian)⁻¹";
-    Centrality(centrality::Centrality), "centrality",
-        "an ablation: a number learnt for each number of neighbours, whoever they are";
-    LearntFeatures(learnt_features::LearntFeatures), "learnt_features",
-        "an ablation: features learnt for each stretch of the tokens' order, whatever the graph";
+impl<T: StepMask + Clone + 'static> CloneMask for T {
+    fn boxed(&self) -> Box<dyn StepMask> {
+        Box::new(self.clone())
+    }
 }
 
-/// ln(1 + e^x), stable for large x: what makes parameters positive.
-fn softplus(x: f32) -> f32 {
-    x.max(0.0) + (-x.abs()).exp().ln_1p()
+impl Clone for Box<dyn StepMask> {
+    fn clone(&self) -> Self {
+        (**self).boxed()
+    }
 }
 
-/// Derivative of [`softplus`].
-fn sigmoid(x: f32) -> f64 {
-    1.0 / (1.0 + (-f64::from(x)).exp())
+/// A mask to choose: its name, what it is, and how it is made.
+#[derive(Debug)]
+pub struct MaskSpec {
+    name: &'static str,
+    about: &'static str,
+    n_params: fn(usize) -> usize,
+    reads: fn() -> Reads,
+    build: fn() -> Box<dyn StepMask>,
+}
+
+impl MaskSpec {
+    /// The mask of type `T`: its name in options and model files, and what it is, in a few words.
+    pub const fn of<T: StepMask + Clone + Default + 'static>(
+        name: &'static str,
+        about: &'static str,
+    ) -> Self {
+        fn build<T: StepMask + Default + 'static>() -> Box<dyn StepMask> {
+            Box::new(T::default())
+        }
+        Self { name, about, n_params: T::n_params, reads: T::reads, build: build::<T> }
+    }
+}
+
+/// All that were registered, in the order in which they were.
+static REGISTERED: RwLock<Vec<MaskKind>> = RwLock::new(Vec::new());
+
+/// Makes masks known to models; a name that is known already stays what it is.
+pub fn register(specs: &'static [MaskSpec]) {
+    let mut known = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
+    for spec in specs {
+        if known.iter().all(|kind| kind.name() != spec.name) {
+            known.push(MaskKind(spec));
+        }
+    }
+}
+
+/// A registered mask.
+#[derive(Clone, Copy)]
+pub struct MaskKind(&'static MaskSpec);
+
+impl PartialEq for MaskKind {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for MaskKind {}
+
+impl Debug for MaskKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl MaskKind {
+    /// All that are registered: what the tool's options, the comparison and the tests run through.
+    pub fn all() -> Vec<Self> {
+        #[cfg(test)]
+        lab::register();
+        REGISTERED.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// That of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::all().into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Its name in options and model files.
+    pub const fn name(self) -> &'static str {
+        self.0.name
+    }
+
+    /// What it is, in a few words.
+    pub const fn about(self) -> &'static str {
+        self.0.about
+    }
+
+    /// Parameters that a layer of it learns: see [`StepMask::n_params`].
+    pub fn n_params(self, n_hops: usize) -> usize {
+        (self.0.n_params)(n_hops)
+    }
+
+    /// Which settings it reads.
+    pub fn reads(self) -> Reads {
+        (self.0.reads)()
+    }
+
+    /// The mask over any graph: of pixels ([`WeightedGraph::of_depth`]), of a robot's links, of
+    /// a sentence. Parameters: [`MaskKind::n_params`] of the nodes' hops.
+    ///
+    /// # Errors
+    /// As [`StepMask::rebuild`].
+    pub fn over(self, nodes: &Nodes<'_>) -> Result<Box<dyn Mask>> {
+        let mut mask = self.build();
+        mask.rebuild(nodes)?;
+        Ok(mask)
+    }
+
+    pub(super) fn build(self) -> Box<dyn StepMask> {
+        (self.0.build)()
+    }
 }
 
 #[cfg(test)]
@@ -282,11 +268,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_mask_has_a_name_of_its_own_and_builds_itself() {
-        let names: BTreeSet<&str> = MaskKind::ALL.iter().map(|kind| kind.name()).collect();
-        assert_eq!(names.len(), MaskKind::ALL.len());
-        for kind in MaskKind::ALL {
-            assert_eq!(kind.build().kind(), kind);
+    fn every_mask_has_a_name_of_its_own() {
+        let names: BTreeSet<&str> = MaskKind::all().iter().map(|kind| kind.name()).collect();
+        assert_eq!(names.len(), MaskKind::all().len());
+        for kind in MaskKind::all() {
             assert!(!kind.about().is_empty());
         }
     }
@@ -294,19 +279,19 @@ mod tests {
     /// Of no nodes, and of fewer nodes than before.
     #[test]
     fn every_mask_is_rebuilt_for_other_nodes() {
-        for kind in MaskKind::ALL {
+        for kind in MaskKind::all() {
             let mut mask = kind.build();
-            for graph in check::graphs() {
-                mask.get_mut().rebuild(&graph.nodes()).unwrap();
+            for graph in lab::check::graphs() {
+                mask.rebuild(&graph.nodes()).unwrap();
                 let n = graph.positions.len();
-                assert_eq!(mask.get().n_nodes(), n, "{} of {}", kind.name(), graph.name);
+                assert_eq!(mask.n_nodes(), n, "{} of {}", kind.name(), graph.name);
                 let params = vec![0.0; kind.n_params(graph.nodes().n_hops)];
                 let (x, mut again) = (vec![1.0; 3 * n], vec![f32::NAN; 3 * n]);
                 let mut y = again.clone();
-                mask.get().apply(&params, &x, &mut y);
+                mask.apply(&params, &x, &mut y);
                 let mut fresh = kind.build();
-                fresh.get_mut().rebuild(&graph.nodes()).unwrap();
-                fresh.get().apply(&params, &x, &mut again);
+                fresh.rebuild(&graph.nodes()).unwrap();
+                fresh.apply(&params, &x, &mut again);
                 assert_eq!(y, again, "{} of {}", kind.name(), graph.name);
                 assert!(y.iter().all(|y| *y >= 0.0), "a mask is no sign");
             }

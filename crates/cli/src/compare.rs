@@ -9,7 +9,7 @@ use clap::builder::PossibleValuesParser;
 use forecloud::engine::model::ModelConfig;
 use forecloud::vision::cloud::SensorNoise;
 use forecloud_bag::outputs::{Kind, Outputs};
-use forecloud_lab::compare::{
+use forecloud_train::compare::{
     Comparison, Data, PICTURE, PLAN, Plan, Settings, Suite, TABLE, Table, Watch,
 };
 use forecloud_train::config::{DatasetConfig, TrainConfig};

@@ -28,7 +28,7 @@ pub struct EncoderArgs {
     #[arg(
         long,
         value_name = "MASK",
-        value_parser = PossibleValuesParser::new(PatchMask::ALL.map(PatchMask::name)),
+        value_parser = PossibleValuesParser::new(PatchMask::all().into_iter().map(PatchMask::name)),
         help = or(
             "What a patch may hear of another, with --encoder vit (docs/src/notebook/method.md)",
             PatchMask::default().name()

@@ -104,14 +104,14 @@ pub struct SizeArgs {
 }
 
 /// What an option takes: the names of all values.
-fn names<T, const N: usize>(all: [T; N], name: fn(T) -> &'static str) -> PossibleValuesParser {
-    PossibleValuesParser::new(all.map(name))
+fn names<T>(all: impl IntoIterator<Item = T>, name: fn(T) -> &'static str) -> PossibleValuesParser {
+    PossibleValuesParser::new(all.into_iter().map(name))
 }
 
 /// Help of `--local`: the masks say themselves what they are.
 fn local_help() -> String {
     let about = |kind: MaskKind| format!("; {}: {}", kind.name(), kind.about());
-    let masks: String = MaskKind::ALL.map(about).concat();
+    let masks: String = MaskKind::all().into_iter().map(about).collect();
     format!(
         "Local layer: GRF-masked attention, message passing over anchors, linear attention without a \
          mask (one head), none, or attention of all heads under another mask{masks}"
@@ -185,7 +185,7 @@ pub struct LayerArgs {
     #[arg(
         long,
         default_value = "grf",
-        value_parser = names(LocalLayer::ALL, LocalLayer::name),
+        value_parser = names(LocalLayer::all(), LocalLayer::name),
         help = local_help()
     )]
     local: String,
@@ -363,7 +363,7 @@ mod tests {
             let model = parse(&format!("--global {}", global.name())).unwrap();
             assert_eq!(model.layers.global, global);
         }
-        for local in LocalLayer::ALL {
+        for local in LocalLayer::all() {
             let model = parse(&format!("--local {}", local.name())).unwrap();
             assert_eq!(model.layers.local, local);
         }

@@ -56,6 +56,8 @@ pub use train_worker::TrainWorker;
 /// What it says goes to the process's stdout and stderr, errors included. Signals that it listens to end
 /// the process as they end programs.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    // Models with the laboratory's layers load here.
+    forecloud_lab::register();
     // A negative number is the value of its option, whose range is told; else it would be an option
     // that nobody knows.
     let command = Cli::command().mut_subcommands(|command| command.allow_negative_numbers(true));

@@ -1,9 +1,8 @@
-//! The laboratory: layers beside those that ship, and comparisons and studies of them.
+//! The laboratory: layers beside those that ship. Programs that link it call [`register`], and then load
+//! models that have such layers.
 
 #![warn(missing_docs)]
 
-#[cfg(test)]
-#[path = "../../../tests/support/check.rs"]
-mod check;
+pub mod masks;
 
-pub mod compare;
+pub use masks::register;

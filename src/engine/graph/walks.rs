@@ -71,7 +71,8 @@ pub struct WalkConfig {
 
 /// Most walkers from a node, and most hops.
 const MAX_WALKS: usize = 1 << 12;
-pub(crate) const MAX_HOPS: usize = 1 << 10;
+/// Most hops of a walk.
+pub const MAX_HOPS: usize = 1 << 10;
 
 impl Sampler {
     fn is_antithetic(self) -> bool {

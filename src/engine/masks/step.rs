@@ -1,9 +1,9 @@
 //! What the layers read of one step: graph, loads of the GRF attention, anchors of message passing, or a
-//! mask of the table; and the settings by which masks are made.
+//! registered mask; and the settings by which masks are made.
 
 use serde::{Deserialize, Serialize};
 
-use super::{BuiltMask, Mask, MaskKind, Nodes};
+use super::{Mask, MaskKind, Nodes, StepMask};
 use crate::base::geometry::Vec3;
 use crate::engine::graph::loads::{MAX_PREFIXES, TransposedLoads};
 use crate::engine::graph::walks::{WalkConfig, WalkSeed};
@@ -92,7 +92,7 @@ pub struct StepGraph {
     /// Anchors of message passing; only kept up to date for models that have it.
     pub anchors: Anchors,
     weighted: WeightedGraph,
-    mask: Option<BuiltMask>,
+    mask: Option<(MaskKind, Box<dyn StepMask>)>,
 }
 
 impl StepGraph {
@@ -149,17 +149,19 @@ impl StepGraph {
     ) -> Result<()> {
         self.knn.rebuild(positions, k)?;
         self.weighted.rebuild(&self.knn, positions, mask.edge_weights);
-        if self.mask.as_ref().is_none_or(|mask| mask.kind() != kind) {
-            self.mask = Some(kind.build());
+        if self.mask.as_ref().is_none_or(|(known, _)| *known != kind) {
+            self.mask = Some((kind, kind.build()));
         }
         let (graph, cell_m) = (&self.weighted, mask.cell_m);
         let nodes = Nodes { positions, graph, n_hops, walks: mask.walks, cell_m, seed };
-        self.mask.as_mut().map_or(Ok(()), |mask| mask.get_mut().rebuild(&nodes))
+        self.mask.as_mut().map_or(Ok(()), |(_, mask)| mask.rebuild(&nodes))
     }
 
     /// The mask, if there is one of `kind`.
     pub fn mask(&self, kind: MaskKind) -> Option<&dyn Mask> {
-        self.mask.as_ref().filter(|mask| mask.kind() == kind).map(BuiltMask::get)
+        let (_, mask) = self.mask.as_ref().filter(|(known, _)| *known == kind)?;
+        let mask: &dyn Mask = &**mask;
+        Some(mask)
     }
 }
 

@@ -53,23 +53,18 @@ pub enum LocalLayer {
     Linear,
     /// No such layer.
     None,
-    /// Attention of the model's heads under another mask of [`crate::engine::masks`].
+    /// Attention of the model's heads under a registered mask ([`crate::engine::masks::register`]).
     Masked(MaskKind),
 }
 
 impl LocalLayer {
     /// Those without another mask: the rivals of the GRF attention.
     pub const UNMASKED: [Self; 4] = [Self::Grf, Self::MessagePassing, Self::Linear, Self::None];
-    /// All: what the tool's options and the tests run through.
-    pub const ALL: [Self; 4 + MaskKind::ALL.len()] = {
-        let mut all = [Self::None; 4 + MaskKind::ALL.len()];
-        let mut i = 0;
-        while i < all.len() {
-            all[i] = if i < 4 { Self::UNMASKED[i] } else { Self::Masked(MaskKind::ALL[i - 4]) };
-            i += 1;
-        }
-        all
-    };
+    /// All that are there, those of registered masks included: what the tool's options and the tests run
+    /// through.
+    pub fn all() -> Vec<Self> {
+        Self::UNMASKED.into_iter().chain(MaskKind::all().into_iter().map(Self::Masked)).collect()
+    }
 
     /// Its name in options and model files.
     pub const fn name(self) -> &'static str {
@@ -98,9 +93,16 @@ impl TryFrom<String> for LocalLayer {
     type Error = String;
 
     fn try_from(name: String) -> std::result::Result<Self, String> {
-        let names = Self::ALL.map(Self::name).join(", ");
-        let layer = Self::ALL.into_iter().find(|layer| layer.name() == name);
-        layer.ok_or_else(|| format!("local layer `{name}` is none of {names}"))
+        let all = Self::all();
+        all.iter().copied().find(|layer| layer.name() == name).ok_or_else(|| {
+            let names: Vec<&str> = all.iter().map(|layer| layer.name()).collect();
+            let more = match all.len() == Self::UNMASKED.len() {
+                true => "; other masks are in the crate forecloud-lab, which this program is built without: \
+                         use the tool `forecloud`, or call forecloud_lab::register() first",
+                false => "",
+            };
+            format!("local layer `{name}` is none of {}{more}", names.join(", "))
+        })
     }
 }
 
@@ -194,11 +196,11 @@ mod tests {
     fn all_layers_are_listed_under_their_names() {
         let global = GlobalLayer::ALL.map(GlobalLayer::name);
         assert_eq!(global.to_vec(), names_in_files::<GlobalLayer>());
-        for (i, local) in LocalLayer::ALL.into_iter().enumerate() {
+        for (i, local) in LocalLayer::all().into_iter().enumerate() {
             let json = serde_json::to_string(&local).unwrap();
             assert_eq!(json, format!("\"{}\"", local.name()));
             assert_eq!(serde_json::from_str::<LocalLayer>(&json).unwrap(), local);
-            assert!(LocalLayer::ALL[..i].iter().all(|other| other.name() != local.name()));
+            assert!(LocalLayer::all()[..i].iter().all(|other| other.name() != local.name()));
         }
         let unknown = serde_json::from_str::<LocalLayer>("\"gnn\"").unwrap_err().to_string();
         assert!(unknown.contains("`gnn` is none of grf, "), "{unknown}");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use forecloud::engine::model::{Layout, ModelConfig};
 use forecloud::vision::frames::FramesConfig;
-use forecloud_lab::compare::{Comparison, Data, Plan, Settings, Suite, Table, Watch};
+use forecloud_train::compare::{Comparison, Data, Plan, Settings, Suite, Table, Watch};
 use forecloud_train::config::{DatasetConfig, TrainConfig};
 use forecloud_train::dataset::Dataset;
 

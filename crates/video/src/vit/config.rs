@@ -37,7 +37,7 @@ pub enum PatchMask {
     /// None: all with all.
     #[default]
     None,
-    /// A number learnt for each offset between patches, [`forecloud::engine::masks::Toeplitz`].
+    /// A number learnt for each offset between patches, [`forecloud_lab::masks::Toeplitz`].
     Toeplitz,
     /// A mask of the table over the grid of patches.
     Graph(MaskKind),
@@ -45,16 +45,11 @@ pub enum PatchMask {
 
 impl PatchMask {
     /// All: what the tool's options and the tests run through.
-    pub const ALL: [Self; 2 + MaskKind::ALL.len()] = {
-        let mut all = [Self::None; 2 + MaskKind::ALL.len()];
-        all[1] = Self::Toeplitz;
-        let mut i = 2;
-        while i < all.len() {
-            all[i] = Self::Graph(MaskKind::ALL[i - 2]);
-            i += 1;
-        }
-        all
-    };
+    pub fn all() -> Vec<Self> {
+        forecloud_lab::register();
+        let graphs = MaskKind::all().into_iter().map(Self::Graph);
+        [Self::None, Self::Toeplitz].into_iter().chain(graphs).collect()
+    }
 
     /// Its name in options and model files.
     pub const fn name(self) -> &'static str {
@@ -85,8 +80,9 @@ impl TryFrom<String> for PatchMask {
     type Error = String;
 
     fn try_from(name: String) -> std::result::Result<Self, String> {
-        let names = Self::ALL.map(Self::name).join(", ");
-        let mask = Self::ALL.into_iter().find(|mask| mask.name() == name);
+        let all = Self::all();
+        let names = all.iter().map(|mask| mask.name()).collect::<Vec<_>>().join(", ");
+        let mask = all.into_iter().find(|mask| mask.name() == name);
         mask.ok_or_else(|| format!("mask `{name}` of patches is none of {names}"))
     }
 }

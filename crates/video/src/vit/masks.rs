@@ -10,7 +10,8 @@ use forecloud::Result;
 use forecloud::base::geometry::Vec3;
 use forecloud::engine::graph::WeightedGraph;
 use forecloud::engine::graph::walks::{Halting, Sampler, WalkConfig, WalkSeed};
-use forecloud::engine::masks::{Causal, Factorised, Mask, Nodes, Packed, Part, Toeplitz};
+use forecloud::engine::masks::{Mask, Nodes};
+use forecloud_lab::masks::{Causal, Factorised, Packed, Part, Toeplitz};
 
 /// Chance that a walk ends before a hop, as in GRF masking, Table 2.
 const P_HALT: f32 = 0.1;

@@ -271,7 +271,7 @@ fn it_is_the_same_on_any_number_of_threads() {
 /// Whatever the mask, and where pictures are larger or smaller than those it was laid out for.
 #[test]
 fn every_mask_gives_finite_features_of_pictures_of_any_size() {
-    for mask in PatchMask::ALL {
+    for mask in PatchMask::all() {
         let config = VitConfig { n_hops: 3, ..small(mask) };
         let layout = layout_of(config);
         let weights = layout.initial_weights(1);
@@ -351,7 +351,8 @@ fn settings_are_checked() {
     wrong(VitConfig { n_past: 9, ..vit }, "n_past");
     wrong(VitConfig { cut_m: Some(0.1), ..vit }, "cut_m");
     wrong(VitConfig { cut_m: Some(f32::NAN), ..vit }, "cut_m");
-    let series = MaskKind::ALL.into_iter().find(|kind| kind.name() == "series").unwrap();
+    forecloud_lab::register();
+    let series = MaskKind::named("series").unwrap();
     let cut = VitConfig { cut_m: Some(0.1), mask: PatchMask::Graph(series), ..vit };
     let config = VideoConfig { encoder: EncoderKind::Vit(cut), ..VideoConfig::default() };
     assert!(config.validate().is_ok());

@@ -158,7 +158,7 @@ fn the_fused_grf_attention_is_the_general_one() {
     let mut graph = StepGraph::default();
     let seed = Default::default();
     let config = MaskConfig::default();
-    let kind = MaskKind::ALL.into_iter().find(|kind| kind.name() == "series").unwrap();
+    let kind = MaskKind::named("series").unwrap();
     graph.rebuild_mask(kind, &positions, 3, n_hops, &config, seed).unwrap();
     let general = both_ways(graph.mask(kind).unwrap(), &logits, &rows, heads, &d_out);
     assert_close(&general.out, &f64s(&fused), 1e-5);
@@ -204,7 +204,7 @@ fn sums_over_groups_give_what_nodes_give_one_by_one() {
         .map(|p| [0.04 * p[0], 0.05 * p[1], 0.02 * p[2]])
         .collect();
     let mut n_grouped = 0;
-    for kind in MaskKind::ALL {
+    for kind in MaskKind::all() {
         let mut graph = StepGraph::default();
         let config = MaskConfig::default();
         graph.rebuild_mask(kind, &positions, 3, n_hops, &config, Default::default()).unwrap();

@@ -131,7 +131,8 @@ pub fn example(motif: Motif, seed: u64, index: usize) -> Result<Example> {
     let seed = WalkSeed { seed, stamp_ns: index as i64 };
     let (graph, positions) = (&graph, &positions[..]);
     let nodes = Nodes { positions, graph, n_hops: WALK_HOPS, walks: None, cell_m: 0.04, seed };
-    let kernel = MaskKind::ALL.into_iter().find(|kind| kind.name() == "rwgnk").context("rwgnk")?;
+    forecloud_lab::register();
+    let kernel = MaskKind::named("rwgnk").context("rwgnk")?;
     Ok(Example {
         n,
         features,

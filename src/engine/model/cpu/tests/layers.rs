@@ -157,7 +157,7 @@ fn threads_do_not_change_a_bit_of_other_layers() {
 
 #[test]
 fn threads_do_not_change_a_bit_under_any_mask() {
-    for kind in MaskKind::ALL {
+    for kind in MaskKind::all() {
         let layers = LayersConfig { local: LocalLayer::Masked(kind), ..LayersConfig::default() };
         assert_same_bits(InterlacerConfig { layers, ..config() }, 2 * CHUNK + 77);
     }
@@ -167,7 +167,7 @@ fn threads_do_not_change_a_bit_under_any_mask() {
 /// two models have the same tensors in the same places.
 #[test]
 fn the_grf_model_is_that_under_the_power_series() {
-    let series = MaskKind::ALL.into_iter().find(|kind| kind.name() == "series").unwrap();
+    let series = MaskKind::named("series").unwrap();
     let of = |local: LocalLayer| {
         let layers = LayersConfig { local, ..LayersConfig::default() };
         assert_same_bits(InterlacerConfig { n_heads: 1, layers, ..config() }, CHUNK + 77)
@@ -197,12 +197,12 @@ fn a_graph_that_lacks_what_the_layers_read_is_refused() {
     let none = LayersConfig { local: LocalLayer::None, ..LayersConfig::default() };
     let empty = StepGraph::default();
     let mut only_mask = StepGraph::default();
-    let mask = MaskKind::ALL[0];
+    let mask = MaskKind::all()[0];
     let positions: Vec<[f32; 3]> = (0..50).map(|i| [i as f32, 0.0, 0.0]).collect();
     let seed = Default::default();
     only_mask.rebuild_mask(mask, &positions, 3, 3, &MaskConfig::default(), seed).unwrap();
     let masked = LayersConfig { local: LocalLayer::Masked(mask), ..LayersConfig::default() };
-    let other = LocalLayer::Masked(MaskKind::ALL[1]);
+    let other = LocalLayer::Masked(MaskKind::all()[1]);
     let other_mask = LayersConfig { local: other, ..LayersConfig::default() };
     let mut engine =
         Engine::new(InterlacerConfig { layers: other_mask, ..config() }, Mode::Inference);
