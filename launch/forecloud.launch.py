@@ -1,7 +1,11 @@
 """Starts the Forecloud node: ros2 launch forecloud forecloud.launch.py cameras:=camera.
 
-Arguments that are left empty leave to the parameter file what it says. docs/src/guide/cameras.md has a line
-for each family of cameras.
+An argument that is given overrides the parameter files; an empty one does not. One file may hold parameters
+of config/forecloud.yaml and of config/advanced.yaml; to keep them apart, name both:
+
+    ros2 launch forecloud forecloud.launch.py params:=my.yaml,my_advanced.yaml
+
+docs/src/guide/cameras.md has a line for each family of cameras.
 """
 
 import os
@@ -54,36 +58,36 @@ UNREGISTERED_DEPTH = {
 COMPRESSED = {"color/image_raw": "compressed", "depth/image_raw": "compressedDepth"}
 
 ARGUMENTS = {
-    "params": "YAML file of the node's parameters; empty: the defaults, config/forecloud.yaml",
-    "cameras": "Names of the cameras, separated by commas: what stands before /color/image_raw in "
+    "params": "YAML files of the node's parameters, separated by commas; if two set a parameter, the "
+    "last one counts. Empty: the defaults, config/forecloud.yaml (config/advanced.yaml has more)",
+    "cameras": "Names of the cameras, separated by commas: what comes before /color/image_raw in "
     "their topics (camera, camera/camera, zed/zed_node, ...)",
-    "input": "What the cameras send: images (raw), compressed (JPEG or PNG, and compressedDepth), "
-    "points (PointCloud2); one for all cameras, or one for each, separated by commas",
+    "input": "What the cameras send: images (raw), compressed (JPEG or PNG, and compressedDepth) or "
+    "points (PointCloud2). One for all cameras, or one for each, separated by commas",
     "depth_registered": "Whether depth images are registered to the colour images: true or false",
-    "driver": "Driver of the cameras, whose topic names are taken: " + ", ".join(DRIVERS) + "; "
-    "empty: the node's own names. Needs `cameras`",
-    "remap": "Remaps of topics, separated by spaces; they go before those of `driver`: "
+    "driver": "Driver of the cameras, whose topic names the node then uses: " + ", ".join(DRIVERS)
+    + ". Empty: the node's own names. Needs `cameras`",
+    "remap": "Topics to remap, separated by spaces. They override those of `driver`: "
     'remap:="/camera/color/image_raw:=/rgb/image /joint_states:=/arm/joint_states"',
-    "model": "Model file; empty: the parameter file's, or the one that comes with the package",
-    "world_frame": "Frame of the predictions, fixed to the ground, z up",
-    "level_camera": "Whether an only camera that no transform places within 2 s is placed by the "
-    "largest plane that it sees (table or floor), which is taken for level: true or false; empty: "
-    "true where `driver` names the driver of one camera and no `world_frame` is given, else the "
-    "parameter file's",
-    "namespace": "Namespace of the node: of what it publishes, and of what it subscribes but for "
-    "/tf and /tf_static; a camera's name that begins with a slash stays as it is",
+    "model": "Model file. Empty: the one in the parameter file, or the one that comes with the package",
+    "world_frame": "Frame of the predictions: fixed to the ground, z up",
+    "level_camera": "Whether to place a single camera by what it sees, if no transform places it "
+    "within 2 s: the largest plane in view (table or floor) is taken as level. true or false. Empty: "
+    "true if `driver` is given with one camera and no `world_frame`, otherwise as in the parameter file",
+    "namespace": "Namespace of the node, of the topics that it publishes, and of those that it "
+    "subscribes to, except /tf, /tf_static, and cameras whose names begin with a slash",
     "rviz": "Whether to start rviz2 with config/forecloud.rviz: true or false",
-    "relay": "Controllers whose goals the plan relay passes on, and which it publishes on "
-    "planned_joints, separated by commas: joint_trajectory_controller,...; empty: those of "
-    "`relay_params`, or no relay",
-    "relay_params": "YAML file of the relay's parameters, for grippers and speed scaling; empty: "
+    "relay": "Controllers whose goals the plan relay passes on and publishes on planned_joints, "
+    "separated by commas: joint_trajectory_controller,... Empty: those of `relay_params`, or no relay",
+    "relay_params": "YAML file of the relay's parameters, for grippers and speed scaling. Empty: "
     "config/plan_relay.yaml",
-    "bag": "Bag to play with `ros2 bag play --clock`; the node's use_sim_time is true then",
+    "bag": "Bag to play with `ros2 bag play --clock`; this sets the node's use_sim_time to true",
     "bag_args": 'More arguments for `ros2 bag play`: bag_args:="--rate 0.5 --loop"',
-    "dds_profile": "Fast DDS profile for large messages; empty: that of this shell's "
-    "FASTRTPS_DEFAULT_PROFILES_FILE, or else config/fastdds_large_clouds.xml; none: none. The "
-    "camera drivers need it too: it counts where a message is sent",
-    "log_level": "The node's log: error, warn, info, debug or trace; empty: RUST_LOG, or else info",
+    "dds_profile": "Fast DDS profile for large messages. Empty: the one that this shell's "
+    "FASTRTPS_DEFAULT_PROFILES_FILE names, or else config/fastdds_large_clouds.xml. none: no "
+    "profile. The camera drivers need it too, because the sender's profile is what matters",
+    "log_level": "Level of the node's log: error, warn, info, debug or trace. Empty: as RUST_LOG "
+    "says, or else info",
 }
 
 
@@ -123,7 +127,7 @@ def start(context):
         name=NODE,
         namespace=given["namespace"],
         parameters=[
-            existing_file("params", given["params"] or share / "config" / "forecloud.yaml"),
+            *parameter_files(given["params"], share),
             *([overrides] if (overrides := parameters(given, cameras) | sim_time) else []),
         ],
         remappings=remaps,
@@ -143,8 +147,14 @@ def start(context):
     return actions
 
 
+def parameter_files(text, share):
+    """The files that `params` names, or the one with the defaults; the last ones count most."""
+    found = [existing_file("params", path) for path in names("params", text)]
+    return found or [existing_file("params", share / "config" / "forecloud.yaml")]
+
+
 def parameters(given, cameras):
-    """The parameters that the arguments set, which go before those of the parameter file."""
+    """The parameters that the arguments set; they override those of the parameter files."""
     inputs = names("input", given["input"])
     if wrong := [name for name in inputs if name not in INPUTS]:
         raise RuntimeError(f"`input` is one of {', '.join(INPUTS)}, not {', '.join(wrong)}")
@@ -172,7 +182,7 @@ def pairs(text):
     found = [tuple(remap.split(":=")) for remap in text.split()]
     for remap in found:
         if len(remap) != 2 or "" in remap:
-            raise RuntimeError(f"`remap` must be OLD:=NEW, with spaces between, not '{':='.join(remap)}'")
+            raise RuntimeError(f"`remap` must be OLD:=NEW, separated by spaces, not '{':='.join(remap)}'")
     return found
 
 
@@ -182,7 +192,7 @@ def driver_remaps(given, cameras):
     if not driver:
         return []
     if not cameras:
-        raise RuntimeError("`driver` needs `cameras`: the names that its topics are below")
+        raise RuntimeError("`driver` needs `cameras`: the names that its topics begin with")
     topics = dict(DRIVERS[driver])
     if given["depth_registered"] == "false":
         topics["depth/image_raw"] = UNREGISTERED_DEPTH.get(driver, topics.get("depth/image_raw"))
@@ -238,7 +248,7 @@ def require_package(argument, package, remedy):
         distro = os.environ.get("ROS_DISTRO", "DISTRO")
         remedy = remedy.replace("DISTRO", distro)
         raise RuntimeError(
-            f"`{argument}` needs the package {package}, which is not found. Remedy: {remedy}"
+            f"`{argument}` needs the package {package}, which was not found. Remedy: {remedy}"
         ) from None
 
 

@@ -42,11 +42,11 @@ pub struct PredictorConfig {
     /// Seconds from the arrival of a frame's last image within which its prediction is to end; 0
     /// for no deadline.
     pub deadline_secs: f64,
-    /// Steps that a roll-out keeps however late it is.
-    pub min_horizon: usize,
-    /// Scene particles that a prediction keeps however late it is.
-    pub min_particles: usize,
 }
+
+/// Scene particles that a late prediction keeps; it has all of them where it never had more. Plans are judged
+/// by as many (`PLAN_PARTICLES` of `src/planner/candidates.rs`): fewer show too little of a scene.
+const MIN_PARTICLES: usize = 512;
 
 impl Default for PredictorConfig {
     fn default() -> Self {
@@ -62,8 +62,6 @@ impl Default for PredictorConfig {
             carry_robot: true,
             history_tolerance_secs: 0.025,
             deadline_secs: 0.0,
-            min_horizon: 1,
-            min_particles: 512,
         }
     }
 }
@@ -89,8 +87,6 @@ impl PredictorConfig {
         let tolerance_secs = self.history_tolerance_secs;
         check("history_tolerance_secs", tolerance_secs, Self::HISTORY_TOLERANCE_SECS, " s")?;
         check("deadline_secs", self.deadline_secs, Self::DEADLINE_SECS, " s")?;
-        check("min_horizon", self.min_horizon, Self::HORIZON, " steps")?;
-        check("min_particles", self.min_particles, Self::N_PARTICLES, "")?;
         if !self.origin.iter().all(|x| x.is_finite()) {
             let problem = format!("{:?} is not finite", self.origin);
             return Err(Error::Config { key: "origin".into(), problem });
@@ -112,14 +108,15 @@ impl PredictorConfig {
         Ok(())
     }
 
-    /// When predictions of `model` must end, and what may be given up for that.
+    /// When predictions of `model` must end, and what may be given up for that: steps down to those that
+    /// one pass of the model is kept for (a shorter roll-out takes as long), particles down to
+    /// `MIN_PARTICLES`.
     pub fn deadline(&self, model: &ModelConfig) -> Deadline {
         let most = self.n_particles_of(model);
-        let least = self.min_particles.max(model.k + 1).min(most);
+        let least = MIN_PARTICLES.max(model.k + 1).min(most);
         Deadline {
             time: Duration::from_secs_f64(self.deadline_secs.max(0.0)),
-            // No roll-out is shorter than what a pass of the model is kept for.
-            steps: [model.whole_passes(self.min_horizon).min(self.horizon), self.horizon],
+            steps: [model.whole_passes(1).min(self.horizon), self.horizon],
             particles: [least, most],
         }
     }

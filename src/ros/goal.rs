@@ -20,7 +20,7 @@ pub fn goal(message: &GoalMsg) -> Result<Goal> {
         0 => Select::Region(zone(&message.region)),
         1 => Select::Pixels(mask(&message.mask, message.mask_camera)?),
         2 => Select::Body(point(&message.point)),
-        other => return refused("select", format!("{other} is none of SELECT_*")),
+        other => return refused("select", format!("{other} is not one of SELECT_*")),
     };
     let reach = match message.reach {
         0 => Reach::Box(zone(&message.box_)),
@@ -36,7 +36,7 @@ pub fn goal(message: &GoalMsg) -> Result<Goal> {
                 translation: [translation.x, translation.y, translation.z],
             }
         }
-        other => return refused("reach", format!("{other} is none of REACH_*")),
+        other => return refused("reach", format!("{other} is not one of REACH_*")),
     };
     let n_boxes = message.keep_out.len();
     if n_boxes > MAX_KEEP_OUT {

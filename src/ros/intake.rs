@@ -67,7 +67,7 @@ impl<'a> Intake<'a> {
 
         self.health.note(|facts, _| facts.absent_cameras(self.frames.absent_cameras()));
         if let Some(problem) = self.frames.take_problem() {
-            self.tell(&before, topic, &problem);
+            self.report_problem(&before, topic, &problem);
         }
         if let Some(news) = self.frames.take_news() {
             tracing::info!("{news}");
@@ -114,7 +114,7 @@ impl<'a> Intake<'a> {
 
     /// As [`Intake::reset`], for a clock that was set back.
     pub fn time_jumped(&mut self, from: Stamp, to: Stamp) {
-        let problem = format!("/clock went back from {from} s to {to} s: started anew");
+        let problem = format!("/clock went back from {from} s to {to} s: starting over");
         self.mailbox.reset();
         self.frames.time_jumped(problem);
         if let Some(problem) = self.frames.take_problem() {
@@ -124,7 +124,7 @@ impl<'a> Intake<'a> {
     }
 
     /// Notes and logs what was counted since `before`; `problem` is about the last of it.
-    fn tell(&mut self, before: &FrameCounts, topic: &str, problem: &str) {
+    fn report_problem(&mut self, before: &FrameCounts, topic: &str, problem: &str) {
         let after = self.frames.counts();
         let n_bad = after.bad_messages - before.bad_messages;
         let mut counted = counted(before, after);
@@ -132,7 +132,7 @@ impl<'a> Intake<'a> {
             // More about a camera that is left out already.
             counted.push((Cause::LeftOut, 0));
         }
-        // `Frames` keeps the last problem only; the others are told in general words.
+        // `Frames` keeps the last problem only; the others get general words.
         let mut problem = Some(problem);
         for (cause, n) in counted {
             let text = problem.take().unwrap_or_else(|| in_general(cause));

@@ -154,7 +154,7 @@ fn descriptor(config: &NodeConfig, name: &str) -> ParameterDescriptor {
         name: name.to_owned(),
         type_: message(config.get(name)).type_,
         description: declared.description(),
-        additional_constraints: if at_start { "read at the start only" } else { "" }.to_owned(),
+        additional_constraints: if at_start { "read at startup only" } else { "" }.to_owned(),
         read_only: at_start,
         dynamic_typing: false,
         floating_point_range,
@@ -242,7 +242,10 @@ mod tests {
         assert_eq!((horizon.type_, horizon.read_only), (2, false));
         let range = &horizon.integer_range[0];
         assert_eq!((range.from_value, range.to_value, range.step), (1, 100, 1));
-        assert_eq!(horizon.description, "Steps to predict.");
+        assert_eq!(
+            horizon.description,
+            "Number of steps to predict. A step of the shipped model takes 0.1 s."
+        );
         let tolerance = descriptor(&config, "tolerance_secs");
         assert_eq!(tolerance.floating_point_range[0].to_value, 10.0);
         let cameras = descriptor(&config, "cameras");

@@ -1,5 +1,5 @@
 //! The node's parameters: one table of names, types, ranges, defaults and descriptions, from which
-//! the parameter services, config/forecloud.yaml and the checks follow.
+//! the parameter services, config/forecloud.yaml, config/advanced.yaml and the checks follow.
 
 mod declare;
 mod set;
@@ -26,95 +26,98 @@ parameters! {
     /// Parameters of the node.
     ///
     /// `AtStart` parameters are read once; `AnyTime` ones may be set while the node runs and count
-    /// from the next frame on. The doc comments are the descriptions that users read.
+    /// from the next frame on. `in Basic` are those of config/forecloud.yaml, `in Advanced` those of
+    /// config/advanced.yaml. The doc comments are the descriptions that users read.
     #[derive(Debug, Clone, PartialEq)]
     pub struct NodeConfig {
-        /// Model file; empty takes the one that comes with the package.
-        AtStart model: String = String::new();
-        /// Names of the cameras: `<name>/color/image_raw`, `<name>/depth/image_raw` and
-        /// `<name>/color/camera_info` are subscribed, in the node's namespace unless the name
-        /// begins with a slash (remap them where they differ).
-        AtStart cameras: Vec<String> = default_cameras();
-        /// What the cameras send: `images`, `compressed` (image_transport's compressed and
-        /// compressedDepth) or `points` (`<name>/points`); one for all, or one for each.
-        AtStart camera_inputs: Vec<String> = vec!["images".into()];
-        /// Whether each pixel of a depth image shows what the same pixel of the colour image does;
-        /// if not, `<name>/depth/camera_info` is subscribed too.
-        AtStart depth_registered: bool = true;
-        /// Seconds (of the other cameras' stamps) after which a silent camera is left out of the
-        /// frames; it is taken back when it sends again.
-        AnyTime camera_timeout_secs: f64 = FramesConfig::default().camera_timeout_secs,
-            in FramesConfig::CAMERA_TIMEOUT_SECS;
-        /// Frame of the predictions, fixed to the ground, z up.
-        AtStart world_frame: String = FramesConfig::default().world_frame;
-        /// Whether an only camera that no transform places within 2 s is placed by the largest plane
-        /// that it sees (table or floor), which is taken for level. The node then publishes that on
-        /// `/tf_static`, so leave it false where another node will.
-        AtStart level_camera: bool = FramesConfig::default().level_camera;
-        /// Whether there is a robot: `required` (no prediction without its description and joints),
-        /// `optional` (taken up as soon as both have come, predictions go on without it until
-        /// then) or `none` (nothing of it is subscribed).
-        AtStart robot: String = "optional".into();
-        /// Folders in which the robot's meshes are looked for, before the sourced workspaces: each a
-        /// ROS package or one of packages.
-        AtStart mesh_paths: Vec<String> = Vec::new();
-        /// Steps to predict.
-        AnyTime horizon: usize = PredictorConfig::default().horizon, in PredictorConfig::HORIZON;
-        /// Particles of a prediction; 0 takes the number that the model was trained with.
-        AnyTime n_particles: usize = PredictorConfig::default().n_particles,
-            in PredictorConfig::N_PARTICLES;
-        /// Seed of the particles' draw.
-        AnyTime seed: u64 = PredictorConfig::default().seed;
-        /// Lower corner of the box that is predicted (world frame, m), such as [-0.5, -0.5, 0.0];
-        /// empty takes the model's, or, where less than a quarter of what the cameras see lies in
-        /// that, a box around what they see in the first frame. Another box forgets the frames so
-        /// far.
-        AnyTime workspace_min: Vec<f64> = Vec::new();
-        /// Upper corner, such as [0.5, 0.5, 0.6], likewise.
-        AnyTime workspace_max: Vec<f64> = Vec::new();
-        /// Whether what rests is held at rest until something comes near (5 cm) that moves, or the
-        /// robot, whatever the model says.
-        AnyTime hold_at_rest: bool = PredictorConfig::default().hold_at_rest;
-        /// Whether what lies on a link of the robot goes with it as the plan leads it, whatever the
-        /// model says. Links whose meshes can't be read hold nothing.
-        AnyTime carry_robot: bool = PredictorConfig::default().carry_robot;
-        /// What predictions run and plans are rolled out on: `auto` (a GPU where one answers, else
-        /// the CPU), `cpu`, `cuda` or `cuda:INDEX`.
-        AtStart device: String = Device::default().to_string();
-        /// Threads of the predictor; 0 takes one per CPU.
-        AtStart threads: usize = 0, in 0..=MAX_THREADS;
-        /// Threads that roll out candidate plans (`~/predict`; `~/evaluate` and `~/plan` have as many
-        /// more), beside those of the predictor.
-        AtStart plan_threads: usize = 1, in 1..=MAX_THREADS;
-        /// Seconds by which the images of one frame, and a late joint state, may differ.
-        AnyTime tolerance_secs: f64 = FramesConfig::default().tolerance_secs,
-            in FramesConfig::TOLERANCE_SECS;
-        /// Seconds by which the history frame may miss one step back.
-        AnyTime history_tolerance_secs: f64 = PredictorConfig::default().history_tolerance_secs,
-            in PredictorConfig::HISTORY_TOLERANCE_SECS;
-        /// Seconds from the arrival of a frame's last image within which its prediction is to end;
-        /// 0 for no deadline. After a step of the model (0.1 s) what it says of the first step has
-        /// happened already. Roll-outs are cut short for it, and where the shortest ones are late
-        /// too, particles are given up until there is time again.
-        AnyTime deadline_secs: f64 = 0.1,
-            in PredictorConfig::DEADLINE_SECS;
-        /// Steps that a roll-out keeps however late it is.
-        AnyTime min_horizon: usize = PredictorConfig::default().min_horizon,
-            in PredictorConfig::HORIZON;
-        /// Particles that a prediction keeps however late it is.
-        AnyTime min_particles: usize = PredictorConfig::default().min_particles,
-            in PredictorConfig::N_PARTICLES;
-        /// Seconds that a topic's stamps, or `/clock`, must go back to count as time being set
-        /// back.
-        AnyTime time_jump_secs: f64 = FramesConfig::default().time_jump_secs,
-            in FramesConfig::TIME_JUMP_SECS;
-        /// Motion over all steps (m) from which on a particle gets an arrow in `~/motion`.
-        AtStart motion_min_m: f64 = 0.01, in 0.0..=10.0;
-        /// Whether nothing is computed while nobody subscribes predictions or asks for them.
-        AnyTime idle_without_subscribers: bool = true;
-        /// Whether ROS time comes from `/clock`. Predictions go by the stamps of the messages
-        /// either way.
-        AnyTime use_sim_time: bool = false;
+        in Basic {
+            /// Model file. Empty: the one that comes with the package.
+            AtStart model: String = String::new();
+            /// Names of the cameras. Each camera publishes `<name>/color/image_raw`,
+            /// `<name>/depth/image_raw` and `<name>/color/camera_info`, in the node's namespace
+            /// unless its name begins with a slash; remap topics that have other names.
+            AtStart cameras: Vec<String> = default_cameras();
+            /// What the cameras send: `images`, `compressed` (image_transport's compressed and
+            /// compressedDepth) or `points` (`<name>/points`). One for all cameras, or one for each.
+            AtStart camera_inputs: Vec<String> = vec!["images".into()];
+            /// Whether depth images are registered to the colour images: the same pixel of both
+            /// shows the same point. If not, the node also subscribes to
+            /// `<name>/depth/camera_info`.
+            AtStart depth_registered: bool = true;
+            /// Frame of the predictions: fixed to the ground, z up.
+            AtStart world_frame: String = FramesConfig::default().world_frame;
+            /// Whether to place a single camera by what it sees, if no transform places it within
+            /// 2 s: the largest plane in view (table or floor) is taken as level. The node publishes
+            /// the result on `/tf_static`, so leave this false if another node will.
+            AtStart level_camera: bool = FramesConfig::default().level_camera;
+            /// Whether there is a robot. `required`: predict only once its description and joint
+            /// states have come. `optional`: predict without it until they have. `none`: subscribe
+            /// to nothing of it.
+            AtStart robot: String = "optional".into();
+            /// Folders to search for the robot's meshes, before the sourced workspaces. Each is a
+            /// ROS package, or holds packages.
+            AtStart mesh_paths: Vec<String> = Vec::new();
+            /// Number of steps to predict. A step of the shipped model takes 0.1 s.
+            AnyTime horizon: usize = PredictorConfig::default().horizon,
+                in PredictorConfig::HORIZON;
+            /// Number of particles in a prediction. 0: as many as the model was trained with.
+            AnyTime n_particles: usize = PredictorConfig::default().n_particles,
+                in PredictorConfig::N_PARTICLES;
+            /// Lower corner (x, y, z) of the box to predict in: world frame, metres, such as
+            /// [-0.5, -0.5, 0.0]. Empty: the model's box; if less than a quarter of what the cameras
+            /// see lies in that, a box around what they see in the first frame. Changing the box
+            /// discards the frames so far.
+            AnyTime workspace_min: Vec<f64> = Vec::new();
+            /// Upper corner of that box, such as [0.5, 0.5, 0.6]. Empty: as for `workspace_min`.
+            AnyTime workspace_max: Vec<f64> = Vec::new();
+            /// Where the model runs: `cpu`, `cuda`, `cuda:INDEX`, or `auto` (a GPU if one answers,
+            /// otherwise the CPU).
+            AtStart device: String = Device::default().to_string();
+            /// Threads of the predictor. 0: one per CPU.
+            AtStart threads: usize = 0, in 0..=MAX_THREADS;
+            /// Time from the arrival of a frame's last image to the end of its prediction, at most.
+            /// 0: no deadline. A late prediction gets fewer steps; if that is not enough, the next
+            /// ones get fewer particles until there is time again. With more than one step of the
+            /// model (0.1 s), the first predicted step is over before it is published.
+            AnyTime deadline_secs: f64 = 0.1,
+                in PredictorConfig::DEADLINE_SECS;
+            /// Largest difference between the stamps of images in one frame; joint states may be
+            /// this late, too.
+            AnyTime tolerance_secs: f64 = FramesConfig::default().tolerance_secs,
+                in FramesConfig::TOLERANCE_SECS;
+            /// Whether to take ROS time from `/clock`. Predictions follow the stamps of the messages
+            /// either way.
+            AnyTime use_sim_time: bool = false;
+        }
+        in Advanced {
+            /// Time without images, by the other cameras' stamps, after which a camera is left out
+            /// of the frames. It is taken back when it sends again.
+            AnyTime camera_timeout_secs: f64 = FramesConfig::default().camera_timeout_secs,
+                in FramesConfig::CAMERA_TIMEOUT_SECS;
+            /// Seed of the random choice of particles.
+            AnyTime seed: u64 = PredictorConfig::default().seed;
+            /// Whether to hold static points still until something that moves, or the robot, comes
+            /// within 5 cm. Overrides the model.
+            AnyTime hold_at_rest: bool = PredictorConfig::default().hold_at_rest;
+            /// Whether points that lie on a link of the robot move with it, as planned. Overrides
+            /// the model. Links whose meshes can't be read carry nothing.
+            AnyTime carry_robot: bool = PredictorConfig::default().carry_robot;
+            /// Threads that roll out candidate plans for `~/predict`; `~/evaluate` and `~/plan` get
+            /// as many again. They come on top of `threads`.
+            AtStart plan_threads: usize = 1, in 1..=MAX_THREADS;
+            /// A prediction compares a frame with the one a step earlier: how far the earlier one's
+            /// stamp may be from that.
+            AnyTime history_tolerance_secs: f64 = PredictorConfig::default().history_tolerance_secs,
+                in PredictorConfig::HISTORY_TOLERANCE_SECS;
+            /// If the stamps of a topic, or `/clock`, go back by at least this much, the node starts
+            /// anew: time was reset.
+            AnyTime time_jump_secs: f64 = FramesConfig::default().time_jump_secs,
+                in FramesConfig::TIME_JUMP_SECS;
+            /// Smallest motion over all steps for which a particle gets an arrow in `~/motion`.
+            AtStart motion_min_m: f64 = 0.01, in 0.0..=10.0;
+            /// Whether to compute nothing while nobody subscribes to predictions or asks for them.
+            AnyTime idle_without_subscribers: bool = true;
+        }
     }
 }
 
@@ -195,8 +198,6 @@ impl NodeConfig {
             carry_robot: self.carry_robot,
             history_tolerance_secs: self.history_tolerance_secs,
             deadline_secs: self.deadline_secs,
-            min_horizon: self.min_horizon,
-            min_particles: self.min_particles,
         };
         config.validate_for(model)?;
         Ok(config)
@@ -215,7 +216,7 @@ impl NodeConfig {
         let shipped = program.ancestors().nth(3).map(|prefix| prefix.join(SHIPPED_MODEL));
         shipped.filter(|path| path.is_file()).ok_or_else(|| {
             anyhow!(
-                "parameters: `model` is not set, and no {SHIPPED_MODEL} comes with the package. \
+                "parameters: `model` is not set, and the package has no {SHIPPED_MODEL}. \
                  Remedy: set `model` to a file that `forecloud train` wrote"
             )
         })
@@ -229,6 +230,6 @@ fn corner(name: &str, given: &[f64], models: [f32; 3]) -> anyhow::Result<[f32; 3
     match *given {
         [] => Ok(models),
         [x, y, z] => Ok([x, y, z].map(|coordinate| coordinate as f32)),
-        _ => bail!("`{name}` must be three numbers (x, y, z) or none, not {}", given.len()),
+        _ => bail!("`{name}` must be three numbers (x, y, z) or empty, not {}", given.len()),
     }
 }

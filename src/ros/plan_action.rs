@@ -113,7 +113,7 @@ impl PlanAction {
         let id = goal_id(&id);
         let ticket = self.shared.change(|goals| goals.accept(id, now));
         if ticket.is_none() {
-            tracing::warn!("{NAME}: a goal was rejected: its id is that of another one");
+            tracing::warn!("{NAME}: rejected a goal: its id is in use");
         }
         let (sec, nanosec) = now.parts();
         let stamp = Time { sec, nanosec };
@@ -126,7 +126,7 @@ impl PlanAction {
             return Some(goal);
         }
         // Its client waits in vain, or asks again with another id: nobody would take the plan.
-        goal.end(Err(only_words("the client could not be told that it was accepted")));
+        goal.end(Err(only_words("the client could not be sent the acceptance")));
         None
     }
 
@@ -151,11 +151,11 @@ impl PlanGoal {
     }
 
     /// Tells how far it is.
-    pub fn tell(&self, feedback: Plan::Feedback) {
+    pub fn send_feedback(&self, feedback: Plan::Feedback) {
         let message = Plan::Action::make_feedback_msg(uuid(&self.id), feedback);
         // A client that has gone is no reason to end.
         if let Err(error) = self.feedback.publish(&message) {
-            tracing::debug!("{NAME}: feedback was not sent: {error}");
+            tracing::debug!("{NAME}: could not send feedback: {error}");
         }
     }
 

@@ -95,8 +95,8 @@ impl Planning {
         // Not in the time of the first request. What is wrong is told to each request as well.
         let opened = catch_unwind(AssertUnwindSafe(|| self.planner.candidates().open(model)));
         match opened {
-            Ok(Ok(())) => self.tell_device(),
-            Ok(Err(error)) => tracing::warn!("plans can't be rolled out: {error}"),
+            Ok(Ok(())) => self.log_device(),
+            Ok(Err(error)) => tracing::warn!("can't roll out plans: {error}"),
             Err(_) => tracing::warn!("opening a device for plans panicked"),
         }
         for task in tasks {
@@ -115,17 +115,17 @@ impl Planning {
                 }
             }
             load.end();
-            self.tell_device();
+            self.log_device();
         }
     }
 
     /// Logs what plans are rolled out on where that has changed.
-    fn tell_device(&mut self) {
+    fn log_device(&mut self) {
         let device = self.planner.device();
         if device != self.device {
             match self.device.starts_with("cuda") {
-                true => tracing::warn!("plans are rolled out on: {device}"),
-                false => tracing::info!("plans are rolled out on: {device}"),
+                true => tracing::warn!("rolling out plans on: {device}"),
+                false => tracing::info!("rolling out plans on: {device}"),
             }
             self.device = device;
         }
@@ -153,7 +153,7 @@ impl Planning {
         let start = Instant::now();
         let n_plans = request.plans.len();
         if !(1..=MAX_PLANS).contains(&n_plans) {
-            return Err(format!("{n_plans} plans are not in 1..={MAX_PLANS}"));
+            return Err(format!("{n_plans} plans: send 1 to {MAX_PLANS}"));
         }
         let n_steps = steps(request.n_steps, horizon)?;
         let budget = budget("budget_secs", request.budget_secs)?;
@@ -182,12 +182,12 @@ impl Planning {
             prediction.push(self.origin.message(&rolled));
         }
         let reached = match judge.is_reached() {
-            true => "; the goal is reached already",
+            true => "; the goal is already reached",
             false => "",
         };
         let message = format!(
-            "{n_evaluated} of {n_plans} plans, {n_steps} steps from {} s on; {} particles are the \
-             target, {:.4} m from the goal now{reached}",
+            "evaluated {n_evaluated} of {n_plans} plans, {n_steps} steps from {} s; the target has {} \
+             particles and is {:.4} m from the goal{reached}",
             snapshot.stamp(),
             judge.target().len(),
             judge.reach_now()
@@ -239,7 +239,7 @@ impl Planning {
         };
         let snapshot = self.snapshots.take(came)?;
         let goes_on = |progress: &crate::planner::Progress| {
-            handle.tell(Plan::Feedback {
+            handle.send_feedback(Plan::Feedback {
                 best: cost_message(&progress.best),
                 n_plans: progress.n_plans as u32,
                 elapsed_secs: progress.elapsed.as_secs_f64(),
@@ -267,14 +267,20 @@ fn steps(asked: u32, horizon: usize) -> Result<usize, String> {
     let n_steps = if asked == 0 { horizon } else { asked as usize };
     match PredictorConfig::HORIZON.contains(&n_steps) {
         true => Ok(n_steps),
-        false => Err(format!("n_steps: {n_steps} is not in {:?}", PredictorConfig::HORIZON)),
+        false => Err(not_a_horizon(n_steps)),
     }
+}
+
+/// Why a request for so many steps is refused.
+pub fn not_a_horizon(n_steps: usize) -> String {
+    let most = PredictorConfig::HORIZON.end();
+    format!("n_steps is {n_steps}: ask for 1 to {most}, or 0 for the parameter `horizon`")
 }
 
 /// A time to end; the longest for 0.
 fn budget(name: &str, secs: f64) -> Result<Duration, String> {
     if !(0.0..=MAX_SECS).contains(&secs) {
-        return Err(format!("{name}: {secs} s is not in 0..={MAX_SECS}"));
+        return Err(format!("{name} is {secs} s: ask for 0 to {MAX_SECS} s"));
     }
     Ok(Duration::from_secs_f64(if secs > 0.0 { secs } else { MAX_SECS }))
 }
@@ -321,7 +327,9 @@ mod tests {
         assert_eq!(budget("budget_secs", -0.0), Ok(Duration::from_secs(600)));
         assert_eq!(budget("budget_secs", 0.5), Ok(Duration::from_millis(500)));
         for secs in [-1.0, 600.1, f64::NAN, f64::INFINITY] {
-            assert!(budget("budget_secs", secs).is_err_and(|told| told.contains("not in 0..=600")));
+            assert!(
+                budget("budget_secs", secs).is_err_and(|told| told.ends_with("ask for 0 to 600 s"))
+            );
         }
     }
 }

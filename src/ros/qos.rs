@@ -45,8 +45,9 @@ impl TopicWatch {
         topics: Vec<TopicSpec>,
     ) -> r2r::Result<Self> {
         let (name, namespace) = (node.name()?, node.namespace()?);
-        let named = |topic: TopicSpec| (arguments.topic(&topic.name, &name, &namespace), topic);
-        Ok(Self { topics: topics.into_iter().map(named).collect(), next: 0, looked: None })
+        let with_full_name =
+            |topic: TopicSpec| (arguments.topic(&topic.name, &name, &namespace), topic);
+        Ok(Self { topics: topics.into_iter().map(with_full_name).collect(), next: 0, looked: None })
     }
 
     /// The topics, for [`Health`].
@@ -85,7 +86,7 @@ impl TopicWatch {
 
 fn node_name(namespace: &str, name: &str) -> String {
     match name {
-        "" | "_NODE_NAME_UNKNOWN_" => "a publisher that is no ROS node".to_owned(),
+        "" | "_NODE_NAME_UNKNOWN_" => "a publisher that is not a ROS node".to_owned(),
         name => format!("{}/{name}", namespace.trim_end_matches('/')),
     }
 }
@@ -118,8 +119,8 @@ fn mismatch(ours: &TopicSpec, their_type: &str, theirs: &QosProfile) -> Option<S
     let should: Vec<&str> = lacks.iter().filter(|lack| lack.0).map(|lack| lack.2).collect();
     (!is.is_empty()).then(|| {
         format!(
-            "is {}, and the node asks for {}, as it is sent once and wanted by those who come \
-             later: nothing arrives. Remedy: publish it {}",
+            "is {}, but the node needs it {}, because it is sent once, maybe before the node \
+             starts: nothing arrives. Remedy: publish it {}",
             is.join(" and "),
             should.join(" and "),
             should.join(" and ")

@@ -22,7 +22,7 @@ struct Current {
     budget_secs: f64,
     since: Instant,
     /// Whether the log has told that others wait.
-    is_told: bool,
+    is_logged: bool,
 }
 
 /// How the planning thread is kept busy, shared with those who hand it work.
@@ -37,7 +37,7 @@ impl Load {
     pub fn begin(&self, name: &'static str, budget_secs: f64) {
         self.n_waiting.fetch_sub(1, Ordering::Relaxed);
         let since = Instant::now();
-        *self.lock() = Some(Current { name, budget_secs, since, is_told: false });
+        *self.lock() = Some(Current { name, budget_secs, since, is_logged: false });
     }
 
     /// It has ended.
@@ -84,23 +84,21 @@ impl Tasks {
         let mut current = self.load.lock();
         if let Some(current) = current.as_mut()
             && n_waiting > 0
-            && !current.is_told
+            && !current.is_logged
             && current.since.elapsed() > LONG
         {
-            current.is_told = true;
-            tracing::warn!(
-                "{}, and {n_waiting} wait behind it{}",
-                current.told(),
-                self.remedy(current)
-            );
+            current.is_logged = true;
+            tracing::warn!("{}; {n_waiting} more wait{}", current.describe(), self.remedy(current));
         }
     }
 
     fn busy(&self) -> String {
         let current = *self.load.lock();
-        let told = current.map(|current| format!(": {}", current.told())).unwrap_or_default();
+        let told = current.map(|current| format!(": {}", current.describe())).unwrap_or_default();
         let remedy = current.map(|current| self.remedy(&current)).unwrap_or_default();
-        format!("busy with earlier requests{told}, and {MAX_WAITING} wait: ask again later{remedy}")
+        format!(
+            "busy with earlier requests{told}; {MAX_WAITING} more wait: try again later{remedy}"
+        )
     }
 
     /// Also for a client that has died: nobody else would end its goal before its time.
@@ -116,10 +114,10 @@ impl Tasks {
 }
 
 impl Current {
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         let Self { name, budget_secs, since, .. } = self;
         let secs = since.elapsed().as_secs_f64();
-        format!("{name} has worked on a request for {secs:.1} s (budget_secs {budget_secs})")
+        format!("{name} has been working on a request for {secs:.1} s (budget_secs {budget_secs})")
     }
 }
 
@@ -132,26 +130,26 @@ mod tests {
         let (sender, _tasks) = std::sync::mpsc::channel();
         let load = Arc::new(Load::default());
         let tasks = Tasks::new(sender, load.clone(), "/robot/forecloud/plan".into());
-        assert!(tasks.busy().starts_with("busy with earlier requests, and 16 wait"));
+        assert!(tasks.busy().starts_with("busy with earlier requests; 16 more wait"));
         load.n_waiting.store(2, Ordering::Relaxed);
         load.begin("~/plan", 0.0);
         let since = Instant::now().checked_sub(2 * LONG).unwrap();
         load.lock().as_mut().unwrap().since = since;
         let told = tasks.busy();
         for words in [
-            "~/plan has worked on a request for 20.",
+            "~/plan has been working on a request for 20.",
             "budget_secs 0",
             "ros2 service call /robot/forecloud/plan/_action/cancel_goal",
         ] {
             assert!(told.contains(words), "{told}");
         }
         tasks.watch();
-        assert!(load.lock().unwrap().is_told, "one waits behind it");
+        assert!(load.lock().unwrap().is_logged, "one waits behind it");
         load.begin("~/evaluate", 1.0);
         assert!(!tasks.busy().contains("cancel"), "a service can't be cancelled");
         load.lock().as_mut().unwrap().since = since;
         tasks.watch();
-        assert!(!load.lock().unwrap().is_told, "nobody waits");
+        assert!(!load.lock().unwrap().is_logged, "nobody waits");
         load.n_waiting.store(MAX_WAITING, Ordering::Relaxed);
         tasks.withdraw(MAX_WAITING);
         assert_eq!(load.n_waiting.load(Ordering::Relaxed), 0);

@@ -11,6 +11,7 @@ use r2r::forecloud::srv::Predict;
 use r2r::trajectory_msgs::msg::JointTrajectory as TrajectoryMsg;
 
 use super::mailbox::{Answer, Mailbox};
+use super::planning::not_a_horizon;
 use super::publish::Origin;
 use super::service::respond;
 use super::services::{ENDING, Job, refusal};
@@ -81,17 +82,17 @@ impl Rollouts {
     ) -> Result<Predict::Response, String> {
         let n_plans = request.plans.len();
         if !(1..=MAX_PLANS).contains(&n_plans) {
-            return Err(format!("{n_plans} plans are not in 1..={MAX_PLANS}"));
+            return Err(format!("{n_plans} plans: send 1 to {MAX_PLANS}"));
         }
         let n_steps = if request.n_steps == 0 { horizon } else { request.n_steps as usize };
         if !PredictorConfig::HORIZON.contains(&n_steps) {
-            return Err(format!("n_steps: {n_steps} is not in {:?}", PredictorConfig::HORIZON));
+            return Err(not_a_horizon(n_steps));
         }
         let snapshot = self.snapshots.take(asked)?;
         let n_particles = snapshot.n_particles();
         if n_plans * n_steps * n_particles > MAX_DISPLACEMENTS {
             return Err(format!(
-                "{n_plans} plans of {n_steps} steps with {n_particles} particles are more than \
+                "{n_plans} plans of {n_steps} steps with {n_particles} particles exceed \
                  {MAX_DISPLACEMENTS} displacements: ask for fewer plans or steps"
             ));
         }
@@ -104,7 +105,8 @@ impl Rollouts {
             let prediction = outcome.map_err(|error| format!("plan {i}: {error}"))?;
             predictions.push(self.origin.message(&prediction));
         }
-        let message = format!("{n_plans} plans, {n_steps} steps from {} s on", snapshot.stamp());
+        let message =
+            format!("rolled out {n_plans} plans, {n_steps} steps from {} s", snapshot.stamp());
         Ok(Predict::Response { success: true, message, predictions })
     }
 }

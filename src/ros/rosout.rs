@@ -203,7 +203,7 @@ impl Rosout {
             records.push(Record {
                 time: SystemTime::now(),
                 level: rosout_level(Level::WARN),
-                message: format!("{n_lost} log messages found no room on /rosout: see stderr"),
+                message: format!("/rosout lost {n_lost} log messages: see stderr"),
                 file: file!().to_owned(),
                 function: module_path!().to_owned(),
                 line: line!(),

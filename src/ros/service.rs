@@ -55,5 +55,5 @@ where
     T: WrappedServiceTypeSupport + 'static,
 {
     let sent = request.respond(response);
-    sent.inspect_err(|error| tracing::warn!("{name}: the answer was not sent: {error}")).is_ok()
+    sent.inspect_err(|error| tracing::warn!("{name}: could not send the answer: {error}")).is_ok()
 }

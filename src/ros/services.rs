@@ -79,8 +79,8 @@ impl Services {
         doors.reset.serve(|_| {
             let n_images = intake.reset();
             let message = format!(
-                "forgot the history and {n_images} images that waited; calibrations, fixed \
-                 transforms and the robot description are kept"
+                "discarded the history and {n_images} waiting images; kept calibrations, fixed \
+                 transforms and the robot description"
             );
             tracing::info!("reset: {message}");
             Trigger::Response { success: true, message }
@@ -89,7 +89,7 @@ impl Services {
             let paused = request.data;
             mailbox.order(|orders| orders.paused = Some(paused));
             let message = match paused {
-                true => "paused: frames are taken, and none is predicted from",
+                true => "paused: frames come in, but nothing is predicted",
                 false => "predicting",
             };
             tracing::info!("pause: {message}");
@@ -100,7 +100,7 @@ impl Services {
             let refused = match jobs.try_send(Job { request, asked, horizon }) {
                 Ok(()) => continue,
                 Err(TrySendError::Full(job)) => {
-                    (job, "busy with earlier requests: ask again later")
+                    (job, "busy with earlier requests: try again later")
                 }
                 Err(TrySendError::Disconnected(job)) => (job, ENDING),
             };

@@ -170,8 +170,8 @@ impl Worker {
         if place.workspace != usual {
             let (Workspace { min, max }, frame) = (place.workspace, &self.world_frame);
             tracing::info!(
-                "workspace: {min:.1?} to {max:.1?} (m, in '{frame}'), as the cameras see little in \
-                 the model's; workspace_min and workspace_max set another"
+                "workspace: {min:.1?} to {max:.1?} (m, in '{frame}'), because the cameras see \
+                 little in the model's; workspace_min and workspace_max override it"
             );
         }
         self.set_config(in_place(*self.predictor.config(), place));
@@ -195,7 +195,7 @@ impl Worker {
             }
             // What was predicted from an old frame is of a scene that may be another by now.
             Ok(_) if is_old => format!(
-                "the last frame is {age_secs:.1} s old: do the cameras still send? /diagnostics tell \
+                "the last frame is {age_secs:.1} s old: do the cameras still send? /diagnostics says \
                  what is missing"
             ),
             Ok(_) => "no frame came".to_owned(),
@@ -229,11 +229,11 @@ impl Worker {
         }
         self.warm_up(&parcel.frame, 1);
         if !self.paused && !was_passing {
-            tracing::info!("nobody subscribes predictions: frames are only remembered");
+            tracing::info!("nobody subscribes to predictions: keeping frames, predicting nothing");
         }
         let why = match self.paused {
-            true => "predicting is paused: ~/pause with data: false goes on",
-            false => "nobody subscribes predictions (idle_without_subscribers)",
+            true => "predicting is paused: call ~/pause with data: false to resume",
+            false => "nobody subscribes to predictions (idle_without_subscribers)",
         };
         self.health.note(|facts, _| facts.resting = Some(why));
         *(if self.paused { &mut self.frames_paused } else { &mut self.frames_idle }) += 1;

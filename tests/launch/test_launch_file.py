@@ -8,6 +8,7 @@ import pytest
 from conftest import ROOT
 
 DEFAULTS = ROOT / "config" / "forecloud.yaml"
+ADVANCED = ROOT / "config" / "advanced.yaml"
 PROFILE = str(ROOT / "config" / "fastdds_large_clouds.xml")
 
 
@@ -61,6 +62,26 @@ def test_arguments_go_before_the_parameter_file(start, tmp_path):
     assert node["additional_env"]["RUST_LOG"] == "debug"
 
 
+def test_params_names_one_file_or_several_of_which_the_last_counts(start, tmp_path):
+    files = [tmp_path / "mine.yaml", tmp_path / "my_advanced.yaml"]
+    for file in files:
+        file.touch()
+    assert start.node(params=f"{files[0]}, {files[1]}")["parameters"] == files
+    # Arguments count more than any file.
+    node = start.node(params=",".join(map(str, files)), world_frame="map")
+    assert node["parameters"] == [*files, {"world_frame": "map"}]
+    both = start.node(params=f"{DEFAULTS},{ADVANCED}")["parameters"]
+    assert both == [DEFAULTS, ADVANCED]
+
+
+def test_no_parameter_is_in_both_files_and_the_first_one_stays_short():
+    basic, advanced = (
+        re.findall(r"^    (\w+): ", file.read_text(), re.MULTILINE) for file in (DEFAULTS, ADVANCED)
+    )
+    assert 10 < len(basic) <= 20 and advanced
+    assert len(set(basic + advanced)) == len(basic + advanced)
+
+
 def test_the_parameters_that_it_sets_are_the_nodes(start, tmp_path):
     model = tmp_path / "mine.safetensors"
     model.touch()
@@ -79,7 +100,7 @@ def test_inputs_are_one_for_all_cameras_or_one_for_each(start):
 @pytest.mark.parametrize("driver", ["realsense", "orbbec", "azure_kinect", "zed"])
 def test_drivers_topic_names_are_those_of_its_page(start, driver):
     remaps = start.node(driver=driver, cameras="a/b,c")["remappings"]
-    page = (ROOT / "docs" / f"{driver}.md").read_text()
+    page = (ROOT / "docs" / "src" / "guide" / f"{driver}.md").read_text()
     assert remaps
     assert len({old for old, _ in remaps}) == len(remaps)
     for old, new in remaps:
@@ -155,6 +176,8 @@ def test_remaps_of_the_user_go_before_those_of_the_driver(start):
         ({"remap": "/a:=/b:=/c"}, "`remap` must be OLD:=NEW"),
         ({"remap": "/a:="}, "`remap` must be OLD:=NEW"),
         ({"params": "/nowhere/a.yaml"}, "`params`: there is no file /nowhere/a.yaml"),
+        ({"params": f"{DEFAULTS},/nowhere/a.yaml"}, "`params`: there is no file /nowhere/a.yaml"),
+        ({"params": f"{DEFAULTS},"}, "`params` has an empty name"),
         ({"relay": "arm,"}, "`relay` has an empty name"),
         ({"relay_params": "/nowhere/a.yaml"}, "`relay_params`: there is no file /nowhere/a.yaml"),
         ({"model": "/nowhere/a.safetensors"}, "`model`: there is no file"),

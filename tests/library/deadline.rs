@@ -24,8 +24,6 @@ const CONFIG: PredictorConfig = PredictorConfig {
     carry_robot: true,
     history_tolerance_secs: 0.025,
     deadline_secs: 0.0,
-    min_horizon: 1,
-    min_particles: 100,
 };
 
 fn recording() -> Recording {
@@ -111,39 +109,31 @@ fn a_warm_predictor_predicts_the_same_from_the_second_frame_on() {
 fn a_late_prediction_ends_where_the_next_pass_would_look_again() {
     let of = |config, age| predictions_of(model_that_looks_again(), config, age, 1);
     let whole = of(CONFIG, Duration::ZERO);
-    let late = |min_horizon| PredictorConfig {
-        deadline_secs: 0.1,
-        min_horizon,
-        min_particles: 400,
-        ..CONFIG
-    };
-    for (min_horizon, n_steps) in [(1, 2), (2, 2), (3, 3)] {
-        let cut = of(late(min_horizon), Duration::from_secs(1));
-        assert_eq!((whole.len(), cut.len()), (5, 5));
-        for (whole, cut) in whole.iter().zip(&cut) {
-            assert_eq!((whole.displacements.len(), cut.displacements.len()), (3, n_steps));
-            assert_eq!(whole.displacements[..n_steps], cut.displacements);
-        }
+    let cut = of(PredictorConfig { deadline_secs: 0.1, ..CONFIG }, Duration::from_secs(1));
+    assert_eq!((whole.len(), cut.len()), (5, 5));
+    for (whole, cut) in whole.iter().zip(&cut) {
+        assert_eq!((whole.displacements.len(), cut.displacements.len()), (3, 2));
+        assert_eq!(whole.displacements[..2], cut.displacements);
     }
 }
 
 #[test]
 fn a_late_prediction_is_the_beginning_of_the_whole_one() {
     let whole = predictions(CONFIG, Duration::ZERO, 1);
-    let late = PredictorConfig { deadline_secs: 0.1, min_horizon: 2, min_particles: 400, ..CONFIG };
+    let late = PredictorConfig { deadline_secs: 0.1, ..CONFIG };
     let cut = predictions(late, Duration::from_secs(1), 1);
     assert_eq!((whole.len(), cut.len()), (5, 5));
     for (whole, cut) in whole.iter().zip(&cut) {
-        assert_eq!((whole.displacements.len(), cut.displacements.len()), (3, 2));
+        assert_eq!((whole.displacements.len(), cut.displacements.len()), (3, 1));
         assert!(cut.is_cut && !whole.is_cut);
-        assert_eq!(whole.displacements[..2], cut.displacements);
+        assert_eq!(whole.displacements[..1], cut.displacements);
         assert_eq!(whole.particles.sources, cut.particles.sources);
     }
 }
 
 #[test]
 fn of_longer_passes_whole_ones_are_kept() {
-    let late = PredictorConfig { deadline_secs: 0.1, min_horizon: 1, min_particles: 400, ..CONFIG };
+    let late = PredictorConfig { deadline_secs: 0.1, ..CONFIG };
     for (chunk, n_steps) in [(2, 2), (3, 3), (5, 3)] {
         let whole = predictions_of(model(chunk), CONFIG, Duration::ZERO, 1);
         let cut = predictions_of(model(chunk), late, Duration::from_secs(1), 1);
@@ -156,15 +146,15 @@ fn of_longer_passes_whole_ones_are_kept() {
 
 #[test]
 fn where_the_shortest_is_late_particles_are_given_up_and_no_more_than_stated() {
-    let late = PredictorConfig { deadline_secs: 0.1, ..CONFIG };
+    let late = PredictorConfig { deadline_secs: 0.1, n_particles: 1000, ..CONFIG };
     // Where a pass has more steps than are asked for, it is the shortest roll-out.
     for (chunk, n_steps) in [(1, 1), (5, 3)] {
         let cut = predictions_of(model(chunk), late, Duration::from_secs(1), 5);
         let n: Vec<usize> = cut.iter().map(|prediction| prediction.particles.len()).collect();
-        assert_eq!((n[0], n[24]), (400, 100), "{n:?}");
+        assert_eq!((n[0], n[24]), (1000, 512), "{n:?}");
         assert!(n.is_sorted_by(|a, b| a >= b), "{n:?}");
         assert!(cut.iter().all(|prediction| prediction.displacements.len() == n_steps));
-        let is_whole = |cut: &Prediction| n_steps == 3 && cut.particles.len() == 400;
+        let is_whole = |cut: &Prediction| n_steps == 3 && cut.particles.len() == 1000;
         assert!(cut.iter().all(|cut| cut.is_cut != is_whole(cut)));
     }
     // In time, nothing is given up.

@@ -96,7 +96,7 @@ def test_a_node_that_hears_nothing_says_what_it_waits_for(running):
     nobody, remedy = "(never; published by nobody)", "start what publishes them"
     images = ["/camera_left/color/image_raw", f"/camera_right/color/camera_info {nobody}"]
     diagnostics.wait_for("images", ERROR, *images, remedy)
-    diagnostics.wait_for("joints", OK, "of no robot")
+    diagnostics.wait_for("joints", OK, "there is no robot")
     robot = [f"/robot_description {nobody}", "robot_state_publisher", "robot: none"]
     diagnostics.wait_for("robot description", WARN, *robot)
     diagnostics.wait_for("plan", OK, "no robot is known")

@@ -15,7 +15,7 @@ from trajectory_msgs.msg import JointTrajectory
 
 PREDICTION = "forecloud/msg/Prediction"
 TIMING = "forecloud/msg/Timing"
-PASSING = "nobody subscribes predictions"
+PASSING = "nobody subscribes to predictions"
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def test_it_is_placed_above_the_plane_that_it_sees(ros, recording, start_node, l
         received.wait_for_publisher()
     lonely.start()
     predictions.wait_for(2)
-    node.wait_for_log("is taken for level", "camera_left")
+    node.wait_for_log("as level, so", "camera_left")
 
     [made] = [t for m in transforms.wait_for(1) for t in m.transforms]
     assert made.header.frame_id == "world"
@@ -76,4 +76,4 @@ def test_without_being_asked_nothing_is_made_up(ros, start_node, lonely):
     node.wait_for_log("no path from 'world'", "level_camera")
     wait_for(lambda: lonely.n_frames > 30, "three seconds of images")
     assert not transforms.messages
-    assert "is taken for level" not in node.log
+    assert "as level, so" not in node.log

@@ -15,7 +15,8 @@ from rclpy.parameter import Parameter, parameter_dict_from_yaml_file
 from rclpy.parameter_client import AsyncParameterClient
 
 PREDICTION = "forecloud/msg/Prediction"
-FILE = os.path.join(get_package_share_directory("forecloud"), "config", "forecloud.yaml")
+CONFIG = os.path.join(get_package_share_directory("forecloud"), "config")
+FILES = [os.path.join(CONFIG, name) for name in ("forecloud.yaml", "advanced.yaml")]
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +42,11 @@ def get(client, *names):
     return [Parameter.from_parameter_msg(ParameterMsg(name="n", value=v)).value for v in values]
 
 
-def test_every_parameter_of_the_file_is_listed_described_and_has_that_value(client, node):
-    of_file = parameter_dict_from_yaml_file(FILE, use_wildcard=True)
+def test_every_parameter_of_the_files_is_listed_described_and_has_that_value(client, node):
+    basic, advanced = (parameter_dict_from_yaml_file(file, use_wildcard=True) for file in FILES)
     names = wait_for_future(client.list_parameters([], 0)).result.names
-    assert names == list(of_file)
+    assert names == [*basic, *advanced]
+    of_file = basic | advanced
     assert wait_for_future(client.list_parameters(["seed", "x"], 1)).result.names == ["seed"]
     for name, value in zip(names, get(client, *names), strict=True):
         expected = Parameter.from_parameter_msg(of_file[name]).value
@@ -54,7 +56,8 @@ def test_every_parameter_of_the_file_is_listed_described_and_has_that_value(clie
     assert [d.name for d in descriptors] == names
     assert [d.type for d in descriptors] == list(types)
     # Comments may break lines where descriptions do not.
-    comments = " ".join(line.strip().removeprefix("# ") for line in open(FILE, encoding="utf8"))
+    lines = [line for file in FILES for line in open(file, encoding="utf8")]
+    comments = " ".join(line.strip().removeprefix("# ") for line in lines)
     for descriptor in descriptors:
         assert descriptor.description in comments, descriptor.name
 
@@ -75,15 +78,15 @@ def test_descriptors_tell_types_ranges_and_what_needs_a_restart(client, node):
 
 
 REFUSED = [
-    ("horizn", 3, "`horizn` is unknown; known are: model, cameras"),
+    ("horizn", 3, "`horizn` is unknown; known parameters: model, cameras"),
     ("horizon", 0, "`horizon` must be a whole number from 1 to 100"),
-    ("horizon", "three", "but is the text 'three'"),
+    ("horizon", "three", "but is the string 'three'"),
     ("n_particles", 2, "n_particles: 2 are too few for a graph of 3 neighbours"),
     ("tolerance_secs", 10.5, "`tolerance_secs` must be a number from 0 to 10"),
     ("workspace_max", [1.0, 2.0], "`workspace_max` must be three numbers"),
     ("workspace_min", [9.0, 9.0, 9.0], "is not below max"),
-    ("cameras", ["other"], "`cameras` is read at the start only: restart the node"),
-    ("threads", 3, "`threads` is read at the start only: restart the node"),
+    ("cameras", ["other"], "`cameras` is read at startup only: restart the node"),
+    ("threads", 3, "`threads` is read at startup only: restart the node"),
     ("seed", None, "`seed` can't be deleted"),
 ]
 
@@ -108,9 +111,19 @@ def test_each_parameter_of_a_request_stands_alone_unless_atomic(client, node):
     assert get(client, "horizon", "seed") == [8, 4]
 
 
-def test_the_whole_file_can_be_loaded_while_it_runs(client, node):
-    results = wait_for_future(client.load_parameter_file(FILE, use_wildcard=True)).results
+@pytest.mark.parametrize("file", FILES, ids=os.path.basename)
+def test_the_whole_file_can_be_loaded_while_it_runs(client, node, file):
+    results = wait_for_future(client.load_parameter_file(file, use_wildcard=True)).results
     assert all(result.successful for result in results), results
+
+
+def test_it_starts_with_both_files_and_the_last_one_counts(client, start_node, tmp_path):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("/**:\n  ros__parameters: {seed: 5, horizon: 4}\n")
+    arguments = [word for file in (*FILES, str(mine)) for word in ("--params-file", file)]
+    start_node(*arguments)
+    wait_for(client.services_are_ready, "the parameter services")
+    assert get(client, "seed", "horizon", "plan_threads") == [5, 4, 1]
 
 
 def test_events_tell_of_changes(ros, client, start_node):

@@ -150,7 +150,7 @@ def test_what_makes_no_sense_is_refused_with_the_reason(node, recording, planner
     nothing = goal(select=Goal.SELECT_REGION)
     nothing.region.min.z = nothing.region.max.z = 5.0
     for plans, asked, told in [
-        ([], goal(), "0 plans are not in 1..=256"),
+        ([], goal(), "0 plans: send 1 to 256"),
         ([good] * 257, goal(), "257 plans"),
         ([good, beyond], goal(), "plan 1: point"),
         ([other], goal(), "no joint 'x'"),
@@ -164,9 +164,9 @@ def test_what_makes_no_sense_is_refused_with_the_reason(node, recording, planner
         answer = planner.evaluate(plans, goal=asked)
         assert not answer.success and told in answer.message, answer.message
     for fields, told in [
-        ({"budget_secs": -1.0}, "budget_secs: -1 s is not in"),
+        ({"budget_secs": -1.0}, "budget_secs is -1 s: ask for 0 to 600 s"),
         ({"budget_secs": 0.0}, "would never end"),
-        ({"n_steps": 101}, "n_steps: 101"),
+        ({"n_steps": 101}, "n_steps is 101: ask for 1 to 100"),
         ({"joint_names": ["x"]}, "no joint 'x'"),
         ({"tool_links": ["spoon"]}, "no link 'spoon'"),
         ({"goal": far}, "outside of the workspace"),
@@ -293,9 +293,9 @@ def test_a_goal_that_nobody_waits_for_is_told_of_and_can_be_cancelled(ros, node,
     wait_for(lambda: len(refused()) == N_BURST - 16, "refusals")
     for told in refused():
         message = told.result().message
-        assert message.startswith("busy with earlier requests: ~/plan has worked on a request for ")
+        assert message.startswith("busy with earlier requests: ~/plan has been working on a request for ")
         assert "ros2 service call /forecloud/plan/_action/cancel_goal" in message
-    node.wait_for_log("WARN ~/plan has worked on a request for 10.", "(budget_secs 0), and 16 wait")
+    node.wait_for_log("WARN ~/plan has been working on a request for 10.", "(budget_secs 0); 16 more wait")
     # As the answer says: by who does not know the goal.
     client = ros.create_client(CancelGoal, "/forecloud/plan/_action/cancel_goal")
     wait_for(client.service_is_ready, "the service")
@@ -323,7 +323,7 @@ def test_goals_of_an_action_are_kept_as_rcl_keeps_them(ros, node, planner):
     assert wait_for_future(second.cancel_goal_async()).return_code == CancelGoal.Response.ERROR_NONE
     ended = wait_for_future(second.get_result_async())
     assert ended.status == GoalStatus.STATUS_CANCELED
-    assert ended.result.message == "cancelled before it was begun"
+    assert ended.result.message == "cancelled before it started"
     # The same id once more, and ids that nobody has sent.
     with_id = lambda uuid: Plan.Impl.SendGoalService.Request(goal_id=uuid, goal=Plan.Goal(goal=goal()))
     raw = planner.raw
@@ -331,7 +331,7 @@ def test_goals_of_an_action_are_kept_as_rcl_keeps_them(ros, node, planner):
     nobody = UUID(uuid=[7] * 16)
     result = lambda uuid: raw["get_result"].call_async(Plan.Impl.GetResultService.Request(goal_id=uuid))
     told = wait_for_future(result(nobody))
-    assert told.status == GoalStatus.STATUS_UNKNOWN and "no goal of this id" in told.result.message
+    assert told.status == GoalStatus.STATUS_UNKNOWN and "no goal has this id" in told.result.message
     cancel = lambda **info: wait_for_future(
         raw["cancel_goal"].call_async(CancelGoal.Request(goal_info=GoalInfo(**info)))
     )

@@ -180,7 +180,7 @@ def test_live_predictions_are_the_same_with_and_without_candidates(
     player.play(answered=lambda n: predictions.wait_for(n - 1))
     without = list(predictions.wait_for(n_predictable))
     answer = call.reset()
-    assert answer.success and "forgot the history" in answer.message
+    assert answer.success and "discarded the history" in answer.message
     predictions.messages.clear()
 
     answers = []
@@ -317,10 +317,10 @@ def test_requests_that_make_no_sense_are_refused_with_the_reason(
     nan = plan_of(recording)
     nan.points[0].positions = [float("nan")] * len(names)
     for plans, n_steps, told in [
-        ([], 0, "0 plans are not in 1..=64"),
-        ([good] * 65, 0, "65 plans are not in 1..=64"),
-        ([good], 101, "n_steps: 101 is not in 1..=100"),
-        ([good], 2**32 - 1, "is not in 1..=100"),
+        ([], 0, "0 plans: send 1 to 64"),
+        ([good] * 65, 0, "65 plans: send 1 to 64"),
+        ([good], 101, "n_steps is 101: ask for 1 to 100"),
+        ([good], 2**32 - 1, "ask for 1 to 100"),
         ([good] * 64, 1, None),
         ([good, plan_of(recording, joint_names=["x", *names[1:]])], 0,
          "plan 1: planned motion: the robot has no joint 'x'; its joints are: left_joint_1"),

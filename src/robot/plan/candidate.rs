@@ -106,7 +106,7 @@ fn check(
     // The joints follow late: as long as they do, it is being executed.
     if over_secs > horizon.lag_secs {
         return error(format!(
-            "it was over {over_secs:.1} s before the frame: set header.stamp to when it shall start, \
+            "it was over {over_secs:.1} s before the frame: set header.stamp to when it should start, \
              or 0 for the frame's"
         ));
     }

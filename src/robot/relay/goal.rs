@@ -71,13 +71,13 @@ fn check_size(joint_names: &[String], n_points: usize) -> Result<()> {
     if n_joints > MAX_JOINTS || n_points > MAX_POINTS || n_joints * n_points > MAX_VALUES {
         return error(format!(
             "{n_points} points of {n_joints} joints are too many: at most {MAX_POINTS} points, \
-             {MAX_JOINTS} joints and {MAX_VALUES} positions are taken"
+             {MAX_JOINTS} joints and {MAX_VALUES} positions are allowed"
         ));
     }
     if let Some(long) = joint_names.iter().find(|name| name.len() > MAX_NAME) {
         let (name, n) = (shortened(long), long.len());
         return error(format!(
-            "joint '{name}…' has a name of {n} bytes, at most {MAX_NAME} are taken"
+            "joint '{name}…' has a name of {n} bytes: at most {MAX_NAME} are allowed"
         ));
     }
     let mut seen = HashSet::new();

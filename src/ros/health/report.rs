@@ -60,7 +60,7 @@ impl Status {
     }
 
     /// The message where nothing was found.
-    fn or_ok(mut self, summary: impl FnOnce() -> String) -> Self {
+    fn or_summary(mut self, summary: impl FnOnce() -> String) -> Self {
         if self.message.is_empty() {
             self.message = summary();
         }
@@ -128,13 +128,14 @@ fn silence(topics: &[&Topic], now: Duration) -> String {
         None => "never".to_owned(),
         Some(last) => format!("for {} s", now.saturating_sub(last).as_secs()),
     };
-    let by = |topic: &Topic| match topic.publishers.as_deref() {
+    let publishers_of = |topic: &Topic| match topic.publishers.as_deref() {
         None => String::new(),
         Some([]) => "; published by nobody".to_owned(),
         Some(publishers) => format!("; published by {}", names(publishers)),
     };
     let mut texts: Vec<String> = Vec::new();
-    let mut topics = topics.iter().map(|topic| (topic, since(topic) + &by(topic))).peekable();
+    let mut topics =
+        topics.iter().map(|topic| (topic, since(topic) + &publishers_of(topic))).peekable();
     while let Some((topic, state)) = topics.next() {
         // Of several in a row that are alike, the last one says it.
         let alike = topics.peek().is_some_and(|(_, next)| *next == state);

@@ -1,4 +1,4 @@
-//! What a parameter is: its value in Rust and in ROS, its range, and what is told about it.
+//! What a parameter is: its value in Rust and in ROS, its range, its description, its file.
 
 use std::ops::RangeInclusive;
 
@@ -24,11 +24,24 @@ pub enum Range {
     Doubles(RangeInclusive<f64>),
 }
 
-/// What is told about a parameter.
+/// The file in `config/` that has a parameter; a test holds the files to it.
+#[cfg(test)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum File {
+    /// `config/forecloud.yaml`: what people turn.
+    Basic,
+    /// `config/advanced.yaml`: the rest.
+    Advanced,
+}
+
+/// A parameter without its value.
 #[derive(Debug, Clone)]
 pub struct Declaration {
     /// Its name.
     pub name: &'static str,
+    /// Which file has it.
+    #[cfg(test)]
+    pub file: File,
     /// The doc comment of its field, a line a line.
     pub doc: &'static str,
     /// When it may be set.
@@ -121,7 +134,7 @@ impl Value for f64 {
 }
 
 impl Value for String {
-    const CALLED: &'static str = "a text";
+    const CALLED: &'static str = "a string";
 
     fn from_ros(value: &ParameterValue) -> Option<Self> {
         if let ParameterValue::String(value) = value { Some(value.clone()) } else { None }
@@ -133,7 +146,7 @@ impl Value for String {
 }
 
 impl Value for Vec<String> {
-    const CALLED: &'static str = "a list of texts";
+    const CALLED: &'static str = "a list of strings";
 
     fn from_ros(value: &ParameterValue) -> Option<Self> {
         match value {
@@ -194,16 +207,16 @@ impl Range {
         }
     }
 
-    /// The range in words, to follow those for the type; nothing where the type says it all.
-    pub fn told(&self) -> String {
+    /// The bounds in words, such as `1 to 100`; none where every value of the type will do.
+    pub fn bounds(&self) -> Option<String> {
         match self {
-            Self::None => String::new(),
+            Self::None => None,
             Self::Integers(range) if *range.end() == i64::MAX => {
-                format!(" from {} on", range.start())
+                Some(format!("{} or more", range.start()))
             }
-            Self::Integers(range) => format!(" from {} to {}", range.start(), range.end()),
-            Self::Doubles(range) if *range.end() == f64::MAX => String::new(),
-            Self::Doubles(range) => format!(" from {} to {}", range.start(), range.end()),
+            Self::Integers(range) => Some(format!("{} to {}", range.start(), range.end())),
+            Self::Doubles(range) if *range.end() == f64::MAX => None,
+            Self::Doubles(range) => Some(format!("{} to {}", range.start(), range.end())),
         }
     }
 }
@@ -216,8 +229,12 @@ pub fn put<V: Value>(
 ) -> Result<(), String> {
     let accepted = declared.range.contains(value).then(|| V::from_ros(value)).flatten();
     *field = accepted.ok_or_else(|| {
-        let (name, range, value) = (declared.name, declared.range.told(), describe(value));
-        format!("`{name}` must be {}{range}, but is {value}", V::CALLED)
+        let range = match declared.range.bounds() {
+            None => String::new(),
+            Some(bounds) if bounds.contains(" to ") => format!(" from {bounds}"),
+            Some(bounds) => format!(", {bounds}"),
+        };
+        format!("`{}` must be {}{range}, but is {}", declared.name, V::CALLED, describe(value))
     })?;
     Ok(())
 }
@@ -230,42 +247,48 @@ fn describe(value: &ParameterValue) -> String {
         P::Integer(value) => format!("the whole number {value}"),
         P::Double(value) => format!("the number {value:?}"),
         // A text can be of any length.
-        P::String(value) if value.len() > 100 => format!("a text of {} bytes", value.len()),
-        P::String(value) => format!("the text '{}'", value.escape_debug()),
+        P::String(value) if value.len() > 100 => format!("a string of {} bytes", value.len()),
+        P::String(value) => format!("the string '{}'", value.escape_debug()),
         P::NotSet => "not set".to_owned(),
         other => format!("a {}", other.type_name()),
     }
 }
 
-/// Makes a struct of parameters: `when name: Type = default, in range;`, with the doc comments that
-/// become descriptions.
+/// Makes a struct of parameters: for each file, `when name: Type = default, in range;`, with the doc
+/// comments that become descriptions.
 macro_rules! parameters {
     (
         $(#[$attribute:meta])*
         pub struct $Name:ident {
             $(
-                $(#[doc = $doc:literal])+
-                $when:ident $field:ident: $Type:ty = $default:expr $(, in $range:expr)?;
+                in $File:ident {
+                    $(
+                        $(#[doc = $doc:literal])+
+                        $when:ident $field:ident: $Type:ty = $default:expr $(, in $range:expr)?;
+                    )+
+                }
             )+
         }
     ) => {
         $(#[$attribute])*
         pub struct $Name {
-            $($(#[doc = $doc])+ pub $field: $Type,)+
+            $($($(#[doc = $doc])+ pub $field: $Type,)+)+
         }
 
         impl Default for $Name {
             fn default() -> Self {
-                Self { $($field: $default,)+ }
+                Self { $($($field: $default,)+)+ }
             }
         }
 
         impl $Name {
-            /// What is told about each parameter, in the order of the fields.
+            /// All parameters, in the order of the files.
             pub fn declarations() -> Vec<Declaration> {
-                vec![$(
+                vec![$($(
                     Declaration {
                         name: stringify!($field),
+                        #[cfg(test)]
+                        file: declare::File::$File,
                         doc: concat!($($doc, "\n"),+),
                         when: When::$when,
                         range: [
@@ -273,13 +296,13 @@ macro_rules! parameters {
                             <$Type as Value>::range(),
                         ][0].clone(),
                     },
-                )+]
+                )+)+]
             }
 
             /// The value of a parameter.
             pub fn get(&self, name: &str) -> Option<ParameterValue> {
                 match name {
-                    $(stringify!($field) => Some(self.$field.to_ros()),)+
+                    $($(stringify!($field) => Some(self.$field.to_ros()),)+)+
                     _ => None,
                 }
             }
@@ -287,7 +310,7 @@ macro_rules! parameters {
             /// Puts a value in; says what is allowed if it can't be.
             fn put(&mut self, declared: &Declaration, value: &ParameterValue) -> Result<(), String> {
                 match declared.name {
-                    $(stringify!($field) => put(&mut self.$field, declared, value),)+
+                    $($(stringify!($field) => put(&mut self.$field, declared, value),)+)+
                     name => Err(format!("`{name}` is unknown")),
                 }
             }

@@ -49,12 +49,12 @@ pub fn set(
         }
         put(&mut changed, name, value).map_err(|problem| {
             let is_unknown = config.get(name).is_none();
-            if is_unknown { format!("{problem}; known are: {}", known()) } else { problem }
+            if is_unknown { format!("{problem}; known parameters: {}", known()) } else { problem }
         })?;
     }
     let fixed = NodeConfig::declarations().into_iter().filter(|d| d.when == When::AtStart);
     match fixed.map(|d| d.name).find(|name| changed.get(name) != config.get(name)) {
-        Some(name) => Err(format!("`{name}` is read at the start only: restart the node")),
+        Some(name) => Err(format!("`{name}` is read at startup only: restart the node")),
         None => Ok(changed),
     }
 }

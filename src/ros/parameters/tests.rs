@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use r2r::ParameterValue as P;
 
+use super::declare::File;
 use super::*;
 
 fn start(parameters: &[(&str, P)]) -> anyhow::Result<NodeConfig> {
@@ -13,40 +14,67 @@ fn change(config: &NodeConfig, changes: &[(&str, P)]) -> Result<NodeConfig, Stri
     set(config, &changes)
 }
 
-/// config/forecloud.yaml as it must be.
-fn file() -> String {
-    let mut text = String::from(
-        "# Parameters of the node, with their defaults. Copy, change, and start the node with\n\
-         #   ros2 launch forecloud forecloud.launch.py params:=my.yaml\n\
-         # Those that are not read at the start only can also be set while it runs:\n\
-         #   ros2 param set /forecloud horizon 10\n\
-         /**:\n  ros__parameters:\n",
-    );
-    let defaults = NodeConfig::default();
-    for declared in NodeConfig::declarations() {
-        let mut words = declared.description();
-        let range = declared.range.told();
-        if !range.is_empty() && !range.ends_with("from 0 on") {
-            let range = range.trim_start();
-            words += &format!(" {}{}.", range[..1].to_uppercase(), &range[1..]);
+const FILES: [(File, &str); 2] =
+    [(File::Basic, "config/forecloud.yaml"), (File::Advanced, "config/advanced.yaml")];
+
+const BASIC_HEAD: &str = "\
+# Parameters of the node that people change, with their defaults (config/advanced.yaml has the rest).
+# Copy this file, change it, and start the node with it:
+#   ros2 launch forecloud forecloud.launch.py params:=my.yaml
+# Your file may hold parameters of both files; what it leaves out keeps its default. Those that are not
+# read at startup only can also be set while the node runs:
+#   ros2 param set /forecloud horizon 10
+";
+
+const ADVANCED_HEAD: &str = "\
+# The other parameters of the node, with their defaults: few people need to change them. Copy the lines
+# that you change into your copy of config/forecloud.yaml, or name a second file at the launch. If both
+# set a parameter, the last file counts:
+#   ros2 launch forecloud forecloud.launch.py params:=my.yaml,my_advanced.yaml
+";
+
+/// A file of `config/` as it must be.
+fn text_of(file: File) -> String {
+    let mut text = String::from(if file == File::Basic { BASIC_HEAD } else { ADVANCED_HEAD });
+    text += "/**:\n  ros__parameters:\n";
+    for declared in NodeConfig::declarations().into_iter().filter(|d| d.file == file) {
+        let default = yaml(&declared);
+        comment(&mut text, &declared.description());
+        let unit = unit(declared.name);
+        let mut facts = format!("Default: {default}{unit}.");
+        if let Some(bounds) = declared.range.bounds() {
+            facts += &format!(" Range: {bounds}{unit}.");
         }
         if declared.when == When::AtStart {
-            words += " Read at the start only.";
+            facts += " Read at startup only.";
         }
-        comment(&mut text, &words);
-        let name = declared.name;
-        text += &match defaults.get(name).unwrap() {
-            P::DoubleArray(values) => format!("    {name}: {values:?}\n"),
-            P::String(value) if value.is_empty() => format!("    {name}: \"\"\n"),
-            P::String(value) => format!("    {name}: {value}\n"),
-            P::StringArray(values) => format!("    {name}: [{}]\n", values.join(", ")),
-            P::Bool(value) => format!("    {name}: {value}\n"),
-            P::Integer(value) => format!("    {name}: {value}\n"),
-            P::Double(value) => format!("    {name}: {value:?}\n"),
-            other => panic!("{name}: no way to write {other:?}"),
-        };
+        comment(&mut text, &facts);
+        text += &format!("    {}: {default}\n", declared.name);
     }
     text
+}
+
+/// The unit that a parameter's name ends with.
+fn unit(name: &str) -> &'static str {
+    match name.rsplit_once('_') {
+        Some((_, "secs")) => " s",
+        Some((_, "m")) => " m",
+        _ => "",
+    }
+}
+
+/// A parameter's default as YAML has it.
+fn yaml(declared: &Declaration) -> String {
+    match NodeConfig::default().get(declared.name).unwrap() {
+        P::DoubleArray(values) => format!("{values:?}"),
+        P::String(value) if value.is_empty() => "\"\"".to_owned(),
+        P::String(value) => value,
+        P::StringArray(values) => format!("[{}]", values.join(", ")),
+        P::Bool(value) => value.to_string(),
+        P::Integer(value) => value.to_string(),
+        P::Double(value) => format!("{value:?}"),
+        other => panic!("{}: no way to write {other:?}", declared.name),
+    }
 }
 
 fn comment(text: &mut String, words: &str) {
@@ -64,31 +92,44 @@ fn comment(text: &mut String, words: &str) {
 }
 
 #[test]
-fn the_parameter_file_holds_every_parameter_with_its_default_and_description() {
-    let path = "config/forecloud.yaml";
-    let expected = file();
-    if std::env::var_os("FORECLOUD_WRITE_PARAMETER_FILE").is_some() {
-        std::fs::write(path, &expected).unwrap();
+fn the_two_files_hold_every_parameter_once_with_its_default_and_description() {
+    let mut in_files = Vec::new();
+    for (file, path) in FILES {
+        let expected = text_of(file);
+        if std::env::var_os("FORECLOUD_WRITE_PARAMETER_FILE").is_some() {
+            std::fs::write(path, &expected).unwrap();
+        }
+        let found = std::fs::read_to_string(path).unwrap();
+        let differs =
+            "write it anew: FORECLOUD_WRITE_PARAMETER_FILE=1 ctest --test-dir build/forecloud";
+        assert!(found == expected, "{path} is not what the code says; {differs}\n{expected}");
+        // It is what a YAML parser takes it for.
+        let yaml: serde_json::Value = serde_norway::from_str(&found).unwrap();
+        let parameters = yaml["/**"]["ros__parameters"].as_object().unwrap();
+        in_files.extend(parameters.iter().map(|(name, value)| (name.clone(), value.clone())));
     }
-    let found = std::fs::read_to_string(path).unwrap();
-    let differs =
-        "write it anew: FORECLOUD_WRITE_PARAMETER_FILE=1 ctest --test-dir build/forecloud";
-    assert!(found == expected, "{path} is not what the code says; {differs}\n{expected}");
-    // It is what a YAML parser takes it for.
-    let yaml: serde_json::Value = serde_norway::from_str(&found).unwrap();
-    let parameters = yaml["/**"]["ros__parameters"].as_object().unwrap();
-    for declared in NodeConfig::declarations() {
-        let value = match NodeConfig::default().get(declared.name).unwrap() {
-            P::DoubleArray(values) => serde_json::Value::from(values),
-            P::String(value) => value.into(),
-            P::StringArray(values) => values.into(),
-            P::Bool(value) => value.into(),
-            P::Integer(value) => value.into(),
-            P::Double(value) => value.into(),
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(parameters[declared.name], value, "{}", declared.name);
-    }
+    in_files.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let defaults = NodeConfig::default();
+    let value = |name| match defaults.get(name).unwrap() {
+        P::DoubleArray(values) => serde_json::Value::from(values),
+        P::String(value) => value.into(),
+        P::StringArray(values) => values.into(),
+        P::Bool(value) => value.into(),
+        P::Integer(value) => value.into(),
+        P::Double(value) => value.into(),
+        other => panic!("{other:?}"),
+    };
+    let declared = NodeConfig::declarations();
+    let mut expected: Vec<_> =
+        declared.iter().map(|d| (d.name.to_owned(), value(d.name))).collect();
+    expected.sort_by(|(a, _), (b, _)| a.cmp(b));
+    assert_eq!(in_files, expected);
+}
+
+#[test]
+fn the_first_file_stays_short() {
+    let declared = NodeConfig::declarations();
+    assert!(declared.iter().filter(|declared| declared.file == File::Basic).count() <= 20);
 }
 
 #[test]
@@ -151,8 +192,8 @@ fn every_wrong_parameter_is_named_with_what_is_allowed() {
         "`horizn` is unknown",
         "`horizon` must be a whole number from 1 to 100, but is the whole number 0",
         "`n_particles` must be a whole number from 0 to 1048576, but is the whole number -1",
-        "`seed` must be a whole number from 0 on, but is the number 1.5",
-        "`cameras` must be a list of texts, but is the text 'left'",
+        "`seed` must be a whole number, 0 or more, but is the number 1.5",
+        "`cameras` must be a list of strings, but is the string 'left'",
         "`workspace_min` must be a list of finite numbers, but is a double array",
         "`tolerance_secs` must be a number from 0 to 10, but is the number NaN",
         "`time_jump_secs` must be a number from 0.001 to 3600, but is the number 0.0",
@@ -165,7 +206,7 @@ fn every_wrong_parameter_is_named_with_what_is_allowed() {
 }
 
 #[test]
-fn what_is_read_at_the_start_only_is_refused_while_running() {
+fn what_is_read_at_startup_only_is_refused_while_running() {
     let config = NodeConfig::default();
     for declared in NodeConfig::declarations().iter().filter(|d| d.when == When::AtStart) {
         let other = match config.get(declared.name).unwrap() {
@@ -177,7 +218,7 @@ fn what_is_read_at_the_start_only_is_refused_while_running() {
             value => panic!("{}: {value:?}", declared.name),
         };
         let told = change(&config, &[(declared.name, other)]).unwrap_err();
-        let expected = format!("`{}` is read at the start only: restart the node", declared.name);
+        let expected = format!("`{}` is read at startup only: restart the node", declared.name);
         assert_eq!(told, expected);
         // The value that it has: `ros2 param load` of the whole file.
         let same = config.get(declared.name).unwrap();
@@ -192,10 +233,10 @@ fn all_changes_or_none() {
     let changed = change(&config, &[good.clone(), ("seed", P::Integer(3))]).unwrap();
     assert_eq!(changed, NodeConfig { horizon: 9, seed: 3, ..config.clone() });
     for (bad, told) in [
-        (("horizn", P::Integer(9)), "`horizn` is unknown; known are: model, cameras"),
+        (("horizn", P::Integer(9)), "`horizn` is unknown; known parameters: model, cameras"),
         (("seed", P::NotSet), "`seed` can't be deleted"),
-        (("seed", P::Integer(-3)), "`seed` must be a whole number from 0 on"),
-        (("threads", P::Integer(3)), "`threads` is read at the start only"),
+        (("seed", P::Integer(-3)), "`seed` must be a whole number, 0 or more"),
+        (("threads", P::Integer(3)), "`threads` is read at startup only"),
     ] {
         let text = change(&config, &[good.clone(), bad]).unwrap_err();
         assert!(text.starts_with(told), "{told} does not begin: {text}");
@@ -208,7 +249,7 @@ fn a_name_or_value_of_any_length_gives_a_short_message() {
     let told = change(&NodeConfig::default(), &[(&long, P::Integer(1))]).unwrap_err();
     assert!(told.len() < 700, "{} bytes", told.len());
     let told = change(&NodeConfig::default(), &[("horizon", P::String(long))]).unwrap_err();
-    assert!(told.ends_with("but is a text of 300000 bytes"), "{told}");
+    assert!(told.ends_with("but is a string of 300000 bytes"), "{told}");
 }
 
 #[test]

@@ -78,7 +78,7 @@ pub struct Cancelled<R> {
 impl<R> Goals<R> {
     /// Takes a goal at ROS time `now`; not if its id is known already.
     pub fn accept(&mut self, id: GoalId, now: Stamp) -> Option<Ticket> {
-        if self.by_id(&id).is_some() {
+        if self.goal_with_id(&id).is_some() {
             return None;
         }
         self.forget();
@@ -113,7 +113,7 @@ impl<R> Goals<R> {
 
     /// Work on a goal begins; not if it has ended since it came.
     pub fn begin(&mut self, ticket: Ticket) -> bool {
-        let goal = self.by_ticket(ticket).filter(|goal| goal.status == Status::Accepted);
+        let goal = self.goal_with_ticket(ticket).filter(|goal| goal.status == Status::Accepted);
         goal.map(|goal| (goal.status, goal.is_begun) = (Status::Executing, true)).is_some()
     }
 
@@ -129,7 +129,7 @@ impl<R> Goals<R> {
         ticket: Ticket,
         outcome: Result<Plan::Result, Plan::Result>,
     ) -> Option<Ended<R>> {
-        let goal = self.by_ticket(ticket).filter(|goal| !goal.status.is_ended())?;
+        let goal = self.goal_with_ticket(ticket).filter(|goal| !goal.status.is_ended())?;
         let status = match (goal.status, &outcome) {
             (Status::Canceling, _) => Status::Canceled,
             (_, Ok(_)) => Status::Succeeded,
@@ -152,7 +152,7 @@ impl<R> Goals<R> {
         let GoalInfo { goal_id: id, stamp } = &request.goal_info;
         let (id, until) = (goal_id(id), Stamp::from_parts(stamp.sec, stamp.nanosec));
         let (names_one, names_time) = (id != [0; 16], until != Stamp::default());
-        let code = match self.by_id(&id) {
+        let code = match self.goal_with_id(&id) {
             _ if !names_one || names_time => CancelGoal::Response::ERROR_NONE as i8,
             None => CancelGoal::Response::ERROR_UNKNOWN_GOAL_ID as i8,
             Some(goal) if goal.status.is_ended() => {
@@ -171,7 +171,7 @@ impl<R> Goals<R> {
         for goal in live.filter(|goal| is_meant(goal)) {
             answer.goals_canceling.push(goal.info());
             if goal.status == Status::Accepted {
-                let result = only_words("cancelled before it was begun");
+                let result = only_words("cancelled before it started");
                 ended.push(goal.end(Status::Canceled, result));
             } else {
                 goal.status = Status::Canceling;
@@ -185,10 +185,10 @@ impl<R> Goals<R> {
     /// client is the likeliest to have gone.
     pub fn ask(&mut self, id: &GoalId, request: R) -> Option<Ended<R>> {
         let unknown = GoalStatus::STATUS_UNKNOWN as i8;
-        let Some(goal) = self.by_id(id) else {
+        let Some(goal) = self.goal_with_id(id) else {
             let words = format!(
-                "no goal of this id is known: it was never accepted, or {MAX_ENDED} others have \
-                 ended since"
+                "no goal has this id: it was never accepted, or {MAX_ENDED} others have ended \
+                 since"
             );
             let result = only_words(&words);
             return Some(Ended { status: unknown, result, waiting: vec![request] });
@@ -199,7 +199,7 @@ impl<R> Goals<R> {
         }
         goal.waiting.push(request);
         (goal.waiting.len() > MAX_ASKED).then(|| {
-            let words = format!("{MAX_ASKED} later requests for this result wait");
+            let words = format!("dropped, because {MAX_ASKED} later requests wait for this result");
             let result = only_words(&words);
             Ended { status: unknown, result, waiting: vec![goal.waiting.remove(0)] }
         })
@@ -212,11 +212,11 @@ impl<R> Goals<R> {
         GoalStatusArray { status_list: self.goals.iter().map(status).collect() }
     }
 
-    fn by_id(&mut self, id: &GoalId) -> Option<&mut Goal<R>> {
+    fn goal_with_id(&mut self, id: &GoalId) -> Option<&mut Goal<R>> {
         self.goals.iter_mut().find(|goal| goal.id == *id)
     }
 
-    fn by_ticket(&mut self, ticket: Ticket) -> Option<&mut Goal<R>> {
+    fn goal_with_ticket(&mut self, ticket: Ticket) -> Option<&mut Goal<R>> {
         self.goals.iter_mut().find(|goal| goal.ticket == ticket)
     }
 }
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(again.status, Status::Succeeded.code());
         let unknown = goals.ask(&id(2), 9).unwrap();
         assert_eq!((unknown.status, unknown.waiting), (0, vec![9]));
-        assert!(unknown.result.message.starts_with("no goal of this id"));
+        assert!(unknown.result.message.starts_with("no goal has this id"));
     }
 
     #[test]
@@ -361,7 +361,7 @@ mod tests {
         goals.ask(&id(3), 30);
         let ended = goals.cancel(&request(0, 0)).ended;
         assert_eq!(ended[0].waiting, [30]);
-        assert_eq!(ended[0].result.message, "cancelled before it was begun");
+        assert_eq!(ended[0].result.message, "cancelled before it started");
         assert_eq!(codes(&goals), [4, 3, 5, 5, 5]);
         assert!(!goals.begin(tickets[2]), "it is not worked on any more");
         assert!(goals.is_cancelled(tickets[1]));
@@ -402,7 +402,7 @@ mod tests {
         goals.cancel(&request(0, 0));
         let ticket = goals.accept(id(100), at(3)).unwrap();
         assert_eq!(goals.goals.len(), MAX_ENDED, "this one, and one fewer that ended");
-        assert!((137..200).all(|i| goals.by_id(&id(i)).is_some()));
+        assert!((137..200).all(|i| goals.goal_with_id(&id(i)).is_some()));
         assert_eq!(ticket, Ticket(181), "its id came before, and it is another goal");
     }
 }

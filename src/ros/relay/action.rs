@@ -113,7 +113,7 @@ fn check_rest(goal: &FollowJointTrajectory::Goal) -> Result<()> {
         ("multi_dof_trajectory.points", multi_dof.points.len(), MAX_POINTS),
     ] {
         if got > most {
-            let problem = format!("{what} has {got} entries: at most {most} are taken");
+            let problem = format!("{what} has {got} entries: at most {most} are allowed");
             return Err(Error::Plan { problem });
         }
     }

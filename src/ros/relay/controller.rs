@@ -110,8 +110,8 @@ impl<T: Relayed> Relay<T> {
             Ok(motion) => {
                 if motion.is_none() {
                     tracing::warn!(
-                        "{name}: a goal without positions in all points is passed on, and not \
-                         planned with"
+                        "{name}: passing on a goal that lacks positions in some points; \
+                         predictions don't use it"
                     );
                 }
                 self.goals.push(id, Stage::Waiting(request, motion), world.now);
@@ -138,10 +138,10 @@ impl<T: Relayed> Relay<T> {
             respond(request, T::make_goal_response_msg(true, Time { sec, nanosec }));
         }
         goal.abort(words);
-        self.tell_status();
+        self.publish_status();
     }
 
-    fn tell_status(&self) {
+    fn publish_status(&self) {
         // An error is logged by r2r.
         let _ = self.status.publish(&self.goals.corrected(self.statuses.clone()));
     }
@@ -177,8 +177,8 @@ impl<T: Relayed> Relay<T> {
                  relay"
             ),
             true => format!(
-                "{action} has not answered for {secs} s. Remedy: look at the controller's log; where \
-                 it is only slow, raise controller_timeout_secs of the plan relay"
+                "{action} has not answered for {secs} s. Remedy: look at the controller's log; if it \
+                 is only slow, raise controller_timeout_secs of the plan relay"
             ),
         }
     }
@@ -247,7 +247,7 @@ impl<T: Relayed> Relay<T> {
         }
         if is_new {
             self.link.heard(now);
-            self.tell_status();
+            self.publish_status();
         }
     }
 }

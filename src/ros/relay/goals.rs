@@ -137,6 +137,6 @@ where
     S: r2r::WrappedServiceTypeSupport + 'static,
 {
     if let Err(error) = request.respond(response) {
-        tracing::warn!("an answer was not sent: {error}");
+        tracing::warn!("could not send an answer: {error}");
     }
 }

@@ -67,7 +67,7 @@ pub fn configure(given: &BTreeMap<String, ParameterValue>) -> Result<Config> {
     let controllers = given.texts("controllers", &["joint_trajectory_controller"])?;
     if controllers.is_empty() || controllers.len() > MAX_CONTROLLERS {
         bail!(
-            "`controllers` names {} controllers: name 1 to {MAX_CONTROLLERS}, for example \
+            "`controllers` has {} names: give 1 to {MAX_CONTROLLERS}, for example \
              [joint_trajectory_controller]",
             controllers.len()
         );
@@ -105,7 +105,7 @@ impl Given<'_> {
             "FollowJointTrajectory" => (Kind::Trajectory, "follow_joint_trajectory"),
             "GripperCommand" => (Kind::Gripper(self.fingers(name)?), "gripper_cmd"),
             other => bail!(
-                "`{}` is '{}': it is FollowJointTrajectory or GripperCommand",
+                "`{}` is '{}': use FollowJointTrajectory or GripperCommand",
                 key("type"),
                 other.escape_debug()
             ),
@@ -144,7 +144,7 @@ impl Given<'_> {
         if let Some((i, twice)) =
             controllers.iter().enumerate().find(|(i, name)| controllers[..*i].contains(name))
         {
-            bail!("`controllers` names '{}' twice (place {i})", twice.escape_debug());
+            bail!("`controllers` has '{}' twice (entry {})", twice.escape_debug(), i + 1);
         }
         for name in self.0.keys() {
             let is_foreign = FOREIGN.contains(&name.split('.').next().unwrap_or_default());
@@ -153,7 +153,7 @@ impl Given<'_> {
             });
             if !is_foreign && !is_of_controller && !KNOWN.contains(&name.as_str()) {
                 bail!(
-                    "`{}` is unknown. Known are {}, and for each controller {}",
+                    "`{}` is unknown. Known parameters: {}; for each controller: {}",
                     name.escape_debug(),
                     KNOWN.join(", "),
                     OF_CONTROLLER.join(", ")
@@ -167,7 +167,7 @@ impl Given<'_> {
         match self.0.get(name) {
             None | Some(ParameterValue::NotSet) => Ok(default.to_owned()),
             Some(ParameterValue::String(text)) => Ok(text.clone()),
-            Some(_) => bail!("`{name}` must be a text"),
+            Some(_) => bail!("`{name}` must be a string"),
         }
     }
 
@@ -177,7 +177,7 @@ impl Given<'_> {
                 Ok(default.iter().map(|&text| text.to_owned()).collect())
             }
             Some(ParameterValue::StringArray(texts)) => Ok(texts.clone()),
-            Some(_) => bail!("`{name}` must be a list of texts"),
+            Some(_) => bail!("`{name}` must be a list of strings"),
         }
     }
 

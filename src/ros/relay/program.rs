@@ -100,7 +100,7 @@ impl Program {
         let mut controllers: Vec<Box<dyn Controller>> = Vec::new();
         for (index, controller) in config.controllers.iter().enumerate() {
             let ControllerConfig { action, offered, kind } = controller.clone();
-            tracing::info!("goals of {offered} are passed on to {action}");
+            tracing::info!("passing goals of {offered} on to {action}");
             let names = Names { index, action, offered, timeout: config.timeout };
             controllers.push(match kind {
                 Kind::Trajectory => {
@@ -135,8 +135,8 @@ impl Program {
                 self.problems.warn(
                     "speed",
                     format!(
-                        "a speed scaling of {data} is left out: `full_speed` is {}, and from 0 to \
-                         ten times as much is believed",
+                        "ignoring a speed scaling of {data}: `full_speed` is {}, and at most ten \
+                         times as much is plausible",
                         self.full_speed
                     ),
                 );

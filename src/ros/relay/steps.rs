@@ -126,7 +126,7 @@ fn watch<T: Relayed>(
 /// What it means that a controller does not know a goal that it executed, and what to do.
 pub fn forgotten(action: &str) -> String {
     format!(
-        "{action} does not know the goal any more: the controller was started anew while it executed \
-         it. Remedy: send the goal again"
+        "{action} no longer knows the goal: the controller was restarted while it executed it. \
+         Remedy: send the goal again"
     )
 }

@@ -73,11 +73,14 @@ fn arms_and_grippers_are_named_each() {
 fn wrong_parameters_are_named_with_what_is_right() {
     let gripper = ("joint_trajectory_controller.type", text("GripperCommand"));
     for (given, words) in [
-        (vec![("controlers", texts(&["a"]))], "`controlers` is unknown. Known are controllers, "),
+        (
+            vec![("controlers", texts(&["a"]))],
+            "`controlers` is unknown. Known parameters: controllers, ",
+        ),
         (vec![("arm.type", text("x"))], "`arm.type` is unknown"),
-        (vec![("controllers", texts(&[]))], "name 1 to 32"),
-        (vec![("controllers", text("a"))], "`controllers` must be a list of texts"),
-        (vec![("controllers", texts(&["a", "b", "a"]))], "names 'a' twice"),
+        (vec![("controllers", texts(&[]))], "give 1 to 32"),
+        (vec![("controllers", text("a"))], "`controllers` must be a list of strings"),
+        (vec![("controllers", texts(&["a", "b", "a"]))], "has 'a' twice (entry 3)"),
         (vec![("prefix", text("/x"))], "`prefix` is '/x'"),
         (vec![("prefix", text(""))], "`prefix` is ''"),
         (vec![("full_speed", P::Double(0.0))], "`full_speed` must be a number from"),
@@ -94,7 +97,7 @@ fn wrong_parameters_are_named_with_what_is_right() {
         ),
         (
             vec![("joint_trajectory_controller.type", text("Gripper"))],
-            "it is FollowJointTrajectory or GripperCommand",
+            "use FollowJointTrajectory or GripperCommand",
         ),
     ] {
         let error = configured(&given).unwrap_err().to_string();

@@ -46,8 +46,8 @@ pub fn level_camera(frames: &mut Frames) -> Option<Leveled> {
             let (height, tilt_deg) =
                 (world_from_camera.translation.z, tilt_deg(&unplaced, &world_from_camera));
             let news = format!(
-                "no transform tells where the camera stands: the largest plane in view ({:.0} % of \
-                 the points) is taken for level, so '{}' is {height:.2} m above it and looks down by \
+                "no transform says where the camera is: taking the largest plane in view ({:.0} % of \
+                 the points) as level, so '{}' is {height:.2} m above it and looks down by \
                  {tilt_deg:.0} degrees; '{}' has its origin on the plane below the camera, x ahead. \
                  If that is wrong, publish a static transform and set level_camera to false",
                 100.0 * share,

@@ -104,7 +104,7 @@ impl Frames {
         self.robot.is_given_up = robot.is_none();
         if robot.is_some() || self.config.robot == RobotMode::None {
             if was_given_up && robot.is_some() {
-                self.news = Some(format!("the robot is part of the frames from {stamp} s on"));
+                self.news = Some(format!("frames include the robot from {stamp} s on"));
             }
             return;
         }

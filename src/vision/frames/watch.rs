@@ -58,7 +58,7 @@ impl Frames {
                 true if last.is_some_and(|last| !is_long(last)) => {
                     self.watch.absent[camera] = false;
                     let name = &self.config.topics.cameras[camera].name;
-                    let news = format!("camera '{name}' sends again and is taken back");
+                    let news = format!("camera '{name}' sends again: back in the frames");
                     let before = self.news.take().map(|before| before + "; ");
                     self.news = Some(before.unwrap_or_default() + &news);
                 }

@@ -43,7 +43,7 @@ impl Facts {
         });
         let (n, n_unheard) =
             (topics.clone().count(), topics.filter(|topic| topic.last.is_none()).count());
-        status.or_ok(|| match n_unheard {
+        status.or_summary(|| match n_unheard {
             0 => format!("messages on all {n} topics"),
             _ => format!("waiting for the first messages on {n_unheard} of {n} topics"),
         })
@@ -85,7 +85,7 @@ impl Facts {
         status.value("frames", self.frames.total());
         status.value("images_unpaired", self.total(Cause::Unpaired));
         status.value("frames_late", self.total(Cause::Late));
-        status.or_ok(|| format!("{} frames in the last 5 s", self.frames.sum(now)))
+        status.or_summary(|| format!("{} frames in the last 5 s", self.frames.sum(now)))
     }
 
     /// Between which frames a transform is missing.
@@ -93,10 +93,10 @@ impl Facts {
         let mut status = Status::new("transforms");
         self.add_trouble(&mut status, now, Cause::Transform, self.last_frame);
         status.value("frames_dropped", self.total(Cause::Transform));
-        status.or_ok(|| format!("none is missing to '{}'", self.about.world_frame))
+        status.or_summary(|| format!("no transform to '{}' is missing", self.about.world_frame))
     }
 
-    /// Whether measured joints come, all of them, at the time of the images.
+    /// Whether joint states arrive, all of them, at the time of the images.
     pub(super) fn joints(&self, now: Duration) -> Status {
         let mut status = Status::new("joints");
         let is_wanted = match self.about.robot {
@@ -105,20 +105,21 @@ impl Facts {
             RobotMode::None => false,
         };
         if !is_wanted {
-            return status.or_ok(|| "of no robot".into());
+            return status.or_summary(|| "there is no robot".into());
         }
         let topics = self.of_kind(&[Kind::Joints]);
         status = self.silence(status, topics, now);
         self.add_trouble(&mut status, now, Cause::Joints, self.last_prediction);
         status.value("frames_dropped", self.total(Cause::Joints));
-        status.or_ok(|| "measured joints come".into())
+        status.or_summary(|| "joint states arrive".into())
     }
 
     /// Whether a usable description of the robot came.
     pub(super) fn robot_description(&self, now: Duration) -> Status {
         let mut status = Status::new("robot description");
         if self.about.robot == RobotMode::None {
-            return status.or_ok(|| "there is no robot: the parameter or the model says so".into());
+            return status
+                .or_summary(|| "there is no robot: the parameter or the model says so".into());
         }
         let in_use = self.robot.in_use.as_ref();
         let is_needed = in_use.is_none() && self.about.robot == RobotMode::Required;
@@ -149,7 +150,7 @@ impl Facts {
             status.value(format!("remark {}", i + 1), remark);
         }
         status.value("frames_without_robot", self.total(Cause::Robot));
-        status.or_ok(|| match in_use {
+        status.or_summary(|| match in_use {
             Some(_) => "received".into(),
             None => "waiting for it".into(),
         })
@@ -159,7 +160,7 @@ impl Facts {
     pub(super) fn plan(&self, now: Duration) -> Status {
         let mut status = Status::new("plan");
         if self.about.robot == RobotMode::None {
-            return status.or_ok(|| "the model takes none".into());
+            return status.or_summary(|| "the model takes none".into());
         }
         let is_wanted = self.about.robot == RobotMode::Required || self.robot.in_use.is_some();
         let n_without = self.without_plan.sum(now);
@@ -180,7 +181,7 @@ impl Facts {
         let n_messages: u64 = self.of_kind(&[Kind::Plan]).map(|topic| topic.n_messages).sum();
         status.value("messages", n_messages);
         status.value("predictions_without", self.without_plan.total());
-        status.or_ok(|| if is_wanted { "plans come" } else { "no robot is known" }.into())
+        status.or_summary(|| if is_wanted { "plans arrive" } else { "no robot is known" }.into())
     }
 
     /// Whether time was set back.
@@ -208,7 +209,7 @@ impl Facts {
             );
         }
         status.value("time_jumps", trouble.recent.total());
-        status.or_ok(|| "goes on".into())
+        status.or_summary(|| "no jumps back".into())
     }
 
     /// Messages that can't be used.
@@ -229,7 +230,7 @@ impl Facts {
                 status.value(topic.name.as_str(), topic.bad.total());
             }
         }
-        status.or_ok(|| "all could be used".into())
+        status.or_summary(|| "all were usable".into())
     }
 
     /// Types and QoS of the publishers.
@@ -245,7 +246,7 @@ impl Facts {
                 status.value(topic.name.as_str(), names(publishers));
             }
         }
-        status.or_ok(|| "types and QoS of all publishers fit".into())
+        status.or_summary(|| "types and QoS of all publishers match".into())
     }
 
     /// Messages that were sent and did not arrive.
@@ -267,14 +268,14 @@ impl Facts {
                 level,
                 format!(
                     "messages of the last 5 s were lost before the node, in DDS or by their \
-                     publisher: {} (told by the gaps in their stamps and by their camera_info). \
+                     publisher: {} (judging by the gaps in their stamps and by their camera_info). \
                      Remedy: start their publisher with the DDS profile \
                      config/fastdds_large_clouds.xml, or let it send smaller or fewer images",
                     losing.join(", ")
                 ),
             );
         }
-        status.or_ok(|| "no gaps in the stamps of the last 5 s".into())
+        status.or_summary(|| "no gaps in the stamps of the last 5 s".into())
     }
 
     fn total(&self, cause: Cause) -> u64 {

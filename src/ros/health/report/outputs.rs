@@ -17,7 +17,7 @@ impl Facts {
         let mut status = Status::new("shared memory");
         self.memory_problems.iter().for_each(|problem| status.add(Level::Warn, problem));
         status.values.clone_from(&self.memory_values);
-        status.or_ok(|| "nothing wrong was found".into())
+        status.or_summary(|| "no problem found".into())
     }
 
     /// Whether the workspace holds points.
@@ -25,7 +25,7 @@ impl Facts {
         let mut status = Status::new("workspace");
         self.add_trouble(&mut status, now, Cause::Workspace, self.last_prediction);
         status.value("particles", self.n_particles);
-        status.or_ok(|| format!("{} particles", self.n_particles))
+        status.or_summary(|| format!("{} particles", self.n_particles))
     }
 
     /// Whether frames become predictions.
@@ -39,8 +39,8 @@ impl Facts {
             status.add(
                 hindered(now, self.last_prediction),
                 format!(
-                    "the predictor has been at one frame for {} s. Remedy: lower n_particles or \
-                     horizon; if it stays so, restart the node and report this",
+                    "the predictor has been working on one frame for {} s. Remedy: lower n_particles \
+                     or horizon; if it stays so, restart the node and report this",
                     working.as_secs()
                 ),
             );
@@ -57,7 +57,7 @@ impl Facts {
         status.value("predictions", self.predictions.total());
         status.value("frames", self.frames.total());
         status.value("frames_without_history", self.n_without_history);
-        status.or_ok(|| match n {
+        status.or_summary(|| match n {
             0 => "waiting for the first frame".into(),
             n => format!("{n} in the last 5 s"),
         })
@@ -80,7 +80,7 @@ impl Facts {
         } else if let (0, Some(why)) = (n, self.resting) {
             status.add(Level::Ok, why);
         } else if n == 0 {
-            status.add(Level::Stale, "no prediction in the last 5 s to take it of");
+            status.add(Level::Stale, "no prediction in the last 5 s to measure");
         }
         let n_cut = self.cut.sum(now);
         if n_cut > 0 {
@@ -103,8 +103,9 @@ impl Facts {
         }
         status.value("of_last", latencies.len());
         status.value("step_ms", format!("{step_ms:.0}"));
-        status
-            .or_ok(|| format!("p50 {:.1} ms, p99 {:.1} ms", p50.unwrap_or(0.0), p99.unwrap_or(0.0)))
+        status.or_summary(|| {
+            format!("p50 {:.1} ms, p99 {:.1} ms", p50.unwrap_or(0.0), p99.unwrap_or(0.0))
+        })
     }
 
     /// Whether the predictor is fast enough for the model's rate.
@@ -128,7 +129,7 @@ impl Facts {
         status.value("frames_dropped_busy", self.busy.total());
         status.value("predictions_hz", format!("{rate_hz:.1}"));
         status.value("diagnostics_ms_per_sec", format!("{:.2}", self.monitor_ms_per_sec));
-        status.or_ok(|| format!("{n_busy} frames of the last 5 s were passed over for newer ones"))
+        status.or_summary(|| format!("skipped {n_busy} frames of the last 5 s for newer ones"))
     }
 
     /// Which model runs, and on what.
@@ -140,7 +141,7 @@ impl Facts {
         status.value("hash", &self.about.model_hash);
         status.value("step_secs", self.about.step_secs);
         status.value("takes_robot", self.about.robot != RobotMode::None);
-        status.or_ok(|| "loaded".into())
+        status.or_summary(|| "loaded".into())
     }
 }
 
