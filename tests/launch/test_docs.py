@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from pathlib import Path
 import sys
 
 import pytest
@@ -79,7 +80,8 @@ def test_pages_that_code_and_help_name_are_there():
     suffixes = {".rs", ".py", ".md", ".toml", ".yaml", ".msg", ".srv", ".action", ".sh", ""}
     skipped = {"target", "__pycache__", ".git", "book"}
     missing = set()
-    for root in [*(ROOT / folder for folder in folders), *ROOT.glob("*.*")]:
+    # No other folders: environments lie there, too.
+    for root in [*(ROOT / folder for folder in folders), *filter(Path.is_file, ROOT.iterdir())]:
         for path in [root] if root.is_file() else root.rglob("*"):
             if path.suffix not in suffixes or skipped & set(path.relative_to(ROOT).parts) or not path.is_file():
                 continue
