@@ -7,8 +7,8 @@ import re
 import shlex
 import shutil
 import subprocess
-from pathlib import Path
 import sys
+from pathlib import Path
 
 import pytest
 from pages import BOOK, CARD, GUIDE, OTHERS, PAGES, README, REFERENCE, ROOT, code_blocks, lines_of, name, paragraphs, tool
