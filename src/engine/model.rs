@@ -381,7 +381,8 @@ mod tests {
 
     #[test]
     fn a_saved_model_is_the_same_model() {
-        let path = tempfile::tempdir().unwrap().keep().join("m.safetensors");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.safetensors");
         let saved = model();
         saved.save(&path).unwrap();
         let loaded = Model::load(&path).unwrap();
@@ -402,7 +403,8 @@ mod tests {
         let plain = of(true);
         let saved = plain.clone().calibrated(calibration).unwrap();
         assert_ne!(saved.hash, plain.hash);
-        let path = tempfile::tempdir().unwrap().keep().join("m.safetensors");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.safetensors");
         saved.save(&path).unwrap();
         let loaded = Model::load(&path).unwrap();
         assert_eq!((loaded.calibration, loaded.hash), (saved.calibration, saved.hash));

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from pages import BOOK, CARD, GUIDE, OTHERS, PAGES, README, REFERENCE, ROOT, code_blocks, lines_of, name, paragraphs, tool
@@ -78,7 +79,8 @@ def test_pages_that_code_and_help_name_are_there():
     folders = "src crates python sim scripts launch config msg srv action tests examples benches docs models .ci".split()
     suffixes = {".rs", ".py", ".md", ".toml", ".yaml", ".msg", ".srv", ".action", ".sh", ""}
     missing = set()
-    for root in [*(ROOT / folder for folder in folders), *ROOT.glob("*.*")]:
+    # No other folders: environments lie there, too.
+    for root in [*(ROOT / folder for folder in folders), *filter(Path.is_file, ROOT.iterdir())]:
         for path in [root] if root.is_file() else root.rglob("*"):
             parts = set(path.relative_to(ROOT).parts)
             made = any(part.startswith(".") or part in {"target", "__pycache__", "book"} for part in parts - {".ci"})
