@@ -13,10 +13,10 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use encode::CdrWriter;
-use forecloud_bag::bag::Bag;
-use forecloud::vision::camera::{Camera, ColorImage, DepthImage, RayTable};
-use forecloud::message::{CameraInfo, CompressedImage, Header, Image, PointCloud2};
 use forecloud::base::random::{draw, uniform};
+use forecloud::message::{CameraInfo, CompressedImage, Header, Image, PointCloud2};
+use forecloud::vision::camera::{Camera, ColorImage, DepthImage, RayTable};
+use forecloud_bag::bag::Bag;
 
 /// Timed runs of each figure, after one that warms up.
 const RUNS: usize = 31;

@@ -7,12 +7,14 @@
 
 mod support;
 
+use forecloud::base::random::{draw, uniform};
 use forecloud::engine::graph::walks::WalkSeed;
 use forecloud::engine::masks::MaskConfig;
 use forecloud::engine::model::weights::initial_weights;
-use forecloud::engine::model::{Engine, LayersConfig, Layout, LocalLayer, Mode, ModelConfig, StepGraph};
+use forecloud::engine::model::{
+    Engine, LayersConfig, Layout, LocalLayer, Mode, ModelConfig, StepGraph,
+};
 use forecloud::vision::particles::Particles;
-use forecloud::base::random::{draw, uniform};
 use rayon::prelude::*;
 use support::{Demo, time_ms};
 

@@ -13,9 +13,10 @@
 mod support;
 
 use anyhow::Context;
+use forecloud::base::instruction_set::InstructionSet;
+use forecloud::base::random::{draw, uniform};
 use forecloud::engine::graph::walks::WalkSeed;
 use forecloud::engine::graph::{KnnGraph, Loads};
-use forecloud::base::instruction_set::InstructionSet;
 use forecloud::engine::masks::{MaskConfig, MaskKind, StepGraph};
 use forecloud::engine::ops::grf_attention::grf_attention_forward;
 use forecloud::engine::ops::linear::{Mat, matmul};
@@ -23,7 +24,6 @@ use forecloud::engine::ops::linear_attention::Heads;
 use forecloud::engine::ops::masked_attention::{
     MaskedSaved, masked_attention_backward, masked_attention_forward, n_stretches,
 };
-use forecloud::base::random::{draw, uniform};
 use support::time_ms;
 
 const RUNS: usize = 7;

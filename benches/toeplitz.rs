@@ -12,9 +12,9 @@ mod support;
 
 use anyhow::ensure;
 use forecloud::base::instruction_set::InstructionSet;
+use forecloud::base::random::{draw, uniform};
 use forecloud::engine::masks::{Mask, Toeplitz};
 use forecloud::engine::ops::linear::{Mat, matmul};
-use forecloud::base::random::{draw, uniform};
 use rustfft::FftPlanner;
 use rustfft::num_complex::Complex64;
 use support::time_ms;

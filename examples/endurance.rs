@@ -14,8 +14,8 @@ mod stream;
 
 use anyhow::{Context, ensure};
 use forecloud::predict::config::PredictorConfig;
-use forecloud::vision::frames::{Frames, FramesConfig};
 use forecloud::predict::predictor::Predictor;
+use forecloud::vision::frames::{Frames, FramesConfig};
 use memory::{allocations, resident_bytes};
 use std::time::Instant;
 

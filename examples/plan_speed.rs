@@ -9,8 +9,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use forecloud::engine::backend::Device;
 use forecloud::base::instruction_set::InstructionSet;
+use forecloud::engine::backend::Device;
 use forecloud::planner::{PlanSettings, Planner};
 
 #[path = "support/plans.rs"]

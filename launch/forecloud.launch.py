@@ -1,6 +1,6 @@
 """Starts the Forecloud node: ros2 launch forecloud forecloud.launch.py cameras:=camera.
 
-Arguments that are left empty leave to the parameter file what it says. docs/cameras.md has a line
+Arguments that are left empty leave to the parameter file what it says. docs/src/guide/cameras.md has a line
 for each family of cameras.
 """
 

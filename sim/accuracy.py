@@ -1,4 +1,4 @@
-"""Remakes the tables of docs/accuracy.md for any models, on the same recordings:
+"""Remakes the tables of docs/src/notebook/accuracy.md for any models, on the same recordings:
 
     .venv/bin/python -m sim.accuracy --out recordings --model models/small.safetensors --model mine.safetensors
 

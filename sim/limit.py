@@ -2,7 +2,7 @@
 
 `python -m sim.limit --split test --episodes 2`. Each frame's true state is simulated anew for a
 second with what a predictor can't know drawn afresh, and held against the truth. Errors are those
-of docs/accuracy.md: object points that move over 2 mm in the step, after 1, 5 and 10 steps of 0.1 s.
+of docs/src/notebook/accuracy.md: object points that move over 2 mm in the step, after 1, 5 and 10 steps of 0.1 s.
 """
 
 import argparse

@@ -6,8 +6,8 @@
 //! number of threads.
 
 pub mod candidates;
-pub mod costs;
 mod check;
+pub mod costs;
 mod draw;
 mod motion;
 mod path;
@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 use rayon::prelude::*;
 
 use crate::engine::backend::Device;
-use crate::planner::candidates::{Candidate, Candidates, PLAN_PARTICLES, Snapshot};
-use crate::predict::config::PredictorConfig;
-use crate::planner::costs::{Goal, Judge, PlanCost};
-use crate::robot::kinematics::Robot;
 use crate::message::JointTrajectory;
+use crate::planner::candidates::{Candidate, Candidates, PLAN_PARTICLES, Snapshot};
+use crate::planner::costs::{Goal, Judge, PlanCost};
+use crate::predict::config::PredictorConfig;
+use crate::robot::kinematics::Robot;
 use crate::{Error, Result};
 use check::Surroundings;
 use draw::{Kind, Sampler};

@@ -6,7 +6,6 @@ pub mod config;
 pub mod conformal;
 pub mod deadline;
 pub mod known;
-pub mod novelty;
 pub mod observation;
 pub mod prediction;
 pub mod predictor;

@@ -6,10 +6,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use forecloud::base::random::{draw, uniform};
 use forecloud::engine::graph::walks::WalkSeed;
 use forecloud::engine::model::weights::initial_weights;
 use forecloud::engine::model::{Engine, Gradients, InterlacerConfig, Mode, ModelConfig, StepGraph};
-use forecloud::base::random::{draw, uniform};
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static PRODUCTS: AtomicUsize = AtomicUsize::new(0);

@@ -1,5 +1,5 @@
 """What `forecloud cluster` costs on 1 to 4 workers of a Ray cluster on this machine: CPU seconds and bytes moved,
-which do not depend on how many cores are free. docs/cluster.md has what it said.
+which do not depend on how many cores are free. docs/src/guide/cluster.md has what it said.
 
     python benches/cluster/run.py RECORDINGS [--what replay,train] [--steps 10] [--batch 8] [--workers 1,2,4]
 

@@ -334,10 +334,11 @@ class Problem:
 
     def loss(self):
         """Weighted Charbonnier distance of the motion head's displacements to the targets (m)."""
-        y, n = self.model(self.features), self.candidates.shape[1]
+        outputs, n = self.model(self.features), self.candidates.shape[1]
+        y = outputs.view(len(self.candidates), -1)  # of each point in each step of the pass
         shares = torch.softmax(y[:, :n], 1)
         moved = torch.linalg.vecdot(shares[:, :, None], self.candidates, dim=1)
-        moved = moved + self.settings["max_residual_m"] * torch.tanh(y[:, n:])
+        moved = moved + self.settings["max_residual_m"] * torch.tanh(y[:, n : n + 3])
         delta = self.settings["charbonnier_delta_m"]
         root = torch.sqrt((moved - self.targets).square().sum(1) + delta**2)
-        return (self.point_weights * (root - delta)).sum() / self.total_weight, y
+        return (self.point_weights * (root - delta)).sum() / self.total_weight, outputs

@@ -13,7 +13,6 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use forecloud::engine::masks::StepGraph;
-use forecloud::engine::model::rollout::N_OUTPUTS;
 use forecloud::engine::model::{Engine, Gradients, Mode};
 use forecloud::engine::ops::charbonnier::charbonnier;
 use forecloud::engine::ops::motion_head::{motion_head_backward, motion_head_forward};
@@ -103,7 +102,8 @@ fn milliseconds(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e3
 }
 
-/// A training run: what `Trainer` does with a window of one step, on a graph that is there.
+/// A training run: what `Trainer` does with a window of one pass, on a graph that is there, but that each
+/// step's displacement has a loss of its own, and sigma has none.
 struct Training {
     engine: Engine,
     weights: Vec<f32>,
@@ -122,14 +122,15 @@ impl Training {
     fn new(problem: &Problem, mode: Mode) -> Self {
         let engine = Engine::new(problem.config, mode);
         let (n, n_params) = (problem.n_tokens(), problem.weights.len());
+        let n_rows = problem.n_rows();
         Self {
             gradients: Gradients::new(engine.layout()),
             weights: problem.weights.clone(),
             optimizer: AdamW::new(AdamWConfig::default(), n_params),
             gradient: vec![0.0; n_params],
             head: Vec::new(),
-            displacements: vec![[0.0; 3]; n],
-            d_displacements: vec![[0.0; 3]; n],
+            displacements: vec![[0.0; 3]; n_rows],
+            d_displacements: vec![[0.0; 3]; n_rows],
             d_candidates: vec![[0.0; 3]; problem.candidates.len()],
             d_output: vec![0.0; n * problem.config.n_outputs],
             d_features: vec![0.0; problem.features.len()],
@@ -150,7 +151,8 @@ impl Training {
         self.engine.forward(&self.weights, features, graph, problem.n_tokens())?;
         self.head.clear();
         self.head.extend_from_slice(self.engine.output());
-        motion_head_forward(&mut self.head, N_OUTPUTS, candidates, &mut self.displacements);
+        let width = problem.n_row_outputs();
+        motion_head_forward(&mut self.head, width, candidates, &mut self.displacements);
         self.d_displacements.fill([0.0; 3]);
         let loss = charbonnier(
             &self.displacements,
@@ -161,7 +163,7 @@ impl Training {
         );
         motion_head_backward(
             &self.head,
-            N_OUTPUTS,
+            width,
             candidates,
             &self.d_displacements,
             &mut self.d_output,

@@ -6,15 +6,15 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 use forecloud::base::geometry::Vec3;
+use forecloud::base::random::{draw, uniform};
 use forecloud::engine::graph::walks::WalkSeed;
 use forecloud::engine::masks::StepGraph;
-use forecloud::engine::model::tokens::Tokens;
+use forecloud::engine::model::tokens::{N_CANDIDATES, Tokens};
 use forecloud::engine::model::{InterlacerConfig, Layout, ModelConfig};
 use forecloud::engine::ops::charbonnier::DELTA_M;
 use forecloud::engine::ops::layer_norm;
 use forecloud::engine::ops::linear_attention;
 use forecloud::engine::ops::motion_head::MAX_RESIDUAL_M;
-use forecloud::base::random::{draw, uniform};
 use forecloud_train::adamw::AdamWConfig;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize_to_file};
 
@@ -33,11 +33,11 @@ pub struct Problem {
     pub positions: Vec<Vec3>,
     /// Features of the tokens `[n, n_features]`.
     pub features: Vec<f32>,
-    /// Candidate motions `[n, n_candidates]` (m).
+    /// Candidate motions of each point in each step of the pass `[n, chunk, N_CANDIDATES]` (m).
     pub candidates: Vec<Vec3>,
-    /// True displacements `[n]` (m).
+    /// True displacements `[n, chunk]` (m).
     pub targets: Vec<Vec3>,
-    /// Weight of each point in the loss `[n]`.
+    /// Weight of each point in the loss `[n, chunk]`: the same in all steps.
     pub point_weights: Vec<f32>,
 }
 
@@ -58,11 +58,13 @@ impl Problem {
         let mut tokens = Tokens::default();
         tokens.encode(&state, &rollout.tokens)?;
         let random = |i: usize| uniform(draw(1, 0, i as u64, 3));
+        let in_steps = |i: usize| std::iter::repeat_n(i, model.chunk);
+        let rows = || (0..n_tokens).flat_map(in_steps);
         Ok(Self {
             config,
             weights: weights(&Layout::new(config)),
-            targets,
-            point_weights: (0..n_tokens).map(|i| 0.05 + random(i)).collect(),
+            targets: rows().map(|i| targets[i]).collect(),
+            point_weights: rows().map(|i| 0.05 + random(i)).collect(),
             positions: state.positions,
             features: tokens.features,
             candidates: tokens.candidates,
@@ -72,6 +74,16 @@ impl Problem {
     /// Points.
     pub fn n_tokens(&self) -> usize {
         self.positions.len()
+    }
+
+    /// Points in each step of the pass: rows of the motion head.
+    pub fn n_rows(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// Outputs of the model for each of them.
+    pub fn n_row_outputs(&self) -> usize {
+        self.config.n_outputs * self.n_tokens() / self.n_rows()
     }
 
     /// Graph and merged loads of the points, by row and by column.
@@ -101,16 +113,16 @@ impl Problem {
             ("loads.nodes".to_owned(), vec![n_entries], integers(&nodes)),
             ("loads.values".to_owned(), vec![n_entries, n_hops + 1], floats(&values)),
         ];
-        let n_candidates = self.candidates.len() / n;
+        let n_rows = self.n_rows();
         let n_features = self.config.n_features;
         let mut float = |name: &str, shape: &[usize], values: &[f32]| {
             tensors.push((name.to_owned(), shape.to_vec(), floats(values)));
         };
         float("positions", &[n, 3], self.positions.as_flattened());
         float("features", &[n, n_features], &self.features);
-        float("candidates", &[n, n_candidates, 3], self.candidates.as_flattened());
-        float("targets", &[n, 3], self.targets.as_flattened());
-        float("point_weights", &[n], &self.point_weights);
+        float("candidates", &[n_rows, N_CANDIDATES, 3], self.candidates.as_flattened());
+        float("targets", &[n_rows, 3], self.targets.as_flattened());
+        float("point_weights", &[n_rows], &self.point_weights);
         if let Some(expected) = expected {
             float("expected", &[n, self.config.n_outputs], expected);
         }

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use anyhow::{Context, ensure};
+use forecloud::engine::graph::walks::WalkSeed;
+use forecloud::engine::model::ModelConfig;
+use forecloud::engine::scene::Scene;
+use forecloud::robot::kinematics::{Robot, Spread};
 use forecloud::vision::cloud::{Cloud, Workspace};
 use forecloud::vision::frames::FramesConfig;
-use forecloud::engine::graph::walks::WalkSeed;
-use forecloud::robot::kinematics::{Robot, Spread};
-use forecloud::engine::model::ModelConfig;
 use forecloud::vision::particles::Particles;
 use forecloud_bag::recording::Recording;
-use forecloud::engine::scene::Scene;
 
 /// How far the joints go in a step (rad).
 const JOINT_STEP: f64 = 0.02;

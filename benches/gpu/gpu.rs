@@ -8,10 +8,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
-use forecloud::engine::backend::cuda::measure::{Search, StageTime, neighbors, write_bytes_per_sec};
+use forecloud::engine::backend::cuda::measure::{
+    Search, StageTime, neighbors, write_bytes_per_sec,
+};
 use forecloud::engine::backend::cuda::{Gpu, Precision, Rollout};
 use forecloud::engine::graph::KnnGraph;
-use forecloud::engine::model::{self, Layout, Mode, ModelConfig};
+use forecloud::engine::model::{self, Inputs, Layout, Mode, ModelConfig};
 
 mod demo;
 mod particles;
@@ -133,7 +135,13 @@ fn check_neighbors(gpu: &Arc<Gpu>, demo: &Demo, n: usize, table: &mut Table) -> 
     Ok(())
 }
 
-/// A model of the width that is asked for over `n` tokens: against the CPU, then timed.
+/// A model of this width as the kernels of one step a pass take it.
+fn single_steps(width: usize) -> ModelConfig {
+    let (inputs, tells_sigma) = (Inputs::First, false);
+    ModelConfig { width, inputs, tells_sigma, ..ModelConfig::default().with_chunk(1) }
+}
+
+/// A model of single steps over `n` tokens: against the CPU, then timed.
 fn time_step(
     gpu: &Arc<Gpu>,
     demo: &Demo,
@@ -141,7 +149,7 @@ fn time_step(
     n: usize,
     table: &mut Table,
 ) -> anyhow::Result<()> {
-    let model = ModelConfig { width: args.width, ..ModelConfig::default() };
+    let model = single_steps(args.width);
     let config = model.rollout();
     let weights = support::weights(&Layout::new(config.interlacer));
     let scene = demo.scene(n, &model, N_STEPS)?;

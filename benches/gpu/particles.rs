@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use anyhow::ensure;
 use forecloud::engine::backend::{Backend, Device};
+use forecloud::engine::model::Model;
 use forecloud::vision::cloud::Workspace;
 use forecloud::vision::frames::{Frame, FramesConfig};
-use forecloud::engine::model::Model;
 use forecloud::vision::particles::{CpuSampler, ParticleSampler, Particles, Sampling};
 use forecloud_bag::recording::Recording;
 

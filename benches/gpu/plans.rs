@@ -6,9 +6,9 @@ use std::time::Instant;
 use anyhow::ensure;
 use forecloud::engine::backend::cuda::{Gpu, PassForward, Precision};
 use forecloud::engine::backend::{Device, Forwards};
-use forecloud::planner::candidates::Candidates;
 use forecloud::engine::model::Model;
 use forecloud::engine::model::tokens::Tokens;
+use forecloud::planner::candidates::Candidates;
 
 use super::demo::Demo;
 use super::{Table, larger, percentiles, row};

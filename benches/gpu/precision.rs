@@ -4,10 +4,10 @@ use std::path::Path;
 
 use anyhow::ensure;
 use forecloud::engine::backend::Device;
-use forecloud::predict::config::PredictorConfig;
-use forecloud::vision::frames::FramesConfig;
 use forecloud::engine::model::Model;
+use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::predictor::{Prediction, Predictor};
+use forecloud::vision::frames::FramesConfig;
 use forecloud_bag::recording::Recording;
 
 use super::{Table, row};

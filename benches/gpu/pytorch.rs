@@ -12,12 +12,12 @@ use forecloud::engine::scene::Scene;
 use crate::demo::Demo;
 use crate::problem::Problem;
 use crate::support::Turning;
-use crate::{Table, percentiles, row};
+use crate::{Table, percentiles, row, single_steps};
 
 /// Seconds that PyTorch gets for one size, compiling included.
 const TIMEOUT_SECS: usize = 60;
 
-/// Adds our times on `n_tokens` points without a robot, PyTorch's, and their ratio, or why there is
+/// Adds our times of single steps on `n_tokens` points without a robot, PyTorch's, and their ratio, or why there is
 /// none.
 pub fn compare(
     gpu: &Arc<Gpu>,
@@ -26,7 +26,7 @@ pub fn compare(
     width: usize,
     table: &mut Table,
 ) -> anyhow::Result<()> {
-    let model = ModelConfig { width, n_kinematic: 0, ..ModelConfig::default() };
+    let model = ModelConfig { n_kinematic: 0, ..single_steps(width) };
     let points = Turning::of(demo.particles(n_tokens)?, &model);
     let scene =
         Scene { start: points.state.clone(), kinematic: vec![Vec::new(); 3], ..Scene::default() };

@@ -9,8 +9,8 @@ use std::collections::HashSet;
 use anyhow::ensure;
 use criterion::{BenchmarkId, Criterion};
 use encode::CdrWriter;
-use forecloud::vision::cloud::Workspace;
 use forecloud::message::PointCloud2;
+use forecloud::vision::cloud::Workspace;
 use forecloud::vision::particles::{Particles, morton};
 
 use super::support::Demo;

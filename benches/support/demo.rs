@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use forecloud::base::instruction_set::InstructionSet;
 use forecloud::vision::cloud::{Cloud, Workspace};
 use forecloud::vision::frames::FramesConfig;
-use forecloud::base::instruction_set::InstructionSet;
 use forecloud::vision::particles::Particles;
 use forecloud_bag::recording::Recording;
 

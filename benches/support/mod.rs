@@ -8,11 +8,11 @@ mod training;
 
 use std::time::Instant;
 
+use forecloud::base::random::{draw, uniform};
 use forecloud::engine::model::weights::initial_weights;
 use forecloud::engine::model::{Layout, ModelConfig};
-use forecloud::vision::particles::Particles;
-use forecloud::base::random::{draw, uniform};
 use forecloud::engine::scene::StepState;
+use forecloud::vision::particles::Particles;
 
 pub use demo::Demo;
 pub use training::{LEARNING_RATE, LOSS_SCALE, Training};
@@ -21,7 +21,7 @@ pub use training::{LEARNING_RATE, LOSS_SCALE, Training};
 pub struct Turning {
     /// Points and their velocities.
     pub state: StepState,
-    /// True displacements of the next step (m).
+    /// True displacements of each step (m).
     pub targets: Vec<[f32; 3]>,
 }
 
@@ -48,8 +48,8 @@ impl Turning {
             velocity_known: vec![1.0; n],
             positions: particles.positions,
             colors: particles.colors,
-            // One step looks at the robot one back, now, and one ahead: there is none.
-            kinematic: vec![vec![]; 3],
+            // A pass looks at the robot one step back, now, and after each of its steps: there is none.
+            kinematic: vec![vec![]; model.chunk + 2],
             ..StepState::default()
         };
         Self { state, targets }

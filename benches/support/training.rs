@@ -3,6 +3,7 @@
 use anyhow::ensure;
 use forecloud::engine::model::{Gradients, Layout, Mode, ModelConfig, Rollout};
 use forecloud::engine::ops::charbonnier::charbonnier;
+use forecloud::engine::ops::likelihood::likelihood;
 use forecloud::engine::scene::Scene;
 use forecloud_train::adamw::{AdamW, AdamWConfig};
 
@@ -12,12 +13,15 @@ use super::{Demo, Turning, weights};
 pub const LEARNING_RATE: f32 = 1e-4;
 /// The loss is in metres; as in training, gradients are of centimetres.
 pub const LOSS_SCALE: f32 = 100.0;
+/// How much the likelihood of the errors counts beside it, as in training.
+const SIGMA_SCALE: f32 = 0.3;
 
-/// Training on one window of one step, over and over: tokens, graph, forward pass, loss, backward
+/// Training on one window of one pass, over and over: tokens, graph, forward pass, loss, backward
 /// pass and AdamW, as `Trainer` does it.
 pub struct Training {
     rollout: Rollout,
     scene: Scene,
+    /// Displacements of each step.
     targets: Vec<[f32; 3]>,
     point_weights: Vec<f32>,
     weights: Vec<f32>,
@@ -26,6 +30,7 @@ pub struct Training {
     /// Of the last pass.
     pub gradient: Vec<f32>,
     d_positions: Vec<Vec<[f32; 3]>>,
+    d_log_sigmas: Vec<Vec<f32>>,
 }
 
 impl Training {
@@ -35,32 +40,45 @@ impl Training {
         let layout = Layout::new(config.interlacer());
         Ok(Self {
             rollout: Rollout::new(config.rollout(), Mode::Training),
-            // One step looks at the robot one back, now, and one ahead: there is none.
-            scene: Scene { start: state, kinematic: vec![vec![]; 3], ..Scene::default() },
+            // A pass looks at the robot one step back, now, and after each of its steps: there is none.
+            scene: Scene {
+                start: state,
+                kinematic: vec![vec![]; config.chunk + 2],
+                ..Scene::default()
+            },
             targets,
             point_weights: vec![1.0; n],
             weights: weights(&layout),
             optimizer: AdamW::new(AdamWConfig::default(), layout.n_params()),
             gradients: Gradients::new(&layout),
             gradient: vec![0.0; layout.n_params()],
-            d_positions: vec![vec![[0.0; 3]; n]],
+            d_positions: vec![vec![[0.0; 3]; n]; config.chunk],
+            d_log_sigmas: vec![Vec::new(); config.chunk],
         })
     }
 
-    /// Sets the gradient; the loss (m).
+    /// Sets the gradient; the mean loss of the steps (m).
     pub fn differentiate(&mut self) -> forecloud::Result<f64> {
-        self.rollout.run(&self.weights, &self.scene, 1)?;
-        self.d_positions[0].fill([0.0; 3]);
-        // As the displacements are the new positions less the old ones, their gradients are equal.
-        let loss = charbonnier(
-            self.rollout.displacements(0),
-            &self.targets,
-            &self.point_weights,
-            LOSS_SCALE,
-            &mut self.d_positions[0],
-        );
+        let n_steps = self.d_positions.len();
+        self.rollout.run(&self.weights, &self.scene, n_steps)?;
+        let start = &self.scene.start.positions;
+        let (mut there, mut wanted) = (start.clone(), start.clone());
+        let mut loss = 0.0;
+        for t in 0..n_steps {
+            advance(&mut there, self.rollout.displacements(t));
+            advance(&mut wanted, &self.targets);
+            let (d, weights) = (&mut self.d_positions[t], &self.point_weights);
+            d.fill([0.0; 3]);
+            let scale = LOSS_SCALE / n_steps as f32;
+            loss += charbonnier(&there, &wanted, weights, scale, d) / n_steps as f64;
+            if let Some(sigmas) = self.rollout.sigmas(t) {
+                let d = &mut self.d_log_sigmas[t];
+                likelihood(&there, &wanted, sigmas, weights, SIGMA_SCALE * scale, d);
+            }
+        }
         self.gradients.clear();
-        self.rollout.backward(&self.weights, &self.d_positions, &[], &mut self.gradients)?;
+        let (d_positions, d_log_sigmas) = (&self.d_positions, &self.d_log_sigmas);
+        self.rollout.backward(&self.weights, d_positions, d_log_sigmas, &mut self.gradients)?;
         self.gradient.fill(0.0);
         self.gradients.add_to(&mut self.gradient);
         Ok(loss)
@@ -72,5 +90,11 @@ impl Training {
         let norm = self.optimizer.update(&mut self.weights, &mut self.gradient, LEARNING_RATE);
         ensure!(norm.is_finite(), "the gradient's norm is {norm}");
         Ok(loss)
+    }
+}
+
+fn advance(positions: &mut [[f32; 3]], displacements: &[[f32; 3]]) {
+    for (p, d) in positions.iter_mut().zip(displacements) {
+        (0..3).for_each(|axis| p[axis] += d[axis]);
     }
 }

@@ -1,13 +1,13 @@
 //! Many plans from the frame in a recording's middle: what speeds are measured on.
 
 use anyhow::{Context, Result};
-use forecloud::planner::candidates::{Candidate, Snapshot};
-use forecloud::predict::config::PredictorConfig;
-use forecloud::planner::costs::{Goal, Reach, Select};
-use forecloud::vision::frames::FramesConfig;
-use forecloud::message::{JointTrajectory, TrajectoryPoint};
 use forecloud::engine::model::Model;
+use forecloud::message::{JointTrajectory, TrajectoryPoint};
+use forecloud::planner::candidates::{Candidate, Snapshot};
+use forecloud::planner::costs::{Goal, Reach, Select};
+use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::predictor::Predictor;
+use forecloud::vision::frames::FramesConfig;
 use forecloud_bag::recording::Recording;
 
 /// Steps of each plan: a second.

@@ -11,7 +11,7 @@ to do.
         if prediction := predictor.step(frame):
             print(frame.stamp, prediction.displacements.shape)   # [steps, particles, 3], metres
 
-World frame: z up, metres; times in seconds (`stamp`) and nanoseconds (`stamp_ns`). `docs/python.md` has the
+World frame: z up, metres; times in seconds (`stamp`) and nanoseconds (`stamp_ns`). `docs/src/guide/python.md` has the
 table of all there is.
 """
 

@@ -1,7 +1,7 @@
 """`forecloud cluster`: replay, label and train on many machines, by Ray. The work itself is the tool's.
 
 A recording is one task, which may be done twice without harm: what comes of it depends on nothing else, and
-is kept as one file. See docs/cluster.md.
+is kept as one file. See docs/src/guide/cluster.md.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Goal:
 
     `tolerance` (m): nearer than so is a success. `keep_out`: boxes `[n, 2, 3]` that nothing but the robot may
     enter. `clearance` (m): what the robot shall keep from what is not the target. `kappa`: sigmas that are
-    added to means. `…_weight`: of the terms of the cost (`docs/planning.md`; None: the usual ones).
+    added to means. `…_weight`: of the terms of the cost (`docs/src/guide/planning.md`; None: the usual ones).
 
     Raises `InputError`, which names what is wrong.
     """

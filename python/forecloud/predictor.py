@@ -129,8 +129,8 @@ class Predictor:
     Keywords are the settings of `config/forecloud.yaml`'s predictor: `horizon` (steps), `n_particles` (0:
     as trained), `seed`, `device` (`"cpu"`, `"auto"`, `"cuda"`, `"cuda:1"`), `robot` (`"required"`,
     `"optional"`, `"none"`), `workspace` (lowest and highest corner, `[2, 3]`, m; None: the model's),
-    `origin` (m), `hold_at_rest`, `carry_robot`, `lean_when_unlike`, `history_tolerance_secs`,
-    `deadline_secs`, `min_horizon`, `min_particles`.
+    `origin` (m), `hold_at_rest`, `carry_robot`, `history_tolerance_secs`, `deadline_secs`,
+    `min_horizon`, `min_particles`.
 
     A predictor works for one thread at a time; steps leave the interpreter to other threads.
 

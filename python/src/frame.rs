@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use forecloud::message::{
+    CameraInfo, Header, Image, JointTrajectory, PointCloud2, Stamp, TrajectoryPoint,
+};
+use forecloud::robot::kinematics::Mount;
 use forecloud::vision::camera::Camera;
 use forecloud::vision::cloud::{Cloud, MAX_PIXELS, Workspace};
 use forecloud::vision::frames::{
     CameraFrame, ColorView, Frame as Inner, Joints, MAX_CAMERAS, RobotState, View,
-};
-use forecloud::robot::kinematics::Mount;
-use forecloud::message::{
-    CameraInfo, Header, Image, JointTrajectory, PointCloud2, Stamp, TrajectoryPoint,
 };
 use forecloud_bag::recording::BodyIds;
 use numpy::ndarray::ArrayView1;

@@ -1,8 +1,8 @@
 //! Particles of clouds, and where they go as the next frame shows.
 
 use forecloud::vision::cloud::Cloud;
-use forecloud_train::labels::{Flow, Labeler, Sight, Tracks, View};
 use forecloud::vision::particles::{Particles, Sampling};
+use forecloud_train::labels::{Flow, Labeler, Sight, Tracks, View};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};

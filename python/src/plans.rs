@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use forecloud::engine::backend::Device;
+use forecloud::message::JointTrajectory;
 use forecloud::planner::candidates::{Candidate, Snapshot};
 use forecloud::planner::costs::{Goal as Inner, Mask, PlanCost, parse_goal, read_goal};
-use forecloud::message::JointTrajectory;
 use forecloud::planner::{PlanSettings, Planned, Planner};
 use numpy::{PyArray1, PyReadonlyArrayDyn};
 use pyo3::prelude::*;

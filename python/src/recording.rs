@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forecloud::vision::cloud::Workspace;
-use forecloud_eval::{Class, TrueMotion};
-use forecloud::vision::frames::{Frame as Inner, FrameCounts, FramesConfig};
 use forecloud::message::Stamp;
+use forecloud::vision::cloud::Workspace;
+use forecloud::vision::frames::{Frame as Inner, FrameCounts, FramesConfig};
 use forecloud_bag::recording::{BodyIds, BodyKind, Recording as Opened};
+use forecloud_eval::{Class, TrueMotion};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

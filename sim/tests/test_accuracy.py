@@ -1,4 +1,4 @@
-"""The tables of docs/accuracy.md: whose errors, ratios to the better baseline, which recordings."""
+"""The tables of docs/src/notebook/accuracy.md: whose errors, ratios to the better baseline, which recordings."""
 
 import math
 from pathlib import Path

@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
-        #[test]
+    #[test]
     fn what_a_killed_process_left_is_removed_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let names =

@@ -9,12 +9,12 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::vision::cloud::raw::{self, RawCamera};
-use crate::vision::frames::CameraFrame;
 use crate::engine::model::tokens::Tokens;
 use crate::engine::model::{Mode, Model, Rollout};
-use crate::vision::particles::{CpuSampler, ParticleSampler, Particles, Sampling};
 use crate::engine::scene::Scene;
+use crate::vision::cloud::raw::{self, RawCamera};
+use crate::vision::frames::CameraFrame;
+use crate::vision::particles::{CpuSampler, ParticleSampler, Particles, Sampling};
 use crate::{Error, Result};
 pub(crate) use batch::{Batch, BatchRollout, Turns};
 

@@ -36,9 +36,9 @@ use std::fmt::Debug;
 
 use crate::Result;
 use crate::base::geometry::Vec3;
+use crate::base::scratch::with_scratch;
 use crate::engine::graph::WeightedGraph;
 use crate::engine::graph::walks::{WalkConfig, WalkSeed};
-use crate::base::scratch::with_scratch;
 
 pub use causal::Causal;
 pub use factorised::Factorised;

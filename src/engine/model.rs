@@ -13,10 +13,10 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::vision::cloud::Workspace;
-use crate::predict::confidence::Calibration;
 use crate::engine::masks::MaskConfig;
+use crate::predict::confidence::Calibration;
 use crate::robot::plan::Horizon;
+use crate::vision::cloud::Workspace;
 use crate::{Error, Result};
 
 pub use crate::engine::masks::StepGraph;
@@ -68,30 +68,18 @@ pub struct ModelConfig {
     /// Token-mixing layers.
     pub layers: LayersConfig,
     /// Steps that one pass predicts. Roll-outs go pass by pass; 1 is the papers' way.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub chunk: usize,
-    /// Steps of a pass behind which a longer roll-out looks again, from where it has come to by then: a
-    /// divisor of `chunk`. None: it looks again behind all of them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Steps of a pass after which a longer roll-out looks again, from where it has come to by then: a
+    /// divisor of `chunk`. None: it looks again after all of them.
+    // Without this, serde would take a file that lacks it for one that says none.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub stride: Option<usize>,
     /// What the model is told of its particles.
-    #[serde(default, skip_serializing_if = "Inputs::is_first")]
     pub inputs: Inputs,
     /// What it is told of where they lie in their graph.
-    #[serde(default, skip_serializing_if = "Encodings::is_none")]
     pub encodings: Encodings,
     /// Whether it tells how sure it is.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tells_sigma: bool,
-}
-
-/// What models have that tell nothing of a chunk.
-fn one() -> usize {
-    1
-}
-
-fn is_one(chunk: &usize) -> bool {
-    *chunk == 1
 }
 
 /// Most steps of a pass.
@@ -116,16 +104,24 @@ impl Default for ModelConfig {
             workspace: Workspace::default(),
             mask: MaskConfig::default(),
             layers: LayersConfig::default(),
-            chunk: 1,
-            stride: None,
-            inputs: Inputs::First,
+            chunk: 10,
+            stride: Some(5),
+            inputs: Inputs::Second,
             encodings: Encodings::None,
-            tells_sigma: false,
+            tells_sigma: true,
         }
     }
 }
 
 impl ModelConfig {
+    /// The same model with passes of `chunk` steps. A longer roll-out looks again after half of a pass,
+    /// which was best of all strides that were tried for passes of ten steps (docs/src/notebook/accuracy.md); after the
+    /// whole pass where that is an odd number of steps.
+    pub fn with_chunk(self, chunk: usize) -> Self {
+        let stride = chunk.is_multiple_of(2).then_some(chunk / 2);
+        Self { chunk, stride, ..self }
+    }
+
     /// Sizes of the Interlacer.
     pub fn interlacer(&self) -> InterlacerConfig {
         InterlacerConfig {
@@ -306,8 +302,9 @@ impl Model {
     pub fn calibrated(self, calibration: Calibration) -> Result<Self> {
         calibration.validate()?;
         if !self.config.tells_sigma {
-            let problem = "the model tells no sigma to calibrate: train one with --sigma".into();
-            return Err(Error::Config { key: "calibration".into(), problem });
+            let problem = "the model does not tell how sure it is, as models of the papers' preset don't: \
+                           train one without --preset paper";
+            return Err(Error::Config { key: "calibration".into(), problem: problem.into() });
         }
         let named = config_json(&self.config) + &json(&calibration);
         let hash = weights::hash(&named, &self.weights);
@@ -394,11 +391,14 @@ mod tests {
     #[test]
     fn a_calibration_is_kept_and_named_and_is_only_of_models_that_tell_sigma() {
         let factors = (0..5).map(|i| [vec![1.0 + i as f32], vec![3.0]]).collect();
-        let calibration = Calibration { n_recordings: 9, factors, familiar: None };
-        assert!(model().calibrated(calibration.clone()).is_err());
-        let config = ModelConfig { tells_sigma: true, chunk: 5, ..model().config };
-        let weights = weights::initial_weights(&Layout::new(config.interlacer()), 1);
-        let plain = Model::new(config, weights).unwrap();
+        let calibration = Calibration { n_recordings: 9, factors };
+        let of = |tells_sigma: bool| {
+            let config = ModelConfig { tells_sigma, ..model().config };
+            let weights = weights::initial_weights(&Layout::new(config.interlacer()), 1);
+            Model::new(config, weights).unwrap()
+        };
+        assert!(of(false).calibrated(calibration.clone()).is_err());
+        let plain = of(true);
         let saved = plain.clone().calibrated(calibration).unwrap();
         assert_ne!(saved.hash, plain.hash);
         let path = tempfile::tempdir().unwrap().keep().join("m.safetensors");
@@ -447,7 +447,10 @@ mod tests {
     fn the_card_names_the_shipped_model() {
         let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/small.safetensors");
         let hash = Model::load(&shipped).unwrap().hash;
-        assert!(include_str!("../../models/README.md").contains(&hash), "{hash} is not in the card");
+        assert!(
+            include_str!("../../models/README.md").contains(&hash),
+            "{hash} is not in the card"
+        );
     }
 
     #[test]
@@ -486,8 +489,6 @@ mod tests {
             [(0, 0), (5, 10), (5, 10), (10, 15), (10, 15), (15, 20)]
         );
         assert_eq!([0, 1, 10, 11].map(|n| of(&whole, n)), [(0, 0), (10, 10), (10, 10), (20, 20)]);
-        // Files without it are as they were.
-        assert!(!config_json(&whole).contains("stride\":null"));
         assert_eq!(serde_json::from_str::<ModelConfig>(&config_json(&again)).unwrap(), again);
         for stride in [0, 3, 20] {
             let error = ModelConfig { stride: Some(stride), ..again }.validate().unwrap_err();

@@ -11,16 +11,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::backend::Device;
-use crate::vision::cloud::Workspace;
-use crate::predict::config::PredictorConfig;
-use crate::planner::costs::{Goal, Judge, Sight};
-use crate::robot::kinematics::Robot;
-use crate::predict::known::Knows;
-use crate::message::{JointTrajectory, Stamp};
 use crate::engine::model::Model;
+use crate::engine::scene::{Scene, history_index};
+use crate::message::{JointTrajectory, Stamp};
+use crate::planner::costs::{Goal, Judge, Sight};
+use crate::predict::config::PredictorConfig;
+use crate::predict::known::Knows;
 use crate::predict::observation::Course;
 use crate::predict::prediction::{Prediction, Timings, milliseconds_since};
-use crate::engine::scene::{Scene, history_index};
+use crate::robot::kinematics::Robot;
+use crate::vision::cloud::Workspace;
 use crate::{Error, Result};
 
 pub use batch::Candidate;

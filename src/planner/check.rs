@@ -7,9 +7,9 @@
 
 use super::motion::Situation;
 use super::path::Path;
+use crate::base::geometry::{Vec3, squared_distance};
 use crate::planner::candidates::{Seen, Snapshot};
 use crate::planner::costs::{Judge, Zone};
-use crate::base::geometry::{Vec3, squared_distance};
 use crate::robot::kinematics::Robot;
 
 /// Way of any joint between two looks (rad or m).

@@ -7,9 +7,9 @@ mod spread;
 #[cfg(test)]
 mod tests;
 
-use crate::vision::cloud::Workspace;
 use crate::base::geometry::Vec3;
 use crate::robot::kinematics::NO_LINK;
+use crate::vision::cloud::Workspace;
 use crate::{Error, Result};
 
 pub use goal::{Goal, MAX_CLOUD, MAX_KEEP_OUT, Mask, Reach, Select, Zone};

@@ -6,10 +6,10 @@ use super::PlanSettings;
 use super::draw::{Kind, N_CARRY, N_KNOTS, N_PUSH};
 use super::path::Path;
 use super::tools::{Tool, tools};
+use crate::message::Stamp;
 use crate::planner::candidates::{Candidate, Snapshot};
 use crate::planner::costs::{Judge, Zone};
 use crate::robot::kinematics::{JointLimits, ReachFor, Robot};
-use crate::message::Stamp;
 use crate::robot::plan::Horizon;
 use crate::{Error, Result};
 

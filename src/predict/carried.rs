@@ -6,8 +6,8 @@
 //! is what lies on the plane below.
 
 use crate::base::geometry::{RigidMotion, Vec3, add, follow_some_links, length, minus};
-use crate::robot::kinematics::NO_LINK;
 use crate::engine::scene::Scene;
+use crate::robot::kinematics::NO_LINK;
 
 /// How far a particle's motion may differ from its link's (m), and by which share of it.
 const DIFFERS_M: f32 = 0.004;

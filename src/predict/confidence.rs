@@ -10,7 +10,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::predict::conformal::{LEAST_RECORDINGS, quantile};
-use crate::predict::novelty::Familiar;
 use crate::predict::situation::Situation;
 use crate::{Error, Result};
 
@@ -24,11 +23,7 @@ pub struct Calibration {
     /// Recordings that they were found on.
     pub n_recordings: usize,
     /// In the order of [`Situation::ALL`] and [`LEVELS`]; the last step's go for all later ones.
-    /// Older files have none of the last situation, and take the robot's for it.
     pub factors: Vec<[Vec<f32>; LEVELS.len()]>,
-    /// What the model knows the like of, so that it can tell what it does not; none in older files.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub familiar: Option<Familiar>,
 }
 
 impl Calibration {
@@ -43,9 +38,9 @@ impl Calibration {
         let lists = || self.factors.iter().flatten();
         let n_steps = lists().map(Vec::len).next().unwrap_or(0);
         let is_good = |factor: &f32| factor.is_finite() && *factor > 0.0;
-        let n_rows = [Situation::Unplanned as usize, Situation::ALL.len()];
-        let problem = if !n_rows.contains(&self.factors.len()) {
-            format!("factors for {} situations, not {n_rows:?}", self.factors.len())
+        let n_rows = Situation::ALL.len();
+        let problem = if self.factors.len() != n_rows {
+            format!("factors for {} situations, not {n_rows}", self.factors.len())
         } else if !(1..=Self::MAX_STEPS).contains(&n_steps) {
             format!("factors for {n_steps} steps, not for 1..={}", Self::MAX_STEPS)
         } else if lists().any(|list| list.len() != n_steps) {
@@ -53,16 +48,14 @@ impl Calibration {
         } else if !lists().flatten().all(is_good) {
             "a factor is not a positive number".into()
         } else {
-            return self.familiar.as_ref().map_or(Ok(()), Familiar::validate);
+            return Ok(());
         };
         Err(Error::Config { key: "calibration".into(), problem })
     }
 
     /// The factor of `step` (0-based).
     pub fn factor(&self, situation: Situation, level: usize, step: usize) -> f32 {
-        let rows = &self.factors;
-        let of_steps =
-            &rows.get(situation as usize).unwrap_or(&rows[Situation::Robot as usize])[level];
+        let of_steps = &self.factors[situation as usize][level];
         of_steps.get(step).or(of_steps.last()).copied().unwrap_or(1.0)
     }
 }
@@ -123,7 +116,7 @@ impl Scores {
             }
         }
         let n_recordings = self.n_recordings;
-        let calibration = Calibration { n_recordings, factors, familiar: None };
+        let calibration = Calibration { n_recordings, factors };
         calibration.validate()?;
         Ok(calibration)
     }
@@ -220,17 +213,6 @@ mod tests {
     }
 
     #[test]
-    fn files_that_know_nothing_of_plans_take_the_robots_factors() {
-        let mut calibration = scores(0..9).calibrate(2).unwrap();
-        calibration.factors[Situation::Robot as usize][1][1] = 7.0;
-        calibration.factors[Situation::Unplanned as usize][1][1] = 8.0;
-        assert_eq!(calibration.factor(Situation::Unplanned, 1, 1), 8.0);
-        calibration.factors.truncate(Situation::Unplanned as usize);
-        calibration.validate().unwrap();
-        assert_eq!(calibration.factor(Situation::Unplanned, 1, 1), 7.0);
-    }
-
-    #[test]
     fn too_few_recordings_and_factors_that_are_none_are_refused() {
         let told = scores(0..5).calibrate(2).unwrap_err().to_string();
         assert!(told.contains("5 recordings") && told.contains("at least 8"), "{told}");
@@ -244,7 +226,7 @@ mod tests {
         let good = scores(0..9).calibrate(2).unwrap();
         for change in [
             |c: &mut Calibration| c.factors[0][0].clear(),
-            |c: &mut Calibration| c.factors.truncate(3),
+            |c: &mut Calibration| c.factors.truncate(Situation::Unplanned as usize),
             |c: &mut Calibration| c.factors.push(c.factors[0].clone()),
             |c: &mut Calibration| c.factors[1][1][0] = f32::NAN,
             |c: &mut Calibration| c.factors[1][1][0] = 0.0,

@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::backend::Device;
-use crate::vision::cloud::Workspace;
+use crate::engine::model::ModelConfig;
 use crate::predict::deadline::Deadline;
 use crate::robot::kinematics::RobotMode;
-use crate::engine::model::ModelConfig;
+use crate::vision::cloud::Workspace;
 use crate::{Error, Result};
 
 /// How the predictor runs a model.
@@ -37,9 +37,6 @@ pub struct PredictorConfig {
     /// Whether what lies on the robot is carried by its links, as the plan leads them: see
     /// `src/carried.rs`.
     pub carry_robot: bool,
-    /// Whether the prediction of what is unlike all that the model knows leans on the trivial one (see
-    /// [`crate::predict::novelty`]). Of models that were calibrated by a version that tells.
-    pub lean_when_unlike: bool,
     /// Seconds by which the history frame may miss one step back.
     pub history_tolerance_secs: f64,
     /// Seconds from the arrival of a frame's last image within which its prediction is to end; 0
@@ -63,7 +60,6 @@ impl Default for PredictorConfig {
             origin: [0.0; 3],
             hold_at_rest: true,
             carry_robot: true,
-            lean_when_unlike: true,
             history_tolerance_secs: 0.025,
             deadline_secs: 0.0,
             min_horizon: 1,

@@ -3,16 +3,18 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::vision::cloud::Workspace;
-use crate::predict::config::PredictorConfig;
-use crate::vision::frames::{Frame, RobotState};
 use crate::base::geometry::Vec3;
-use crate::robot::kinematics::{JointOrder, MeshSearch, Mount, Robot, RobotMode, RobotOptions, Spread};
-use crate::message::{JointTrajectory, Stamp};
 use crate::engine::model::ModelConfig;
-use crate::vision::particles::{ParticleSampler, Particles, Sampling};
-use crate::robot::plan::{self, Horizon, Present};
 use crate::engine::scene::Scene;
+use crate::message::{JointTrajectory, Stamp};
+use crate::predict::config::PredictorConfig;
+use crate::robot::kinematics::{
+    JointOrder, MeshSearch, Mount, Robot, RobotMode, RobotOptions, Spread,
+};
+use crate::robot::plan::{self, Horizon, Present};
+use crate::vision::cloud::Workspace;
+use crate::vision::frames::{Frame, RobotState};
+use crate::vision::particles::{ParticleSampler, Particles, Sampling};
 use crate::{Error, Result};
 
 /// Observations kept to find the one a step back: at 60 frames/s, a step of a quarter second.

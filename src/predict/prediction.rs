@@ -2,11 +2,10 @@
 
 use std::time::Instant;
 
-use crate::predict::confidence::{Calibration, LEVELS};
 use crate::message::Stamp;
-use crate::predict::novelty::{Seen, Unlike};
-use crate::vision::particles::Particles;
+use crate::predict::confidence::{Calibration, LEVELS};
 use crate::predict::situation::Situation;
+use crate::vision::particles::Particles;
 
 /// Predicted motion of the particles of one frame, in the world frame.
 #[derive(Debug, Clone, Default)]
@@ -28,10 +27,6 @@ pub struct Prediction {
     pub situations: Vec<Situation>,
     /// Steps that the robot's plans tell of, the first ones.
     pub n_planned: usize,
-    /// What moves at the start, as it is held against what the model knows.
-    pub seen: Seen,
-    /// How unlike that it is. What is unlike leans on the trivial prediction (see [`crate::predict::novelty`]).
-    pub unlike: Unlike,
     /// Stamp of the history frame, about one step back.
     pub history_stamp: Stamp,
     /// The history frame's cloud, as densely as it was kept (m).
@@ -86,8 +81,6 @@ impl Prediction {
             sigmas: Default::default(),
             situations: self.situations.clone(),
             n_planned: self.n_planned,
-            seen: self.seen.clone(),
-            unlike: self.unlike.clone(),
             history_stamp: self.history_stamp,
             history: self.history.clone(),
             is_cut: self.is_cut,
@@ -127,7 +120,7 @@ mod tests {
             [vec![first, 10.0 * first], vec![3.0 * first, 30.0 * first]]
         };
         let factors = (0..Situation::ALL.len()).map(row).collect();
-        let calibration = Calibration { n_recordings: 9, factors, familiar: None };
+        let calibration = Calibration { n_recordings: 9, factors };
         let told = || word.iter().map(|sigmas| &sigmas[..]);
         prediction.set_sigmas(told(), Some(&calibration));
         let scaled = |[a, b]: [f32; 2]| [[0.1 * a, 0.2 * b], [0.3 * 10.0 * a, 0.4 * 10.0 * b]];

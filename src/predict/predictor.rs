@@ -7,18 +7,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::engine::backend::Backend;
+use crate::engine::graph::walks::WalkSeed;
+use crate::engine::model::Model;
+use crate::engine::scene::Scene;
 use crate::planner::candidates::Snapshot;
 use crate::predict::config::PredictorConfig;
 use crate::predict::deadline::{Deadline, Pace};
-use crate::vision::frames::Frame;
-use crate::engine::graph::walks::WalkSeed;
-use crate::robot::kinematics::MeshSearch;
 use crate::predict::known::{Known, Knows};
-use crate::engine::model::Model;
-use crate::vision::motion::MotionEstimator;
 use crate::predict::observation::{Memory, Observer};
 use crate::predict::prediction::milliseconds_since;
-use crate::engine::scene::Scene;
+use crate::robot::kinematics::MeshSearch;
+use crate::vision::frames::Frame;
+use crate::vision::motion::MotionEstimator;
 use crate::{Error, Result};
 
 pub use crate::predict::prediction::{Prediction, Timings};
@@ -193,11 +193,10 @@ impl Predictor {
             displacements.clear();
             displacements.extend_from_slice(self.backend.displacements(t));
         }
-        // What lies on the robot goes with it, what rests stays at rest until something comes near, and
-        // what the model knows nothing like leans on the trivial prediction.
-        self.known.apply(Knows::from(&self.config), &self.model, &self.scene, prediction);
+        // What lies on the robot goes with it, and what rests stays at rest until something comes near.
+        self.known.apply(Knows::from(&self.config), &self.scene, prediction);
         let told = (0..self.backend.n_steps()).map_while(|t| self.backend.sigmas(t));
-        self.known.tell_sigmas(told, &self.model, prediction);
+        prediction.set_sigmas(told, self.model.calibration.as_ref());
         prediction.timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
         self.memory.remember(now);
         self.image_sizes.clear();

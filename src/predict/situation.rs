@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::vision::motion::is_free;
-use crate::predict::rest::is_still;
 use crate::engine::scene::StepState;
+use crate::predict::rest::is_still;
+use crate::vision::motion::is_free;
 
 /// What a particle does when a roll-out starts; of the robot also whether a plan tells of the step at hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -12,9 +12,8 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::robot::kinematics::RobotMode;
 use crate::message::Stamp;
-use crate::predict::novelty::Unlike;
+use crate::robot::kinematics::RobotMode;
 pub use recent::{Recent, WINDOW};
 pub use report::{Level, Status};
 pub use robot::Description;
@@ -105,12 +104,6 @@ pub struct Facts {
     late: Recent,
     cut: Recent,
     n_steps_cut: usize,
-    /// Particles of predictions that moved, and those of them that were unlike what the model knows.
-    moving: Recent,
-    unlike: Recent,
-    /// In what these differed most, and whether their predictions lean on the trivial one.
-    most_unlike: String,
-    leans: bool,
     /// Why no predictions are made although frames come.
     pub resting: Option<&'static str>,
     without_plan: Recent,
@@ -167,10 +160,6 @@ impl Facts {
             late: Recent::default(),
             cut: Recent::default(),
             n_steps_cut: 0,
-            moving: Recent::default(),
-            unlike: Recent::default(),
-            most_unlike: String::new(),
-            leans: true,
             resting: None,
             without_plan: Recent::default(),
             busy: Recent::default(),
@@ -244,17 +233,6 @@ impl Facts {
     pub fn cut(&mut self, now: Duration, n_steps: Option<usize>) {
         self.cut.add(now, u64::from(n_steps.is_some()));
         self.n_steps_cut = n_steps.unwrap_or(self.n_steps_cut);
-    }
-
-    /// What moved in a prediction was held against what the model knows; whether predictions of what is
-    /// unlike it lean on the trivial one.
-    pub fn unlike(&mut self, now: Duration, unlike: &Unlike, leans: bool) {
-        self.moving.add(now, unlike.n_moving as u64);
-        self.unlike.add(now, unlike.n_unlike as u64);
-        self.leans = leans;
-        if let Some(difference) = unlike.most {
-            self.most_unlike = difference.to_string();
-        }
     }
 
     /// What predictions run on; why not on the GPU where there is one.

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use super::health::{Cause, Health};
 use super::mailbox::{Mailbox, Parcel, Refusal};
 use super::problems::Problems;
+use crate::message::{Stamp, TransformStamped};
 use crate::vision::cloud::{Leveled, level_camera};
 use crate::vision::frames::{Frame, FrameCounts, Frames, FramesConfig, Role};
-use crate::message::{Stamp, TransformStamped};
 
 /// Frames in the making.
 pub struct Intake<'a> {

@@ -30,10 +30,10 @@ use super::rosout::{self, Records};
 use super::services::Services;
 use super::static_tf::StaticTf;
 use super::worker::Worker;
-use crate::vision::frames::{Frame, Frames, FramesConfig, TopicSpec};
-use crate::robot::kinematics::{MeshSearch, RobotMode};
 use crate::engine::model::{Model, ModelConfig};
 use crate::predict::predictor::Predictor;
+use crate::robot::kinematics::{MeshSearch, RobotMode};
+use crate::vision::frames::{Frame, Frames, FramesConfig, TopicSpec};
 
 /// Longest wait for a message: how soon a signal is seen.
 pub(super) const SPIN: Duration = Duration::from_millis(20);

@@ -12,11 +12,11 @@ use anyhow::{Context, anyhow, bail};
 use r2r::ParameterValue;
 
 use crate::engine::backend::Device;
-use crate::vision::cloud::Workspace;
-use crate::predict::config::PredictorConfig;
-use crate::vision::frames::{CameraInput, CameraTopics, FramesConfig, Topics};
-use crate::robot::kinematics::RobotMode;
 use crate::engine::model::ModelConfig;
+use crate::predict::config::PredictorConfig;
+use crate::robot::kinematics::RobotMode;
+use crate::vision::cloud::Workspace;
+use crate::vision::frames::{CameraInput, CameraTopics, FramesConfig, Topics};
 use declare::{Value, parameters, put};
 
 pub use declare::{Declaration, Range, When};
@@ -78,10 +78,6 @@ parameters! {
         /// Whether what lies on a link of the robot goes with it as the plan leads it, whatever the
         /// model says. Links whose meshes can't be read hold nothing.
         AnyTime carry_robot: bool = PredictorConfig::default().carry_robot;
-        /// Whether the prediction of bodies that are unlike all that the model knows leans on the
-        /// best trivial one (their motion goes on, as much of it as usually lasts). /diagnostics say
-        /// where it does either way.
-        AnyTime lean_when_unlike: bool = PredictorConfig::default().lean_when_unlike;
         /// What predictions run and plans are rolled out on: `auto` (a GPU where one answers, else
         /// the CPU), `cpu`, `cuda` or `cuda:INDEX`.
         AtStart device: String = Device::default().to_string();
@@ -197,7 +193,6 @@ impl NodeConfig {
             origin: [0.0; 3],
             hold_at_rest: self.hold_at_rest,
             carry_robot: self.carry_robot,
-            lean_when_unlike: self.lean_when_unlike,
             history_tolerance_secs: self.history_tolerance_secs,
             deadline_secs: self.deadline_secs,
             min_horizon: self.min_horizon,

@@ -22,12 +22,12 @@ use super::service::respond;
 use super::services::ENDING;
 use super::text::bounded;
 use crate::engine::backend::Device;
-use crate::planner::candidates::{Candidate, PLAN_PARTICLES};
-use crate::predict::config::PredictorConfig;
-use crate::planner::costs::PlanCost;
-use crate::vision::frames::Frame;
 use crate::engine::model::Model;
+use crate::planner::candidates::{Candidate, PLAN_PARTICLES};
+use crate::planner::costs::PlanCost;
 use crate::planner::{PlanSettings, Planner};
+use crate::predict::config::PredictorConfig;
+use crate::vision::frames::Frame;
 
 /// Plans of one request.
 const MAX_PLANS: usize = 256;

@@ -13,8 +13,8 @@ use r2r::{Publisher, QosProfile};
 
 use super::markers;
 
-use crate::message::{JointTrajectory, Stamp, TrajectoryPoint};
 use crate::engine::model::Model;
+use crate::message::{JointTrajectory, Stamp, TrajectoryPoint};
 use crate::predict::predictor::Prediction;
 
 /// What is the same in all predictions of a node.

@@ -15,10 +15,10 @@ use super::publish::Origin;
 use super::service::respond;
 use super::services::{ENDING, Job, refusal};
 use super::text::bounded;
+use crate::message::{Header, JointTrajectory, Stamp, TrajectoryPoint};
 use crate::planner::candidates::{Candidates, Snapshot};
 use crate::predict::config::PredictorConfig;
 use crate::vision::frames::Frame;
-use crate::message::{Header, JointTrajectory, Stamp, TrajectoryPoint};
 
 /// Requests that wait while one is rolled out; further ones are refused.
 pub const MAX_WAITING: usize = 2;

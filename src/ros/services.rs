@@ -13,8 +13,8 @@ use super::plan_action::{PlanAction, only_words};
 use super::planning::{Finding, Judging, Task, not_evaluated};
 use super::queue::Tasks;
 use super::service::{Service, respond};
-use crate::vision::frames::Frame;
 use crate::message::Stamp;
+use crate::vision::frames::Frame;
 
 /// What who asks is told once the node ends.
 pub const ENDING: &str = "the node is ending";

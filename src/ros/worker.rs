@@ -17,11 +17,11 @@ use super::publish::Outputs;
 use super::rollouts::PATIENCE;
 use crate::Error;
 use crate::base::awake::awake;
-use crate::vision::cloud::{Place, Workspace};
-use crate::predict::config::PredictorConfig;
-use crate::vision::frames::Frame;
 use crate::message::Stamp;
+use crate::predict::config::PredictorConfig;
 use crate::predict::predictor::Predictor;
+use crate::vision::cloud::{Place, Workspace};
+use crate::vision::frames::Frame;
 
 /// Time between two looks at where the points outside of the workspace are.
 const LOOK_OUTSIDE: Duration = Duration::from_secs(2);
@@ -356,7 +356,6 @@ impl Worker {
 
     /// Predicts from a frame and publishes that; says why not.
     fn step(&mut self, parcel: Parcel<Frame>) -> Result<(), String> {
-        let leans = self.predictor.config().lean_when_unlike;
         let (predictor, frame) = (&mut self.predictor, &parcel.frame);
         let prediction = match awake(|| predictor.step_in_time(frame, parcel.arrived)) {
             Ok(Some(prediction)) => prediction,
@@ -416,7 +415,6 @@ impl Worker {
                 self.health.note(|facts, now| {
                     facts.predicted(now, latency_ms, n_particles, planned);
                     facts.cut(now, is_cut.then_some(n_steps));
-                    facts.unlike(now, &prediction.unlike, leans);
                 });
             }
             Err(error) => {

@@ -11,8 +11,8 @@ mod proposal;
 pub(crate) mod raw;
 
 use crate::base::error::{Error, Result};
-use crate::vision::frames::{CameraFrame, View};
 pub use crate::message::MAX_PIXELS;
+use crate::vision::frames::{CameraFrame, View};
 pub use level::{Leveled, level_camera};
 use nalgebra::Isometry3;
 pub use noise::SensorNoise;

@@ -34,7 +34,7 @@ use seeds::{Seed, assign, exchange, start};
 use shadows::Shadows;
 
 pub use bodies::N_BODY_FEATURES;
-pub(crate) use bodies::{MOTION_SCALE_M, NEARNESS_M, ToldBody, is_free};
+pub(crate) use bodies::{MOTION_SCALE_M, NEARNESS_M, is_free};
 pub use settings::Settings;
 
 /// What the motion of a step is estimated from: two frames, one step apart, in the world frame (m).

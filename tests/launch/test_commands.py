@@ -64,7 +64,7 @@ def fault_of_tool(words: list[str], gone: set[str]) -> str | None:
             return f"{missing[0]} is no option of `forecloud {words[0]}`"
         return fault_of_tool([own[1], *rest], gone) if rest else None
     # `forecloud replay bag --help` is the help of `replay`: its usage tells how many words are the command's.
-    named = [n for n in (1, 2, 3) if len(words) >= n and f"Usage: forecloud {' '.join(words[:n])} " in help_of(*words[:n])]
+    named = [n for n in (1, 2, 3) if len(words) >= n and all(re.fullmatch(r"[a-z][\w-]*", w) for w in words[:n]) and re.search(rf"^Usage: \S+ {' '.join(words[:n])} ", help_of(*words[:n]), re.MULTILINE)]
     depth = max(named, default=0)
     if depth == 0:
         return None if options(words) in (["--help"], ["--version"]) else f"there is no `forecloud {words[0]}`"
@@ -168,7 +168,10 @@ def shortened(line: str) -> str:
     return line
 
 
-EXAMPLES = {name(page): shown(page) for page in [README, *GUIDE]} | help_examples()
+OF_PAGES = {name(page): shown(page) for page in [README, *GUIDE]}
+ONCE = {line for lines in OF_PAGES.values() for line in lines}
+# What a page has is not run again for a help.
+EXAMPLES = OF_PAGES | {source: [line for line in lines if line not in ONCE] for source, lines in help_examples().items()}
 RUN = {
     source: lines
     for source, all_lines in EXAMPLES.items()

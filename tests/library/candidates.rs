@@ -2,17 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use forecloud::planner::candidates::{Candidates, Snapshot};
-use forecloud::vision::cloud::Workspace;
-use forecloud::predict::config::PredictorConfig;
-use forecloud::vision::frames::{Frame, FramesConfig};
-use forecloud::robot::kinematics::RobotMode;
-use forecloud::message::{JointTrajectory, Stamp};
 use forecloud::engine::model::Model;
+use forecloud::message::{JointTrajectory, Stamp};
+use forecloud::planner::candidates::{Candidates, Snapshot};
+use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::predictor::{Prediction, Predictor};
-use forecloud_bag::recording::Recording;
 use forecloud::predict::situation::Situation;
+use forecloud::robot::kinematics::RobotMode;
+use forecloud::vision::cloud::Workspace;
+use forecloud::vision::frames::{Frame, FramesConfig};
 use forecloud::{Error, Result};
+use forecloud_bag::recording::Recording;
 
 fn path(relative: &str) -> PathBuf {
     Path::new(crate::ROOT).join(relative)

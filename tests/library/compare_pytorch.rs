@@ -27,7 +27,7 @@ fn the_peer_answers_every_command() {
 
     let bytes = std::fs::read(&check).unwrap();
     let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
-    assert_eq!(file.tensor("output").unwrap().shape(), [256, 7]);
+    assert_eq!(file.tensor("output").unwrap().shape(), [256, 80]);
     for (name, tensor) in file.tensors() {
         let values =
             tensor.data().chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()));

@@ -4,8 +4,8 @@
 use std::ops::Range;
 use std::path::Path;
 
-use forecloud::vision::frames::FramesConfig;
 use forecloud::engine::model::ModelConfig;
+use forecloud::vision::frames::FramesConfig;
 use forecloud_train::config::{DatasetConfig, TrainConfig};
 use forecloud_train::dataset::Dataset;
 use forecloud_train::trainer::{StepReport, Trainer, WindowLoss};

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use forecloud::engine::backend::Device;
-use forecloud::predict::config::PredictorConfig;
-use forecloud::vision::frames::{Frame, FramesConfig};
-use forecloud::robot::kinematics::RobotMode;
 use forecloud::engine::model::weights::initial_weights;
 use forecloud::engine::model::{Layout, Model, ModelConfig};
+use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::predictor::{Prediction, Predictor};
+use forecloud::robot::kinematics::RobotMode;
+use forecloud::vision::frames::{Frame, FramesConfig};
 use forecloud_bag::recording::Recording;
 
 const CONFIG: PredictorConfig = PredictorConfig {
@@ -22,7 +22,6 @@ const CONFIG: PredictorConfig = PredictorConfig {
     origin: [0.0; 3],
     hold_at_rest: true,
     carry_robot: true,
-    lean_when_unlike: true,
     history_tolerance_secs: 0.025,
     deadline_secs: 0.0,
     min_horizon: 1,

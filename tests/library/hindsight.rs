@@ -4,9 +4,9 @@ use crate::edited;
 
 use std::path::Path;
 
+use forecloud::engine::model::ModelConfig;
 use forecloud::vision::cloud::SensorNoise;
 use forecloud::vision::frames::FramesConfig;
-use forecloud::engine::model::ModelConfig;
 use forecloud_bag::recording::BodyKind;
 use forecloud_train::config::{DatasetConfig, Teacher, TrainConfig};
 use forecloud_train::dataset::{Dataset, Window};

@@ -36,7 +36,6 @@ const FLOORS: &[&str] = &[
     "carried",
     "situation",
     "conformal",
-    "novelty",
     "confidence",
     "model",
     "deadline",

@@ -10,8 +10,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use forecloud::vision::camera::{Camera, ColorImage, DepthImage};
 use forecloud::message::*;
+use forecloud::vision::camera::{Camera, ColorImage, DepthImage};
 use forecloud::{Error, Result};
 
 /// Mutations of a usual run.

@@ -5,10 +5,10 @@ use crate::edited;
 use std::path::{Path, PathBuf};
 
 use edited::write_recording;
-use forecloud_bag::bag::recordings_below;
+use forecloud::engine::model::ModelConfig;
 use forecloud::vision::cloud::SensorNoise;
 use forecloud::vision::frames::FramesConfig;
-use forecloud::engine::model::ModelConfig;
+use forecloud_bag::bag::recordings_below;
 use forecloud_bag::recording::BodyKind;
 use forecloud_train::config::DatasetConfig;
 use forecloud_train::dataset::{Dataset, Window};

@@ -1,9 +1,9 @@
 //! A recording of the simulator, from its bytes to frames.
 
 use forecloud::Error;
-use forecloud_bag::bag::Bag;
-use forecloud::vision::frames::{FrameCounts, Frames, FramesConfig, View};
 use forecloud::message::{Image, PoseArray, Stamp, StringMessage};
+use forecloud::vision::frames::{FrameCounts, Frames, FramesConfig, View};
+use forecloud_bag::bag::Bag;
 use forecloud_bag::recording::Recording;
 use std::path::Path;
 

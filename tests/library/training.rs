@@ -3,14 +3,14 @@
 
 use std::path::Path;
 
-use forecloud::vision::cloud::Workspace;
-use forecloud::vision::frames::FramesConfig;
 use forecloud::engine::graph::EdgeWeights;
 use forecloud::engine::graph::walks::{Halting, Sampler, WalkConfig};
 use forecloud::engine::masks::MaskConfig;
 use forecloud::engine::model::{
     FeatureMap, GlobalLayer, Inputs, LayersConfig, LocalLayer, Mode, Model, ModelConfig, Rollout,
 };
+use forecloud::vision::cloud::Workspace;
+use forecloud::vision::frames::FramesConfig;
 use forecloud_train::config::{DatasetConfig, TrainConfig};
 use forecloud_train::dataset::{Dataset, Window};
 use forecloud_train::trainer::Trainer;
@@ -43,7 +43,7 @@ fn data() -> Dataset {
     data
 }
 
-/// As the predictor tells it to the model: see docs/accuracy.md, "Where the scene lies".
+/// As the predictor tells it to the model: see docs/src/notebook/accuracy.md, "Where the scene lies".
 #[test]
 fn a_scene_that_lies_elsewhere_is_told_as_if_it_lay_in_the_models_box() {
     let windows = |workspace| {

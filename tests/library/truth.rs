@@ -1,11 +1,11 @@
 //! Clouds against the simulator's truth: points that the true poses of their bodies move land on
 //! the next depth image.
 
-use forecloud_bag::bag::Bag;
+use forecloud::message::{Image, PoseArray, Stamp};
 use forecloud::vision::camera::{Camera, DepthImage};
 use forecloud::vision::cloud::{Cloud, Workspace};
 use forecloud::vision::frames::{CameraFrame, Frame, Frames, FramesConfig, View};
-use forecloud::message::{Image, PoseArray, Stamp};
+use forecloud_bag::bag::Bag;
 use nalgebra::{Isometry3, Point3};
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-"""Faults of a running system that are not of a message: see docs/reliability.md."""
+"""Faults of a running system that are not of a message: see docs/src/reference/faults.md."""
 
 from __future__ import annotations
 

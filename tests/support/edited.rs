@@ -2,8 +2,8 @@
 
 #![allow(dead_code)] // each test uses some of it
 
-use forecloud_bag::bag::{Bag, RawMessage};
 use forecloud::message::{Image, Stamp, StringMessage};
+use forecloud_bag::bag::{Bag, RawMessage};
 use std::collections::HashMap;
 use std::path::Path;
 

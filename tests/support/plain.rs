@@ -12,11 +12,7 @@ pub fn linear(x: &[f64], weight: &[f64], bias: &[f64]) -> Vec<f64> {
         .flat_map(|row| {
             (0..n_out).map(move |c| {
                 bias[c]
-                    + row
-                        .iter()
-                        .enumerate()
-                        .map(|(r, x)| x * weight[r * n_out + c])
-                        .sum::<f64>()
+                    + row.iter().enumerate().map(|(r, x)| x * weight[r * n_out + c]).sum::<f64>()
             })
         })
         .collect()

@@ -13,12 +13,12 @@ use nalgebra::{Isometry3, Point3};
 use serde::Deserialize;
 
 use crate::bag::Bag;
+use forecloud::message::{Image, PoseArray, Stamp, StringMessage};
+use forecloud::robot::kinematics::Robot;
 use forecloud::vision::cloud::{Place, Workspace, level_camera};
 use forecloud::vision::frames::{
     CameraTopics, Frame, FrameCounts, Frames, FramesConfig, MAX_CAMERAS, TopicSpec, Topics, View,
 };
-use forecloud::robot::kinematics::Robot;
-use forecloud::message::{Image, PoseArray, Stamp, StringMessage};
 use forecloud::{Error, Result};
 
 pub use proposal::{Proposal, propose, shell_word};

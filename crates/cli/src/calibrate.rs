@@ -4,23 +4,22 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
-use forecloud::vision::cloud::SensorNoise;
+use forecloud::base::geometry::Vec3;
+use forecloud::engine::model::Model;
 use forecloud::predict::confidence::Scores;
 use forecloud::predict::config::PredictorConfig;
-use forecloud_eval::Replay;
-use forecloud::vision::frames::FramesConfig;
-use forecloud::base::geometry::Vec3;
-use forecloud::robot::kinematics::MeshSearch;
-use forecloud_train::labels::SURE;
-use forecloud::engine::model::Model;
-use forecloud::predict::novelty::Finding;
-use forecloud_bag::outputs::{Kind, Outputs};
 use forecloud::predict::prediction::Prediction;
-use forecloud_bag::recording::Recording;
 use forecloud::predict::situation::Situation;
+use forecloud::robot::kinematics::MeshSearch;
+use forecloud::vision::cloud::SensorNoise;
+use forecloud::vision::frames::FramesConfig;
+use forecloud_bag::outputs::{Kind, Outputs};
+use forecloud_bag::recording::Recording;
+use forecloud_eval::Replay;
 use forecloud_train::config::{DatasetConfig, Teacher};
 use forecloud_train::dataset::Dataset;
 use forecloud_train::hindsight::widen;
+use forecloud_train::labels::SURE;
 
 use super::intake::{Recordings, recordings as told_recordings};
 use super::numbers::{by_option, within};
@@ -40,10 +39,9 @@ errors, and nine of ten, are no larger than the model says: apart for each step 
 lie on the robot (in steps that its plan tells of; in others), rest, move or fly. Where there is no truth,
 predictions are held against where the later frames show the points (hindsight), as far as that is sure;
 the factors are widened by what that leaves out. They go into the model file, and from there into
-predictions (sigma and sigma_90). So does what the bodies that move in the recordings are like: predictions
-of bodies that are unlike all of it lean on their estimated motion (the node's lean_when_unlike). Take
-recordings that no weight was trained with, of the kind that the model will see: at least 8, better 50.
-Each recording counts as much as any other; one that can't be used is named and left out.
+predictions (sigma and sigma_90). Take recordings that no weight was trained with, of the kind that the
+model will see: at least 8, better 50. Each recording counts as much as any other; one that can't be used
+is named and left out.
 
 Examples:
   forecloud calibrate recordings --split val --model runs/first/model.safetensors --out calibrated.safetensors
@@ -51,7 +49,7 @@ Examples:
 pub struct Args {
     /// Folder of recordings, or one of them
     recordings: PathBuf,
-    /// Model file, trained with --sigma
+    /// Model file of `forecloud train`, but not of its --preset paper, which does not tell how sure it is
     #[arg(long, value_name = "FILE")]
     model: PathBuf,
     /// The calibrated model's file
@@ -70,7 +68,7 @@ pub struct Args {
     /// Steps after which a prediction that is longer looks again, in a further pass from where everything
     /// has come to by then: a divisor of the model's steps a pass (--chunk of `train`), or all of them.
     /// Written into the model file, as nothing else writes it; half of a pass was best for `small`
-    /// (docs/accuracy.md) [default: the model's own]
+    /// (docs/src/notebook/accuracy.md) [default: the model's own]
     #[arg(long, value_name = "STEPS")]
     stride: Option<usize>,
     /// Threads [default: all cores]
@@ -90,7 +88,8 @@ fn calibrate(args: &Args) -> Result<()> {
     let (model, path) = model_file::load(Some(&args.model))?;
     ensure!(
         model.config.tells_sigma,
-        "{}: it tells no sigma to calibrate; train one with --sigma",
+        "{}: it does not tell how sure it is, as models of the papers' preset don't: train one without --preset \
+         paper",
         path.display()
     );
     let outputs = Outputs::default().protect([&path, &args.recordings]);
@@ -109,7 +108,6 @@ fn calibrate(args: &Args) -> Result<()> {
         frames: args.topics.config()?,
         meshes: args.topics.meshes()?,
         scores: Scores::default(),
-        finding: Finding::default(),
     };
     let (mut n_recordings, mut n_in_hindsight, mut n_others, mut n_unusable) = (0, 0, 0, 0);
     let progress = bar(recordings.len() as u64, "{wide_bar} {pos} of {len} recordings");
@@ -136,7 +134,7 @@ fn calibrate(args: &Args) -> Result<()> {
         }
     }
     progress.finish_and_clear();
-    let Found { scores, finding, .. } = found;
+    let Found { scores, .. } = found;
     if n_unusable > 0 {
         say(format_args!("{} left out, which can't be used", told_recordings(n_unusable)));
     }
@@ -152,13 +150,6 @@ fn calibrate(args: &Args) -> Result<()> {
     };
     let mut calibration = scores.calibrate(args.horizon).with_context(of_split)?;
     widen(&mut calibration, n_in_hindsight as f32 / n_recordings.max(1) as f32);
-    match finding.familiar(args.horizon) {
-        Ok(familiar) => calibration.familiar = Some(familiar),
-        Err(error) => say(format_args!(
-            "warning: {}: {error}; the model does not tell what is unlike all that it knows",
-            of_split()
-        )),
-    }
     for situation in Situation::ALL {
         let [half, most] = [0, 1].map(|level| calibration.factor(situation, level, 0));
         let last = args.horizon - 1;
@@ -189,7 +180,6 @@ struct Found<'a> {
     frames: FramesConfig,
     meshes: MeshSearch,
     scores: Scores,
-    finding: Finding,
 }
 
 impl Found<'_> {
@@ -208,14 +198,12 @@ impl Found<'_> {
         let by = if has_truth { Teacher::Truth } else { Teacher::Hindsight };
         let recording = glimpse.open(self.frames.clone())?;
         self.scores.next_recording();
-        self.finding.next_recording();
         let added = match by {
             Teacher::Truth => self.add_by_truth(&recording),
             _ => self.add_by_hindsight(&recording),
         };
         if added.is_err() {
             self.scores.drop_recording();
-            self.finding.drop_recording();
         }
         added.map(|()| Some(by))
     }
@@ -278,8 +266,8 @@ impl Found<'_> {
         failure.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Takes the errors of one prediction over what the model said, and what it looked like, where
-    /// `positions` now and after each step are known: `is_known` tells of a step (from 0) and a particle.
+    /// Takes the errors of one prediction over what the model said, where `positions` now and after each
+    /// step are known: `is_known` tells of a step (from 0) and a particle.
     fn take(
         &mut self,
         prediction: &Prediction,
@@ -301,6 +289,5 @@ impl Found<'_> {
                 }
             }
         }
-        self.finding.add(&prediction.seen, &prediction.situations, positions, is_known);
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
-use forecloud::vision::cloud::SensorNoise;
 use forecloud::engine::model::ModelConfig;
+use forecloud::vision::cloud::SensorNoise;
 use forecloud_bag::outputs::{Kind, Outputs};
 use forecloud_lab::compare::{
     Comparison, Data, PICTURE, PLAN, Plan, Settings, Suite, TABLE, Table, Watch,
@@ -57,7 +57,7 @@ Examples:
   forecloud compare recordings --out runs/layers
   forecloud compare recordings --out runs/quick --budget-secs 40 --seeds 2 --max-recordings 100
   forecloud compare recordings --out runs/softmax --suite softmax --particles 256 --json
-  forecloud compare recordings --out runs/claim --inputs paper --steps 8000 --batch 4 --seeds 2")]
+  forecloud compare recordings --out runs/claim --steps 8000 --batch 4 --seeds 2")]
 pub struct Args {
     /// Folder of recordings with truth (rosbag2 folders, .mcap and .db3 files)
     recordings: PathBuf,

@@ -30,7 +30,7 @@ pub struct EncoderArgs {
         value_name = "MASK",
         value_parser = PossibleValuesParser::new(PatchMask::ALL.map(PatchMask::name)),
         help = or(
-            "What a patch may hear of another, with --encoder vit (docs/method.md)",
+            "What a patch may hear of another, with --encoder vit (docs/src/notebook/method.md)",
             PatchMask::default().name()
         )
     )]

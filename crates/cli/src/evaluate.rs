@@ -15,7 +15,7 @@ use super::snapshot::SnapshotArgs;
 /// Tell what plans would cost, held against a goal, from a frame of a recording on.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Costs are those of the node's ~/evaluate, to the bit where both run on the CPU; docs/planning.md tells
+Costs are those of the node's ~/evaluate, to the bit where both run on the CPU; docs/src/guide/planning.md tells
 what each term means, and how goal.yaml and plans.yaml are written.
 
 Examples:

@@ -1,10 +1,10 @@
 //! `forecloud info`: what recordings and model files hold.
 
 use anyhow::{Context, Result, ensure};
-use forecloud_bag::bag::{Bag, TopicInfo};
+use forecloud::engine::model::Model;
 use forecloud::vision::cloud::Workspace;
 use forecloud::vision::frames::FramesConfig;
-use forecloud::engine::model::Model;
+use forecloud_bag::bag::{Bag, TopicInfo};
 use forecloud_bag::recording::Recording;
 use serde_json::{Value, json};
 use std::io::{Read, Write};

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
-use forecloud_bag::bag::recordings_below;
-use forecloud_train::labels::LabelCache;
 use forecloud::engine::model::{Model, ModelConfig};
+use forecloud_bag::bag::recordings_below;
 use forecloud_bag::outputs::Outputs;
 use forecloud_bag::recording::Recording;
 use forecloud_bag::shards::{Manifest, Outcome as Came, Shard, ShardFolder, fingerprint};
 use forecloud_train::config::{DatasetConfig, Teacher, TrainConfig};
 use forecloud_train::dataset::Dataset;
+use forecloud_train::labels::LabelCache;
 use serde::{Deserialize, Serialize};
 
 use super::layers::SizeArgs;

@@ -9,7 +9,7 @@ use forecloud::engine::graph::EdgeWeights;
 use forecloud::engine::graph::walks::{Halting, Sampler, WalkConfig};
 use forecloud::engine::masks::{MaskConfig, MaskKind};
 use forecloud::engine::model::{
-    Encodings, FeatureMap, GlobalLayer, Inputs, LayersConfig, LocalLayer, Model, ModelConfig,
+    Encodings, FeatureMap, GlobalLayer, LayersConfig, LocalLayer, Model, ModelConfig,
 };
 use serde::de::DeserializeOwned;
 
@@ -33,11 +33,9 @@ pub const IDS: [&str; 13] = [
 ];
 
 /// Names of the options in [`SizeArgs`]; first those in which a start model can grow.
-pub const SIZE_IDS: [&str; 12] = [
+pub const SIZE_IDS: [&str; 10] = [
     "width",
     "chunk",
-    "inputs",
-    "sigma",
     "encodings",
     "blocks",
     "k",
@@ -48,7 +46,7 @@ pub const SIZE_IDS: [&str; 12] = [
     "plan_lag",
 ];
 /// How many those are; [`SizeArgs::grow`] knows them.
-pub const N_GROWING: usize = 4;
+pub const N_GROWING: usize = 2;
 
 /// Sizes of the model. What is not given stays as it is.
 #[derive(clap::Args, Clone)]
@@ -60,31 +58,18 @@ pub struct SizeArgs {
         long,
         value_name = "STEPS",
         help = or(
-            "Steps that one pass predicts; 1 is the papers' way",
+            "Steps that one pass predicts; a longer prediction looks again after half of them, or after all \
+             of an odd number; 1 is the papers' way",
             ModelConfig::default().chunk
         )
     )]
     chunk: Option<usize>,
     #[arg(
         long,
-        value_parser = names(Inputs::ALL, Inputs::name),
-        help = or(
-            "What the model is told: `second` adds places to the centimetre, how the nearest link moved \
-             in the step before, and what touches each body in each step; `paper` is the papers': places, \
-             colours, times and the robot's particles alone, no motion, no bodies, no candidates",
-            ModelConfig::default().inputs.name()
-        )
-    )]
-    inputs: Option<String>,
-    /// Teach the model to tell how sure it is of each particle and step
-    #[arg(long)]
-    sigma: bool,
-    #[arg(
-        long,
         value_parser = names(Encodings::ALL, Encodings::name),
         help = or(
             "Tell the model where in their graph its tokens lie, by layers that solve it: `heat`, \
-             `eigenvectors` or `both` (docs/method.md)",
+             `eigenvectors` or `both` (docs/src/notebook/method.md)",
             ModelConfig::default().encodings.name()
         )
     )]
@@ -149,14 +134,12 @@ impl SizeArgs {
             (self.particles.filter(|&n| n > 0), &mut model.n_particles),
             (self.history, &mut model.n_history),
             (self.n_kinematic, &mut model.n_kinematic),
-            (self.chunk, &mut model.chunk),
         ];
         for (given, size) in sizes {
             *size = given.unwrap_or(*size);
         }
-        model.inputs = self.inputs().unwrap_or(model.inputs);
+        *model = self.chunk.map_or(*model, |chunk| model.with_chunk(chunk));
         model.encodings = self.encodings().unwrap_or(model.encodings);
-        model.tells_sigma |= self.sigma;
         model.plan_lag_secs = self.plan_lag.unwrap_or(model.plan_lag_secs);
         if let Some(walks) = &mut model.mask.walks {
             walks.halting = match walks.halting {
@@ -170,11 +153,6 @@ impl SizeArgs {
 }
 
 impl SizeArgs {
-    fn inputs(&self) -> Option<Inputs> {
-        let name = self.inputs.as_ref()?;
-        Inputs::ALL.into_iter().find(|inputs| inputs.name() == name)
-    }
-
     fn encodings(&self) -> Option<Encodings> {
         let name = self.encodings.as_ref()?;
         Encodings::ALL.into_iter().find(|encodings| encodings.name() == name)
@@ -185,17 +163,14 @@ impl SizeArgs {
     /// # Errors
     /// Says which option a model can't grow by.
     pub fn grow(&self, start: Model, seed: u64) -> anyhow::Result<Model> {
-        let config = start.config;
         let wider = match self.width {
             Some(width) => start.widened(width, seed).map_err(by_option)?,
             None => start,
         };
-        let (chunk, inputs) = (self.chunk.unwrap_or(config.chunk), self.inputs());
-        let (inputs, sigma) = (inputs.unwrap_or(config.inputs), config.tells_sigma || self.sigma);
-        if (chunk, inputs, sigma) == (config.chunk, config.inputs, config.tells_sigma) {
-            return Ok(wider);
+        match self.chunk {
+            Some(chunk) => Ok(wider.extended(chunk).map_err(by_option)?),
+            None => Ok(wider),
         }
-        Ok(wider.extended(chunk, inputs, sigma).map_err(by_option)?)
     }
 }
 

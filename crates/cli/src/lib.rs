@@ -42,8 +42,8 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 
-use forecloud::vision::frames::FramesConfig;
 use forecloud::base::instruction_set::InstructionSet;
+use forecloud::vision::frames::FramesConfig;
 use outcome::Outcome;
 use say::say;
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
-use forecloud_eval::Report;
 use forecloud_bag::shards::Joined;
+use forecloud_eval::Report;
 
 use super::outcome::Outcome;
 use super::{label, replay};

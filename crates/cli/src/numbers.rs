@@ -44,7 +44,6 @@ const OPTIONS: &[(&str, &str)] = &[
     ("model.mask.cell_m", "--mask-cell"),
     ("sensor_noise.strength", "--sensor-noise"),
     ("train.curriculum", "--curriculum"),
-    ("train.second_looks", "--second-looks"),
     ("hold_out", "--hold-out"),
     ("video.vit.cut_m", "--patch-cut"),
 ];

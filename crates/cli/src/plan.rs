@@ -1,8 +1,8 @@
 //! `forecloud plan`: finds a plan.
 
 use anyhow::{Context, Result};
-use forecloud_bag::goal_file::read_goal;
 use forecloud::planner::{PlanSettings, Planner};
+use forecloud_bag::goal_file::read_goal;
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use super::snapshot::SnapshotArgs;
 #[derive(clap::Args)]
 #[command(after_help = "\
 With --max-plans and without --budget the same frame, goal and seed give the same plan, on any number
-of threads. docs/planning.md tells how goal.yaml is written, and what the planner can and can't see.
+of threads. docs/src/guide/planning.md tells how goal.yaml is written, and what the planner can and can't see.
 
 Exit codes:
   0  a plan is worth executing

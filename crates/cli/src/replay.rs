@@ -2,14 +2,14 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use forecloud::engine::backend::Device;
-use forecloud::vision::cloud::Workspace;
-use forecloud::predict::config::PredictorConfig;
-use forecloud_eval::published::Agreement;
-use forecloud_eval::{Film, MostActive, Replay, Report};
 use forecloud::engine::model::Model;
+use forecloud::predict::config::PredictorConfig;
+use forecloud::vision::cloud::Workspace;
 use forecloud_bag::outputs::{Kind, Outputs};
 use forecloud_bag::recording::Recording;
 use forecloud_bag::shards::{Manifest, Outcome as Came, Shard, ShardFolder, fingerprint};
+use forecloud_eval::published::Agreement;
+use forecloud_eval::{Film, MostActive, Replay, Report};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -2,11 +2,11 @@
 
 use anyhow::{Context, Result, ensure};
 use forecloud::engine::backend::Device;
-use forecloud::vision::cloud::{SensorNoise, Workspace};
-use forecloud::predict::config::PredictorConfig;
-use forecloud_eval::Published;
 use forecloud::engine::model::Model;
+use forecloud::predict::config::PredictorConfig;
+use forecloud::vision::cloud::{SensorNoise, Workspace};
 use forecloud_bag::shards::Shard;
+use forecloud_eval::Published;
 use forecloud_video::VideoModel;
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ use super::train_video::VIDEO;
 Errors are mean distances in mm between predicted and true positions after each step, over all
 points of all frames; of static points it is the motion predicted for them. Without truth (topics
 under /truth) predictions are held against what the cameras saw later: the share of points that they
-saw through (wrong), and the Chamfer distance; docs/evaluation.md tells how to read them.
+saw through (wrong), and the Chamfer distance; docs/src/guide/evaluation.md tells how to read them.
 
 Files that are there are replaced only if Forecloud wrote them, and recordings never.
 
@@ -64,10 +64,6 @@ pub struct Args {
     /// leads them (the node's carry_robot)
     #[arg(long)]
     pub(super) no_carry_robot: bool,
-    /// Take the model's word for bodies that are unlike all that it knows, too: else their prediction
-    /// leans on the best trivial one (the node's lean_when_unlike)
-    #[arg(long)]
-    pub(super) no_lean_when_unlike: bool,
     /// What to predict on: auto (a GPU where one answers), cpu, cuda or cuda:INDEX
     #[arg(long, default_value_t = Device::default())]
     pub(super) device: Device,
@@ -200,7 +196,6 @@ impl Args {
             workspace,
             hold_at_rest: !self.no_hold_at_rest,
             carry_robot: !self.no_carry_robot,
-            lean_when_unlike: !self.no_lean_when_unlike,
             ..default
         }
     }

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use forecloud::vision::cloud::Workspace;
+use forecloud::engine::model::Model;
 use forecloud::predict::config::PredictorConfig;
+use forecloud::vision::cloud::Workspace;
+use forecloud_bag::outputs::{Kind, Outputs};
 use forecloud_eval::film::Sheet;
 use forecloud_eval::page::{MARK, MAX_SCENE_BYTES};
 use forecloud_eval::{MostActive, Page, Recorder, Replayed, Report, Scenes, Setting, csv};
-use forecloud::engine::model::Model;
-use forecloud_bag::outputs::{Kind, Outputs};
 
 use super::say::say;
 

@@ -21,8 +21,8 @@ pub struct StepArgs {
         value_parser = parse_curriculum,
         value_name = "SHARE:LENGTH,…",
         help = or(
-            "Lengths of the roll-out in steps, each from that share of the training onwards; for models of \
-             longer passes whole ones, or the last steps of a pass learn nothing",
+            "Lengths of the roll-out in steps, each from that share of the training onwards; whole passes of \
+             the model (--chunk), or the last steps of a pass learn nothing",
             Curriculum(TrainConfig::default().curriculum)
         )
     )]
@@ -37,17 +37,6 @@ pub struct StepArgs {
         )
     )]
     step_discount: Option<f32>,
-    #[arg(
-        long,
-        value_name = "SHARE",
-        value_parser = within(TrainConfig::SECOND_LOOKS),
-        help = or(
-            "Share of the windows that begin where the model's own first pass has led, as the later passes of \
-             a longer prediction do",
-            TrainConfig::default().second_looks
-        )
-    )]
-    second_looks: Option<f64>,
     /// Noise added to the depth images of recordings taught by truth, in units of a typical camera's
     /// (RealSense D435): each training recording draws a strength up to twice this, the others have
     /// this; 0 for none.
@@ -71,7 +60,6 @@ impl StepArgs {
             config.reach_whole_passes(model);
         }
         config.step_discount = self.step_discount.unwrap_or(config.step_discount);
-        config.second_looks = self.second_looks.unwrap_or(config.second_looks);
         config.sensor_noise = self.sensor_noise;
     }
 }

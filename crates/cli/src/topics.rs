@@ -2,8 +2,8 @@
 
 use anyhow::{Result, anyhow, bail};
 use forecloud::Error;
-use forecloud::vision::frames::{CameraInput, CameraTopics, FramesConfig};
 use forecloud::robot::kinematics::{MeshSearch, RobotMode};
+use forecloud::vision::frames::{CameraInput, CameraTopics, FramesConfig};
 use forecloud_bag::recording::shell_word;
 use std::path::PathBuf;
 

@@ -68,8 +68,8 @@ pub struct Args {
     #[arg(long, value_name = "STEP", value_parser = within(TrainConfig::STEPS))]
     pub(super) stop_at: Option<u64>,
     /// Start from this model's weights and sizes instead of random weights (fine-tuning); with
-    /// --width, a multiple of its own, from a wider model that predicts the same; with --chunk, --inputs
-    /// or --sigma from one that has learned as much, and has those to learn
+    /// --width, a multiple of its own, from a wider model that predicts the same; with --chunk, more steps
+    /// than its own passes have, from one that has learned as much, and has the others to learn
     #[arg(long, value_name = "MODEL", conflicts_with_all = FIXED_BY_START.iter(), conflicts_with_all = layers::IDS)]
     pub(super) from: Option<PathBuf>,
     /// Recordings of what the start model knows and shall not forget, such as simulated ones: every
@@ -84,7 +84,8 @@ pub struct Args {
     keep: String,
     /// Model and training as these named settings have them; sizes, steps, batch, rate and
     /// curriculum can still be given. `paper`: the GRF Interlacer of GRF masking (ICLR 2025, appendix
-    /// C.3), with 32,768 particles per time step
+    /// C.3): one step a pass, told places, colours, times and the robot's particles alone, with 32,768
+    /// particles per time step; it does not tell how sure it is
     #[arg(long, default_value = "default", value_parser = PossibleValuesParser::new(Preset::ALL.map(|(name, _)| name)), conflicts_with_all = layers::IDS, conflicts_with = "from")]
     preset: String,
     /// What tells where points go. `truth`: the truth of simulated recordings; others are left out.
@@ -179,7 +180,13 @@ fn train(args: &Args) -> Result<()> {
     let mut origin = origin(args, &start);
     let Start { before, model, has_grown, .. } = start;
     let mut config = train_config(args, &model)?;
+    let second_looks = config.second_looks;
     let video = video(args, &mut config)?;
+    if config.second_looks < second_looks {
+        say(
+            "note: pixels teach (--video), so no window begins where the model's own first pass has led",
+        );
+    }
     memory::must_suffice(&config, &model, args.recompute, 1)?;
     let folder = OutFolder::open(&args.out)?;
     let files = RunFiles::new(&args.out);
@@ -198,16 +205,8 @@ fn train(args: &Args) -> Result<()> {
     }
     let data = data(args, trainer.config(), model, pixels)?;
     origin.recordings = data.names();
-    match trainer.origin() {
-        Some(begun) => {
-            begun.must_have_recordings(&files.checkpoint, &origin).context(CANT_GO_ON)?;
-        }
-        None if trainer.step_index() > 0 => say(format_args!(
-            "note: {} is of an earlier version, and does not tell what it was begun from: that this is \
-             the same start model and the same recordings is taken on trust",
-            files.checkpoint.display()
-        )),
-        None => {}
+    if let Some(begun) = trainer.origin() {
+        begun.must_have_recordings(&files.checkpoint, &origin).context(CANT_GO_ON)?;
     }
     let mut trainer = trainer.with_origin(origin);
     let Data { train, validation, known, n_steps } = data;
@@ -318,7 +317,8 @@ pub(super) fn train_config(args: &Args, model: &ModelConfig) -> Result<TrainConf
     Ok(config)
 }
 
-/// Encoder and renderer, where pixels teach, which `config` tells from then on.
+/// Encoder and renderer, where pixels teach, which `config` tells from then on; it has no second looks
+/// then, of which no pictures are.
 pub(super) fn video(args: &Args, config: &mut TrainConfig) -> Result<Option<VideoModel>> {
     let Some(path) = &args.video else {
         let needs_video = Teacher::named(&args.teacher) == Some(Teacher::Video);
@@ -335,6 +335,7 @@ pub(super) fn video(args: &Args, config: &mut TrainConfig) -> Result<Option<Vide
         steps: PixelConfig::STEPS,
         video: video.hash(),
     });
+    config.second_looks = 0.0;
     config.validate().map_err(by_option)?;
     Ok(Some(video))
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
-use forecloud::vision::cloud::SensorNoise;
-use forecloud_train::labels::LabelCache;
 use forecloud::engine::model::ModelConfig;
+use forecloud::vision::cloud::SensorNoise;
 use forecloud_train::config::{DatasetConfig, Teacher, TrainConfig};
 use forecloud_train::dataset::{Dataset, OnFrame};
 use forecloud_train::files::RunFiles;
+use forecloud_train::labels::LabelCache;
 use forecloud_train::pixels::Pixels;
 use forecloud_train::reading::Intake;
 

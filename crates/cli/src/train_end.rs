@@ -5,9 +5,9 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use forecloud_eval::metrics::{Class, Scores};
 use forecloud::engine::model::Model;
 use forecloud_bag::recording::shell_word;
+use forecloud_eval::metrics::{Class, Scores};
 use forecloud_train::dataset::Dataset;
 use forecloud_train::evaluate::Evaluation;
 use forecloud_train::files::RunFiles;

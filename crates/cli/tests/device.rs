@@ -7,11 +7,11 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use forecloud::engine::backend::Device;
-use forecloud::predict::config::PredictorConfig;
-use forecloud::vision::frames::FramesConfig;
-use forecloud::robot::kinematics::Robot;
 use forecloud::engine::model::Model;
+use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::predictor::{Prediction, Predictor};
+use forecloud::robot::kinematics::Robot;
+use forecloud::vision::frames::FramesConfig;
 use forecloud_bag::recording::Recording;
 
 const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/tiny_push");

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use forecloud::predict::confidence::LEVELS;
 use crate::metrics::{Mean, TrueMotion, distance_m};
 use forecloud::base::geometry::add;
+use forecloud::predict::confidence::LEVELS;
 use forecloud::predict::predictor::Prediction;
 use forecloud::predict::situation::Situation;
 

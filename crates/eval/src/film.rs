@@ -9,15 +9,15 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use forecloud::Result;
-use forecloud::vision::cloud::Cloud;
 use crate::Replayed;
 use crate::method::Method;
 use crate::metrics::Mean;
 use crate::similarity::alike;
+use forecloud::Result;
 use forecloud::base::geometry::{Vec3, plus};
 use forecloud::message::Stamp;
 use forecloud::predict::prediction::{Prediction, milliseconds_since};
+use forecloud::vision::cloud::Cloud;
 use forecloud_video::{Drawing, Guides, Picture, VideoModel};
 
 pub use sheet::Sheet;

@@ -12,10 +12,10 @@ mod tests;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use forecloud::Result;
 use crate::observed::{Eye, Observed};
-use forecloud::vision::frames::Frame;
+use forecloud::Result;
 use forecloud::message::Stamp;
+use forecloud::vision::frames::Frame;
 
 pub use judge::Group;
 pub use tally::{Tallies, Tally};

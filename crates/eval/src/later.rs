@@ -1,7 +1,7 @@
 //! Predictions that wait for what is seen later, where no truth is known: for pages and pictures.
 
-use forecloud::Result;
 use crate::baselines;
+use forecloud::Result;
 use forecloud::base::geometry::{PointTree, Vec3};
 use forecloud::message::Stamp;
 use forecloud::predict::predictor::Prediction;

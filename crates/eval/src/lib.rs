@@ -30,7 +30,6 @@ mod scene;
 pub mod similarity;
 pub mod surface;
 pub mod survey;
-pub mod unlike;
 
 pub use film::Film;
 pub use hindsight::Hindsight;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use forecloud::base::geometry::Vec3;
 use forecloud::message::Stamp;
-use forecloud_bag::recording::{BodyIds, BodyKind, Truth, carry};
 use forecloud::{Error, Result};
+use forecloud_bag::recording::{BodyIds, BodyKind, Truth, carry};
 
 /// True motion in one step from which on an object's point counts as moving (m).
 pub const MOVING_M: f64 = 0.002;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use forecloud::Result;
-use forecloud::vision::cloud::{Cloud, Workspace};
 use crate::surface::Surfaces;
-use forecloud::vision::frames::{Frame, RobotState};
+use forecloud::Result;
 use forecloud::base::geometry::{PointTree, Vec3};
-use forecloud::robot::kinematics::{JointOrder, MeshSearch, Robot, RobotOptions, Spread};
 use forecloud::message::Stamp;
+use forecloud::robot::kinematics::{JointOrder, MeshSearch, Robot, RobotOptions, Spread};
+use forecloud::vision::cloud::{Cloud, Workspace};
+use forecloud::vision::frames::{Frame, RobotState};
 use forecloud::vision::particles::{Particles, Sampling};
 
 /// Points of a cloud that are kept at most.

@@ -5,8 +5,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use forecloud::vision::cloud::{SensorNoise, Workspace};
-use forecloud::predict::config::PredictorConfig;
 use crate::coverage::Coverage;
 use crate::hindsight::Findings;
 use crate::method::Method;
@@ -14,11 +12,12 @@ use crate::metrics::Scores;
 use crate::published::Comparison;
 use crate::replay::{BagResult, Failure, SkippedBag};
 use crate::report::{Device, Report};
-use crate::unlike::UnlikeCounts;
-use forecloud::vision::frames::FramesConfig;
+use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::predictor::Timings;
-use forecloud_bag::shards::{Joined, Outcome};
+use forecloud::vision::cloud::{SensorNoise, Workspace};
+use forecloud::vision::frames::FramesConfig;
 use forecloud::{Error, Result};
+use forecloud_bag::shards::{Joined, Outcome};
 
 /// What a replay is of, beside its recordings: parts of one report have the same.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -56,8 +55,6 @@ pub struct Part {
     pub scores: [Scores; Method::ALL.len()],
     /// How sure predictions were.
     pub coverage: Coverage,
-    /// Of models that know what they know.
-    pub unlike: Option<UnlikeCounts>,
     /// Predictions held against what was seen later, where there is no truth.
     pub findings: Option<Findings>,
     /// Frames that could not be predicted, or judged, by cause.
@@ -80,7 +77,6 @@ pub(super) struct Pool<'a> {
     pub(super) published: Option<&'a Comparison>,
     pub(super) scores: [Scores; Method::ALL.len()],
     pub(super) coverage: Coverage,
-    pub(super) unlike: Option<UnlikeCounts>,
     pub(super) findings: Option<Findings>,
     pub(super) failures: Vec<Failure>,
     pub(super) timings: Vec<Timings>,
@@ -101,7 +97,6 @@ impl<'a> Pool<'a> {
             published,
             scores: Default::default(),
             coverage: Coverage::default(),
-            unlike: None,
             findings: None,
             failures: Vec::new(),
             timings: Vec::new(),
@@ -114,9 +109,6 @@ impl<'a> Pool<'a> {
     fn add(&mut self, part: &Part) {
         self.scores.iter_mut().zip(&part.scores).for_each(|(own, scores)| own.merge(scores));
         self.coverage.merge(&part.coverage);
-        if let Some(unlike) = &part.unlike {
-            self.unlike.get_or_insert_default().merge(unlike);
-        }
         if let Some(findings) = &part.findings {
             self.findings.get_or_insert_default().merge(findings.clone());
         }

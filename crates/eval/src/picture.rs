@@ -4,15 +4,15 @@ pub mod canvas;
 
 use std::path::Path;
 
-#[cfg(doc)]
-use forecloud::Error;
-use forecloud::Result;
 use crate::later::{CHANGED_M, Expected, Later, Seen, Start};
 use crate::metrics::{Class, distance_m};
 use crate::replay::Replayed;
+use canvas::{Canvas, Rgb};
+#[cfg(doc)]
+use forecloud::Error;
+use forecloud::Result;
 use forecloud::base::geometry::{PointTree, Vec3};
 use forecloud_bag::outputs::{Kind, Outputs};
-use canvas::{Canvas, Rgb};
 
 /// Size of one panel, and of the bands above and below both, in pixels.
 const PANEL: [usize; 2] = [800, 600];

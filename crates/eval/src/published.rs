@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use forecloud_bag::bag::Bag;
 use forecloud::base::geometry::Vec3;
 use forecloud::message::{self, Stamp};
 use forecloud::predict::predictor::Prediction;
 use forecloud::{Error, Result};
+use forecloud_bag::bag::Bag;
 
 /// How the names of topics end that predictions are published on.
 const TOPIC_END: &str = "/prediction";

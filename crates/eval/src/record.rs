@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use mcap::records::MessageHeader;
 
-use forecloud::message::{self, Header};
 use forecloud::engine::model::Model;
-use forecloud_bag::outputs::{GENERATOR, Kind, Outputs, Unfinished};
+use forecloud::message::{self, Header};
 use forecloud::predict::predictor::Prediction;
 use forecloud::{Error, Result};
+use forecloud_bag::outputs::{GENERATOR, Kind, Outputs, Unfinished};
 
 /// The node's topic.
 const TOPIC: &str = "/forecloud/prediction";

@@ -4,9 +4,9 @@
 //! through it at the other time, *stayed* if it lay on a surface then, and says nothing if it was
 //! hidden. A place is in a moving region if enough of the points around it changed.
 
-use forecloud::Result;
 use crate::observed::Observed;
 use crate::surface::Sight;
+use forecloud::Result;
 use forecloud::base::geometry::{PointTree, Vec3};
 use rayon::prelude::*;
 

@@ -3,9 +3,6 @@
 
 use std::path::{Path, PathBuf};
 
-use forecloud::base::awake::awake;
-use forecloud::vision::cloud::{SensorNoise, Workspace};
-use forecloud::predict::config::PredictorConfig;
 use crate::hindsight::{Group, Hindsight};
 use crate::method::Method;
 use crate::observed::Eye;
@@ -14,13 +11,16 @@ use crate::published::{self, Published, Setup};
 use crate::report::Device;
 use crate::survey::{Survey, Surveyor};
 use crate::{TrueMotion, baselines};
-use forecloud::vision::frames::{CameraFrame, Frame, FrameCounts, FramesConfig};
-use forecloud::robot::kinematics::{MeshSearch, Mounting, RobotMode};
-use forecloud::message::Stamp;
+use forecloud::base::awake::awake;
 use forecloud::engine::model::Model;
+use forecloud::message::Stamp;
+use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::predictor::{Prediction, Predictor};
-use forecloud_bag::recording::{BodyIds, Recording, Truth};
+use forecloud::robot::kinematics::{MeshSearch, Mounting, RobotMode};
+use forecloud::vision::cloud::{SensorNoise, Workspace};
+use forecloud::vision::frames::{CameraFrame, Frame, FrameCounts, FramesConfig};
 use forecloud::{Error, Result};
+use forecloud_bag::recording::{BodyIds, Recording, Truth};
 
 /// What became of one recording.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
@@ -364,9 +364,6 @@ impl Replay {
             Ok(Some(prediction)) => {
                 bag.n_predicted += 1;
                 self.part.timings.push(prediction.timings);
-                if !prediction.unlike.distances.is_empty() {
-                    self.part.unlike.get_or_insert_default().add(&prediction.unlike);
-                }
                 let n = prediction.particles.len();
                 let [least, most] = self.part.n_particles.unwrap_or([n, n]);
                 self.part.n_particles = Some([least.min(n), most.max(n)]);

@@ -10,8 +10,6 @@ mod video;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-use forecloud::vision::cloud::{SensorNoise, Workspace};
-use forecloud::predict::config::PredictorConfig;
 use crate::coverage::ConfidenceRow;
 use crate::film::VideoReport;
 use crate::method::Method;
@@ -19,9 +17,10 @@ use crate::metrics::Class;
 use crate::part::{Part, Pool, Terms};
 use crate::published::Comparison;
 use crate::replay::{BagResult, Replay, SkippedBag};
-use crate::unlike::UnlikeCounts;
-use forecloud::vision::frames::FrameCounts;
+use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::predictor::Timings;
+use forecloud::vision::cloud::{SensorNoise, Workspace};
+use forecloud::vision::frames::FrameCounts;
 
 pub use hindsight::{HindsightReport, HindsightRow};
 pub(super) use hindsight_table::{HOW_TO_READ, percent};
@@ -66,8 +65,6 @@ pub struct Report {
     /// How sure predictions were, and whether they were right to be; nothing of models that don't tell,
     /// or were not calibrated.
     pub confidence: Vec<ConfidenceRow>,
-    /// How much of what moved was unlike all that the model knows; none of models that don't tell.
-    pub unlike: Option<UnlikeCounts>,
     /// Predictions held against what was seen later; none if all recordings have truth.
     pub hindsight: Option<HindsightReport>,
     /// Pictures that were drawn of the predictions, held against what was seen; none unless asked for.
@@ -189,7 +186,6 @@ impl Pool<'_> {
             horizon: config.horizon,
             errors: self.error_rows(),
             confidence: self.coverage.rows(),
-            unlike: self.unlike.clone(),
             hindsight: self.findings.as_ref().map(HindsightReport::new),
             video: None,
             verdicts: Vec::new(),
@@ -261,7 +257,7 @@ impl Class {
     }
 
     /// Whether it is of points on objects, which tasks are told apart for.
-    pub(in crate) fn is_object(self) -> bool {
+    pub(crate) fn is_object(self) -> bool {
         matches!(self, Self::Moving | Self::Sudden | Self::Resting)
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use nalgebra::{Isometry3, Point3, Translation3, UnitQuaternion};
 
-use forecloud::vision::frames::{CameraFrame, Frame, View};
 use forecloud::base::geometry::Vec3;
 use forecloud::message::{CameraInfo, Header, Image, Stamp};
+use forecloud::vision::frames::{CameraFrame, Frame, View};
 
 pub const WALL_M: f64 = 1.2;
 const WIDTH: u32 = 160;

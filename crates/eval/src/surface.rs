@@ -5,10 +5,10 @@
 use nalgebra::{Isometry3, Point3};
 
 use forecloud::Result;
-use forecloud::vision::camera::{Camera, DepthImage, check_size};
-use forecloud::vision::frames::{CameraFrame, Frame, View};
 use forecloud::base::geometry::Vec3;
 use forecloud::message::{CameraInfo, Image};
+use forecloud::vision::camera::{Camera, DepthImage, check_size};
+use forecloud::vision::frames::{CameraFrame, Frame, View};
 
 /// Tolerance at depth 0 (m): registration of the cameras to each other, and half a pixel of a
 /// slanted surface.

@@ -5,10 +5,10 @@ use nalgebra::Vector3;
 use serde::{Deserialize, Serialize};
 
 use forecloud::Result;
-use forecloud::vision::cloud::{Cloud, Workspace};
-use forecloud::vision::frames::{Frame, FramesConfig, View};
 use forecloud::base::geometry::Plane;
 use forecloud::message::Stamp;
+use forecloud::vision::cloud::{Cloud, Workspace};
+use forecloud::vision::frames::{Frame, FramesConfig, View};
 
 /// Points that are looked at.
 const MAX_POINTS: usize = 20_000;

@@ -9,15 +9,15 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use clap::Parser;
-use forecloud_bag::bag::recordings_below;
+use forecloud::base::geometry::distance;
+use forecloud::engine::model::ModelConfig;
 use forecloud::vision::cloud::SensorNoise;
 use forecloud::vision::frames::FramesConfig;
-use forecloud::base::geometry::distance;
-use forecloud_train::labels::SURE;
-use forecloud::engine::model::ModelConfig;
+use forecloud_bag::bag::recordings_below;
 use forecloud_bag::recording::{BodyKind, Recording};
 use forecloud_train::config::{DatasetConfig, Teacher};
 use forecloud_train::dataset::{Dataset, Window};
+use forecloud_train::labels::SURE;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 

@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use forecloud_bag::bag::recordings_below;
 use forecloud::vision::frames::FramesConfig;
+use forecloud_bag::bag::recordings_below;
 use forecloud_train::adamw::{AdamW, AdamWConfig};
 use forecloud_train::video::{VideoDataset, VideoTrainConfig, Window};
 use forecloud_video::{

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::adamw::AdamWConfig;
 use super::pixels::PixelConfig;
-use forecloud::vision::cloud::SensorNoise;
-use forecloud::predict::config::check;
 use forecloud::engine::model::ModelConfig;
+use forecloud::predict::config::check;
+use forecloud::vision::cloud::SensorNoise;
 use forecloud::{Error, Result};
 
 /// Settings of a training run.
@@ -30,11 +30,10 @@ pub struct TrainConfig {
     /// How much less later steps of a roll-out count in the loss: step t (from 1) counts as t to minus
     /// this power, and all together as without it. Errors grow with the steps, so that at 0, the papers'
     /// way, the last ones decide.
-    #[serde(default)]
     pub step_discount: f32,
     /// Share of the windows that begin where the first pass of a roll-out has led
-    /// (`second_look.rs`): 0, the papers' way, teaches later passes nothing of their own.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    /// (`second_look.rs`): 0, the papers' way, teaches later passes nothing of their own. Pixels
+    /// don't teach beside it.
     pub second_looks: f64,
     /// Weight in the loss of points of moving objects, resting objects, the robot, and the rest.
     pub loss_weights: [f32; 4],
@@ -77,9 +76,14 @@ impl Default for TrainConfig {
             learning_rate: 1e-3,
             warm_up: 200,
             schedule: Schedule::default(),
-            curriculum: vec![(0.0, 1), (0.4, 2), (0.75, 4)],
-            step_discount: 0.0,
-            second_looks: 0.0,
+            // A whole pass of the default model.
+            curriculum: vec![(0.0, 10)],
+            // Between those of the last stages of `small` (0.6, 0.5, 0.3): undiscounted, the tenth step,
+            // whose errors are the largest, decides.
+            step_discount: 0.5,
+            // The share that was measured (docs/src/notebook/accuracy.md, "Training the second look"): most windows
+            // begin where predictions do, with what was seen.
+            second_looks: 0.3,
             loss_weights: [4.0, 0.5, 0.15, 0.1],
             average_decay: 0.999,
             sensor_noise: 0.5,
@@ -126,7 +130,7 @@ impl TrainConfig {
         check("train.second_looks", self.second_looks, Self::SECOND_LOOKS, "")?;
         if self.second_looks > 0.0 && self.pixels.is_some() {
             let problem =
-                "pixels teach what was seen at a window's start alone: without --video, or 0";
+                "pixels teach what was seen at a window's start alone: set it to 0 beside them";
             return wrong("second_looks", problem.into());
         }
         for weight in self.loss_weights {
@@ -187,10 +191,6 @@ impl TrainConfig {
         let cosine = 0.5 * (1.0 + (std::f64::consts::PI * share).cos());
         self.learning_rate * (0.02 + 0.98 * cosine) as f32
     }
-}
-
-fn is_zero(share: &f64) -> bool {
-    *share == 0.0
 }
 
 /// Checks roll-out lengths, each from a share of the steps on.

@@ -12,18 +12,18 @@ use super::config::{DatasetConfig, MOVING_M, Teacher};
 use super::episode::{Aids, Episode};
 use super::pixels::Pixels;
 use super::skipped::Skipped;
-use forecloud::vision::frames::FramesConfig;
-use forecloud::base::geometry::{Vec3, distance, minus};
-use forecloud::robot::kinematics::MeshSearch;
 use crate::labels::LabelCache;
+use forecloud::base::geometry::{Vec3, distance, minus};
 use forecloud::engine::model::ModelConfig;
-use forecloud::vision::motion::MotionEstimator;
-use forecloud::predict::observation::link;
-use forecloud::vision::particles::Particles;
-use forecloud_bag::recording::{BodyKind, Recording, carry};
 use forecloud::engine::scene::{Scene, move_all};
-use forecloud_video::Kept;
+use forecloud::predict::observation::link;
+use forecloud::robot::kinematics::MeshSearch;
+use forecloud::vision::frames::FramesConfig;
+use forecloud::vision::motion::MotionEstimator;
+use forecloud::vision::particles::Particles;
 use forecloud::{Error, Result};
+use forecloud_bag::recording::{BodyKind, Recording, carry};
+use forecloud_video::Kept;
 
 /// Recordings of one split in memory.
 pub struct Dataset {

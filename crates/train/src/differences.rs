@@ -48,9 +48,9 @@ fn shown(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forecloud::engine::model::ModelConfig;
     use crate::adamw::AdamWConfig;
     use crate::config::TrainConfig;
+    use forecloud::engine::model::ModelConfig;
 
     #[test]
     fn each_setting_that_differs_is_named_with_both_values() {

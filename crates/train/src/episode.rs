@@ -9,18 +9,18 @@ use super::config::{DatasetConfig, MOVING_M, Teacher};
 use super::pixels::Pixels;
 use super::rig::Rig;
 use super::skipped::Skipped;
+use crate::labels::{Flow, LabelCache};
+use forecloud::base::geometry::{Vec3, distance};
+use forecloud::engine::model::ModelConfig;
+use forecloud::message::Stamp;
+use forecloud::robot::kinematics::{MeshSearch, Mount, Robot, RobotMode, RobotOptions, Spread};
+use forecloud::robot::plan;
 use forecloud::vision::cloud::{Cloud, Place, SensorNoise, Workspace};
 use forecloud::vision::frames::{Frame, FramesConfig, RobotState};
-use forecloud::base::geometry::{Vec3, distance};
-use forecloud::robot::kinematics::{MeshSearch, Mount, Robot, RobotMode, RobotOptions, Spread};
-use crate::labels::{Flow, LabelCache};
-use forecloud::message::Stamp;
-use forecloud::engine::model::ModelConfig;
 use forecloud::vision::particles::{Particles, Sampling};
-use forecloud::robot::plan;
+use forecloud::{Error, Result};
 use forecloud_bag::recording::{BodyIds, BodyKind, Recording, carry};
 use forecloud_video::Kept;
-use forecloud::{Error, Result};
 
 /// Share of a step by which a frame may lie beside the time that it stands for.
 const TOLERANCE: f64 = 0.25;

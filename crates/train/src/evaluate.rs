@@ -4,13 +4,13 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use super::dataset::{Dataset, Window};
-use forecloud::Result;
-use forecloud_eval::baselines::{constant_velocity, nothing_moves};
-use forecloud_eval::metrics::{Scores, TrueMotion};
-use forecloud::base::geometry::Vec3;
 use crate::labels::SURE;
+use forecloud::Result;
+use forecloud::base::geometry::Vec3;
 use forecloud::engine::model::{Mode, Model, Rollout};
 use forecloud_bag::recording::BodyKind;
+use forecloud_eval::baselines::{constant_velocity, nothing_moves};
+use forecloud_eval::metrics::{Scores, TrueMotion};
 
 /// Seed of particles: the same for all models.
 const SEED: u64 = 0;

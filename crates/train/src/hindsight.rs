@@ -7,16 +7,18 @@ use std::sync::Arc;
 use super::config::MOVING_M;
 use super::dataset::{Dataset, Window};
 use super::episode::{Episode, Sample};
-use forecloud::Result;
-use forecloud::predict::confidence::Calibration;
-use forecloud::base::geometry::{Neighbors, RigidMotion, Vec3, distance, follow_links, length, minus, plus};
-use forecloud::robot::kinematics::{NO_LINK, Robot};
 use crate::labels::{Flow, LabelCache, LabelKey, Labeler, Labelled, SURE, Sight, Tracks, View};
+use forecloud::Result;
+use forecloud::base::geometry::{
+    Neighbors, RigidMotion, Vec3, distance, follow_links, length, minus, plus,
+};
 use forecloud::message::Stamp;
+use forecloud::predict::confidence::Calibration;
+use forecloud::predict::situation::Situation;
+use forecloud::robot::kinematics::{NO_LINK, Robot};
 use forecloud::vision::motion::NO_BODY;
 use forecloud::vision::particles::Particles;
 use forecloud_bag::recording::BodyKind;
-use forecloud::predict::situation::Situation;
 
 /// How far the motion of a point on a link may differ from the link's (m), and by which share of it.
 const DIFFERS_M: f32 = 0.004;
@@ -164,7 +166,7 @@ pub struct Told {
 
 /// What hindsight is sure of is what is seen well, and errs less than the rest: by how much larger half and
 /// 90 % of all errors are than those that it is sure of, after one step and after ten, by
-/// [`Situation::ALL`]. Measured with `small` on 16 simulated validation recordings (docs/teach.md).
+/// [`Situation::ALL`]. Measured with `small` on 16 simulated validation recordings (docs/src/guide/teach.md).
 /// Where a robot without a plan goes hindsight tells as it does of one with a plan.
 const LEFT_OUT: [[[f32; 2]; 2]; Situation::ALL.len()] = [
     [[1.0, 1.0], [1.0, 1.3]],

@@ -11,8 +11,8 @@ use super::dataset::Dataset;
 use super::reading::read;
 use super::stretches::{FEW, STRETCH_SECS};
 use forecloud::predict::config::check;
-use forecloud_bag::recording::Recording;
 use forecloud::{Error, Result};
+use forecloud_bag::recording::Recording;
 
 /// Which recordings are held out.
 #[derive(Debug, Clone, Copy, PartialEq)]

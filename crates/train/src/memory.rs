@@ -34,7 +34,7 @@ mod tests {
         let larger = TrainConfig { batch: 1024, ..config.clone() };
         assert!(least_bytes(&larger, &model, false) > 400 * base);
         let longer = TrainConfig { curriculum: vec![(0.0, 20)], ..config.clone() };
-        assert!(least_bytes(&longer, &model, false) > 4 * base);
+        assert!(2 * least_bytes(&longer, &model, false) > 3 * base);
         assert!(4 * least_bytes(&config, &model, true) < base);
         // The largest model and batch that there are.
         let model = ModelConfig { n_particles: 1 << 20, n_history: 1 << 20, width: 512, ..model };

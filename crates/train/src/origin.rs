@@ -71,8 +71,7 @@ impl Origin {
         metadata.insert(KEY.into(), serde_json::to_string(self).unwrap_or_default());
     }
 
-    /// That of a checkpoint's metadata; none in those of earlier versions, and of other programs than
-    /// the tool.
+    /// That of a checkpoint's metadata; none in those of other programs than the tool.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_as_it_was_written_and_older_files_have_none() {
+    fn it_is_read_as_it_was_written_and_files_without_it_have_none() {
         let begun = origin(&[("--from", "a \"b\"")], &[("training", "ü b")]);
         let mut metadata = HashMap::new();
         assert_eq!(Origin::of(&metadata), Ok(None));

@@ -13,12 +13,14 @@ use super::augment::choose;
 use super::dataset::Window;
 use super::video::VideoTrainConfig;
 use super::video::targets::Targets;
-use forecloud::vision::cloud::Cloud;
-use forecloud::predict::config::check;
-use forecloud::vision::frames::CameraFrame;
 use forecloud::base::geometry::{Vec3, minus, plus};
-use forecloud_video::{Drawing, Gradients, Guides, Kept, Picture, Renderer, Scene, Spool, VideoModel};
+use forecloud::predict::config::check;
+use forecloud::vision::cloud::Cloud;
+use forecloud::vision::frames::CameraFrame;
 use forecloud::{Error, Result};
+use forecloud_video::{
+    Drawing, Gradients, Guides, Kept, Picture, Renderer, Scene, Spool, VideoModel,
+};
 
 /// Share of the rays that go to pixels in which something changes: of what rests, nothing is learned.
 const CHANGED_SHARE: f64 = 0.5;
@@ -210,12 +212,12 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
-    use forecloud::vision::frames::FramesConfig;
-    use forecloud::engine::model::ModelConfig;
-    use forecloud_bag::recording::Recording;
     use crate::config::{DatasetConfig, Teacher};
     use crate::dataset::Dataset;
     use crate::video::{VideoDataset, VideoTrainConfig, VideoTrainer};
+    use forecloud::engine::model::ModelConfig;
+    use forecloud::vision::frames::FramesConfig;
+    use forecloud_bag::recording::Recording;
     use forecloud_video::VideoConfig;
 
     const STEPS: usize = 2;

@@ -3,7 +3,7 @@
 use super::config::{Schedule, TrainConfig};
 use forecloud::engine::graph::walks::{Halting, Sampler, WalkConfig};
 use forecloud::engine::masks::MaskConfig;
-use forecloud::engine::model::ModelConfig;
+use forecloud::engine::model::{Inputs, ModelConfig};
 
 /// Model and training by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -14,7 +14,8 @@ pub enum Preset {
     /// The GRF Interlacer of GRF masking (ICLR 2025, section 4.4, appendix C.3), as far as the paper
     /// tells and recordings allow.
     ///
-    /// Its own: k = 3, 27 repelling walks of 3 hops, one head and ReLU features in the local layer,
+    /// Its own: one step a pass, with nothing told but places, colours, times and the robot's particles, and
+    /// no word for how sure it is; k = 3, 27 repelling walks of 3 hops, one head and ReLU features in the local layer,
     /// 32,768 particles a time step, drawn uniformly; AdamW, batch 16, weight decay 1e-3, gradient norm clipped to
     /// 0.01, roll-outs of 6 steps, learning rate 3e-4 until step 1,000, then 1e-4, 100,000 steps.
     /// Not told, so as in [`Preset::Default`]: width, blocks, heads of the global layer, kinematic
@@ -47,6 +48,10 @@ impl Preset {
                     }),
                     ..MaskConfig::default()
                 },
+                chunk: 1,
+                stride: None,
+                inputs: Inputs::Paper,
+                tells_sigma: false,
                 ..default
             },
         }
@@ -62,6 +67,8 @@ impl Preset {
             config.warm_up = 0;
             config.schedule = Schedule::Drop { step: 1000, factor: 1.0 / 3.0 };
             config.curriculum = vec![(0.0, 6)];
+            config.step_discount = 0.0;
+            config.second_looks = 0.0;
             config.average_decay = 0.0;
             config.adamw.weight_decay = 1e-3;
             config.adamw.max_norm = 0.01;
@@ -82,6 +89,14 @@ mod tests {
         }
         assert_eq!(Preset::Default.model(), ModelConfig::default());
         assert_eq!(Preset::Default.train(), TrainConfig::default());
+    }
+
+    #[test]
+    fn what_the_papers_have_does_not_hang_on_defaults() {
+        let (model, train) = (Preset::Paper.model(), Preset::Paper.train());
+        assert_eq!((model.chunk, model.stride, model.inputs), (1, None, Inputs::Paper));
+        assert!(!model.tells_sigma);
+        assert_eq!((train.step_discount, train.second_looks), (0.0, 0.0));
     }
 
     #[test]

@@ -8,12 +8,12 @@ use rand_chacha::ChaCha8Rng;
 
 use super::dataset::{Dataset, Window};
 use super::validation::advance;
+use crate::labels::SURE;
 use forecloud::Result;
 use forecloud::base::geometry::{Vec3, distance};
-use crate::labels::SURE;
 use forecloud::engine::model::{Mode, Model, Rollout};
-use forecloud_bag::recording::BodyKind;
 use forecloud::predict::rest::Rest;
+use forecloud_bag::recording::BodyKind;
 
 /// Seed of windows and of the intervals' draws.
 const SEED: u64 = 0;

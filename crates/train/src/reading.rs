@@ -9,8 +9,8 @@ use super::config::Teacher;
 use super::dataset::Dataset;
 use super::episode::Episode;
 use super::rig::Rig;
-use forecloud_bag::recording::{Glimpse, Recording};
 use forecloud::{Error, Result};
+use forecloud_bag::recording::{Glimpse, Recording};
 
 /// Recordings that are read side by side: more than these are never held besides those kept.
 const BLOCK: usize = 32;

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
+use crate::labels::SURE;
 use forecloud::base::geometry::{Neighbors, Vec3, distance, length};
 use forecloud::robot::kinematics::{NO_LINK, Robot};
-use crate::labels::SURE;
 use forecloud::{Error, Result};
 
 use super::config::MOVING_M;

@@ -69,8 +69,8 @@ mod tests {
     use super::super::config::DatasetConfig;
     use super::super::dataset::Dataset;
     use super::*;
+    use forecloud::engine::model::{Layout, ModelConfig, weights::initial_weights};
     use forecloud::vision::frames::FramesConfig;
-    use forecloud::engine::model::{Inputs, Layout, ModelConfig, weights::initial_weights};
 
     fn model(stride: usize) -> ModelConfig {
         ModelConfig {
@@ -83,8 +83,6 @@ mod tests {
             n_kinematic: 32,
             chunk: 2,
             stride: Some(stride),
-            inputs: Inputs::Second,
-            tells_sigma: true,
             ..ModelConfig::default()
         }
     }

@@ -23,8 +23,8 @@ use forecloud::engine::model::weights::initial_weights;
 use forecloud::engine::model::{Gradients, Layout, Mode, Model, ModelConfig, Rollout};
 use forecloud::engine::ops::charbonnier::charbonnier;
 use forecloud::engine::ops::likelihood::likelihood;
-use forecloud_bag::recording::BodyKind;
 use forecloud::{Error, Result};
+use forecloud_bag::recording::BodyKind;
 
 /// The loss is in metres; gradients in centimetres are of order 1.
 const LOSS_SCALE: f32 = 100.0;

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::dataset::Window;
-use forecloud::base::geometry::Vec3;
 use crate::labels::SURE;
+use forecloud::base::geometry::Vec3;
 use forecloud::engine::model::Rollout;
 use forecloud_bag::recording::BodyKind;
 

@@ -4,10 +4,10 @@ use nalgebra::{Isometry3, Point3};
 
 use super::Ray;
 use forecloud::Result;
+use forecloud::base::geometry::{Rigid, Vec3};
 use forecloud::vision::camera::{Camera, ColorImage, check_size};
 use forecloud::vision::cloud::{Cloud, Workspace};
 use forecloud::vision::frames::{CameraFrame, View};
-use forecloud::base::geometry::{Rigid, Vec3};
 
 /// How far behind the nearest of a pixel's measurements another may lie to be of the same surface:
 /// metres, and as a share of its depth.

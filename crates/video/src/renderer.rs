@@ -13,13 +13,13 @@ mod tests;
 use rayon::prelude::*;
 
 use super::weights::VideoLayout;
+use composite::{Composite, shade};
+use field::{Field, Sample};
 use forecloud::base::geometry::Vec3;
 use forecloud::engine::ops::linear::{
     linear_backward_input, linear_backward_weights, linear_forward, linear_relu_forward,
 };
 use forecloud::engine::ops::relu::relu_backward;
-use composite::{Composite, shade};
-use field::{Field, Sample};
 
 /// Rays that are traced together: what they see fills the matrix products.
 const RAYS: usize = 64;

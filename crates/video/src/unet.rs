@@ -2,7 +2,9 @@
 //! sizes, two convolutions at each on the way down and on the way up, joined by skips.
 
 use forecloud::engine::model::interlacer::Affine;
-use forecloud::engine::ops::conv2d::{Size, conv2d_backward_input, conv2d_backward_weights, conv2d_forward};
+use forecloud::engine::ops::conv2d::{
+    Size, conv2d_backward_input, conv2d_backward_weights, conv2d_forward,
+};
 use forecloud::engine::ops::relu::relu_backward;
 use forecloud::engine::ops::resample2d::{
     double_backward, double_forward, halve_backward, halve_forward, put_channels, take_channels,

@@ -14,14 +14,14 @@ mod tests;
 
 use super::Picture;
 use super::weights::{Table, VideoLayout};
+pub use block::Block;
+use block::{BlockSaved, Normed, dense_back, norm};
+pub use config::{EncoderKind, PatchMask, VitConfig};
 use forecloud::Result;
 use forecloud::engine::model::Span;
 use forecloud::engine::model::interlacer::Affine;
 use forecloud::engine::ops::linear::linear_forward;
 use forecloud::engine::ops::linear_attention::Heads;
-pub use block::Block;
-use block::{BlockSaved, Normed, dense_back, norm};
-pub use config::{EncoderKind, PatchMask, VitConfig};
 pub(super) use masks::Frozen;
 use masks::Masks;
 use patches::{CHANNELS, Patches, pixels};

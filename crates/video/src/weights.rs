@@ -217,9 +217,9 @@ pub(crate) fn read_config(path: &Path, file: &File) -> Result<VideoConfig> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::VitConfig;
     use forecloud::Error;
     use forecloud::engine::model::weights;
-    use crate::VitConfig;
 
     fn small() -> VideoConfig {
         VideoConfig { channels: [2, 3, 4], hidden: 8, ..VideoConfig::default() }

@@ -27,13 +27,7 @@ pub struct Cells {
 impl Cells {
     /// Sorts `points` into `counts` cells a side of `cell_m` from `origin` on; what lies outside
     /// belongs to the outermost. Points of one cell keep their order.
-    pub fn rebuild(
-        &mut self,
-        points: &[Vec3],
-        origin: Vec3,
-        cell_m: f32,
-        counts: [usize; 3],
-    ) {
+    pub fn rebuild(&mut self, points: &[Vec3], origin: Vec3, cell_m: f32, counts: [usize; 3]) {
         (self.origin, self.cell_m, self.counts) = (origin, cell_m, counts);
         let mut cells = std::mem::take(&mut self.cells);
         cells.resize(points.len(), 0);

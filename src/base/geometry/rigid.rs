@@ -212,12 +212,7 @@ impl RigidMotion {
 
 /// Replaces `motions` by those of the links from `now` to `ahead`: the number of each point's link is
 /// in `links`, ascending.
-pub fn follow_links(
-    links: &[u32],
-    now: &[Vec3],
-    ahead: &[Vec3],
-    motions: &mut Vec<RigidMotion>,
-) {
+pub fn follow_links(links: &[u32], now: &[Vec3], ahead: &[Vec3], motions: &mut Vec<RigidMotion>) {
     follow_some_links(links, now, ahead, |_| true, motions);
 }
 
@@ -336,7 +331,10 @@ mod tests {
             let there: Vec3 = (want * Point3::from(p.map(f64::from))).cast::<f32>().into();
             assert!(length(&minus(&got.apply(&p), &there)) < 1e-6);
             assert!(length(&minus(&got.undo(&there), &p)) < 1e-6);
-            assert_eq!(got.apply(&p), crate::base::geometry::plus(&got.turn(&p), &got.translation()));
+            assert_eq!(
+                got.apply(&p),
+                crate::base::geometry::plus(&got.turn(&p), &got.translation())
+            );
         }
         let s = Matrix3::new(2.0, 0.5, 0.1, 0.5, 1.0, -0.3, 0.1, -0.3, 3.0);
         let turned = got.rotation.cast::<f64>() * s.cast() * got.rotation.cast().transpose();

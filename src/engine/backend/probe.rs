@@ -6,14 +6,14 @@ use std::sync::Arc;
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 
 use super::{BatchRollout, RawSampler, Rollouts};
+use crate::base::geometry::Vec3;
+use crate::base::random::{draw, uniform};
+use crate::engine::model::{Model, Rollout};
+use crate::engine::scene::{Scene, StepState};
+use crate::message::{CameraInfo, Header, Image};
 use crate::vision::cloud::Workspace;
 use crate::vision::frames::{CameraFrame, ColorView, View};
-use crate::base::geometry::Vec3;
-use crate::message::{CameraInfo, Header, Image};
-use crate::engine::model::{Model, Rollout};
 use crate::vision::particles::{CpuSampler, ParticleSampler, Particles, Sampling};
-use crate::base::random::{draw, uniform};
-use crate::engine::scene::{Scene, StepState};
 use crate::{Error, Result};
 
 /// Particles, history particles and points on the robot: no block of threads divides them.
@@ -253,9 +253,9 @@ fn scene(model: &Model, n_steps: usize) -> Scene {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vision::cloud::raw::RawCamera;
     use crate::engine::model::weights::initial_weights;
-    use crate::engine::model::{Inputs, Layout, Mode, ModelConfig};
+    use crate::engine::model::{Layout, Mode, ModelConfig};
+    use crate::vision::cloud::raw::RawCamera;
 
     /// The CPU, with `fault` added to a coordinate of a particle in the last step, or to its sigma.
     struct Faulty {
@@ -350,11 +350,11 @@ mod tests {
     #[test]
     fn a_device_that_computes_something_else_is_not_trusted() {
         let usual = ModelConfig { width: 8, n_heads: 2, n_blocks: 1, ..ModelConfig::default() };
-        let long = ModelConfig { chunk: 3, inputs: Inputs::Second, tells_sigma: true, ..usual };
         let no_robot = ModelConfig { n_kinematic: 0, ..usual };
-        let again = ModelConfig { chunk: 4, stride: Some(2), ..long };
+        let silent = ModelConfig { tells_sigma: false, ..usual.with_chunk(1) };
+        let whole = usual.with_chunk(3);
         for (config, is_of_sigma) in
-            [(usual, false), (no_robot, false), (long, false), (long, true), (again, true)]
+            [(usual, false), (usual, true), (no_robot, false), (silent, false), (whole, true)]
         {
             probe_with(config, 0.0, is_of_sigma).unwrap();
             probe_with(config, 1e-7, is_of_sigma).unwrap();

@@ -329,9 +329,9 @@ impl TransposedLoads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::random::{draw, uniform};
     use crate::engine::graph::EdgeWeights;
     use crate::engine::graph::walks::{Halting, Sampler};
-    use crate::base::random::{draw, uniform};
 
     fn graph(n: usize, k: usize) -> KnnGraph {
         let points: Vec<[f32; 3]> = (0..n as u64)

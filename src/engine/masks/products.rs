@@ -1,7 +1,7 @@
 //! Products of a sparse matrix with columns: what several masks are made of.
 
-use crate::engine::graph::WeightedGraph;
 use crate::base::simd::{axpy, axpys, long_dot, sum_of_rows, vectorized};
+use crate::engine::graph::WeightedGraph;
 
 vectorized! {
 /// y = W x of columns `[n, width]`.

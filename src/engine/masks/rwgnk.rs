@@ -8,9 +8,9 @@ use super::{
     BackwardColumns, Mask, Nodes, Reads, StepMask, gradients_by_backward, sigmoid, softplus,
 };
 use crate::Result;
-use crate::engine::graph::Loads;
 use crate::base::scratch::with_scratch;
 use crate::base::simd::{dot, vectorized};
+use crate::engine::graph::Loads;
 
 /// Loads of the walks.
 #[derive(Debug, Clone, Default)]

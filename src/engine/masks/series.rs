@@ -7,8 +7,8 @@ use super::{
     BackwardColumns, Mask, Nodes, Reads, StepMask, gradients_by_backward, sigmoid, softplus,
 };
 use crate::Result;
-use crate::engine::graph::WeightedGraph;
 use crate::base::scratch::with_scratch;
+use crate::engine::graph::WeightedGraph;
 
 /// The graph of the step, and how far its walks go.
 #[derive(Debug, Clone, Default)]

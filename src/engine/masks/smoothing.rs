@@ -5,8 +5,8 @@
 use super::Nodes;
 use super::products::{add_dot, add_scaled, product};
 use crate::Result;
-use crate::engine::graph::WeightedGraph;
 use crate::base::scratch::with_scratch;
+use crate::engine::graph::WeightedGraph;
 
 /// Largest error of a series, relative to the columns' length, before rounding.
 pub(super) const TOLERANCE: f64 = 1e-6;

@@ -19,19 +19,12 @@ pub struct MaskConfig {
     /// Sampled walks; none takes all walks, which is exact.
     pub walks: Option<WalkConfig>,
     /// Side of the cells of masks that count cells (m).
-    #[serde(skip_serializing_if = "is_default_cell")]
     pub cell_m: f32,
-}
-
-const CELL_M: f32 = 0.04;
-
-fn is_default_cell(cell_m: &f32) -> bool {
-    *cell_m == CELL_M
 }
 
 impl Default for MaskConfig {
     fn default() -> Self {
-        Self { edge_weights: EdgeWeights::default(), walks: None, cell_m: CELL_M }
+        Self { edge_weights: EdgeWeights::default(), walks: None, cell_m: 0.04 }
     }
 }
 

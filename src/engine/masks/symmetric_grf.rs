@@ -8,9 +8,9 @@ use super::{
     BackwardColumns, Mask, Nodes, Reads, StepMask, gradients_by_backward, sigmoid, softplus,
 };
 use crate::Result;
-use crate::engine::graph::Loads;
 use crate::base::scratch::with_scratch;
 use crate::base::simd::{dot, vectorized};
+use crate::engine::graph::Loads;
 
 /// Makes the seeds of the two sides others.
 const SIDES: [u64; 2] = [0x5bd1_e995_0000_0000, 0x2545_f491_0000_0000];
@@ -108,7 +108,9 @@ impl Mask for SymmetricGrf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::masks::check::{assert_mask, dense_graph, graphs, identity, matmul, softplus64};
+    use crate::engine::masks::check::{
+        assert_mask, dense_graph, graphs, identity, matmul, softplus64,
+    };
 
     /// Σ_t f_t c(i, j, t) in f64.
     fn dense(loads: &Loads, params: &[f64]) -> Vec<f64> {

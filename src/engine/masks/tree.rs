@@ -144,7 +144,9 @@ fn correlate(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::masks::check::{assert_mask, assert_products, softplus64, spanning_forest_edges};
+    use crate::engine::masks::check::{
+        assert_mask, assert_products, softplus64, spanning_forest_edges,
+    };
     use crate::engine::masks::spanning::ROOT;
 
     #[test]

@@ -1,9 +1,9 @@
 //! What masks of sampled walks share: which walks, and products with the features they make.
 
 use super::Nodes;
+use crate::base::simd::{axpys, dot, vectorized};
 use crate::engine::graph::Loads;
 use crate::engine::graph::walks::{Halting, Sampler, WalkConfig};
-use crate::base::simd::{axpys, dot, vectorized};
 
 /// Walks of each node, without settings.
 const N_WALKS: usize = 9;

@@ -5,11 +5,11 @@
 //! weights divided among the copies. LayerNorm sees the same mean and variance, heads stay whole, and
 //! the attentions' quotients have both parts times `m`.
 //!
-//! One of longer passes, or of more inputs, begins deaf to what is new: those weights are 0. Each step of
-//! its pass begins with the head that was learned for it, or for the last step before it.
+//! One of longer passes begins deaf to what is new: those weights are 0. Each step of its pass begins with
+//! the head that was learned for it, or for the last step before it.
 
 use super::weights::initial_weights;
-use super::{FeatureMap, GlobalLayer, Inputs, Layout, Model, ModelConfig, tokens};
+use super::{FeatureMap, GlobalLayer, Layout, Model, ModelConfig, tokens};
 use crate::{Error, Result};
 
 /// Share of a fresh layer's weights by which those of copies differ, or they would be trained alike.
@@ -50,41 +50,29 @@ impl Model {
         Self::new(config, weights)
     }
 
-    /// The model with passes of `chunk` steps that is told `inputs`, and tells how sure it is if
-    /// `tells_sigma`. With a chunk of its own it predicts the same. With a longer one it does not: its
-    /// robot's particles are of other times, and each step behind those of its own passes is predicted from
-    /// the pass's start as their last one was.
+    /// The model with passes of `chunk` steps. With its own it is the same. With more it predicts something
+    /// else: its robot's particles are of other times, and each step after those of its own passes is
+    /// predicted from the pass's start as their last one was.
     ///
     /// # Errors
-    /// [`Error::Config`] where what was learned would be lost: a shorter chunk, inputs other than its own
-    /// but for the second after the first, or no sigma.
-    pub fn extended(&self, chunk: usize, inputs: Inputs, tells_sigma: bool) -> Result<Self> {
+    /// [`Error::Config`] for a shorter chunk: what was learned of the last steps would be lost.
+    pub fn extended(&self, chunk: usize) -> Result<Self> {
         let from = self.config;
-        let wrong = |key: &str, problem: String| {
-            Err(Error::Config { key: format!("model.{key}"), problem })
-        };
         if chunk < from.chunk {
             let own = from.chunk;
             let problem = format!("the model has passes of {own} steps: {chunk} would lose some");
-            return wrong("chunk", problem);
+            return Err(Error::Config { key: "model.chunk".into(), problem });
         }
-        if from.inputs != inputs && (from.inputs, inputs) != (Inputs::First, Inputs::Second) {
-            let (own, asked) = (from.inputs.name(), inputs.name());
-            let problem = format!("the model learned with its inputs ({own}), not with {asked}");
-            return wrong("inputs", problem);
+        if chunk == from.chunk {
+            return Ok(self.clone());
         }
-        if from.tells_sigma && !tells_sigma {
-            return wrong("tells_sigma", "the model tells it, and can't forget it".into());
-        }
-        // A longer pass is another one: where it is best looked again is to be found anew.
-        let stride = from.stride.filter(|_| chunk == from.chunk);
-        let config = ModelConfig { chunk, stride, inputs, tells_sigma, ..from };
+        let config = from.with_chunk(chunk);
         config.validate()?;
         let (old, new) = (Layout::new(from.interlacer()), Layout::new(config.interlacer()));
         let mut weights = vec![0.0; new.n_params()];
         let rows: Vec<usize> = tokens::places(&from.rollout().tokens, &config.rollout().tokens);
         let columns = outputs(&from, &config);
-        let own = |n: usize| (0..n).map(Some).collect::<Vec<_>>();
+        let own = |n: usize| (0..n).collect::<Vec<_>>();
         for (a, b) in old.tensors.iter().zip(&new.tensors) {
             let (source, target) = (a.span.of(&self.weights), b.span.of_mut(&mut weights));
             if a.span == old.embed.weight {
@@ -99,8 +87,8 @@ impl Model {
             let is_head = a.span == old.head.weight || a.span == old.head.bias;
             let columns = if is_head { columns.clone() } else { own(n_new) };
             for (source, target) in source.chunks_exact(n_old).zip(target.chunks_exact_mut(n_new)) {
-                for (value, column) in target.iter_mut().zip(&columns) {
-                    *value = column.map_or(0.0, |column| source[column]);
+                for (value, &column) in target.iter_mut().zip(&columns) {
+                    *value = source[column];
                 }
             }
         }
@@ -108,14 +96,10 @@ impl Model {
     }
 }
 
-/// For each output of a scene token, the one that it starts from; none where it starts at 0.
-fn outputs(from: &ModelConfig, to: &ModelConfig) -> Vec<Option<usize>> {
-    let width = |config: &ModelConfig| config.interlacer().n_outputs / config.chunk;
-    let (old, new) = (width(from), width(to));
-    let of_step = |step: usize| {
-        (0..new)
-            .map(move |column| (column < old).then_some(step.min(from.chunk - 1) * old + column))
-    };
+/// For each output of a scene token, the one that it starts from.
+fn outputs(from: &ModelConfig, to: &ModelConfig) -> Vec<usize> {
+    let width = from.interlacer().n_outputs / from.chunk;
+    let of_step = |step: usize| (0..width).map(move |i| step.min(from.chunk - 1) * width + i);
     (0..to.chunk).flat_map(of_step).collect()
 }
 

@@ -117,7 +117,6 @@ pub struct LayersConfig {
     /// Every so many tokens, one is an anchor of message passing.
     pub anchor_stride: usize,
     /// Keys that a query of the k-MIP attention chooses, in each head.
-    #[serde(skip_serializing_if = "is_default_top_k")]
     pub top_k: usize,
     /// Width of the MLPs' hidden layer, in widths of the model. By it models of other layers get as
     /// many weights.
@@ -131,17 +130,10 @@ impl Default for LayersConfig {
             local: LocalLayer::default(),
             feature_map: FeatureMap::default(),
             anchor_stride: 4,
-            top_k: TOP_K,
+            top_k: 16,
             mlp_ratio: 4,
         }
     }
-}
-
-const TOP_K: usize = 16;
-
-/// Models without the layer are written as they were before there was one.
-fn is_default_top_k(top_k: &usize) -> bool {
-    *top_k == TOP_K
 }
 
 impl LayersConfig {
@@ -178,7 +170,7 @@ impl LayersConfig {
         if !(1..=1024).contains(&self.top_k) {
             return wrong("top_k", format!("{} is not in 1..=1024", self.top_k));
         }
-        if self.global != GlobalLayer::KMip && self.top_k != TOP_K {
+        if self.global != GlobalLayer::KMip && self.top_k != Self::default().top_k {
             return wrong("top_k", "only the k_mip layer chooses keys: leave it out".into());
         }
         if !(1..=16).contains(&self.mlp_ratio) {

@@ -13,8 +13,8 @@ use rayon::prelude::*;
 
 use crate::Result;
 use crate::base::geometry::{Nearest, RigidMotion, Vec3, add, follow_some_links, minus};
-use crate::vision::motion::MOTION_SCALE_M;
 use crate::engine::scene::StepState;
+use crate::vision::motion::MOTION_SCALE_M;
 use contacts::Contacts;
 use encodings::EncodedGraph;
 use features::{
@@ -44,38 +44,21 @@ pub struct Frame {
 }
 
 /// What a model is told of its particles.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Inputs {
-    /// As the first models.
-    #[default]
+    /// What the CUDA kernels of one step a pass are written for. Their tests and bench alone make such
+    /// models.
     First,
     /// As the papers have it, and no more: places, colours, times, and the robot's particles. No motion
     /// that was estimated, no bodies, no nearness to the robot, and of the candidate motions rest alone,
     /// so that the model's own motion is all it moves by.
     Paper,
-    /// Places to the centimetre as well; how the nearest link of the robot moved in the step before (who
+    /// As models have it that are not the papers': what [`Inputs::First`] tells; places to the centimetre
+    /// as well; how the nearest link of the robot moved in the step before (who
     /// moved with it is held by it); and what touches the particle's body in each step, as far as straight
     /// ways and free fall tell. Free fall ends where the body lands.
     Second,
-}
-
-impl Inputs {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::First, Self::Second, Self::Paper];
-
-    /// Its name in model files and options.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::First => "first",
-            Self::Second => "second",
-            Self::Paper => "paper",
-        }
-    }
-
-    pub(super) fn is_first(&self) -> bool {
-        *self == Self::First
-    }
 }
 
 /// Encoded tokens of one pass.

@@ -8,9 +8,9 @@ use rand_chacha::ChaCha8Rng;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use sha2::{Digest, Sha256};
 
+use crate::base::whole_file::replace;
 use crate::engine::model::Layout;
 use crate::engine::model::interlacer::Tensor;
-use crate::base::whole_file::replace;
 use crate::{Error, Result};
 
 /// Largest model file that is read.

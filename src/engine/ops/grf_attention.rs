@@ -10,9 +10,9 @@ use std::ops::Range;
 use pulp::Simd;
 
 use super::linear_attention::EPSILON;
+use crate::base::simd::{WithSimd, axpys, dispatch, dots};
 use crate::engine::graph::Loads;
 use crate::engine::graph::loads::{Row, TransposedLoads};
-use crate::base::simd::{WithSimd, axpys, dispatch, dots};
 
 /// M_ij from the loads of one entry.
 #[inline(always)]

@@ -14,9 +14,9 @@ use rayon::prelude::*;
 
 pub use super::linear_attention::{EPSILON, Heads};
 use super::rows::SharedRows;
-use crate::engine::masks::{BackwardColumns, Mask};
 use crate::base::scratch::with_scratch;
 use crate::base::simd::{axpys, dot, dots, scaled, vectorized};
+use crate::engine::masks::{BackwardColumns, Mask};
 
 /// Columns of values that a task takes, at least one feature's.
 const COLUMNS: usize = 128;

@@ -1,7 +1,7 @@
 use super::super::encode::CdrWriter;
 use super::*;
-use crate::vision::camera::{ColorImage, DepthImage};
 use crate::base::error::Error;
+use crate::vision::camera::{ColorImage, DepthImage};
 
 /// Made by `tests/data/compressed/generate.py` with OpenCV, as ROS's image transports do.
 macro_rules! data {

@@ -10,9 +10,9 @@ use rayon::prelude::*;
 
 use super::free::surroundings;
 use super::{Candidates, Snapshot};
-use crate::predict::config::PredictorConfig;
-use crate::planner::costs::{Judge, PlanCost};
 use crate::message::JointTrajectory;
+use crate::planner::costs::{Judge, PlanCost};
+use crate::predict::config::PredictorConfig;
 use crate::robot::plan::with_candidate;
 use crate::{Error, Result};
 

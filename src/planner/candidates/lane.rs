@@ -11,9 +11,9 @@ use super::free::Seen;
 use super::roller::{Ahead, Roller};
 use super::{Candidate, Snapshot};
 use crate::engine::backend::{Batch, Turns};
-use crate::planner::costs::{Judge, PlanCost};
 use crate::engine::model::rollout::RolloutConfig;
 use crate::engine::scene::Scene;
+use crate::planner::costs::{Judge, PlanCost};
 use crate::{Error, Result};
 
 /// Batches that are still to begin.

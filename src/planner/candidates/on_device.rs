@@ -8,8 +8,8 @@ use super::free::Seen;
 use super::lane::{Lane, Memory, Queue, Shared};
 use super::{Candidate, Snapshot};
 use crate::engine::backend::{BatchRollout, Device};
-use crate::planner::costs::{Judge, PlanCost};
 use crate::engine::model::Model;
+use crate::planner::costs::{Judge, PlanCost};
 use crate::{Error, Result};
 
 /// Tokens of a batch at most: as many as fill a large GPU, and make 150 MB of the host's memory with the
@@ -45,7 +45,11 @@ impl OnDevice {
     }
 
     #[cfg(test)]
-    pub fn set_opened(&mut self, model: &Arc<Model>, forward: Box<dyn crate::engine::backend::Forwards>) {
+    pub fn set_opened(
+        &mut self,
+        model: &Arc<Model>,
+        forward: Box<dyn crate::engine::backend::Forwards>,
+    ) {
         let rollout = BatchRollout::new(model.config.rollout(), forward);
         self.opened = Some(Opened::new(model, rollout));
     }

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use super::Snapshot;
 use super::free::{Seen, free_steps};
-use crate::planner::costs::{Consequence, Judge, PlanCost};
 use crate::base::geometry::{RigidMotion, Vec3, add, follow_links};
-use crate::robot::kinematics::{NO_LINK, Robot};
-use crate::predict::known::Known;
-use crate::message::JointTrajectory;
 use crate::engine::model::{Mode, ModelConfig, Rollout};
-use crate::robot::plan::with_candidate;
-use crate::predict::prediction::Prediction;
 use crate::engine::scene::Scene;
+use crate::message::JointTrajectory;
+use crate::planner::costs::{Consequence, Judge, PlanCost};
+use crate::predict::known::Known;
+use crate::predict::prediction::Prediction;
+use crate::robot::kinematics::{NO_LINK, Robot};
+use crate::robot::plan::with_candidate;
 use crate::{Error, Result};
 
 /// Where the roll-out of a plan begins, and how long it is.
@@ -237,6 +237,7 @@ fn read<'a>(
         to.clear();
         to.extend_from_slice(displacements(t));
     }
-    known.apply(snapshot.knows, &snapshot.model, scene, prediction);
-    known.tell_sigmas((0..n_steps).map_while(sigmas), &snapshot.model, prediction);
+    known.apply(snapshot.knows, scene, prediction);
+    let calibration = snapshot.model.calibration.as_ref();
+    prediction.set_sigmas((0..n_steps).map_while(sigmas), calibration);
 }

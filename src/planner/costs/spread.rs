@@ -12,7 +12,7 @@ const MOST_OVER_SIGMA: f64 = 2.500_28;
 // The model's sigma was calibrated on the motions of recordings. Plans that were searched for are those whose
 // errors look good, and are carried out by a robot that has errors of its own: a hand meets a thing some
 // millimetres earlier or later than the cameras show, so that of short ways little may come. The constants were found
-// in the closed loop (docs/planning.md), on seeds of its own.
+// in the closed loop (docs/src/guide/planning.md), on seeds of its own.
 /// Of a way w that a plan is predicted to move something, w² / (w + this) is what is to be expected (m).
 const WAY_LOST_M: f64 = 0.015;
 /// Standard deviation, along one axis, of where it ends, over that way, beside the model's own.

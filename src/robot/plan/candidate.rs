@@ -2,8 +2,8 @@
 
 use super::{Horizon, follow, validate};
 use crate::base::error::{Error, Result};
-use crate::robot::kinematics::JointLimits;
 use crate::message::{JointTrajectory, Stamp};
+use crate::robot::kinematics::JointLimits;
 use std::sync::Arc;
 
 /// The robot at the frame that candidates are followed from.

@@ -2,8 +2,8 @@
 
 use super::{Present, command_at};
 use crate::base::error::{Error, Result};
-use crate::robot::kinematics::JointLimits;
 use crate::message::{JointTrajectory, Stamp, TrajectoryPoint};
+use crate::robot::kinematics::JointLimits;
 use std::sync::Arc;
 
 /// A joint that is measured may lie a little beyond its limits (rad or m).

@@ -92,7 +92,7 @@ impl Facts {
             self.predictions(now),
             self.latency(now),
             self.load(now),
-            self.model(now),
+            self.model(),
         ]
     }
 

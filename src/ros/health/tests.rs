@@ -1,9 +1,8 @@
 use std::time::Duration;
 
 use super::{About, Cause, Facts, Level, Publisher, Status, Topic};
-use crate::robot::kinematics::RobotMode;
 use crate::message::Stamp;
-use crate::predict::novelty::Unlike;
+use crate::robot::kinematics::RobotMode;
 
 const IMAGE: &str = "sensor_msgs/msg/Image";
 const INFO: &str = "sensor_msgs/msg/CameraInfo";
@@ -207,20 +206,6 @@ fn predictions_without_a_plan_are_a_warning() {
     assert_status(&facts, 9.0, "plan", Level::Ok, &[]);
     facts.about.robot = RobotMode::None;
     assert_status(&facts, 3.1, "plan", Level::Ok, &["takes none"]);
-}
-
-#[test]
-fn what_the_model_knows_nothing_like_is_told_with_the_cause() {
-    let mut facts = facts();
-    let unlike = |n_unlike| Unlike { n_moving: 100, n_unlike, ..Unlike::default() };
-    facts.unlike(at(1.0), &unlike(20), true);
-    assert_status(&facts, 1.1, "model", Level::Ok, &["loaded"]);
-    facts.unlike(at(1.1), &unlike(21), true);
-    let words = ["% of the particles", "lean on the estimated motion", "Remedy"];
-    assert_status(&facts, 1.2, "model", Level::Warn, &words);
-    facts.unlike(at(1.2), &unlike(80), false);
-    assert_status(&facts, 1.3, "model", Level::Warn, &["40 %", "the model's all the same"]);
-    assert_status(&facts, 9.0, "model", Level::Ok, &["loaded"]);
 }
 
 #[test]

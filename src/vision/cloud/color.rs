@@ -2,8 +2,8 @@
 
 use super::GREY;
 use super::optics::Rays;
-use crate::vision::camera::{Camera, ColorImage, DepthImage};
 use crate::base::geometry::Rigid;
+use crate::vision::camera::{Camera, ColorImage, DepthImage};
 use nalgebra::Isometry3;
 
 /// How far a point may lie behind what the colour camera sees there: metres, and as a share of its

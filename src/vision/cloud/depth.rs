@@ -3,10 +3,10 @@
 use super::color::DepthBuffer;
 use super::optics::{Lenses, LinearRays, Optics, Rays, TableRays};
 use super::{Cloud, CloudCounts, GREY, Scan, first_source};
-use crate::vision::camera::{ColorImage, DepthImage, check_size};
 use crate::base::error::Result;
-use crate::vision::frames::ColorView;
 use crate::message::{CameraInfo, Image};
+use crate::vision::camera::{ColorImage, DepthImage, check_size};
+use crate::vision::frames::ColorView;
 use nalgebra::Isometry3;
 use std::sync::Arc;
 

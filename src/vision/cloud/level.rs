@@ -4,9 +4,9 @@
 use nalgebra::{Isometry3, Matrix3, Point3, Rotation3, UnitQuaternion, Vector3};
 
 use super::{Cloud, Workspace};
-use crate::vision::frames::{CameraFrame, Frames, Unplaced, View};
 use crate::base::geometry::Plane;
 use crate::message::TransformStamped;
+use crate::vision::frames::{CameraFrame, Frames, Unplaced, View};
 
 /// Points farther off are not asked (m).
 const REACH_M: f32 = 4.0;
@@ -124,8 +124,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::message::{CameraInfo, Header, Image, Stamp};
     use crate::base::random::{draw, normal_pair};
+    use crate::message::{CameraInfo, Header, Image, Stamp};
 
     const WIDTH: u32 = 160;
     const HEIGHT: u32 = 120;

@@ -18,12 +18,12 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::vision::camera::{Camera, DepthImage, write_depths};
 use crate::base::error::{Error, Result};
-use crate::vision::frames::{Frame, View};
-use crate::message::{CameraInfo, Image};
 use crate::base::random::{draw, uniform};
 use crate::base::simd::vectorized;
+use crate::message::{CameraInfo, Image};
+use crate::vision::camera::{Camera, DepthImage, write_depths};
+use crate::vision::frames::{Frame, View};
 use field::{Field, Holes};
 
 /// Image width that lengths in pixels are given for.

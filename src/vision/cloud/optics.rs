@@ -1,9 +1,9 @@
 //! Rays of the pixels of cameras, kept as long as the calibration is the same.
 
-use crate::vision::camera::{Camera, RayTable};
 use crate::base::error::Result;
 use crate::base::geometry::Rigid;
 use crate::message::CameraInfo;
+use crate::vision::camera::{Camera, RayTable};
 use nalgebra::{Isometry3, Vector3};
 use std::sync::Arc;
 

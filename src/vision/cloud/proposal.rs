@@ -3,8 +3,8 @@
 
 use super::{Cloud, Workspace};
 use crate::base::error::Result;
-use crate::vision::frames::CameraFrame;
 use crate::base::geometry::distance;
+use crate::vision::frames::CameraFrame;
 
 /// Points farther from their camera are not asked (m): depth is bad there, and what is there is
 /// seldom the scene. The second where too few are nearer: a camera may look at a large scene from afar.

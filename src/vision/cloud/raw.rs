@@ -5,9 +5,9 @@ use nalgebra::Isometry3;
 use super::depth::checked_depth;
 use super::optics::{LinearRays, Optics};
 use crate::Result;
+use crate::base::geometry::Rigid;
 use crate::vision::camera::{Camera, ColorImage, Layout, check_size};
 use crate::vision::frames::{CameraFrame, View};
-use crate::base::geometry::Rigid;
 
 /// A depth image of checked sizes, and the colour image that it is registered to.
 pub(crate) struct RawCamera<'a> {

@@ -1,7 +1,7 @@
 use super::*;
-use crate::vision::frames::ColorView;
 use crate::message::encode::CdrWriter;
 use crate::message::{CameraInfo, Header, Image, PointCloud2, Stamp};
+use crate::vision::frames::ColorView;
 use nalgebra::{Point3, Translation3, UnitQuaternion};
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 
 use super::robot::RobotState;
 use super::topics::{TopicSpec, Topics};
-use crate::robot::kinematics::RobotMode;
 use crate::message::{CameraInfo, Image, JointTrajectory, PointCloud2, Stamp};
+use crate::robot::kinematics::RobotMode;
 use crate::{Error, Result};
 use nalgebra::Isometry3;
 use std::ops::RangeInclusive;

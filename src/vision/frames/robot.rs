@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{Frames, Joints, Missing};
-use crate::robot::kinematics::{Mount, Mounting, RobotMode};
 use crate::message::Stamp;
+use crate::robot::kinematics::{Mount, Mounting, RobotMode};
 
 /// A robot as it was measured at the time of a frame.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,9 +5,9 @@ mod robot;
 mod views;
 
 use super::*;
-use crate::robot::kinematics::RobotMode;
 use crate::message::Image;
 use crate::message::{CameraInfo, Header, JointState, TrajectoryPoint, TransformStamped};
+use crate::robot::kinematics::RobotMode;
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 use std::collections::HashMap;
 

@@ -25,29 +25,6 @@ pub(crate) fn is_free(features: &[f32; N_BODY_FEATURES]) -> bool {
     features[16] == 1.0 && features[6] < far && features[8] < far
 }
 
-/// What the traits of a body are read from.
-pub(crate) struct ToldBody {
-    /// Motion of its centre in the next step if it goes on (m).
-    pub center_motion: Vec3,
-    /// Its standard deviation along the axes (m).
-    pub extent: Vec3,
-    /// exp(-d / 3 cm) of its distance d from the robot.
-    pub robot_nearness: f32,
-}
-
-impl ToldBody {
-    /// Of the body that `features` tell of; none where they tell of none.
-    pub(crate) fn of(features: &[f32; N_BODY_FEATURES]) -> Option<Self> {
-        let vector =
-            |at: usize, scale_m: f32| std::array::from_fn(|axis| scale_m * features[at + axis]);
-        (features[16] == 1.0).then(|| Self {
-            center_motion: vector(3, MOTION_SCALE_M),
-            extent: vector(10, EXTENT_SCALE_M),
-            robot_nearness: features[8],
-        })
-    }
-}
-
 /// Scales of the features: no settings, as a model is trained with them. Motions a step are divided
 /// by the first, so that usual ones are of order 1; nearness fades over the last.
 pub(crate) const MOTION_SCALE_M: f32 = 0.05;

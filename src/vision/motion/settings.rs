@@ -8,7 +8,7 @@ use crate::vision::particles::SUPPORT_M;
 use crate::{Error, Result};
 
 /// Settings of the motion estimate; `Default` is the only source of values. What each is worth
-/// stands in `docs/motion.md`. Lengths are in metres, colours 0..1 a channel, costs 0 (all of a
+/// stands in `docs/src/notebook/motion.md`. Lengths are in metres, colours 0..1 a channel, costs 0 (all of a
 /// patch found again) to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -4,8 +4,8 @@ use rayon::prelude::*;
 
 use super::support::{self, Support};
 use super::{SUPPORT_M, Sampling};
-use crate::vision::cloud::Cloud;
 use crate::base::random::draw;
+use crate::vision::cloud::Cloud;
 
 /// Stream of [`draw`] that gives each point its sampling key.
 const KEY_STREAM: u64 = 0;

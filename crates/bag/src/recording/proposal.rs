@@ -9,8 +9,8 @@ mod cameras;
 mod tests;
 
 use crate::bag::TopicInfo;
-use forecloud::vision::frames::{CameraInput, CameraTopics, TopicSpec, Topics};
 use cameras::Found;
+use forecloud::vision::frames::{CameraInput, CameraTopics, TopicSpec, Topics};
 
 const UNREGISTERED: &str = "--unregistered-depth";
 /// Topics that are listed.

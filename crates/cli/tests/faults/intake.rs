@@ -1,10 +1,10 @@
 //! From messages to predictions, as node and tool do it.
 #![allow(dead_code)]
 
-use forecloud::predict::config::PredictorConfig;
-use forecloud::vision::frames::{Frame, FrameCounts, Frames, FramesConfig};
 use forecloud::engine::model::Model;
+use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::predictor::{Prediction, Predictor};
+use forecloud::vision::frames::{Frame, FrameCounts, Frames, FramesConfig};
 use std::sync::Arc;
 
 use super::stream::{self, Message};

@@ -1,4 +1,4 @@
-//! What goes wrong on real robots, and what becomes of it: the table in docs/reliability.md.
+//! What goes wrong on real robots, and what becomes of it: the table in docs/src/reference/faults.md.
 
 mod damaged_messages;
 #[cfg(unix)]
@@ -22,11 +22,11 @@ mod training;
 #[global_allocator]
 static ALLOCATOR: memory::Counting = memory::Counting;
 
-/// The tests that docs/reliability.md names: `file::function`, or a file of its own.
+/// The tests that docs/src/reference/faults.md names: `file::function`, or a file of its own.
 #[test]
 fn the_table_names_tests_that_are_there() {
     let root = std::path::Path::new(crate::ROOT);
-    let table = std::fs::read_to_string(root.join("docs/reliability.md")).unwrap();
+    let table = std::fs::read_to_string(root.join("docs/src/reference/faults.md")).unwrap();
     let rows = table.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| Fault"));
     let mut n_rows = 0;
     for row in rows {

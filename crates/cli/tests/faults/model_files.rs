@@ -1,7 +1,7 @@
 //! Model files that are damaged or none, and models whose predictions are no numbers.
 
-use forecloud::predict::config::PredictorConfig;
 use forecloud::engine::model::{Layout, Model, weights};
+use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::predictor::Predictor;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

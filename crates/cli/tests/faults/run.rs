@@ -64,7 +64,8 @@ impl Workplace {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let told = text.lines().find_map(|line| line.strip_prefix("model: ")).unwrap_or_default();
         let told = told.rsplit(' ').next().unwrap_or_default().to_owned();
-        let model = forecloud::engine::model::Model::load(&self.path(out).join("model.safetensors"));
+        let model =
+            forecloud::engine::model::Model::load(&self.path(out).join("model.safetensors"));
         let log = std::fs::read_to_string(self.path(out).join("train.jsonl")).unwrap();
         let step = |line: &str| {
             let line: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");

@@ -8,8 +8,8 @@ mod encode;
 use encode::CdrWriter;
 use std::f64::consts::FRAC_1_SQRT_2;
 
-use forecloud::vision::cloud::Workspace;
 use forecloud::engine::model::{Layout, Model, ModelConfig, weights::initial_weights};
+use forecloud::vision::cloud::Workspace;
 
 pub const COLOR: [&str; 2] = ["/camera_left/color/image_raw", "/camera_right/color/image_raw"];
 pub const DEPTH: [&str; 2] = ["/camera_left/depth/image_raw", "/camera_right/depth/image_raw"];

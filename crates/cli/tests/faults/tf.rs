@@ -105,7 +105,8 @@ fn quaternions_are_normalised_or_refused() {
     let mut intake = Intake::after(5);
     let got = intake.take_all([pose([2.5, 0.0, 0.0, 0.0])].into_iter().chain(without_tf(5)));
     let positions = |prediction: Option<_>| {
-        let prediction: forecloud::predict::predictor::Prediction = prediction.expect("a prediction");
+        let prediction: forecloud::predict::predictor::Prediction =
+            prediction.expect("a prediction");
         prediction.particles.positions
     };
     assert_eq!(positions(got), positions(expected));

@@ -7,13 +7,13 @@ use edited::{
     frame_of, halve_image, halve_info, is_ids, is_image, is_info, is_of_camera, later,
     rename_encoding, write_messages, write_recording,
 };
-use forecloud_bag::bag::RawMessage;
-use forecloud::vision::cloud::SensorNoise;
-use forecloud::predict::config::PredictorConfig;
-use forecloud_eval::{Replay, Report};
-use forecloud::vision::frames::{FrameCounts, FramesConfig};
 use forecloud::engine::model::{Layout, Model, ModelConfig, weights::initial_weights};
+use forecloud::predict::config::PredictorConfig;
+use forecloud::vision::cloud::SensorNoise;
+use forecloud::vision::frames::{FrameCounts, FramesConfig};
+use forecloud_bag::bag::RawMessage;
 use forecloud_bag::recording::{BodyKind, Recording};
+use forecloud_eval::{Replay, Report};
 use forecloud_train::config::DatasetConfig;
 use forecloud_train::dataset::{Dataset, Window};
 use forecloud_train::skipped::Skipped;

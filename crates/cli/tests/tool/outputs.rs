@@ -1,6 +1,5 @@
 //! No output of the tool replaces what it did not write, and nothing ends in a panic.
 
-
 use forecloud::engine::model::{Layout, Model, ModelConfig, weights::initial_weights};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

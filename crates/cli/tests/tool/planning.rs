@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use forecloud::planner::candidates::{Candidate, Candidates, Snapshot};
-use forecloud::predict::config::PredictorConfig;
-use forecloud::planner::costs::{Goal, Reach, Select, Zone};
-use forecloud_bag::goal_file::read_goal;
-use forecloud::vision::frames::FramesConfig;
-use forecloud::message::JointTrajectory;
 use forecloud::engine::model::Model;
-use forecloud_bag::plans_file::read_plans;
+use forecloud::message::JointTrajectory;
+use forecloud::planner::candidates::{Candidate, Candidates, Snapshot};
+use forecloud::planner::costs::{Goal, Reach, Select, Zone};
 use forecloud::planner::{PlanSettings, Planned, Planner};
+use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::predictor::Predictor;
+use forecloud::vision::frames::FramesConfig;
+use forecloud_bag::goal_file::read_goal;
+use forecloud_bag::plans_file::read_plans;
 use forecloud_bag::recording::Recording;
 
 fn path(relative: &str) -> PathBuf {

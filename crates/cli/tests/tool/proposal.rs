@@ -1,7 +1,7 @@
 //! A recording of other topics: the tool proposes a command, and the command works.
 
-use forecloud_bag::bag::Bag;
 use forecloud::engine::model::{Layout, Model, ModelConfig, weights::initial_weights};
+use forecloud_bag::bag::Bag;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,12 +1,12 @@
 //! `forecloud replay` as a user runs it, on a small recording and an untrained model.
 
-use forecloud_bag::bag::Bag;
-use forecloud::predict::config::PredictorConfig;
-use forecloud_eval::{Replay, Report};
-use forecloud::vision::frames::{Frame, FramesConfig};
 use forecloud::engine::model::{Layout, Model, ModelConfig, weights::initial_weights};
+use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::predictor::{Prediction, Predictor};
+use forecloud::vision::frames::{Frame, FramesConfig};
+use forecloud_bag::bag::Bag;
 use forecloud_bag::recording::Recording;
+use forecloud_eval::{Replay, Report};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use edited::write_recording;
-use forecloud::planner::candidates::Candidates;
-use forecloud::vision::cloud::Workspace;
-use forecloud::predict::config::PredictorConfig;
-use forecloud::vision::frames::{Frame, FramesConfig};
-use forecloud::robot::kinematics::{Mount, RobotMode};
-use forecloud::message::JointTrajectory;
 use forecloud::engine::model::Model;
+use forecloud::message::JointTrajectory;
+use forecloud::planner::candidates::Candidates;
+use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::predictor::{Prediction, Predictor};
-use forecloud_bag::recording::Recording;
+use forecloud::robot::kinematics::{Mount, RobotMode};
+use forecloud::vision::cloud::Workspace;
+use forecloud::vision::frames::{Frame, FramesConfig};
 use forecloud::{Error, Result};
+use forecloud_bag::recording::Recording;
 use nalgebra::Isometry3;
 
 fn path(relative: &str) -> PathBuf {

@@ -166,7 +166,7 @@ fn in_folder(place: &Place) -> String {
 }
 
 fn documented(name: &str) -> PathBuf {
-    Path::new(crate::ROOT).join("docs/cluster").join(name)
+    Path::new(crate::ROOT).join("docs/src/reference/cluster").join(name)
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use crate::shared;
 
-use forecloud_bag::bag::Bag;
 use forecloud::message::StringMessage;
+use forecloud_bag::bag::Bag;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

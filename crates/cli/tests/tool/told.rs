@@ -3,9 +3,9 @@
 use crate::edited;
 
 use edited::{PERIOD_NS, frame_of, string_message, write_messages, write_recording};
-use forecloud::vision::frames::FramesConfig;
-use forecloud::message::StringMessage;
 use forecloud::engine::model::{Layout, Model, ModelConfig, weights::initial_weights};
+use forecloud::message::StringMessage;
+use forecloud::vision::frames::FramesConfig;
 use forecloud_bag::recording::Recording;
 use serde_json::Value;
 use std::path::{Path, PathBuf};

@@ -41,7 +41,6 @@ fn numbers_out_of_range_are_refused_when_they_are_read_by_option_and_range() {
     let both = [
         ("--batch", "0 -1 1025 nan 99999999999999999999", "1..=1024"),
         ("--sensor-noise", "-1 11 nan inf", "0..=10"),
-        ("--second-looks", "-0.1 1.1 nan inf", "0..=1"),
         ("--max-recordings", "0 -1", "1..="),
         ("--hold-out", "0 1 -0.1 nan inf", "0.001..=0.9"),
         ("--validation-windows", "0 -1 9999999", "1..=1000000"),
@@ -418,7 +417,10 @@ fn recordings_without_truth_are_trained_on_by_hindsight() {
     assert!(tool_with(&grown).status.success());
     assert!(!place.path("grown/tried.safetensors").exists());
     assert_eq!(
-        forecloud::engine::model::Model::load(&place.path("grown/model.safetensors")).unwrap().config.chunk,
+        forecloud::engine::model::Model::load(&place.path("grown/model.safetensors"))
+            .unwrap()
+            .config
+            .chunk,
         2
     );
     // What was found by hindsight is kept, and found again by its content.

@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use super::{Colors, Drawn};
-use forecloud::Result;
 use crate::picture::canvas::{Canvas, Rgb};
 use crate::similarity::alike;
+use forecloud::Result;
 use forecloud_bag::outputs::{Kind, Outputs};
 use forecloud_video::Picture;
 

@@ -3,13 +3,13 @@
 use rayon::prelude::*;
 
 use super::tally::{Tallies, Tally};
-use forecloud::Result;
-use forecloud::vision::cloud::Workspace;
 use crate::method::Method;
 use crate::metrics::distance_m;
 use crate::observed::Observed;
 use crate::region::{Change, Region};
+use forecloud::Result;
 use forecloud::base::geometry::{PointTree, Vec3};
+use forecloud::vision::cloud::Workspace;
 
 /// Predictions of the same points (world frame, m).
 #[derive(Debug, Clone, Default)]

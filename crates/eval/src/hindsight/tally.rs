@@ -107,7 +107,7 @@ impl Tallies {
     }
 
     /// Whether it can be of `horizon` steps.
-    pub(in crate) fn can_be(&self, horizon: usize) -> bool {
+    pub(crate) fn can_be(&self, horizon: usize) -> bool {
         let fits = |tally: &Tally| {
             let told = tally.n_in_front.checked_add(tally.n_agree);
             told.is_some_and(|told| told <= tally.n_covered) && tally.n_covered <= tally.n_points

@@ -1,12 +1,12 @@
 //! Predictions of a rendered scene, of which geometry says how good they are.
 
 use super::*;
-use forecloud::vision::cloud::Workspace;
 use crate::method::Method;
 use crate::region::Region;
 use crate::scene::{Scene, way};
 use crate::surface::Surfaces;
 use forecloud::base::geometry::{PointTree, Vec3};
+use forecloud::vision::cloud::Workspace;
 
 const WIDE: Workspace = Workspace { min: [-9.0; 3], max: [9.0; 3] };
 const STEP_SECS: f64 = 0.1;
@@ -140,7 +140,8 @@ fn frames_that_cannot_be_read_are_counted_with_the_cause() {
     for secs in ticks(3) {
         let mut frame = scene_at(secs).frame(secs);
         if secs == STEP_SECS {
-            let forecloud::vision::frames::View::Depth { depth, .. } = &mut frame.cameras[0].view else {
+            let forecloud::vision::frames::View::Depth { depth, .. } = &mut frame.cameras[0].view
+            else {
                 panic!()
             };
             depth.encoding = "8UC4".into();

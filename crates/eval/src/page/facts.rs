@@ -189,9 +189,6 @@ pub(super) fn facts(report: &Report) -> String {
     if let Some(added) = report.added_noise() {
         facts.push(("noise", added));
     }
-    if let Some(unlike) = report.unlike() {
-        facts.push(("unlike", unlike));
-    }
     if let Some(hindsight) = &report.hindsight {
         facts.push(("seen later", escape_message(&hindsight.fate())));
     }

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use forecloud::Result;
 use crate::baselines;
 use crate::later::{Seen, Start};
 use crate::metrics::{Class, Scores, TrueMotion};
 use crate::page::scenes::Setting;
 use crate::page::text::{base64, json};
+use forecloud::Result;
 use forecloud::base::geometry::Vec3;
 use forecloud::message::Stamp;
 

@@ -1,13 +1,13 @@
 //! Which frames the page shows: of each recording those in which most happens, within a budget.
 
-use forecloud::Result;
-use forecloud::vision::cloud::Workspace;
 use crate::later::{Expected, Later, Start};
 use crate::metrics::{Class, distance_m};
 use crate::page::scene::Scene;
 use crate::replay::Replayed;
+use forecloud::Result;
 use forecloud::message::Stamp;
 use forecloud::predict::predictor::Prediction;
+use forecloud::vision::cloud::Workspace;
 
 /// Frames of one recording that are shown at most.
 const MAX_OF_RECORDING: usize = 6;

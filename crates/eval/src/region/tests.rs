@@ -1,11 +1,11 @@
 //! Regions against a scene whose geometry says what moved.
 
 use super::*;
-use forecloud::vision::cloud::{SensorNoise, Workspace};
 use crate::observed::Eye;
 use crate::scene::{Scene, WALL_M, to_world};
-use forecloud::vision::frames::{Frame, Joints, RobotState};
 use forecloud::robot::kinematics::{MeshSearch, Mount};
+use forecloud::vision::cloud::{SensorNoise, Workspace};
+use forecloud::vision::frames::{Frame, Joints, RobotState};
 
 const WIDE: Workspace = Workspace { min: [-9.0; 3], max: [9.0; 3] };
 

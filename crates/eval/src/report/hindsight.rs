@@ -8,7 +8,7 @@ use crate::observed::ROBOT_M;
 use crate::region::{MOVING_SHARE, RADIUS_M, Region};
 use crate::surface::{TOLERANCE_BASE_M, TOLERANCE_QUADRATIC};
 
-/// Predictions held against what the cameras saw later; `docs/evaluation.md` defines all of it.
+/// Predictions held against what the cameras saw later; `docs/src/guide/evaluation.md` defines all of it.
 #[derive(Debug, Clone, Serialize)]
 pub struct HindsightReport {
     /// A point lies on a surface measured at depth z (m) within `tolerance_base_m +
@@ -89,18 +89,18 @@ impl HindsightReport {
     }
 
     /// The rows of one region, by its name in JSON.
-    pub(in crate) fn of(&self, region: &'static str) -> impl Iterator<Item = &HindsightRow> {
+    pub(crate) fn of(&self, region: &'static str) -> impl Iterator<Item = &HindsightRow> {
         self.rows.iter().filter(move |row| row.region == region)
     }
 
     /// Whether the depth images tell regions apart.
-    pub(in crate) fn has_regions(&self) -> bool {
+    pub(crate) fn has_regions(&self) -> bool {
         let is_seen = |share: &Option<f64>| share.is_some_and(|share| share > 0.0);
         self.of("all").any(|row| row.covered_share.iter().any(is_seen))
     }
 
     /// Share of the model's points that lie in a region, over all steps.
-    pub(in crate) fn share_of(&self, region: &'static str) -> f64 {
+    pub(crate) fn share_of(&self, region: &'static str) -> f64 {
         let count = |region| -> u64 {
             let model = self.of(region).filter(|row| row.method == Method::Model);
             model.flat_map(|row| &row.n_points).sum()

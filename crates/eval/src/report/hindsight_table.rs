@@ -26,7 +26,7 @@ How to read: 'covered' points fall on a pixel measured at the later time; the re
 (mean). 'unknown': behind a surface: hidden, and not counted as wrong. Chamfer distance: of predicted
 points to the cloud seen later, of that to the predicted ones, and the mean; a sparse prediction
 never reaches 0: see 'the observation itself'. Regions are told by the depth images, not by the
-model. More in docs/evaluation.md
+model. More in docs/src/guide/evaluation.md
 ";
 
 impl HindsightReport {
@@ -81,7 +81,7 @@ impl HindsightReport {
     }
 
     /// What became of the predictions, in words.
-    pub(in crate) fn fate(&self) -> String {
+    pub(crate) fn fate(&self) -> String {
         let sum = |count: fn(&StepCounts) -> u64| self.steps.iter().map(count).sum::<u64>();
         let observed = shown_steps(self.steps.len()).map(|step| self.steps[step].n_observed);
         let observed: Vec<String> = observed.map(|n| n.to_string()).collect();
@@ -129,7 +129,7 @@ fn shown_steps(n: usize) -> impl Iterator<Item = usize> {
 }
 
 /// One decimal, two for small ones.
-pub(in crate) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     if percent > 0.0 && percent < 0.995 { format!("{percent:.2}") } else { format!("{percent:.1}") }
 }

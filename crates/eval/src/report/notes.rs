@@ -1,6 +1,5 @@
 //! What a report can't tell, and the remedy.
 
-use forecloud::vision::cloud::Workspace;
 use crate::method::Method;
 use crate::metrics::Class;
 use crate::part::Pool;
@@ -8,6 +7,7 @@ use crate::replay::{BagResult, Failure};
 use crate::report::percent;
 use crate::survey::Survey;
 use forecloud::base::geometry::Vec3;
+use forecloud::vision::cloud::Workspace;
 
 impl Pool<'_> {
     /// What is missing in the report of all recordings so far.
@@ -152,7 +152,7 @@ fn each(f: fn(f32, f32) -> f32, a: Vec3, b: Vec3) -> Vec3 {
 }
 
 /// As `--workspace` takes it.
-pub(in crate) fn corner([x, y, z]: Vec3) -> String {
+pub(crate) fn corner([x, y, z]: Vec3) -> String {
     format!("{x},{y},{z}")
 }
 

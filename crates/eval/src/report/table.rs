@@ -5,12 +5,12 @@ use std::path::Path;
 
 use super::notes::corner;
 use super::{ErrorRow, Report, percent};
-use forecloud::vision::cloud::Workspace;
 use crate::coverage::ConfidenceRow;
 use crate::method::Method;
 use crate::metrics::Class;
 use crate::published::{Agreement, Comparison};
 use crate::survey::Survey;
+use forecloud::vision::cloud::Workspace;
 
 /// Warnings that are shown.
 const MAX_WARNINGS: usize = 8;
@@ -19,7 +19,7 @@ const TASK_WIDTH: usize = 12;
 pub(super) const METHOD_WIDTH: usize = 29;
 
 impl Class {
-    pub(in crate) fn title(self) -> &'static str {
+    pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Moving => "Object points that move, more than 2 mm in the step: mean error in mm",
             Self::Sudden => {
@@ -33,7 +33,7 @@ impl Class {
 }
 
 impl Method {
-    pub(in crate) fn label(self) -> &'static str {
+    pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Model => "model",
             Self::Node => "node, as published",
@@ -46,7 +46,7 @@ impl Method {
 }
 
 /// A figure of [`ConfidenceRow`] after each step.
-pub(in crate) struct Line<'a> {
+pub(crate) struct Line<'a> {
     pub label: &'static str,
     pub values: &'a [Option<f64>],
     pub show: fn(f64) -> String,
@@ -54,7 +54,7 @@ pub(in crate) struct Line<'a> {
 
 impl ConfidenceRow {
     /// Its figures, in the order of tables.
-    pub(in crate) fn lines(&self) -> [Line<'_>; 5] {
+    pub(crate) fn lines(&self) -> [Line<'_>; 5] {
         let rank = |rank: f64| format!("{rank:.2}");
         [
             Line { label: "within sigma, %", values: &self.within_50, show: percent },
@@ -159,9 +159,6 @@ impl Report {
         if let Some(added) = self.added_noise() {
             fact("noise", added)?;
         }
-        if let Some(unlike) = self.unlike() {
-            fact("unlike", unlike)?;
-        }
         if let Some(hindsight) = &self.hindsight {
             fact("seen later", hindsight.fate())?;
         }
@@ -207,7 +204,7 @@ impl Report {
     }
 
     /// The box that was predicted in, and how much of what was measured lies in it.
-    pub(in crate) fn inside(&self) -> Option<String> {
+    pub(crate) fn inside(&self) -> Option<String> {
         let sum = |count: fn(&Survey) -> usize| -> usize {
             self.bags.iter().map(|bag| count(&bag.survey)).sum()
         };
@@ -224,21 +221,8 @@ impl Report {
         })
     }
 
-    /// How much of what moved was unlike what the model knows, and what came of that.
-    pub(in crate) fn unlike(&self) -> Option<String> {
-        let unlike = self.unlike.as_ref().filter(|unlike| unlike.n_unlike > 0)?;
-        let share = percent(unlike.share());
-        let most: Vec<&str> = unlike.most.iter().take(2).map(|(name, _)| name.as_ref()).collect();
-        let lean = match self.config.lean_when_unlike {
-            true => "its prediction leans on the trivial one",
-            false => "its prediction is the model's all the same",
-        };
-        let most = most.join(", ");
-        Some(format!("{share} % of what moves is unlike what the model knows ({most}); {lean}"))
-    }
-
     /// Warnings of all recordings, each once, with the recordings that it is of.
-    pub(in crate) fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let mut texts: Vec<(&str, Vec<&Path>)> = Vec::new();
         for bag in &self.bags {
             for warning in &bag.warnings {
@@ -264,13 +248,13 @@ impl Report {
     }
 
     /// What was added to the depth images, if anything was.
-    pub(in crate) fn added_noise(&self) -> Option<String> {
+    pub(crate) fn added_noise(&self) -> Option<String> {
         let noise = self.sensor_noise.as_ref()?;
         let (strength, sigma_mm) = (noise.strength, 1e3 * noise.sigma_m(1.0));
         Some(format!("added, of strength {strength}: {sigma_mm:.1} mm at 1 m"))
     }
 
-    pub(in crate) fn recordings(&self) -> String {
+    pub(crate) fn recordings(&self) -> String {
         let mut tasks = std::collections::BTreeMap::<&str, usize>::new();
         for bag in &self.bags {
             *tasks.entry(bag.task.as_deref().unwrap_or("without truth")).or_default() += 1;
@@ -283,7 +267,7 @@ impl Report {
         format!("{} ({}){skipped}", self.bags.len(), tasks.join(", "))
     }
 
-    pub(in crate) fn frames(&self) -> String {
+    pub(crate) fn frames(&self) -> String {
         // Writing to a string can't fail.
         let mut text = format!(
             "{}: {} predicted, {} held against the truth",
@@ -320,7 +304,7 @@ impl Report {
         (!losses.is_empty()).then(|| losses.join("; ") + &last.unwrap_or_default())
     }
 
-    pub(in crate) fn agreement(&self) -> Option<String> {
+    pub(crate) fn agreement(&self) -> Option<String> {
         let found = self.published.as_ref()?;
         let (published, replayed) = (found.n_both + found.n_reduced, found.n_replayed);
         Some(format!(
@@ -373,7 +357,7 @@ impl Comparison {
 }
 
 /// Three digits, or as many as stand before the point.
-pub(in crate) fn millimetres(value: f64) -> String {
+pub(crate) fn millimetres(value: f64) -> String {
     match value {
         value if value < 9.995 => format!("{value:.2}"),
         value if value < 99.95 => format!("{value:.1}"),

@@ -12,10 +12,10 @@ mod vary;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use findings::Findings;
-use forecloud_bag::bag::recordings_below;
-use forecloud::vision::frames::FramesConfig;
 use forecloud::engine::model::ModelConfig;
+use forecloud::vision::frames::FramesConfig;
 use forecloud::vision::motion::Settings;
+use forecloud_bag::bag::recordings_below;
 use forecloud_bag::recording::Recording;
 
 use std::collections::BTreeMap;

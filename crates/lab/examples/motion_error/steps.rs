@@ -4,13 +4,13 @@ use std::rc::Rc;
 
 use anyhow::{Result, ensure};
 use forecloud::Error;
-use forecloud::predict::config::PredictorConfig;
 use forecloud::base::geometry::{Vec3, minus};
-use forecloud::robot::kinematics::MeshSearch;
-use forecloud::engine::model::ModelConfig;
-use forecloud::predict::observation::{Observation, Observer};
-use forecloud::vision::particles::{CpuSampler, Particles};
 use forecloud::base::random::{draw, normal_pair, uniform};
+use forecloud::engine::model::ModelConfig;
+use forecloud::predict::config::PredictorConfig;
+use forecloud::predict::observation::{Observation, Observer};
+use forecloud::robot::kinematics::MeshSearch;
+use forecloud::vision::particles::{CpuSampler, Particles};
 use forecloud_bag::recording::{BodyKind, Recording, Truth, carry};
 
 use crate::Args;

@@ -34,7 +34,7 @@ use std::path::PathBuf;
 ///
 /// Each command prints a table and draws a plot. Equations and figures are numbered as in "Linear
 /// transformer topological masking with graph random features" (Reid et al., ICLR 2025);
-/// docs/method.md says what one learns from each.
+/// docs/src/notebook/method.md says what one learns from each.
 #[derive(Parser)]
 struct Args {
     #[command(subcommand)]

@@ -1,8 +1,8 @@
 //! Graphs to experiment on: paths, rings, grids, random graphs, and k-NN graphs made symmetric. All
 //! are undirected, of weight 1.
 
-use forecloud::engine::graph::{KnnGraph, WeightedGraph};
 use forecloud::base::random::{draw, uniform};
+use forecloud::engine::graph::{KnnGraph, WeightedGraph};
 use forecloud::{Error, Result};
 
 /// Most nodes of a graph.

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::watch::Watch;
 use forecloud::Result;
-use forecloud_eval::metrics::{Class, Mean, Scores};
 use forecloud::engine::model::Model;
+use forecloud_eval::metrics::{Class, Mean, Scores};
 use forecloud_train::dataset::Dataset;
 use forecloud_train::evaluate::Evaluation;
 

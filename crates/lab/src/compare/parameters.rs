@@ -29,10 +29,10 @@ pub(super) fn with_as_many_parameters(model: ModelConfig, base: &ModelConfig) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::numbers;
     use forecloud::engine::graph::walks::WalkSeed;
     use forecloud::engine::model::weights::initial_weights;
     use forecloud::engine::model::{Engine, Gradients, LocalLayer, Mode, StepGraph};
-    use crate::check::numbers;
 
     #[test]
     fn rivals_of_the_grf_layer_get_its_weights_by_whole_widths() {

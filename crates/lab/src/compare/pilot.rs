@@ -10,10 +10,10 @@ use super::settings::Settings;
 use super::suites::Variant;
 use super::watch::Watch;
 use forecloud::engine::model::{Mode, ModelConfig, Rollout};
+use forecloud::{Error, Result};
 use forecloud_train::config::TrainConfig;
 use forecloud_train::dataset::{Dataset, Window};
 use forecloud_train::trainer::Trainer;
-use forecloud::{Error, Result};
 
 /// CPU time on one thread; medians of the pilot's rounds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

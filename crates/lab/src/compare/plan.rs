@@ -11,10 +11,10 @@ use super::pilot::Speed;
 use super::run::{Outcome, Run};
 use super::settings::Settings;
 use super::suites::Variant;
+use forecloud::{Error, Result};
 use forecloud_eval::report::Device;
 use forecloud_train::config::TrainConfig;
 use forecloud_train::differences::differences;
-use forecloud::{Error, Result};
 
 /// A variant's place in the plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -88,10 +88,6 @@ impl Plan {
             Err(Error::Config { key: key.clone(), problem: format!("a plan {what}: {remedy}") })
         };
         let mut differing = differences(&self.settings.topics, &settings.topics);
-        if self.settings.topics.is_empty() {
-            // Of an earlier version: what it read can't be told.
-            differing.clear();
-        }
         let [stored, asked] = [&self.settings, settings]
             .map(|of| Settings { topics: BTreeMap::default(), ..of.clone() });
         differing.extend(differences(&stored, &asked));

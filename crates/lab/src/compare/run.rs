@@ -12,11 +12,11 @@ use super::evaluate::{TestErrors, test};
 use super::files::{read_json, write_json};
 use super::settings::Settings;
 use super::watch::Watch;
+use forecloud::{Error, Result};
 use forecloud_train::config::TrainConfig;
 use forecloud_train::dataset::Dataset;
 use forecloud_train::files::RunFiles;
 use forecloud_train::trainer::Trainer;
-use forecloud::{Error, Result};
 
 /// Seconds between two checkpoints.
 const CHECKPOINT_SECS: f64 = 60.0;

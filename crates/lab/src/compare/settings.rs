@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::evaluate::STEPS;
 use super::suites::Variant;
 use forecloud::predict::config::check;
-use forecloud_train::config::{DatasetConfig, TrainConfig};
 use forecloud::{Error, Result};
+use forecloud_train::config::{DatasetConfig, TrainConfig};
 
 /// What is asked of a comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,9 +35,7 @@ pub struct Settings {
     pub train: TrainConfig,
     /// What is done to windows on loading.
     pub data: DatasetConfig,
-    /// Options that say what is read of the recordings, and their values in words; empty in plans of
-    /// earlier versions, which don't tell.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// Options that say what is read of the recordings, and their values in words.
     pub topics: BTreeMap<String, String>,
     /// Split of the test recordings.
     pub test_split: String,

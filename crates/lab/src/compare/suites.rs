@@ -157,8 +157,8 @@ fn walks(base: ModelConfig) -> Named {
 /// Passes of the base's steps, and of others.
 fn chunks(base: ModelConfig) -> Named {
     let others = [1, 2, 5, 10].into_iter().filter(|&chunk| chunk != base.chunk);
-    let model = |chunk| (format!("chunk_{chunk}"), ModelConfig { chunk, stride: None, ..base });
-    std::iter::once(base.chunk).chain(others).map(model).collect()
+    let models = std::iter::once(base).chain(others.map(|chunk| base.with_chunk(chunk)));
+    models.map(|model| (format!("chunk_{}", model.chunk), model)).collect()
 }
 
 /// One size at a time; those that are the base's own are left out.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use forecloud::vision::frames::FramesConfig;
 use forecloud::engine::model::{Layout, ModelConfig};
+use forecloud::vision::frames::FramesConfig;
 use forecloud_lab::compare::{Comparison, Data, PLAN, Plan, Settings, Suite, Table, Watch};
 use forecloud_train::config::{DatasetConfig, TrainConfig};
 use forecloud_train::dataset::Dataset;
@@ -195,13 +195,6 @@ fn a_plan_gives_each_variant_the_steps_of_its_budget_and_as_many_weights() {
         message.contains("(--robot: optional there, none here): take another --out"),
         "{message}"
     );
-    // Plans of earlier versions don't tell of topics, and are read.
-    let path = folder.path().join(PLAN);
-    let mut older: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    assert!(older["settings"].as_object_mut().unwrap().remove("topics").is_some());
-    std::fs::write(&path, older.to_string()).unwrap();
-    assert!(open(&other).unwrap().is_some());
     let stopped = Comparison::open(folder.path().join("b"), settings, &data, &Patience::until(0));
     assert!(stopped.unwrap().is_none());
     assert!(!folder.path().join("b").exists());

@@ -4,9 +4,9 @@
 use crate::measure;
 use crate::theory;
 
+use forecloud::base::random;
 use forecloud::engine::graph::walks::{Sampler, WalkConfig, WalkSeed};
 use forecloud::engine::graph::{EdgeWeights, KnnGraph, WeightedGraph};
-use forecloud::base::random;
 use measure::{Prefixes, three_hops, walks};
 use theory::bounds::AttentionFlops;
 use theory::generate;

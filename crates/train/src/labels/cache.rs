@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::Flow;
-use forecloud_bag::outputs::{Kind, LABELS, Outputs};
 use forecloud::vision::particles::Particles;
 use forecloud::{Error, Result};
+use forecloud_bag::outputs::{Kind, LABELS, Outputs};
 
 /// Counts up with each change of how labels are made: older ones are not found any more.
 const VERSION: u32 = 1;

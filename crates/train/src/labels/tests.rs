@@ -1,8 +1,8 @@
 use super::*;
 use forecloud::base::geometry::{Rigid, Vec3, distance, length, minus, plus};
+use forecloud::base::random::{draw, uniform};
 use forecloud::vision::motion::NO_BODY;
 use forecloud::vision::particles::Particles;
-use forecloud::base::random::{draw, uniform};
 
 const N_TABLE: usize = 3000;
 const N_BOX: usize = 300;

@@ -1,7 +1,9 @@
 //! Points followed over several frames.
 
 use forecloud::Result;
-use forecloud::base::geometry::{PointTree, RigidMotion, Vec3, add, distance, plus, squared_distance};
+use forecloud::base::geometry::{
+    PointTree, RigidMotion, Vec3, add, distance, plus, squared_distance,
+};
 use forecloud::vision::motion::NO_BODY;
 use forecloud::vision::particles::Particles;
 

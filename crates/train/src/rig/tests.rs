@@ -1,12 +1,12 @@
 use std::path::Path;
 
 use super::*;
-use forecloud::vision::cloud::SensorNoise;
-use forecloud::vision::frames::FramesConfig;
-use forecloud::engine::model::ModelConfig;
-use forecloud_bag::recording::Recording;
 use crate::config::{DatasetConfig, Teacher};
 use crate::dataset::Dataset;
+use forecloud::engine::model::ModelConfig;
+use forecloud::vision::cloud::SensorNoise;
+use forecloud::vision::frames::FramesConfig;
+use forecloud_bag::recording::Recording;
 
 const NAMES: [&str; 2] = ["camera_left", "camera_right"];
 

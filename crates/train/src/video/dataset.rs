@@ -7,12 +7,12 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
 use super::VideoTrainConfig;
+use forecloud::message::Stamp;
 use forecloud::vision::cloud::Cloud;
 use forecloud::vision::frames::FramesConfig;
-use forecloud::message::Stamp;
+use forecloud::{Error, Result};
 use forecloud_bag::recording::{Recording, carry};
 use forecloud_video::{Encoded, Encoder, Kept, Picture, Seen, Spool, VideoConfig};
-use forecloud::{Error, Result};
 
 /// Frames of recordings, reduced to pictures, which lie on disk.
 pub struct VideoDataset {

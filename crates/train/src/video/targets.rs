@@ -6,24 +6,19 @@ use rand_chacha::ChaCha8Rng;
 use forecloud_video::{Picture, Ray, RayGradient, Rendered, Traced};
 
 /// Rays, and what each should see: what lies beyond the farthest depth is white.
-pub(in crate) struct Targets {
+pub(crate) struct Targets {
     far_m: f32,
-    pub(in crate) rays: Vec<Ray>,
+    pub(crate) rays: Vec<Ray>,
     wanted: Vec<Rendered>,
 }
 
 impl Targets {
-    pub(in crate) fn new(far_m: f32) -> Self {
+    pub(crate) fn new(far_m: f32) -> Self {
         Self { far_m, rays: Vec::new(), wanted: Vec::new() }
     }
 
     /// Adds the ray of a pixel; false where no depth was measured.
-    pub(in crate) fn add(
-        &mut self,
-        picture: &Picture,
-        pixel: usize,
-        rng: &mut ChaCha8Rng,
-    ) -> bool {
+    pub(crate) fn add(&mut self, picture: &Picture, pixel: usize, rng: &mut ChaCha8Rng) -> bool {
         let (depth_m, shift) = (picture.depths_m[pixel], rng.random());
         if depth_m.is_nan() {
             return false;
@@ -38,12 +33,7 @@ impl Targets {
     }
 
     /// Adds rays of random pixels until there are `n`, where so many are found.
-    pub(in crate) fn add_random(
-        &mut self,
-        pictures: &[Picture],
-        n: usize,
-        rng: &mut ChaCha8Rng,
-    ) {
+    pub(crate) fn add_random(&mut self, pictures: &[Picture], n: usize, rng: &mut ChaCha8Rng) {
         // Bounded: there may be no measured pixel.
         for _ in 0..4 * n {
             if self.rays.len() >= n || pictures.is_empty() {
@@ -56,7 +46,7 @@ impl Targets {
 
     /// Mean over the rays of the squared errors of colour and, times `depth_weight` (1/m²), of depth;
     /// and its gradients, times `scale`.
-    pub(in crate) fn loss(
+    pub(crate) fn loss(
         &self,
         traced: &Traced,
         depth_weight: f32,

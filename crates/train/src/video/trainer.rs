@@ -7,15 +7,15 @@ use rand_chacha::ChaCha8Rng;
 
 use super::targets::Targets;
 use super::{VideoDataset, VideoTrainConfig, Window};
-use forecloud_eval::similarity::alike;
-use forecloud::engine::model::weights::{self, File, OPTIMIZER_PREFIXES};
 use crate::adamw::AdamW;
 use crate::differences::differences;
 use crate::origin::Origin;
+use forecloud::engine::model::weights::{self, File, OPTIMIZER_PREFIXES};
+use forecloud::{Error, Result};
+use forecloud_eval::similarity::alike;
 use forecloud_video::{
     Encoder, Gradients, Ray, Renderer, Scene, VideoConfig, VideoLayout, VideoModel, config_metadata,
 };
-use forecloud::{Error, Result};
 
 /// Metadata keys, beside the configuration.
 const SETTINGS_KEY: &str = "forecloud.video_train";

@@ -1,8 +1,8 @@
 //! Particles sorted into cells, and the places of rays that have some near.
 
 use super::Ray;
-use forecloud::base::geometry::{Cells, Vec3, bounds, length, squared_distance};
 use crate::config::{N_NEIGHBORS, VideoConfig};
+use forecloud::base::geometry::{Cells, Vec3, bounds, length, squared_distance};
 use forecloud::{Error, Result};
 
 /// Cells at most: memory is bounded however far apart particles lie.

@@ -5,9 +5,9 @@
 
 use super::Scene;
 use super::field::Sample;
+use crate::config::{N_KERNELS, N_NEIGHBORS, VideoConfig};
 use forecloud::base::simd::exp::exp;
 use forecloud::base::simd::vectorized;
-use crate::config::{N_KERNELS, N_NEIGHBORS, VideoConfig};
 
 /// Added to the sum of weights (κ): what is hardly seen counts little.
 const LEAST: f32 = 1e-2;

@@ -1,10 +1,10 @@
 //! The renderer against PyTorch, against its plain version in f64, and by what pictures must be.
 
 use super::*;
-use crate::check::*;
-use forecloud::base::random::{draw, uniform};
 use crate::VideoConfig;
+use crate::check::*;
 use crate::config::N_KERNELS;
+use forecloud::base::random::{draw, uniform};
 
 /// The renderer in f64, of places that were found: colour and depth of each ray, `[rays, 4]`.
 mod plain {

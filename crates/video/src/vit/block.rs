@@ -5,7 +5,9 @@ use forecloud::engine::masks::Mask;
 use forecloud::engine::model::Span;
 use forecloud::engine::model::interlacer::Affine;
 use forecloud::engine::ops::feature_map::{FeatureMap, feature_map_backward};
-use forecloud::engine::ops::layer_norm::{Saved, layer_norm_backward, layer_norm_forward, layer_norm_output};
+use forecloud::engine::ops::layer_norm::{
+    Saved, layer_norm_backward, layer_norm_forward, layer_norm_output,
+};
 use forecloud::engine::ops::linear::{
     linear_backward_input, linear_backward_weights, linear_forward_add, linear_relu_forward,
 };

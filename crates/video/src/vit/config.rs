@@ -17,7 +17,7 @@ pub enum EncoderKind {
 
 impl EncoderKind {
     /// Whether it is the U-Net: files without this setting have that.
-    pub(in crate) fn is_unet(&self) -> bool {
+    pub(crate) fn is_unet(&self) -> bool {
         matches!(self, Self::Unet)
     }
 
@@ -140,7 +140,7 @@ impl Default for VitConfig {
 
 impl VitConfig {
     /// Most patches along an axis of a picture of `size` (pixels).
-    pub(in crate) fn grid(&self, size: [u32; 2]) -> [usize; 2] {
+    pub(crate) fn grid(&self, size: [u32; 2]) -> [usize; 2] {
         size.map(|n| (n as usize).div_ceil(self.patch))
     }
 
@@ -150,7 +150,7 @@ impl VitConfig {
     }
 
     /// What is wrong with a value: its name, and what is allowed.
-    pub(in crate) fn problem(&self) -> Option<(&'static str, String)> {
+    pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
         let counts = [
             ("vit.patch", self.patch, 2..=32),
             ("vit.width", self.width, 1..=512),

@@ -23,7 +23,7 @@ const MOST_KEPT: usize = 16;
 
 /// Masks of the grids that were met so far, which do not hang on depths.
 #[derive(Debug, Clone, Default)]
-pub(in crate) struct Frozen(Arc<Mutex<HashMap<[usize; 2], Shared>>>);
+pub(crate) struct Frozen(Arc<Mutex<HashMap<[usize; 2], Shared>>>);
 
 /// A mask that several frames have.
 #[derive(Debug, Clone)]

@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().parent
 CELLS = [
     """# First steps
 Forecloud from Python: a recording, a prediction, how good it is, and what it is made of. From a clone:
-`pip install .`, then this notebook in the repository's root. All there is: [docs/src/guide/python.md](../python.md).""",
+`pip install .`, then this notebook in the repository's root. All there is: [Python](../python.md).""",
     """import forecloud as fc
 
 recording = fc.Recording("data/demo_tumble")
@@ -110,7 +110,7 @@ def main() -> None:
         # Ids by number, so that the file stays the same where nothing changed.
         notebook.cells.append(make(text, id=f"cell-{number}"))
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": HERE.parents[1]}}).execute()
+    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": HERE.parents[3]}}).execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
     notebook.metadata.pop("language_info", None)

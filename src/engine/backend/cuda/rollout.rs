@@ -12,12 +12,12 @@ use super::memory::{Arena, Pinned};
 use super::model::{DeviceModel, Precision};
 use super::stage::Stage;
 use super::step::{Buffers, Sizes, Step, is_known};
-use crate::engine::backend::Rollouts;
 use crate::base::geometry::RigidMotion;
 use crate::base::geometry::follow_links;
+use crate::engine::backend::Rollouts;
 use crate::engine::model::rollout::RolloutConfig;
-use crate::vision::motion::N_BODY_FEATURES;
 use crate::engine::scene::Scene;
+use crate::vision::motion::N_BODY_FEATURES;
 use crate::{Error, Result};
 
 /// Bits of the flag word, as in `kernels/common.cuh`.

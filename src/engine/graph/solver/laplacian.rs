@@ -2,8 +2,8 @@
 
 use nalgebra::DMatrix;
 
-use crate::engine::graph::WeightedGraph;
 use crate::base::simd::{axpy, vectorized};
+use crate::engine::graph::WeightedGraph;
 use crate::{Error, Result};
 
 /// L = D - W `[n, n]` of a weighted undirected graph; weights are conductances (1 / resistance).

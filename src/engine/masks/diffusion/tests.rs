@@ -1,7 +1,9 @@
 //! Diffusion against the dense exponential.
 
 use super::*;
-use crate::engine::masks::check::{assert_mask, dense_laplacian, graphs, identity, matmul, softplus64};
+use crate::engine::masks::check::{
+    assert_mask, dense_laplacian, graphs, identity, matmul, softplus64,
+};
 
 /// exp(a) of `[n, n]`: Taylor's series of a / 2^10, squared ten times.
 fn exponential(a: &[f64], n: usize) -> Vec<f64> {

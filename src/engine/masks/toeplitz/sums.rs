@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use pulp::Simd;
 
+use crate::base::simd::{Stretches, add_stretch, by_stretches, store, vectorized};
 use crate::engine::masks::padded_grid::Axis;
 use crate::engine::masks::products::add_dot;
-use crate::base::simd::{Stretches, add_stretch, by_stretches, store, vectorized};
 
 /// Most nodes that one hears in the mean: with more, transforms take less time (`cargo bench --bench
 /// toeplitz`).

@@ -10,15 +10,17 @@ use super::gradients::{GRADIENT_GROUPS, Gradients};
 use super::slots::Slot;
 use super::views::SavedNorm;
 use super::{CHUNK, Engine, MixerBuffers, Mode};
+use crate::base::scratch::with_scratch;
+use crate::base::simd::vectorize;
 use crate::engine::masks::StepGraph;
 use crate::engine::model::Layout;
 use crate::engine::model::interlacer::{Mixer, MixerKind, Mlp};
 use crate::engine::ops::layer_norm::layer_norm_output;
-use crate::engine::ops::linear::{linear_backward_input, linear_backward_weights, linear_relu_forward};
+use crate::engine::ops::linear::{
+    linear_backward_input, linear_backward_weights, linear_relu_forward,
+};
 use crate::engine::ops::relu::relu_backward;
 use crate::engine::ops::rows::SharedRows;
-use crate::base::scratch::with_scratch;
-use crate::base::simd::vectorize;
 use crate::{Error, Result};
 
 /// What all phases read and write.

@@ -7,13 +7,13 @@ use rayon::prelude::*;
 use super::buffers::kept_blocks;
 use super::views::{MixerView, MlpView, NormView};
 use super::{CHUNK, Engine, MixerBuffers};
+use crate::base::scratch::with_scratch;
 use crate::engine::masks::StepGraph;
 use crate::engine::model::interlacer::{Affine, Mixer, MixerKind, Mlp};
 use crate::engine::model::{InterlacerConfig, Layout, LocalLayer};
 use crate::engine::ops::layer_norm::{Saved, layer_norm_forward};
 use crate::engine::ops::linear::{linear_forward, linear_forward_add, linear_relu_forward};
 use crate::engine::ops::rows::SharedRows;
-use crate::base::scratch::with_scratch;
 use crate::{Error, Result};
 
 /// What all phases read and write.

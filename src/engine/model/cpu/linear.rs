@@ -6,13 +6,13 @@ use super::forward::{self, normalize};
 use super::slots::Slot;
 use super::views::MixerView;
 use super::{CHUNK, MixerBuffers, backward};
+use crate::base::scratch::with_scratch;
 use crate::engine::model::interlacer::{Attention, Mixer};
 use crate::engine::ops::linear::linear_forward_add;
 use crate::engine::ops::linear_attention::{
     linear_attention_backward_key, linear_attention_backward_query, linear_attention_fold,
     linear_attention_forward, linear_attention_queries, linear_attention_state,
 };
-use crate::base::scratch::with_scratch;
 
 impl forward::Pass<'_> {
     /// The cloud's state from the chunks', in order, and what the projection makes of it.

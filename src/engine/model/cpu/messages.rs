@@ -8,6 +8,8 @@ use super::slots::Slot;
 use super::views::MixerView;
 use super::{MixerBuffers, backward};
 use crate::base::geometry::Vec3;
+use crate::base::scratch::with_scratch;
+use crate::base::simd::vectorize;
 use crate::engine::graph::{Anchors, KnnGraph};
 use crate::engine::model::interlacer::{Messages, Receivers};
 use crate::engine::ops::layer_norm::{layer_norm_backward, layer_norm_output};
@@ -18,8 +20,6 @@ use crate::engine::ops::message_passing::{
     Links, TransposedLinks, message_passing_backward_receiver, message_passing_backward_sender,
     message_passing_forward,
 };
-use crate::base::scratch::with_scratch;
-use crate::base::simd::vectorize;
 
 /// Which tokens send and which receive.
 trait Roles: TransposedLinks {

@@ -6,6 +6,7 @@ use super::buffers::row_len;
 use super::forward::{self, normalize};
 use super::views::{MixerView, SavedNorm};
 use super::{MixerBuffers, backward};
+use crate::base::scratch::with_scratch;
 use crate::engine::model::interlacer::{Affine, Attention, Mixer};
 use crate::engine::ops::favor::{favor_backward, favor_forward};
 use crate::engine::ops::feature_map::{FeatureMap, feature_map_backward, feature_map_forward};
@@ -15,7 +16,6 @@ use crate::engine::ops::linear::{
     linear_relu_forward,
 };
 use crate::engine::ops::linear_attention::Heads;
-use crate::base::scratch::with_scratch;
 
 impl forward::Pass<'_> {
     /// `[q | k | v]` of a chunk's normalised rows, the feature map on q and k of a mixer that has

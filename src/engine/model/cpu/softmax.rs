@@ -5,12 +5,12 @@ use std::ops::Range;
 use super::slots::Slot;
 use super::views::MixerView;
 use super::{CHUNK, MixerBuffers, backward, forward};
+use crate::base::scratch::with_scratch;
 use crate::engine::model::interlacer::{Attention, Mixer};
 use crate::engine::ops::softmax_attention::{
     BLOCK, SCRATCH_LEN, SoftmaxSaved, softmax_attention_backward_key,
     softmax_attention_backward_query, softmax_attention_deltas, softmax_attention_forward,
 };
-use crate::base::scratch::with_scratch;
 
 // A chunk of rows is one call.
 const _: () = assert!(CHUNK <= BLOCK);

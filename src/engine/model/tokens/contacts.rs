@@ -8,9 +8,9 @@
 use super::features::{TokenConfig, encode_motion, nearness};
 use super::{GRAVITY_M_S2, N_CANDIDATES};
 use crate::base::geometry::{Nearest, Vec3, add, distance, minus};
-use crate::vision::motion::NO_BODY;
-use crate::predict::rest::is_still;
 use crate::engine::scene::StepState;
+use crate::predict::rest::is_still;
+use crate::vision::motion::NO_BODY;
 
 /// Features of a step.
 pub(super) const N_CONTACT: usize = 10;

@@ -50,10 +50,6 @@ impl Encodings {
         }
     }
 
-    pub(in crate::engine::model) fn is_none(&self) -> bool {
-        *self == Self::None
-    }
-
     /// Features a token.
     pub fn width(self) -> usize {
         let (heat, vectors) = self.parts();
@@ -88,7 +84,7 @@ pub(super) struct EncodedGraph {
 impl Tokens {
     /// Fills the last features of every row, if `config` has encodings.
     pub(super) fn encode_graph(&mut self, config: &TokenConfig) -> Result<()> {
-        if config.encodings.is_none() {
+        if config.encodings == Encodings::None {
             return Ok(());
         }
         let EncodedGraph { knn, weighted } = &mut self.graph;

@@ -7,7 +7,7 @@ use crate::vision::motion::{MOTION_SCALE_M, N_BODY_FEATURES, NEARNESS_M};
 
 /// Kinds of tokens, told to the model one-hot.
 const N_KINDS: usize = 5;
-/// Octaves of the positions' sine features: of all inputs, and more of the second ones.
+/// Octaves of the positions' sine features: of all inputs, and more of [`Inputs::Second`].
 const N_OCTAVES: usize = 4;
 const N_MORE_OCTAVES: usize = 2;
 /// Softening of the direction to the robot.

@@ -10,9 +10,9 @@ use rayon::prelude::*;
 use super::GRAVITY_M_S2;
 use super::features::TokenConfig;
 use crate::base::geometry::{Rigid, RigidMotion, Vec3, minus};
-use crate::vision::motion::NO_BODY;
-use crate::predict::rest::is_still;
 use crate::engine::scene::StepState;
+use crate::predict::rest::is_still;
+use crate::vision::motion::NO_BODY;
 
 /// Moments of a step at which what is met is looked for.
 const MOMENTS: usize = 4;

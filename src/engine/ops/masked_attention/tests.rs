@@ -1,11 +1,11 @@
 //! Attention under masks against the dense one, the fused GRF attention and PyTorch.
 
 use super::*;
+use crate::base::simd::axpy;
 use crate::engine::graph::{KnnGraph, Loads};
 use crate::engine::masks::{MaskConfig, MaskKind, StepGraph};
 use crate::engine::ops::check::*;
 use crate::engine::ops::grf_attention::grf_attention_forward;
-use crate::base::simd::axpy;
 
 /// A mask whose every entry is a parameter.
 #[derive(Debug, Clone, Default)]

@@ -1,6 +1,6 @@
 use super::*;
-use crate::robot::kinematics::{Robot, RobotOptions, Spread};
 use crate::base::random::draw;
+use crate::robot::kinematics::{Robot, RobotOptions, Spread};
 use std::fs;
 
 /// A unit square in the plane z = 0, of two triangles.

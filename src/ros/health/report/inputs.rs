@@ -172,7 +172,7 @@ impl Facts {
                     "no plan on {}: predictions assume that the joints keep their velocity. \
                      Remedy: publish what the robot is about to do there \
                      (trajectory_msgs/msg/JointTrajectory), as it is sent to its controller, or let \
-                     the plan relay do it (relay:=CONTROLLER at the launch; docs/robot.md)",
+                     the plan relay do it (relay:=CONTROLLER at the launch; docs/src/guide/robot.md)",
                     silence(&topics, now)
                 ),
             );

@@ -131,27 +131,9 @@ impl Facts {
         status.or_ok(|| format!("{n_busy} frames of the last 5 s were passed over for newer ones"))
     }
 
-    /// Which model runs, and on what; and whether it knows the like of what it sees.
-    pub(super) fn model(&self, now: Duration) -> Status {
+    /// Which model runs, and on what.
+    pub(super) fn model(&self) -> Status {
         let mut status = Status::new("model");
-        let share = self.unlike.sum(now) as f64 / self.moving.sum(now).max(1) as f64;
-        if share > UNLIKE_SHARE {
-            let what_then = match self.leans {
-                true => "their predictions lean on the estimated motion alone (lean_when_unlike)",
-                false => "their predictions are the model's all the same (lean_when_unlike: false)",
-            };
-            status.add(
-                Level::Warn,
-                format!(
-                    "{:.0} % of the particles that moved in the last 5 s are unlike all that the \
-                     model knows, most in {}; {what_then}. Remedy: check cameras, calibration and \
-                     workspace; where they are right, train on recordings of this scene",
-                    100.0 * share,
-                    self.most_unlike
-                ),
-            );
-        }
-        status.value("unlike_share", format!("{share:.2}"));
         self.missed_device.iter().for_each(|why| status.add(Level::Warn, why));
         status.value("device", &self.device);
         status.value("file", &self.about.model_file);
@@ -161,9 +143,6 @@ impl Facts {
         status.or_ok(|| "loaded".into())
     }
 }
-
-/// Share of what moves that is unlike what the model knows, above which it is told.
-const UNLIKE_SHARE: f64 = 0.2;
 
 /// Nearest rank; `sorted` ascends.
 fn percentile(sorted: &[f32], share: f64) -> Option<f32> {

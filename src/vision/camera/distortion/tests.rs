@@ -1,6 +1,6 @@
-use crate::vision::camera::{Camera, RayTable};
 use crate::base::error::Error;
 use crate::message::{CameraInfo, Header, MAX_PIXELS};
+use crate::vision::camera::{Camera, RayTable};
 use proptest::prelude::*;
 
 /// A calibration as a camera of the kind publishes it, and where OpenCV 5.0 sees [`POINTS`]

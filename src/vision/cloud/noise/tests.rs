@@ -1,8 +1,8 @@
 //! The noise against the figures that it is documented with, on scenes whose geometry is known.
 
 use super::*;
-use crate::vision::frames::CameraFrame;
 use crate::message::{Header, Stamp};
+use crate::vision::frames::CameraFrame;
 use nalgebra::Isometry3;
 use std::sync::Arc;
 

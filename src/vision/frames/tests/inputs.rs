@@ -1,11 +1,11 @@
 //! One scene as images, as compressed images, as clouds and as depth that is not registered.
 
 use super::*;
-use forecloud_bag::bag::Bag;
+use crate::message::encode::CdrWriter;
 use crate::vision::camera::{Camera, ColorImage, DepthImage};
 use crate::vision::cloud::{Cloud, GREY, Workspace};
-use crate::message::encode::CdrWriter;
 use crate::vision::particles::Particles;
+use forecloud_bag::bag::Bag;
 
 /// The scene's messages, each put through `convert`: topic and bytes.
 fn converted(

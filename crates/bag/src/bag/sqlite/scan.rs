@@ -15,7 +15,7 @@ const MAX_TOPICS: usize = 1 << 16;
 /// Longest name of a topic, type or encoding (bytes).
 const MAX_NAME_BYTES: usize = 4096;
 /// Of what is there, but nothing leads to.
-const RECOVER: &str = "docs/reliability.md tells how `sqlite3` may save more of it";
+const RECOVER: &str = "docs/src/reference/faults.md tells how `sqlite3` may save more of it";
 
 /// What has been read of the messages.
 struct Rows<'a> {

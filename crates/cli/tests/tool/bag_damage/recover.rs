@@ -1,4 +1,4 @@
-//! The commands of docs/reliability.md on SQLite recordings whose pages are damaged.
+//! The commands of docs/src/reference/faults.md on SQLite recordings whose pages are damaged.
 
 use super::written::{assert_reads, messages, sqlite_bytes};
 use forecloud_bag::bag::Bag;
@@ -10,7 +10,7 @@ const PAGE_BYTES: usize = 4096;
 const INNER: u8 = 5;
 
 fn commands() -> String {
-    let table = Path::new(crate::ROOT).join("docs/reliability.md");
+    let table = Path::new(crate::ROOT).join("docs/src/reference/faults.md");
     let table = std::fs::read_to_string(table).unwrap();
     table.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap().to_owned()
 }
@@ -38,7 +38,7 @@ fn the_commands_of_the_table_save_all_messages() {
                 |error| error.to_string(),
                 |bag| bag.warnings().join("\n") + &format!("{} messages", bag.n_messages()),
             );
-            assert!(told.contains("docs/reliability.md"), "{told}");
+            assert!(told.contains("docs/src/reference/faults.md"), "{told}");
             assert!(before.is_err() || told.contains("0 messages"), "{told}");
             let mut command = Command::new("sh");
             command.args(["-ec", &commands()]).env("FILE", &file).env("NEW", &new);

@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use forecloud::base::random::{draw, uniform};
 use forecloud::engine::graph::WeightedGraph;
 use forecloud::engine::graph::walks::WalkSeed;
 use forecloud::engine::masks::{Mask, MaskKind, Nodes};
-use forecloud::base::random::{draw, uniform};
 use serde::Serialize;
 
 /// Nodes of the graph that a motif is joined to.

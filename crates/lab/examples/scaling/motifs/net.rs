@@ -2,6 +2,7 @@
 
 use super::data::{Example, N_FEATURES};
 use clap::ValueEnum;
+use forecloud::base::random::{draw, normal_pair};
 use forecloud::engine::graph::WeightedGraph;
 use forecloud::engine::masks::{Mask, Packed, Part};
 use forecloud::engine::ops::linear::{Mat, matmul};
@@ -9,7 +10,6 @@ use forecloud::engine::ops::linear_attention::Heads;
 use forecloud::engine::ops::masked_attention::{
     MaskedSaved, masked_attention_backward, masked_attention_forward, n_stretches,
 };
-use forecloud::base::random::{draw, normal_pair};
 use serde::Serialize;
 
 #[derive(Clone, Copy, PartialEq, Debug, ValueEnum, Serialize)]

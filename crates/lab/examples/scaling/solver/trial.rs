@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use clap::ValueEnum;
+use forecloud::base::random::{draw, normal_pair, uniform};
 use forecloud::engine::graph::WeightedGraph;
 use forecloud::engine::graph::solver::Laplacian;
-use forecloud::base::random::{draw, normal_pair, uniform};
 use nalgebra::{DMatrix, DVector};
 use serde::Serialize;
 

@@ -8,19 +8,19 @@ use super::*;
 use crate::Error;
 use crate::engine::backend::probe::probe_batch;
 use crate::engine::backend::{BatchRollout, Device, Forwards};
-use crate::planner::candidates::{Candidate, Candidates, Snapshot};
-use crate::predict::config::PredictorConfig;
-use crate::planner::costs::{Goal, PlanCost, Reach, Select};
-use crate::vision::frames::{Frames, FramesConfig};
-use crate::message::{JointTrajectory, TrajectoryPoint};
 use crate::engine::model::rollout::{N_OUTPUTS, RolloutConfig};
 use crate::engine::model::tokens::Tokens;
 use crate::engine::model::tokens::tests::THREE;
-use crate::engine::model::{self, Inputs, Mode, Model, ModelConfig};
+use crate::engine::model::{self, Mode, Model, ModelConfig};
 use crate::engine::ops::check::{assert_close, f64s};
-use crate::predict::predictor::Predictor;
-use forecloud_bag::bag::Bag;
 use crate::engine::scene::Scene;
+use crate::message::{JointTrajectory, TrajectoryPoint};
+use crate::planner::candidates::{Candidate, Candidates, Snapshot};
+use crate::planner::costs::{Goal, PlanCost, Reach, Select};
+use crate::predict::config::PredictorConfig;
+use crate::predict::predictor::Predictor;
+use crate::vision::frames::{Frames, FramesConfig};
+use forecloud_bag::bag::Bag;
 
 /// Passes of three steps, of a model with the second inputs that tells sigma.
 fn threes(width: usize) -> RolloutConfig {
@@ -100,7 +100,7 @@ impl Forwards for Mixed {
 #[test]
 fn a_device_that_mixes_scenes_up_is_not_trusted() {
     let usual = ModelConfig { width: 8, n_heads: 2, n_blocks: 1, ..ModelConfig::default() };
-    let config = ModelConfig { chunk: 2, inputs: Inputs::Second, tells_sigma: true, ..usual };
+    let config = ModelConfig { chunk: 2, stride: None, ..usual };
     let rollout = config.rollout();
     let model = Model::new(config, weights(&rollout)).unwrap();
     let mut cpu = model::Rollout::new(rollout, Mode::Inference);
@@ -198,8 +198,7 @@ fn rollouts_of_many_scenes_are_the_cpus_however_many_steps_each_has() {
 /// The demo's frame and plans of which each moves a joint.
 fn plans(n: usize) -> (Snapshot, Goal, Vec<Candidate>) {
     let usual = ModelConfig { width: 8, n_heads: 2, n_blocks: 1, ..ModelConfig::default() };
-    let second = ModelConfig { chunk: 4, stride: Some(2), inputs: Inputs::Second, ..usual };
-    let config = ModelConfig { n_kinematic: 16, kinematic_detail: 2, ..second };
+    let config = ModelConfig { n_kinematic: 16, kinematic_detail: 2, ..usual.with_chunk(4) };
     let model = Model::new(config, weights(&config.rollout())).unwrap();
     let config = PredictorConfig { n_particles: 16, ..PredictorConfig::default() };
     let mut predictor = Predictor::new(model, config).unwrap();

@@ -12,8 +12,8 @@ use crate::engine::model::rollout::RolloutConfig;
 use crate::engine::model::tokens::TokenConfig;
 use crate::engine::model::tokens::tests::THREE;
 use crate::engine::model::{self, Mode};
-use crate::vision::particles::{CpuSampler, ParticleSampler, Particles};
 use crate::engine::scene::Scene;
+use crate::vision::particles::{CpuSampler, ParticleSampler, Particles};
 use crate::{Error, Result};
 
 #[test]

@@ -4,8 +4,8 @@ use super::super::kernels::{Grid, LoadsBuffers, TileBuffers, number};
 use super::super::memory::{Buffer, Places};
 use super::super::model::row_cap;
 use super::*;
-use crate::engine::graph::{KnnGraph, Loads};
 use crate::base::random::{draw, uniform};
+use crate::engine::graph::{KnnGraph, Loads};
 
 fn points(n: usize, seed: u64, scale: f32) -> Vec<[f32; 3]> {
     let point = |i| std::array::from_fn(|axis| scale * uniform(draw(seed, 0, i, axis as u64)));

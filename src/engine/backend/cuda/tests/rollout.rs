@@ -6,17 +6,18 @@ use super::super::model::{DeviceModel, Precision, unsupported};
 use super::super::rollout::{Counts, Rollout, checked_sizes, stage};
 use super::super::step::{Buffers, Sizes};
 use super::*;
+use crate::Error;
+use crate::engine::graph;
+use crate::engine::model::Inputs;
 use crate::engine::model::rollout::{N_OUTPUTS, RolloutConfig};
 use crate::engine::model::tokens::tests::{ONE, state};
 use crate::engine::model::tokens::{N_FEATURES, Tokens};
 use crate::engine::model::weights::initial_weights;
 use crate::engine::model::{self, InterlacerConfig, LayersConfig, Layout, Mode, ModelConfig};
-use crate::vision::motion::N_BODY_FEATURES;
 use crate::engine::ops::check::{assert_close, f64s, numbers};
 use crate::engine::ops::motion_head::motion_head_forward;
 use crate::engine::scene::Scene;
-use crate::engine::graph;
-use crate::Error;
+use crate::vision::motion::N_BODY_FEATURES;
 
 pub(super) fn config(width: usize, n_heads: usize, n_blocks: usize) -> RolloutConfig {
     let interlacer = InterlacerConfig {
@@ -291,7 +292,8 @@ fn other_widths_of_the_mlp_are_the_cpus() {
 /// A model of the usual sizes, over several steps of a scene with a robot in full detail.
 #[test]
 fn rollouts_of_the_usual_sizes_are_the_cpus() {
-    let model = ModelConfig::default();
+    let (inputs, tells_sigma) = (Inputs::First, false);
+    let model = ModelConfig { inputs, tells_sigma, ..ModelConfig::default().with_chunk(1) };
     let (config, detail) = (model.rollout(), model.kinematic_detail);
     let weights = weights(&config);
     let mut scene = scene([90, 41, 31 * detail + 3], 4);

@@ -5,13 +5,13 @@ use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 use super::super::kernels::{CloudBuffers, DRAW_ROUNDS, DrawBuffers, SamplerSettings, sorted_len};
 use super::super::sampler::Sampler;
 use super::*;
+use crate::base::random::{draw, uniform};
 use crate::engine::backend::RawSampler;
+use crate::message::{CameraInfo, Header, Image};
 use crate::vision::cloud::Workspace;
 use crate::vision::cloud::raw::are_raw;
 use crate::vision::frames::{CameraFrame, ColorView, View};
-use crate::message::{CameraInfo, Header, Image};
 use crate::vision::particles::{CpuSampler, ParticleSampler, Particles, Sampling};
-use crate::base::random::{draw, uniform};
 
 /// A depth camera and the images that it sends.
 #[derive(Clone)]

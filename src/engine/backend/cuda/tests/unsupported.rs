@@ -7,7 +7,9 @@ use crate::engine::graph::EdgeWeights;
 use crate::engine::graph::walks::{Halting, Sampler, WalkConfig};
 use crate::engine::masks::MaskConfig;
 use crate::engine::model::weights::initial_weights;
-use crate::engine::model::{self, FeatureMap, GlobalLayer, Inputs, LayersConfig, Layout, LocalLayer, Mode};
+use crate::engine::model::{
+    self, FeatureMap, GlobalLayer, Inputs, LayersConfig, Layout, LocalLayer, Mode,
+};
 use crate::engine::model::{Model, ModelConfig};
 
 /// A model's other settings, by what tells of them.
@@ -50,14 +52,14 @@ fn other_models() -> Vec<(ModelConfig, &'static str)> {
             mask(MaskConfig { edge_weights: distance, ..Default::default() }),
             "edge_weights {\"distance\"",
         ),
-        // A chunk, other inputs and sigma change nothing of that.
+        (ModelConfig { width: 266, ..usual }, "width 266"),
+        // The kernels of one step a pass refuse the same.
         (
             ModelConfig {
-                chunk: 3,
-                inputs: Inputs::Second,
-                tells_sigma: true,
+                inputs: Inputs::First,
+                tells_sigma: false,
                 width: 266,
-                ..usual
+                ..usual.with_chunk(1)
             },
             "width 266",
         ),
