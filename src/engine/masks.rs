@@ -8,6 +8,7 @@
 // Tests of the engine run under every mask; what runs on the robot is built without them.
 #[cfg(test)]
 #[path = "../../crates/lab/src/masks/mod.rs"]
+#[allow(unused_imports, reason = "what other crates take of it")]
 mod lab;
 mod step;
 
