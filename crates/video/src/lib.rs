@@ -3,8 +3,8 @@
 //! As in HD-VPD (Whitney et al. 2024; GRF masking, ICLR 2025, appendix C.3) a U-Net gives each pixel
 //! [`VideoConfig::n_features`] numbers ([`Encoder`]; a vision transformer can take its place), particles carry these to where they go, and a
 //! renderer like Point-NeRF draws what a camera sees of them ([`Renderer`]). Both are trained
-//! together, by pictures and their depths ([`forecloud_train::video`]); what is drawn can teach the dynamics in
-//! turn ([`forecloud_train::pixels`]).
+//! together, by pictures and their depths (`forecloud_train::video`); what is drawn can teach the dynamics in
+//! turn (`forecloud_train::pixels`).
 
 #![warn(missing_docs)]
 
