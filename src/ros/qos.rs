@@ -166,6 +166,6 @@ mod tests {
     fn nodes_are_named_in_full() {
         assert_eq!(node_name("/", "driver"), "/driver");
         assert_eq!(node_name("/robot", "driver"), "/robot/driver");
-        assert!(node_name("", "_NODE_NAME_UNKNOWN_").contains("no ROS node"));
+        assert!(node_name("", "_NODE_NAME_UNKNOWN_").contains("not a ROS node"));
     }
 }

@@ -244,7 +244,7 @@ def test_a_goal_without_positions_is_passed_on_without_a_plan(setup):
         point.positions, point.velocities = [], [0.1, 0.1]
     handle = send(client, goal)
     assert arm.wait(0).request == goal
-    relay.wait_for_log("without positions")
+    relay.wait_for_log("lacks positions")
     arm.end(0, "succeed", FollowJointTrajectory.Result())
     assert result_of(handle)[0] == GoalStatus.STATUS_SUCCEEDED
     assert not setup.plans.messages

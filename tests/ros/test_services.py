@@ -212,7 +212,7 @@ def test_reset_forgets_the_history(ros, start_node, stream, call):
     wait_for(lambda: timings.messages, "timings")
     before = timings.messages[-1].frames_without_history
     answer = call.wait().reset()
-    assert answer.success and "are kept" in answer.message
+    assert answer.success and "kept calibrations" in answer.message
 
     def counted() -> bool:
         timings.wait_for(len(timings.messages) + 2)

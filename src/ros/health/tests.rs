@@ -235,7 +235,7 @@ fn frames_that_are_passed_over_matter_where_predictions_come_too_rarely() {
         }
         facts
     };
-    assert_status(&run(0.1), 9.95, "load", Level::Ok, &["passed over"]);
+    assert_status(&run(0.1), 9.95, "load", Level::Ok, &["skipped"]);
     let slow = run(0.2);
     assert_status(&slow, 9.95, "load", Level::Warn, &["5.0 predictions a second", "asks for 10.0"]);
     assert_status(&slow, 20.0, "load", Level::Ok, &[]);
@@ -305,7 +305,7 @@ fn a_predictor_that_is_stuck_is_told() {
     let end = well(&mut facts, 0.0, 20);
     facts.working(at(end), 0);
     assert_status(&facts, end + 1.9, "predictions", Level::Ok, &[]);
-    assert_status(&facts, end + 3.2, "predictions", Level::Error, &["at one frame for 3 s"]);
+    assert_status(&facts, end + 3.2, "predictions", Level::Error, &["on one frame for 3 s"]);
     facts.rests();
     assert_status(&facts, end + 7.1, "predictions", Level::Stale, &["none for 7 s"]);
 }
