@@ -24,7 +24,7 @@ use forecloud_train::hindsight::widen;
 use super::intake::{Recordings, recordings as told_recordings};
 use super::numbers::{by_option, within};
 use super::say::{named, say};
-use super::topics::TopicArgs;
+use super::topics::ReadArgs;
 use super::train_loop::bar;
 use super::{model_file, threads};
 
@@ -75,7 +75,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
     threads: Option<usize>,
     #[command(flatten)]
-    topics: TopicArgs,
+    topics: ReadArgs,
 }
 
 /// Runs the command.
@@ -106,7 +106,7 @@ fn calibrate(args: &Args) -> Result<()> {
         args,
         plain: &plain,
         frames: args.topics.config()?,
-        meshes: args.topics.meshes()?,
+        meshes: args.topics.meshes(),
         scores: Scores::default(),
     };
     let (mut n_recordings, mut n_in_hindsight, mut n_others, mut n_unusable) = (0, 0, 0, 0);
@@ -212,7 +212,7 @@ impl Found<'_> {
     fn replay(&self, recording: &Recording) -> Result<Replay> {
         let config = PredictorConfig {
             horizon: self.args.horizon,
-            robot: self.args.topics.robot,
+            robot: self.args.topics.robot(),
             ..PredictorConfig::default()
         };
         let mut replay = Replay::new(self.plain.clone(), config, self.frames.clone(), None)

@@ -18,15 +18,14 @@ use forecloud_train::reading::Intake;
 use indicatif::ProgressBar;
 
 use super::intake::{HoldOutArgs, Recordings, hold_out, must_have_windows, summary};
-use super::layers::SizeArgs;
 use super::memory;
-use super::numbers::{by_option, within};
+use super::model_config::ModelConfigArgs;
+use super::numbers::{by_option, must, or, within, wrong};
 use super::out_folder::{OutFolder, refused};
 use super::say::say;
-use super::steps::StepArgs;
 use super::stop::Stop;
 use super::threads::cores;
-use super::topics::TopicArgs;
+use super::topics::ReadArgs;
 use super::train::VALIDATION_STEPS;
 use super::train_loop::bar;
 
@@ -88,17 +87,13 @@ pub struct Args {
         default_value = "0.0005,0.001,0.002"
     )]
     learning_rates: Vec<f32>,
-    /// Share of the budget, or of the steps, that the try of a learning rate takes
-    #[arg(long, value_name = "SHARE", default_value_t = 0.25, value_parser = within(Settings::TUNING_SHARE))]
-    tuning_share: f64,
-    #[command(flatten)]
-    steps_of: StepArgs,
-    /// Validations during a run
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = within(Settings::VALIDATIONS))]
-    validations: u64,
-    /// Windows of a validation
-    #[arg(long, value_name = "N", default_value_t = 80, value_parser = within(Settings::COUNT))]
-    validation_windows: usize,
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = within(TrainConfig::BATCH),
+        help = or("Windows per step, from 1 to 1024", TrainConfig::default().batch)
+    )]
+    batch: Option<usize>,
     /// Windows of the test
     #[arg(long, value_name = "N", default_value_t = 240, value_parser = within(Settings::COUNT))]
     test_windows: usize,
@@ -117,18 +112,24 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    sizes: SizeArgs,
+    file: ModelConfigArgs,
     #[command(flatten)]
-    topics: TopicArgs,
+    topics: ReadArgs,
 }
 
 /// Rounds of the pilot.
 const PILOT_ROUNDS: usize = 5;
+/// Share of the budget that the try of a learning rate takes: rates are told apart by then.
+const TUNING_SHARE: f64 = 0.25;
+/// Validations during a run: as many points as a curve needs to be read.
+const VALIDATIONS: u64 = 8;
+/// Windows of each, unless a file says otherwise.
+const VALIDATION_WINDOWS: usize = 80;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let settings = settings(args)?;
-    settings.validate().map_err(by_option)?;
+    settings.validate().map_err(|error| wrong(by_option(error)))?;
     let jobs = jobs(args);
     for variant in &settings.variants {
         memory::must_suffice(&settings.train_of(variant), &variant.model, false, jobs)?;
@@ -211,21 +212,26 @@ fn held_out(split: &str) -> Result<String, &'static str> {
 fn settings(args: &Args) -> Result<Settings> {
     let suite = Suite::ALL.into_iter().find(|(name, _)| *name == args.suite);
     let suite = suite.context("unknown --suite")?.1;
-    let mut base = suite.base();
-    args.sizes.apply(&mut base);
-    base.validate().map_err(by_option)?;
+    let base = args.file.model(suite.base(), [None; 2])?;
     let mut variants = suite.variants(base);
     let names: Vec<String> = variants.iter().map(|variant| variant.name.clone()).collect();
     for name in &args.variants {
         let all = names.join(", ");
-        ensure!(names.contains(name), "--variants: suite {} has no {name}, but {all}", args.suite);
+        must(names.contains(name), || {
+            format!("--variants: suite {} has no {name}; it has {all}", args.suite)
+        })?;
     }
     variants.retain(|variant| args.variants.is_empty() || args.variants.contains(&variant.name));
     let place = |name: &str| args.variants.iter().position(|wanted| wanted == name);
     variants.sort_by_key(|variant| place(&variant.name));
     let mut train = TrainConfig::default();
     // Each variant's roll-outs are whole passes of its own.
-    args.steps_of.apply(&mut train, &ModelConfig { chunk: 1, ..base });
+    let keys = args.file.train();
+    keys.apply(&mut train, &ModelConfig { chunk: 1, ..base });
+    train.batch = args.batch.unwrap_or(train.batch);
+    if keys.checkpoint_secs.is_some() || keys.pixel_weight.is_some() || keys.rays.is_some() {
+        say("note: comparisons don't use train.checkpoint_secs, train.pixel_weight and train.rays");
+    }
     let noise = SensorNoise { strength: train.sensor_noise, ..SensorNoise::default() };
     Ok(Settings {
         suite: args.suite.clone(),
@@ -234,14 +240,14 @@ fn settings(args: &Args) -> Result<Settings> {
         steps: args.steps,
         seeds: (0..args.seeds).collect(),
         learning_rates: args.learning_rates.clone(),
-        tuning_share: args.tuning_share,
+        tuning_share: TUNING_SHARE,
         train,
         data: DatasetConfig { noise, varies_noise: false, ..DatasetConfig::default() },
         topics: args.topics.told().map(|(option, value)| (option.to_owned(), value)).into(),
         test_split: args.test_split.clone(),
-        validations: args.validations,
+        validations: VALIDATIONS,
         validation_steps: VALIDATION_STEPS,
-        validation_windows: args.validation_windows,
+        validation_windows: keys.validation_windows.unwrap_or(VALIDATION_WINDOWS),
         test_windows: args.test_windows,
         pilot_rounds: PILOT_ROUNDS,
     })
@@ -251,7 +257,7 @@ fn settings(args: &Args) -> Result<Settings> {
 fn load(args: &Args, settings: &Settings, watch: &Progress) -> Result<Option<Data>> {
     let recordings = Recordings::find(&args.recordings, true)?;
     recordings.must_not_hold(&args.out)?;
-    let (frames, meshes) = (args.topics.config()?, args.topics.meshes()?);
+    let (frames, meshes) = (args.topics.config()?, args.topics.meshes());
     // As many points of each frame as the variant with most particles takes.
     let models = settings.variants.iter().map(|variant| variant.model);
     let n_particles = models.clone().map(|model| model.n_particles).max().unwrap_or(0);
@@ -282,7 +288,7 @@ fn load(args: &Args, settings: &Settings, watch: &Progress) -> Result<Option<Dat
     }
     watch.bar.reset();
     must_have_windows("training", "train", &train)?;
-    let held = hold_out(&args.hold_out, &mut train, &mut validation)?;
+    let held = hold_out(args.hold_out.rule(args.file.train().hold_out_seed), &mut train, &mut validation)?;
     held.into_iter().for_each(|line| watch.stage(&line));
     for (purpose, split, data) in [
         ("training", "train", &train),

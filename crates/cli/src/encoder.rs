@@ -1,12 +1,11 @@
 //! Options of `forecloud train-video` that choose the encoder.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::ValueEnum;
 use clap::builder::PossibleValuesParser;
 use forecloud_video::{EncoderKind, PatchMask, VitConfig};
 
-use super::layers::or;
-use super::numbers::within;
+use super::numbers::{must, or, within};
 
 /// What gives each pixel its features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -61,7 +60,7 @@ impl EncoderArgs {
                 (self.past_frames.is_some(), "--past-frames"),
             ];
             for (given, option) in given {
-                ensure!(!given, "{option} is for --encoder vit: the U-Net has no patches");
+                must(!given, || format!("{option} needs --encoder vit: a U-Net has no patches"))?;
             }
             return Ok(EncoderKind::Unet);
         }

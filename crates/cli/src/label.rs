@@ -15,12 +15,12 @@ use forecloud_train::dataset::Dataset;
 use forecloud_train::flow_labels::LabelCache;
 use serde::{Deserialize, Serialize};
 
-use super::layers::SizeArgs;
-use super::numbers::{by_option, within};
+use super::model_config::ModelConfigArgs;
+use super::numbers::within;
 use super::outcome::Outcome;
 use super::say::{named, say};
 use super::threads;
-use super::topics::TopicArgs;
+use super::topics::ReadArgs;
 use super::train_data::dataset_configs;
 use super::train_loop::bar;
 
@@ -64,21 +64,13 @@ pub struct Args {
     /// The training's seed, which the noise of recordings with truth is drawn by
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// The training's noise, in recordings with truth
-    #[arg(
-        long,
-        value_name = "STRENGTH",
-        value_parser = within(TrainConfig::SENSOR_NOISE),
-        default_value_t = TrainConfig::default().sensor_noise
-    )]
-    sensor_noise: f32,
     /// Threads to work on [default: all cores]
     #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
     threads: Option<usize>,
     #[command(flatten)]
-    sizes: SizeArgs,
+    file: ModelConfigArgs,
     #[command(flatten)]
-    topics: TopicArgs,
+    topics: ReadArgs,
 }
 
 /// What came of a recording.
@@ -111,16 +103,17 @@ fn label(args: &Args) -> Result<Outcome> {
     let model = model(args)?;
     let teacher = Teacher::named(&args.teacher).context("unknown --teacher")?;
     let frames = args.topics.config()?;
-    let configs = dataset_configs(args.sensor_noise, 1, teacher, args.seed);
+    let noise = args.file.train().sensor_noise.unwrap_or(TrainConfig::default().sensor_noise);
+    let configs = dataset_configs(noise, 1, teacher, args.seed);
     let terms = serde_json::json!({
         "version": env!("CARGO_PKG_VERSION"), "model": model, "teacher": args.teacher,
-        "seed": args.seed, "sensor_noise": args.sensor_noise, "frames": frames,
+        "seed": args.seed, "sensor_noise": noise, "frames": frames,
     });
     let outputs = Outputs::default().protect(&recordings);
     let manifest = Manifest::new("label", args.shard, args.from.as_deref(), &recordings, &terms)?;
     let folder = ShardFolder::open(&args.labels, &outputs, manifest)?;
     let cache = LabelCache::new(&args.labels);
-    let meshes = args.topics.meshes()?;
+    let meshes = args.topics.meshes();
     let empty = |config: DatasetConfig| {
         let data = Dataset::new(config, model, frames.clone());
         data.with_meshes(meshes.clone()).with_labels(cache.clone())
@@ -161,13 +154,14 @@ fn label(args: &Args) -> Result<Outcome> {
 
 /// The sizes that count for labels: those that frames are thinned to, and the box.
 fn model(args: &Args) -> Result<ModelConfig> {
-    let mut model = match &args.from {
-        Some(path) => Model::load(path).context("--from")?.config,
-        None => ModelConfig::default(),
-    };
-    args.sizes.apply(&mut model);
-    model.validate().map_err(by_option)?;
-    Ok(model)
+    match &args.from {
+        Some(_) if args.file.sets_model() => {
+            let told = "\"model\": a training --from a model keeps its settings; leave this out";
+            Err(args.file.refused(&told))
+        }
+        Some(path) => Ok(Model::load(path).context("--from")?.config),
+        None => args.file.model(ModelConfig::default(), [None; 2]),
+    }
 }
 
 /// Labels one recording, as a training or a validation will read it.

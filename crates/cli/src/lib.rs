@@ -12,15 +12,16 @@ mod evaluate;
 mod info;
 mod intake;
 mod label;
-mod layers;
 mod memory;
 mod merge;
+mod model_config;
 mod model_file;
 mod numbers;
 mod out_folder;
-// Each user of it, the examples among them, takes a part.
 mod outcome;
+mod params;
 mod plan;
+// Each user of it, the examples among them, takes a part.
 #[allow(dead_code)]
 mod plot;
 mod replay;
@@ -28,7 +29,6 @@ mod replay_args;
 mod replay_folder;
 mod say;
 mod snapshot;
-mod steps;
 mod stop;
 mod threads;
 mod topics;
@@ -45,6 +45,7 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 
 use forecloud::base::instruction_set::InstructionSet;
 use forecloud::vision::frames::FramesConfig;
+use numbers::WrongArguments;
 use outcome::Outcome;
 use say::say;
 
@@ -72,7 +73,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(outcome) => outcome.exit_code(),
         Err(error) => {
             say(format_args!("error: {error:#}"));
-            1
+            if error.is::<WrongArguments>() { 2 } else { 1 }
         }
     }
 }
@@ -86,7 +87,7 @@ pub fn frames_config(arguments: &[String]) -> Result<FramesConfig, String> {
     #[command(no_binary_name = true, disable_help_flag = true)]
     struct Only {
         #[command(flatten)]
-        topics: topics::TopicArgs,
+        topics: topics::ReadArgs,
     }
     let only = Only::try_parse_from(arguments).map_err(|told| told.render().to_string())?;
     only.topics.config().map_err(|error| format!("{error:#}"))

@@ -143,7 +143,7 @@ impl<'a> Session<'a> {
     /// Reads and checks all that can be before the work.
     fn open(args: &'a Args) -> Result<(Self, PathBuf)> {
         let (model, model_path) = model_file::load(args.model.as_deref())?;
-        let (frames, meshes) = (args.topics.config()?, args.topics.meshes()?);
+        let (frames, meshes) = (args.topics.config()?, args.topics.meshes());
         let published = args.published(&model)?;
         let config = args.config(published.as_ref());
         // What is wrong behind this is wrong with a recording.

@@ -11,7 +11,7 @@ use forecloud_video::VideoModel;
 use std::path::{Path, PathBuf};
 
 use super::model_file;
-use super::topics::TopicArgs;
+use super::topics::PredictArgs;
 use super::train_video::VIDEO;
 
 /// Predict recordings and measure how good that is: by their truth, or by what was seen later.
@@ -56,14 +56,6 @@ pub struct Args {
     /// Seed of the particles' draw [default: 0, or as published]
     #[arg(long)]
     pub(super) seed: Option<u64>,
-    /// Take the model's word for what rests, too: else it is held at rest until something comes near
-    /// (5 cm) that moves, or the robot (the node's hold_at_rest)
-    #[arg(long)]
-    pub(super) no_hold_at_rest: bool,
-    /// Take the model's word for the robot, too: else what lies on its links goes with them as the plan
-    /// leads them (the node's carry_robot)
-    #[arg(long)]
-    pub(super) no_carry_robot: bool,
     /// What to predict on: auto (a GPU where one answers), cpu, cuda or cuda:INDEX
     #[arg(long, default_value_t = Device::default())]
     pub(super) device: Device,
@@ -113,7 +105,7 @@ pub struct Args {
     #[arg(long)]
     pub(super) json: bool,
     #[command(flatten)]
-    pub(super) topics: TopicArgs,
+    pub(super) topics: PredictArgs,
 }
 
 /// A corner as `--workspace` takes it.
@@ -180,7 +172,7 @@ impl Args {
     /// What the arguments leave open is as published, else the default.
     pub(super) fn config(&self, published: Option<&Published>) -> PredictorConfig {
         let first = published.and_then(Published::first);
-        let default = PredictorConfig::default();
+        let default = self.topics.predictor();
         let horizon = published.map(Published::n_steps);
         let n_particles = published.map(Published::n_particles);
         let workspace = self.workspace.as_deref().and_then(|corners| match corners {
@@ -192,10 +184,7 @@ impl Args {
             n_particles: self.particles.or(n_particles).unwrap_or(default.n_particles),
             seed: self.seed.or(first.map(|first| first.seed)).unwrap_or(default.seed),
             device: self.device,
-            robot: self.topics.robot,
             workspace,
-            hold_at_rest: !self.no_hold_at_rest,
-            carry_robot: !self.no_carry_robot,
             ..default
         }
     }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use super::numbers::within;
 use super::say::say;
-use super::topics::{self, TopicArgs};
+use super::topics::{self, PredictArgs};
 use super::{model_file, threads};
 
 /// Which frame, and how it is read.
@@ -39,7 +39,7 @@ pub struct SnapshotArgs {
     #[arg(long, default_value_t = Device::default())]
     device: Device,
     #[command(flatten)]
-    topics: TopicArgs,
+    topics: PredictArgs,
 }
 
 impl SnapshotArgs {
@@ -72,14 +72,14 @@ impl SnapshotArgs {
             n_particles: self.particles,
             seed: self.particle_seed,
             horizon: 1,
-            ..PredictorConfig::default()
+            ..self.topics.predictor()
         };
         if let Some(place) = place {
             config.workspace = Some(place.workspace);
             config.origin = place.origin;
         }
         let mut predictor = Predictor::new(model, config)?;
-        predictor.set_meshes(self.topics.meshes()?);
+        predictor.set_meshes(self.topics.meshes());
         let Some(urdf) = recording.robot_description()? else {
             bail!("{} has no robot description: plans need a robot", self.bag.display());
         };

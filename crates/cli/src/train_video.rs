@@ -11,13 +11,12 @@ use forecloud_video::{Spool, VideoConfig};
 
 use super::encoder::EncoderArgs;
 use super::intake::Recordings;
-use super::layers::or;
-use super::numbers::{by_option, within};
+use super::numbers::{by_option, or, within, wrong};
 use super::out_folder::{OutFolder, refused, set_aside};
 use super::say::{named, say};
 use super::stop::Stop;
 use super::threads;
-use super::topics::TopicArgs;
+use super::topics::ReadArgs;
 use super::train::CANT_GO_ON;
 use super::train_loop::bar;
 
@@ -86,7 +85,7 @@ pub struct Args {
     #[command(flatten)]
     encoder: EncoderArgs,
     #[command(flatten)]
-    topics: TopicArgs,
+    topics: ReadArgs,
 }
 
 /// Name of the file in the folder.
@@ -114,10 +113,10 @@ fn train(args: &Args) -> Result<()> {
         ignores_truth: args.no_truth,
         ..default
     };
-    config.validate().map_err(by_option)?;
+    config.validate().map_err(|error| wrong(by_option(error)))?;
     let video = VideoConfig { encoder: args.encoder.kind()?, ..VideoConfig::default() };
     // Before any recording is read.
-    video.validate().map_err(by_option)?;
+    video.validate().map_err(|error| wrong(by_option(error)))?;
     let folder = OutFolder::open(&args.out)?;
     let (path, checkpoint) = (args.out.join(VIDEO), args.out.join(CHECKPOINT));
     for path in [&path, &checkpoint] {
