@@ -248,7 +248,7 @@ table! {
     Tree(tree::Tree), "tree",
         "a number learnt for each distance in edges along that forest";
     Voxels(voxels::Voxels), "voxels",
-        "a number learnt for each offset between cells of a grid (--mask-cell)";
+        "a number learnt for each offset between cells of a grid (mask.cell_m)";
     SymmetricGrf(symmetric_grf::SymmetricGrf), "symmetric_grf",
         "graph random features with sampled walks on both sides, of low rank";
     Rwgnk(rwgnk::Rwgnk), "rwgnk",

@@ -15,6 +15,7 @@ use forecloud_train::dataset::Dataset;
 use forecloud_train::flow_labels::LabelCache;
 use serde::{Deserialize, Serialize};
 
+use super::intake::recordings as count;
 use super::model_config::ModelConfigArgs;
 use super::numbers::within;
 use super::outcome::Outcome;
@@ -24,12 +25,13 @@ use super::topics::ReadArgs;
 use super::train_data::dataset_configs;
 use super::train_loop::bar;
 
-/// Find the labels that hindsight teaches recordings by, for `forecloud train --labels`.
+/// Label recordings by hindsight, for `forecloud train --labels`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Where points of a recording without truth go is found from its later frames. `forecloud train` does so
-when it reads a recording for the first time; this command does it beforehand, on as many machines as there are. Give it the sizes, the teacher, the seed and the topics that
-the training will be given: labels are found again by the content of the clouds that they are made of.
+Hindsight finds in later frames where the points of a recording without truth went. `forecloud train` does \
+this when it first reads a recording; this command does it beforehand, on as many machines as there are. \
+Give it the same --from or --model-config, --teacher, --seed and topics as the training: labels are found \
+again by the content of the clouds that they belong to.
 
 Shards may share one folder. A second run does only what is missing.
 
@@ -45,23 +47,23 @@ Examples:
   forecloud merge labels
   forecloud train my_bags --labels labels --out runs/mine --from models/small.safetensors")]
 pub struct Args {
-    /// Recordings, and folders of such (rosbag2 folders, .mcap and .db3 files)
+    /// Recordings, or folders of them (rosbag2 folders, .mcap and .db3 files)
     #[arg(required = true, value_name = "PATH")]
     recordings: Vec<PathBuf>,
-    /// Folder that keeps the labels; made if it is not there
+    /// Folder that keeps the labels; created if needed
     #[arg(long, value_name = "DIR")]
     labels: PathBuf,
-    /// Label share I, from 1, of N of the recordings, which is chosen by their names alone
+    /// Process shard I of N of the recordings (I from 1), chosen by name alone
     #[arg(long, value_name = "I/N", default_value_t = Shard::WHOLE)]
     shard: Shard,
-    /// What tells where points go, as in training. `auto`: truth where there is one, which needs no
-    /// labels, hindsight elsewhere; `hindsight` and `video`: hindsight for all
+    /// Source of the training targets, as in training. `auto`: truth if there is one, which needs no
+    /// labels, else hindsight; `hindsight` and `video`: hindsight for all
     #[arg(long, default_value = "auto", value_parser = PossibleValuesParser::new(["auto", "hindsight", "video"]))]
     teacher: String,
-    /// The model that a training will start from: its sizes
+    /// The model that training will start from, for its sizes
     #[arg(long, value_name = "MODEL")]
     from: Option<PathBuf>,
-    /// The training's seed, which the noise of recordings with truth is drawn by
+    /// The training's seed, which also draws the noise of recordings with truth
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Threads to work on [default: all cores]
@@ -146,8 +148,9 @@ fn label(args: &Args) -> Result<Outcome> {
     let (shard, n, labels) = (args.shard, own.len(), args.labels.display());
     let n_now = n - n_before - n_skipped;
     say(format_args!(
-        "shard {shard}: {n_now} recordings looked at, {n_before} were before, {n_skipped} skipped: \
-         {labels}, for `forecloud train --labels`"
+        "shard {shard}: {} looked at, {n_before} already done, {n_skipped} skipped: \
+         {labels}, for `forecloud train --labels`",
+        count(n_now)
     ));
     Ok(if n_skipped == 0 { Outcome::Done } else { Outcome::Partial })
 }

@@ -95,7 +95,16 @@ pub fn frames_config(arguments: &[String]) -> Result<FramesConfig, String> {
 
 /// Predicts how the point cloud that a robot sees will move.
 #[derive(clap::Parser)]
-#[command(name = "forecloud", version, arg_required_else_help = true)]
+#[command(
+    name = "forecloud",
+    version,
+    arg_required_else_help = true,
+    after_help = "\
+`forecloud COMMAND --help` explains a command.
+
+Example:
+  forecloud replay data/demo_tumble"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -129,6 +138,40 @@ impl Cli {
             Command::Compare(args) => compare::run(&args).map(|()| Outcome::Done),
             Command::Evaluate(args) => evaluate::run(&args).map(|()| Outcome::Done),
             Command::Plan(args) => plan::run(&args),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Options that a command's `-h` lists, without its own.
+    fn options(command: &str) -> Vec<String> {
+        let cli = Cli::command();
+        let command = cli.find_subcommand(command).expect("a command");
+        let options = command.get_arguments().filter_map(clap::Arg::get_long);
+        options.map(str::to_owned).collect()
+    }
+
+    /// A new option replaces another, or is a key of --model-config or a parameter (-p).
+    #[test]
+    fn commands_have_few_options() {
+        for (command, most) in
+            [("replay", 20), ("train", 25), ("compare", 17), ("label", 11), ("evaluate", 15)]
+        {
+            let options = options(command);
+            assert!(options.len() <= most, "{command}: {} of {options:?}", options.len());
+        }
+    }
+
+    #[test]
+    fn each_help_has_an_example_and_the_codes_it_ends_with() {
+        let mut cli = Cli::command();
+        for command in cli.get_subcommands_mut() {
+            let help = command.render_help().to_string();
+            assert!(help.contains("\nExample"), "{help}");
+            assert!(help.contains("2  wrong arguments"), "{help}");
         }
     }
 }

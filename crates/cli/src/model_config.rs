@@ -183,9 +183,11 @@ impl TrainKeys {
             range: std::ops::RangeInclusive<T>,
         ) -> Result<(), String> {
             match value {
-                Some(value) if !range.contains(value) => {
-                    Err(format!("train.{key}: {value} is not in {}..={}", range.start(), range.end()))
-                }
+                Some(value) if !range.contains(value) => Err(format!(
+                    "train.{key}: {value} is not in {}..={}",
+                    range.start(),
+                    range.end()
+                )),
                 _ => Ok(()),
             }
         }
@@ -377,7 +379,10 @@ mod tests {
         assert_eq!(config.curriculum, [(0.0, 1), (0.5, 2)]);
         assert_eq!((config.step_discount, config.sensor_noise), (0.25, 1.0));
         assert_eq!((keys.validation_windows, keys.checkpoint_secs), (Some(4), Some(0.0)));
-        assert_eq!((keys.hold_out_seed, keys.pixel_weight, keys.rays), (Some(3), Some(2.0), Some(64)));
+        assert_eq!(
+            (keys.hold_out_seed, keys.pixel_weight, keys.rays),
+            (Some(3), Some(2.0), Some(64))
+        );
     }
 
     #[test]

@@ -48,6 +48,10 @@ pub fn must(holds: bool, problem: impl FnOnce() -> String) -> anyhow::Result<()>
 const OPTIONS: &[(&str, &str)] = &[
     ("model.stride", "--stride"),
     ("hold_out", "--hold-out"),
+    ("horizon", "--horizon"),
+    ("n_particles", "--particles"),
+    ("workspace", "--workspace"),
+    ("budget", "--budget"),
     ("video.vit.cut_m", "--patch-cut"),
 ];
 

@@ -161,7 +161,9 @@ impl<const PREDICTS: bool> TopicArgs<PREDICTS> {
 /// The error, by the option that the topics come from.
 fn by_option(error: Error) -> Error {
     match error {
-        Error::Config { key, problem } => Error::Config { key: format!("--cameras, --remap or -p ({key})"), problem },
+        Error::Config { key, problem } => {
+            Error::Config { key: format!("--cameras, --remap or -p ({key})"), problem }
+        }
         error => error,
     }
 }
@@ -240,7 +242,10 @@ mod tests {
             (&["--input", "video"][..], "images, compressed or points"),
             (&["--input", "images,points,points"], "3 inputs for 2 cameras"),
             (&["--cameras", "a,a"], "different names"),
-            (&["--remap", "/nowhere:=/x"], "/nowhere is not read; topics that are: /camera_left/color"),
+            (
+                &["--remap", "/nowhere:=/x"],
+                "/nowhere is not read; topics that are: /camera_left/color",
+            ),
             (&["--remap", "/tf"], "OLD:=NEW"),
             (&["--remap", "/tf:=/tf_static"], "/tf_static serves two purposes"),
             (&["-p", "tolerance_secs:=11"], "tolerance_secs: expected a number in 0..=10"),

@@ -184,7 +184,7 @@ impl Args {
 pub const VALIDATION_STEPS: usize = 5;
 
 /// What is said where a run can't go on, before the reason.
-pub(super) const CANT_GO_ON: &str = "can't go on with the run in this folder";
+pub(super) const CANT_GO_ON: &str = "can't resume the run in this folder";
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
@@ -201,7 +201,7 @@ fn train(args: &Args) -> Result<()> {
     let video = video(args, &mut config)?;
     if config.second_looks < second_looks {
         say(
-            "note: pixels teach (--video), so no window begins where the model's own first pass has led",
+            "note: pixels teach (--video), so no window begins where the model's own first pass ended",
         );
     }
     memory::must_suffice(&config, &model, args.recompute, 1)?;
@@ -247,7 +247,7 @@ fn train(args: &Args) -> Result<()> {
     let curve = train_end::draw(&files);
     if let Some(signal) = stop.signal() {
         let (step, checkpoint) = (trainer.step_index(), files.checkpoint.display());
-        say(format_args!("stopped at step {step}: {checkpoint}; the same command goes on"));
+        say(format_args!("stopped at step {step}: {checkpoint}; the same command resumes"));
         // What is kept is not lost for a picture.
         curve.err().into_iter().for_each(|error| say(format_args!("warning: no curve: {error:#}")));
         drop(folder);
@@ -416,7 +416,7 @@ fn keep_earlier(files: &RunFiles) -> Result<()> {
         if std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0) {
             let kept = set_aside(path)?;
             let (path, kept) = (path.display(), kept.display());
-            say(format_args!("{path}: of an earlier run without checkpoint; kept as {kept}"));
+            say(format_args!("{path}: from an earlier run without checkpoint; kept as {kept}"));
         }
     }
     Ok(())
