@@ -83,8 +83,10 @@ def train(recordings: str, workers: int, args: argparse.Namespace, folder: Path)
             told.update(cpu_secs=(costs(crew) - told.pop("cpu")) / steps, at_work=len(crew.at_work),
                         wall_secs=(time.monotonic() - told.pop("begun")) / steps)
 
+    settings = folder / "settings.json"
+    settings.write_text('{"train": {"validation_windows": 1, "checkpoint_secs": 86400}}')
     options = ["--steps", str(args.steps), "--batch", str(args.batch), "--validate-every", "1000000",
-               "--validation-windows", "1", "--checkpoint-secs", "86400", "--from", args.model, "--keep", "new",
+               "--model-config", str(settings), "--from", args.model, "--keep", "new",
                "--labels", str(folder / "labels")]
     out = folder / f"run_{workers}"
     _cluster_train._run = lambda *_, **__: subprocess.CompletedProcess([], 0)  # Without the report.

@@ -324,7 +324,7 @@ def _train(crew: Crew, folder: Path, on_step: Any) -> bool:
     except KeyboardInterrupt:
         if crew.at_work:
             save()
-        say(f"stopped at step {step}: {checkpoint}; the same command goes on")
+        say(f"stopped at step {step}: {checkpoint}; the same command resumes")
         return False
     finally:
         for worker in crew.at_work + list(crew.reading.values()):

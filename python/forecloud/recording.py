@@ -438,10 +438,20 @@ class Recording:
         return f"<forecloud.Recording {self.path}>"
 
 
+# Parameters of the node, which the tool takes by -p.
+PARAMETERS = ("depth_registered", "world_frame", "level_camera", "robot", "tolerance_secs")
+
+
 def _arguments(settings: Mapping[str, Any]) -> list[str]:
     """Settings as the tool's arguments: underscores are dashes, True is a flag, lists go comma by comma."""
     arguments: list[str] = []
     for name, value in settings.items():
+        if name == "unregistered_depth":
+            name, value = "depth_registered", None if value is None else not value
+        if name in PARAMETERS and isinstance(value, (str, bool, int, float, np.generic)):
+            text = str(bool(value)).lower() if isinstance(value, (bool, np.bool_)) else str(value)
+            arguments += ["-p", f"{name}:={text}"]
+            continue
         option = "--" + name.replace("_", "-")
         if value is None or value is False:
             continue

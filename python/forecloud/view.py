@@ -12,7 +12,7 @@ import numpy as np
 from . import _arrays
 from .errors import FileError, ForecloudError, InputError, MissingExtra
 from .predictor import Model, Prediction, Predictor
-from .recording import CLASSES, Camera, Frame, Recording, TrueMotion
+from .recording import CLASSES, PARAMETERS, Camera, Frame, Recording, TrueMotion
 
 if TYPE_CHECKING:
     import rerun
@@ -213,11 +213,9 @@ def command(arguments: list[str]) -> int:
     topics = parser.add_argument_group("topics and frames", "as of forecloud replay")
     topics.add_argument("--cameras", metavar="NAMES")
     topics.add_argument("--input", metavar="INPUT")
-    topics.add_argument("--unregistered-depth", action="store_true")
     topics.add_argument("--remap", action="append", metavar="OLD:=NEW")
-    topics.add_argument("--world-frame", metavar="FRAME")
-    topics.add_argument("--level-camera", action="store_true")
-    topics.add_argument("--robot", metavar="MODE")
+    topics.add_argument("-p", "--param", action="append", default=[], metavar="NAME:=VALUE",
+                        help=f"a parameter of the node (repeatable): {', '.join(PARAMETERS)}")
     try:
         given = vars(parser.parse_args(arguments))
     except SystemExit as end:
@@ -229,9 +227,13 @@ def command(arguments: list[str]) -> int:
             if any(len(pair) != 2 for pair in pairs):
                 raise InputError("--remap: expected OLD:=NEW")
             remap = [(old, new) for old, new in pairs]
-        names = ("cameras", "input", "unregistered_depth", "world_frame", "level_camera", "robot")
-        settings = {name: given.pop(name) for name in names}
-        robot = {} if settings["robot"] is None else {"robot": settings["robot"]}
+        settings = {name: given.pop(name) for name in ("cameras", "input")}
+        for param in given.pop("param"):
+            name, _, value = param.partition(":=")
+            if name not in PARAMETERS or not value:
+                raise InputError(f"--param {param}: expected NAME:=VALUE with one of {', '.join(PARAMETERS)}")
+            settings[name] = value
+        robot = {"robot": settings["robot"]} if "robot" in settings else {}
         show(given["bag"], given["model"], save=given["save"], max_frames=given["frames"],
              recording_settings={**settings, "remap": remap}, horizon=given["horizon"], device=given["device"], **robot)
     except (ForecloudError, OSError) as error:

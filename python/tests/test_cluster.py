@@ -24,9 +24,23 @@ ROOT = Path(__file__).parents[2]
 BAG = ROOT / "tests/data/tiny_push"
 MODEL = ROOT / "models/small.safetensors"
 REPLAY = ["--horizon", "2", "--sensor-noise", "1", "--particles", "256"]
-TRAIN = ["--steps", "6", "--batch", "4", "--width", "16", "--blocks", "1", "--particles", "256", "--history", "64",
-         "--n-kinematic", "32", "--curriculum", "0:1", "--teacher", "hindsight", "--validate-every", "3",
-         "--checkpoint-secs", "0", "--validation-windows", "4"]
+SIZES = {"n_blocks": 1, "n_particles": 256, "n_history": 64, "n_kinematic": 32}
+RARE = {"curriculum": [[0, 1]], "checkpoint_secs": 0, "validation_windows": 4}
+
+
+def model_config(folder: Path, **parts: Any) -> list[str]:
+    """`--model-config` and a file of these parts."""
+    file = folder / "settings.json"
+    file.write_text(json.dumps(parts))
+    return ["--model-config", str(file)]
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Options of a short training."""
+    folder = tmp_path_factory.mktemp("settings")
+    return ["--steps", "6", "--batch", "4", "--width", "16", "--teacher", "hindsight", "--validate-every", "3",
+            *model_config(folder, model=SIZES, train=RARE)]
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +136,7 @@ def test_labels_are_those_of_one_machine_though_a_node_dies(nodes: Cluster, tmp_
     bags = recordings(tmp_path / "bags", "torn")
     for name in ["a", "b"]:
         copy_of_split(BAG, bags / name, b"train")
-    options = ["--teacher", "hindsight", "--particles", "256"]
+    options = ["--teacher", "hindsight", *model_config(tmp_path, model={"n_particles": 256})]
     killed: list[str] = []
 
     def on_done(path: str) -> None:
@@ -141,13 +155,13 @@ def test_labels_are_those_of_one_machine_though_a_node_dies(nodes: Cluster, tmp_
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
+def alone(tmp_path_factory: pytest.TempPathFactory, train: list[str]) -> tuple[Path, dict[str, bytes]]:
     """What `forecloud train` leaves of the same recordings."""
     folder = tmp_path_factory.mktemp("alone")
     bags = folder / "bags"
     for name, split in [("a", b"train"), ("b", b"train"), ("v", b"val")]:
         copy_of_split(BAG, bags / name, split)
-    done = tool("train", str(bags), "--out", str(folder / "run"), "--threads", "1", *TRAIN)
+    done = tool("train", str(bags), "--out", str(folder / "run"), "--threads", "1", *train)
     assert done.returncode == 0, done.stderr
     return bags, left(folder / "run")
 
@@ -160,14 +174,14 @@ def left(run: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_the_model_is_that_of_one_machine_to_the_bit(nodes: Cluster, tmp_path: Path, alone: Any, workers: int) -> None:
+def test_the_model_is_that_of_one_machine_to_the_bit(nodes: Cluster, tmp_path: Path, alone: Any, train: list[str], workers: int) -> None:
     bags, want = alone
-    code = _cluster_train.train(str(bags), tmp_path / "run", options=TRAIN, workers=workers)
+    code = _cluster_train.train(str(bags), tmp_path / "run", options=train, workers=workers)
     assert code == 0 and left(tmp_path / "run") == want
 
 
 def test_a_node_dies_others_join_the_head_dies_and_the_model_is_the_same(
-    nodes: Cluster, tmp_path: Path, alone: Any
+    nodes: Cluster, tmp_path: Path, alone: Any, train: list[str]
 ) -> None:
     bags, want = alone
     counts: list[int] = []
@@ -183,8 +197,8 @@ def test_a_node_dies_others_join_the_head_dies_and_the_model_is_the_same(
             raise RuntimeError("the head dies")
 
     with pytest.raises(RuntimeError, match="the head dies"):
-        _cluster_train.train(str(bags), tmp_path / "run", options=TRAIN, on_step=on_step)
-    code = _cluster_train.train(str(bags), tmp_path / "run", options=TRAIN)
+        _cluster_train.train(str(bags), tmp_path / "run", options=train, on_step=on_step)
+    code = _cluster_train.train(str(bags), tmp_path / "run", options=train)
     assert code == 0 and left(tmp_path / "run") == want
     assert 1 in counts, counts
 

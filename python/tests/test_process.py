@@ -260,7 +260,7 @@ def test_training_ends_by_ctrl_c_with_a_checkpoint_and_goes_on(tmp_path):
             print("interrupted")
         """, str(recordings), str(out), json.dumps(settings))
     assert done.stdout.strip() == "interrupted", done.stdout + done.stderr
-    assert "the same command goes on" in done.stderr
+    assert "the same command resumes" in done.stderr
     log = [json.loads(line) for line in (out / "train.jsonl").read_text().splitlines()]
     last = log[-1]["step"]
     on = fc.train(recordings, out, progress=False, steps=100000, stop_at=last + 2, **settings)

@@ -197,7 +197,7 @@ pub enum Error {
     },
     /// No window of the training recordings is long enough.
     #[error(
-        "no recording has {horizon} steps without a gap: record longer, or shorten --curriculum"
+        "no recording has {horizon} steps without a gap: record longer, or shorten the curriculum (--model-config)"
     )]
     NoWindow {
         /// Steps that were asked for.

@@ -22,60 +22,63 @@ use forecloud_train::flow_labels::SURE;
 use forecloud_train::hindsight::widen;
 
 use super::intake::{Recordings, recordings as told_recordings};
-use super::numbers::{by_option, within};
+use super::numbers::{by_option, within, wrong};
 use super::say::{named, say};
-use super::topics::TopicArgs;
+use super::topics::ReadArgs;
 use super::train_loop::bar;
 use super::{model_file, threads};
 
 /// Of what hindsight tells, every so many predictions are looked at: those in between err as they do.
 const EVERY: usize = 5;
 
-/// Calibrate how sure a model says it is, on recordings that it was not trained with.
+/// Calibrate how sure a model says it is, on recordings that it was not trained on.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Plays the recordings, holds each prediction against the truth, and finds factors under which half of all
-errors, and nine of ten, are no larger than the model says: apart for each step and for particles that
-lie on the robot (in steps that its plan tells of; in others), rest, move or fly. Where there is no truth,
-predictions are held against where the later frames show the points (hindsight), as far as that is sure;
-the factors are widened by what that leaves out. They go into the model file, and from there into
-predictions (sigma and sigma_90). Take recordings that no weight was trained with, of the kind that the
-model will see: at least 8, better 50. Each recording counts as much as any other; one that can't be used
-is named and left out.
+Plays the recordings, compares each prediction with the truth, and finds factors such that half of all \
+errors are within sigma and 90 % within sigma_90: separately for each step, and for particles on the robot \
+(in steps covered by its plan, and in others), resting, moving and flying. Without truth, predictions are \
+compared with where later frames show the points (hindsight), as far as that is sure; the factors are \
+widened by what that misses. The factors are stored in the model file and used in all predictions. Take \
+recordings that the model was not trained on, of the kind that it will see: at least 8, better 50. All \
+recordings count the same; one that can't be used is reported and left out.
+
+Exit codes:
+  0  calibrated
+  1  an error, or too few recordings
+  2  wrong arguments
 
 Examples:
   forecloud calibrate recordings --split val --model runs/first/model.safetensors --out calibrated.safetensors
   forecloud calibrate my_bags --model runs/mine/model.safetensors --out mine.safetensors")]
 pub struct Args {
-    /// Folder of recordings, or one of them
+    /// Folder of recordings, or one recording
     recordings: PathBuf,
-    /// Model file of `forecloud train`, but not of its --preset paper, which does not tell how sure it is
+    /// Model file of `forecloud train` (models of --preset paper have no sigma to calibrate)
     #[arg(long, value_name = "FILE")]
     model: PathBuf,
-    /// The calibrated model's file
+    /// File for the calibrated model
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Of recordings with truth take those of this split alone
+    /// Of recordings with truth, use only this split
     #[arg(long, default_value = "val")]
     split: String,
-    /// What tells where points went. `truth`: recordings without it are left out. `hindsight`: what later
-    /// frames show; truth is not looked at. `auto`: truth where there is one, hindsight elsewhere
+    /// Source of the true positions. `truth`: recordings without it are left out. `hindsight`: later
+    /// frames; truth is ignored. `auto`: truth if there is one, else hindsight
     #[arg(long, default_value = "auto", value_parser = PossibleValuesParser::new(["auto", "truth", "hindsight"]))]
     teacher: String,
-    /// Steps to calibrate; later ones are taken for the last
+    /// Steps to calibrate, from 1 to 100; later ones count as the last
     #[arg(long, value_name = "STEPS", default_value_t = 10, value_parser = within(1..=100usize))]
     horizon: usize,
-    /// Steps after which a prediction that is longer looks again, in a further pass from where everything
-    /// has come to by then: a divisor of the model's steps a pass (--chunk of `train`), or all of them.
-    /// Written into the model file, as nothing else writes it; half of a pass was best for `small`
-    /// (docs/src/notebook/accuracy.md) [default: the model's own]
+    /// Replan after this many steps: a divisor of the model's steps per pass (--chunk of `train`). It is
+    /// stored in the model file; half a pass was best for `small` (docs/src/notebook/accuracy.md)
+    /// [default: the model's own]
     #[arg(long, value_name = "STEPS")]
     stride: Option<usize>,
     /// Threads [default: all cores]
     #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
     threads: Option<usize>,
     #[command(flatten)]
-    topics: TopicArgs,
+    topics: ReadArgs,
 }
 
 /// Runs the command.
@@ -88,8 +91,7 @@ fn calibrate(args: &Args) -> Result<()> {
     let (model, path) = model_file::load(Some(&args.model))?;
     ensure!(
         model.config.tells_sigma,
-        "{}: it does not tell how sure it is, as models of the papers' preset don't: train one without --preset \
-         paper",
+        "{}: the model has no sigma, as with --preset paper: train one without that preset",
         path.display()
     );
     let outputs = Outputs::default().protect([&path, &args.recordings]);
@@ -99,14 +101,14 @@ fn calibrate(args: &Args) -> Result<()> {
     if let Some(stride) = args.stride {
         config.stride = Some(stride).filter(|&stride| stride != config.chunk);
     }
-    let plain = Model::new(config, model.weights).map_err(by_option)?;
+    let plain = Model::new(config, model.weights).map_err(|error| wrong(by_option(error)))?;
     let recordings = Recordings::find(&args.recordings, false)?;
     let teacher = Teacher::named(&args.teacher).context("unknown --teacher")?;
     let mut found = Found {
         args,
         plain: &plain,
         frames: args.topics.config()?,
-        meshes: args.topics.meshes()?,
+        meshes: args.topics.meshes(),
         scores: Scores::default(),
     };
     let (mut n_recordings, mut n_in_hindsight, mut n_others, mut n_unusable) = (0, 0, 0, 0);
@@ -136,17 +138,19 @@ fn calibrate(args: &Args) -> Result<()> {
     progress.finish_and_clear();
     let Found { scores, .. } = found;
     if n_unusable > 0 {
-        say(format_args!("{} left out, which can't be used", told_recordings(n_unusable)));
+        say(format_args!("{} left out: can't be used", told_recordings(n_unusable)));
     }
     if n_others > 0 {
         say(format_args!(
-            "{n_others} other recordings left out (--split {}, --teacher {})",
-            args.split, args.teacher
+            "{} of other kinds left out (--split {}, --teacher {})",
+            told_recordings(n_others),
+            args.split,
+            args.teacher
         ));
     }
     let of_split = || match n_in_hindsight {
-        0 => format!("{n_recordings} recordings of split '{}'", args.split),
-        n => format!("{n_recordings} recordings, {n} of them by hindsight"),
+        0 => format!("{} of split '{}'", told_recordings(n_recordings), args.split),
+        n => format!("{}, {n} of them by hindsight", told_recordings(n_recordings)),
     };
     let mut calibration = scores.calibrate(args.horizon).with_context(of_split)?;
     widen(&mut calibration, n_in_hindsight as f32 / n_recordings.max(1) as f32);
@@ -212,7 +216,7 @@ impl Found<'_> {
     fn replay(&self, recording: &Recording) -> Result<Replay> {
         let config = PredictorConfig {
             horizon: self.args.horizon,
-            robot: self.args.topics.robot,
+            robot: self.args.topics.robot(),
             ..PredictorConfig::default()
         };
         let mut replay = Replay::new(self.plain.clone(), config, self.frames.clone(), None)

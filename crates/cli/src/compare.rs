@@ -18,68 +18,72 @@ use forecloud_train::reading::Intake;
 use indicatif::ProgressBar;
 
 use super::intake::{HoldOutArgs, Recordings, hold_out, must_have_windows, summary};
-use super::layers::SizeArgs;
 use super::memory;
-use super::numbers::{by_option, within};
+use super::model_config::ModelConfigArgs;
+use super::numbers::{by_option, must, or, within, wrong};
 use super::out_folder::{OutFolder, refused};
 use super::say::say;
-use super::steps::StepArgs;
 use super::stop::Stop;
 use super::threads::cores;
-use super::topics::TopicArgs;
+use super::topics::ReadArgs;
 use super::train::VALIDATION_STEPS;
 use super::train_loop::bar;
 
-/// Compare models: train rivals for the same time (or steps) with the same care, and print what they cost
-/// and how well they predict.
+/// Train competing models for the same time (or steps), and compare what they cost and how well they
+/// predict.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Suites:
   layers   the local layer: GRF attention, message passing, linear attention, none
   walks    the mask: all walks or sampled ones, samplers, with and without importance weights
   sizes    neighbours, hops, walks and particles, one at a time
-  softmax  softmax and k-MIP beside linear and GRF attention, at 512 particles unless --particles says otherwise
+  softmax  softmax and k-MIP beside linear and GRF attention, at 512 particles unless --model-config says otherwise
   chunks   passes of 1, 2, 5 and 10 steps
   masks    the local layer under every mask, beside GRF attention and linear attention without one
-  cells    masks that count cells (--local voxels): sides of the cells, and how many cells they reach
+  cells    masks that count cells (local layer voxels): sides of the cells, and how many cells they reach
 
-Each run trains on one thread, for a budget of CPU seconds. A pilot measures how fast each variant is;
-from that the steps of all runs are fixed in OUT/plan.json, and from then on no clock matters: a busy
-machine, or an interruption (Ctrl-C; the same command goes on), changes nothing in the table. With
---steps all runs take as many steps instead, whatever time they need. All variants have the same number
-of weights, try the same learning rates, train with the same seeds, and roll out whole passes.
-OUT also gets comparison.csv (a line for each run) and comparison.png (validation errors on the way).
+Each run trains on one thread, for a budget of CPU seconds. A pilot measures how fast each variant is and \
+fixes the steps of all runs in OUT/plan.json. From then on no clock matters: a busy machine or an \
+interruption (Ctrl-C; the same command resumes) changes nothing in the table. With --steps, all runs take \
+that many steps, however long they need. All variants have the same number of weights, try the same \
+learning rates, train with the same seeds, and roll out whole passes. OUT also gets comparison.csv (a line \
+for each run) and comparison.png (validation errors over time).
 
-Recordings are taken from the folder and all folders below it, as `forecloud replay` takes them one by
-one; whatever is left out is named, with the reason.
+Recordings are looked for in the folder and in all folders below it; everything left out is listed with the \
+reason.
+
+Exit codes:
+  0  the table is complete
+  1  an error, or a run failed
+  2  wrong arguments
 
 Examples:
   forecloud compare recordings --out runs/layers
   forecloud compare recordings --out runs/quick --budget-secs 40 --seeds 2 --max-recordings 100
-  forecloud compare recordings --out runs/softmax --suite softmax --particles 256 --json
+  forecloud compare recordings --out runs/softmax --suite softmax --json
   forecloud compare recordings --out runs/claim --steps 8000 --batch 4 --seeds 2")]
 pub struct Args {
     /// Folder of recordings with truth (rosbag2 folders, .mcap and .db3 files)
     recordings: PathBuf,
-    /// Folder of the comparison; made if it is not there
+    /// Folder of the comparison; created if needed
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// What is compared
+    /// What to compare
     #[arg(long, default_value = "layers", value_parser = PossibleValuesParser::new(Suite::ALL.map(|(name, _)| name)))]
     suite: String,
-    /// Only these variants of the suite; the others are held against the first
+    /// Only these variants of the suite; the first is the reference
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     variants: Vec<String>,
-    /// CPU seconds of training in each run
+    /// CPU seconds of training per run, from 0.001 to 10,000,000
     #[arg(long, value_name = "SECS", default_value_t = 300.0, value_parser = within(Settings::BUDGET_SECS))]
     budget_secs: f64,
-    /// Steps of each run, instead of a time
+    /// Steps per run, instead of a time
     #[arg(long, value_name = "N", conflicts_with = "budget_secs", value_parser = within(TrainConfig::STEPS))]
     steps: Option<u64>,
-    /// Runs of each variant, with the seeds 0, 1, …
+    /// Runs per variant, with the seeds 0, 1, …: from 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
-    /// Learning rates that each variant tries; one alone is taken without a try
+    /// Learning rates that each variant tries, each up to 1; a single one is used without a trial
     #[arg(
         long,
         value_name = "RATE,…",
@@ -88,21 +92,17 @@ pub struct Args {
         default_value = "0.0005,0.001,0.002"
     )]
     learning_rates: Vec<f32>,
-    /// Share of the budget, or of the steps, that the try of a learning rate takes
-    #[arg(long, value_name = "SHARE", default_value_t = 0.25, value_parser = within(Settings::TUNING_SHARE))]
-    tuning_share: f64,
-    #[command(flatten)]
-    steps_of: StepArgs,
-    /// Validations during a run
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = within(Settings::VALIDATIONS))]
-    validations: u64,
-    /// Windows of a validation
-    #[arg(long, value_name = "N", default_value_t = 80, value_parser = within(Settings::COUNT))]
-    validation_windows: usize,
-    /// Windows of the test
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = within(TrainConfig::BATCH),
+        help = or("Windows per step, from 1 to 1024", TrainConfig::default().batch)
+    )]
+    batch: Option<usize>,
+    /// Windows of the test, from 1 to 1,000,000
     #[arg(long, value_name = "N", default_value_t = 240, value_parser = within(Settings::COUNT))]
     test_windows: usize,
-    /// Split of the recordings that the table is about: test, unseen or materials
+    /// Split that the table reports: test, unseen or materials, say
     #[arg(long, value_name = "SPLIT", default_value = "test", value_parser = held_out)]
     test_split: String,
     #[command(flatten)]
@@ -110,25 +110,31 @@ pub struct Args {
     /// Use at most this many recordings of each split, spread over the folder
     #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
     max_recordings: Option<usize>,
-    /// Runs side by side [default: as many as there are cores]
+    /// Runs in parallel [default: one per core]
     #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
     jobs: Option<usize>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    sizes: SizeArgs,
+    file: ModelConfigArgs,
     #[command(flatten)]
-    topics: TopicArgs,
+    topics: ReadArgs,
 }
 
 /// Rounds of the pilot.
 const PILOT_ROUNDS: usize = 5;
+/// Share of the budget that the try of a learning rate takes: rates are told apart by then.
+const TUNING_SHARE: f64 = 0.25;
+/// Validations during a run: as many points as a curve needs to be read.
+const VALIDATIONS: u64 = 8;
+/// Windows of each, unless a file says otherwise.
+const VALIDATION_WINDOWS: usize = 80;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let settings = settings(args)?;
-    settings.validate().map_err(by_option)?;
+    settings.validate().map_err(|error| wrong(by_option(error)))?;
     let jobs = jobs(args);
     for variant in &settings.variants {
         memory::must_suffice(&settings.train_of(variant), &variant.model, false, jobs)?;
@@ -170,7 +176,7 @@ fn check_files(args: &Args, settings: &Settings) -> Result<()> {
         let mut names = [TABLE, PICTURE].into_iter().chain(names);
         if let Some(name) = names.find(|name| args.out.join(name).exists()) {
             anyhow::bail!(
-                "{}: it is there without a {PLAN}, so no comparison wrote it: move it away, or \
+                "{}: it exists without a {PLAN}, so no comparison wrote it: move it away, or \
                  choose another --out",
                 args.out.join(name).display()
             );
@@ -186,7 +192,7 @@ fn check_files(args: &Args, settings: &Settings) -> Result<()> {
 fn jobs(args: &Args) -> usize {
     let cores = cores();
     if let Some(asked) = args.jobs.filter(|&asked| asked > cores) {
-        say(format_args!("--jobs {asked}: more than the {cores} cores; {cores} runs side by side"));
+        say(format_args!("--jobs {asked}: more than the {cores} cores; {cores} runs in parallel"));
     }
     args.jobs.unwrap_or(cores).clamp(1, cores)
 }
@@ -203,7 +209,7 @@ fn print(args: &Args, table: &Table) -> Result<()> {
 /// The split that a table may be about: one that no run has learnt or chosen by.
 fn held_out(split: &str) -> Result<String, &'static str> {
     match split {
-        "train" | "val" => Err("runs learn and choose by these recordings: take others"),
+        "train" | "val" => Err("runs learn and choose with these recordings: take others"),
         _ => Ok(split.to_owned()),
     }
 }
@@ -211,21 +217,26 @@ fn held_out(split: &str) -> Result<String, &'static str> {
 fn settings(args: &Args) -> Result<Settings> {
     let suite = Suite::ALL.into_iter().find(|(name, _)| *name == args.suite);
     let suite = suite.context("unknown --suite")?.1;
-    let mut base = suite.base();
-    args.sizes.apply(&mut base);
-    base.validate().map_err(by_option)?;
+    let base = args.file.model(suite.base(), [None; 2])?;
     let mut variants = suite.variants(base);
     let names: Vec<String> = variants.iter().map(|variant| variant.name.clone()).collect();
     for name in &args.variants {
         let all = names.join(", ");
-        ensure!(names.contains(name), "--variants: suite {} has no {name}, but {all}", args.suite);
+        must(names.contains(name), || {
+            format!("--variants: suite {} has no {name}; it has {all}", args.suite)
+        })?;
     }
     variants.retain(|variant| args.variants.is_empty() || args.variants.contains(&variant.name));
     let place = |name: &str| args.variants.iter().position(|wanted| wanted == name);
     variants.sort_by_key(|variant| place(&variant.name));
     let mut train = TrainConfig::default();
     // Each variant's roll-outs are whole passes of its own.
-    args.steps_of.apply(&mut train, &ModelConfig { chunk: 1, ..base });
+    let keys = args.file.train();
+    keys.apply(&mut train, &ModelConfig { chunk: 1, ..base });
+    train.batch = args.batch.unwrap_or(train.batch);
+    if keys.checkpoint_secs.is_some() || keys.pixel_weight.is_some() || keys.rays.is_some() {
+        say("note: comparisons don't use train.checkpoint_secs, train.pixel_weight and train.rays");
+    }
     let noise = SensorNoise { strength: train.sensor_noise, ..SensorNoise::default() };
     Ok(Settings {
         suite: args.suite.clone(),
@@ -234,14 +245,14 @@ fn settings(args: &Args) -> Result<Settings> {
         steps: args.steps,
         seeds: (0..args.seeds).collect(),
         learning_rates: args.learning_rates.clone(),
-        tuning_share: args.tuning_share,
+        tuning_share: TUNING_SHARE,
         train,
         data: DatasetConfig { noise, varies_noise: false, ..DatasetConfig::default() },
         topics: args.topics.told().map(|(option, value)| (option.to_owned(), value)).into(),
         test_split: args.test_split.clone(),
-        validations: args.validations,
+        validations: VALIDATIONS,
         validation_steps: VALIDATION_STEPS,
-        validation_windows: args.validation_windows,
+        validation_windows: keys.validation_windows.unwrap_or(VALIDATION_WINDOWS),
         test_windows: args.test_windows,
         pilot_rounds: PILOT_ROUNDS,
     })
@@ -251,7 +262,7 @@ fn settings(args: &Args) -> Result<Settings> {
 fn load(args: &Args, settings: &Settings, watch: &Progress) -> Result<Option<Data>> {
     let recordings = Recordings::find(&args.recordings, true)?;
     recordings.must_not_hold(&args.out)?;
-    let (frames, meshes) = (args.topics.config()?, args.topics.meshes()?);
+    let (frames, meshes) = (args.topics.config()?, args.topics.meshes());
     // As many points of each frame as the variant with most particles takes.
     let models = settings.variants.iter().map(|variant| variant.model);
     let n_particles = models.clone().map(|model| model.n_particles).max().unwrap_or(0);
@@ -282,7 +293,8 @@ fn load(args: &Args, settings: &Settings, watch: &Progress) -> Result<Option<Dat
     }
     watch.bar.reset();
     must_have_windows("training", "train", &train)?;
-    let held = hold_out(&args.hold_out, &mut train, &mut validation)?;
+    let held =
+        hold_out(args.hold_out.rule(args.file.train().hold_out_seed), &mut train, &mut validation)?;
     held.into_iter().for_each(|line| watch.stage(&line));
     for (purpose, split, data) in [
         ("training", "train", &train),
@@ -330,7 +342,7 @@ impl Progress {
     fn end(&self, args: &Args) -> Result<()> {
         self.bar.finish_and_clear();
         if let Some(signal) = self.stop.signal() {
-            say(format_args!("stopped: {}; the same command goes on", args.out.display()));
+            say(format_args!("stopped: {}; the same command resumes", args.out.display()));
             // Ends as the signal ends programs, so that shells and scripts see what happened.
             signal_hook::low_level::emulate_default_handler(signal)?;
         }

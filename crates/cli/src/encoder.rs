@@ -1,12 +1,11 @@
 //! Options of `forecloud train-video` that choose the encoder.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::ValueEnum;
 use clap::builder::PossibleValuesParser;
 use forecloud_video::{EncoderKind, PatchMask, VitConfig};
 
-use super::layers::or;
-use super::numbers::within;
+use super::numbers::{must, or, within};
 
 /// What gives each pixel its features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -30,13 +29,13 @@ pub struct EncoderArgs {
         value_name = "MASK",
         value_parser = PossibleValuesParser::new(PatchMask::all().into_iter().map(PatchMask::name)),
         help = or(
-            "What a patch may hear of another, with --encoder vit (docs/src/notebook/method.md)",
+            "Mask between patches, with --encoder vit (docs/src/notebook/method.md)",
             PatchMask::default().name()
         )
     )]
     patch_mask: Option<String>,
-    /// With a mask on the grid of patches: cut it between patches whose mean depths differ by more than
-    /// this
+    /// For a mask on the grid of patches: cut it between patches whose mean depths differ by more than
+    /// this, from 0.001 to 100
     #[arg(long, value_name = "METRES", value_parser = within(0.001..=100.0f32))]
     patch_cut: Option<f32>,
     #[arg(
@@ -44,7 +43,7 @@ pub struct EncoderArgs {
         value_name = "N",
         value_parser = within(0..=8usize),
         help = or(
-            "Frames before the one at hand, 0.2 s apart, that --encoder vit looks at",
+            "Earlier frames, 0.2 s apart, that --encoder vit also sees, from 0 to 8",
             VitConfig::default().n_past
         )
     )]
@@ -61,7 +60,7 @@ impl EncoderArgs {
                 (self.past_frames.is_some(), "--past-frames"),
             ];
             for (given, option) in given {
-                ensure!(!given, "{option} is for --encoder vit: the U-Net has no patches");
+                must(!given, || format!("{option} needs --encoder vit: a U-Net has no patches"))?;
             }
             return Ok(EncoderKind::Unet);
         }

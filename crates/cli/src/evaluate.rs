@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use forecloud::planner::candidates::{Candidate, Candidates, PLAN_PARTICLES};
 use forecloud::planner::costs::PlanCost;
+use forecloud::predict::config::PredictorConfig;
 use forecloud_bag::goal_file::read_goal;
 use forecloud_bag::plans_file::read_plans;
 use serde_json::json;
@@ -10,13 +11,19 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::PathBuf;
 
+use super::numbers::within;
 use super::snapshot::SnapshotArgs;
 
-/// Tell what plans would cost, held against a goal, from a frame of a recording on.
+/// Score plans against a goal, starting from a frame of a recording.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Costs are those of the node's ~/evaluate, to the bit where both run on the CPU; docs/src/reference/plans.md tells
-what each term means, and how goal.yaml and plans.yaml are written.
+Costs are those of the node's ~/evaluate, to the bit if both run on the CPU. docs/src/reference/plans.md \
+explains each term, and how to write goal.yaml and plans.yaml.
+
+Exit codes:
+  0  all plans were scored
+  1  an error
+  2  wrong arguments
 
 Examples:
   forecloud evaluate data/demo_tumble --goal goal.yaml --plans plans.yaml
@@ -28,16 +35,16 @@ pub struct Args {
     /// The plans (YAML)
     #[arg(long, value_name = "FILE")]
     plans: PathBuf,
-    /// Steps of each roll-out
-    #[arg(long, value_name = "STEPS", default_value_t = 10)]
+    /// Steps per roll-out, from 1 to 100
+    #[arg(long, value_name = "STEPS", default_value_t = 10, value_parser = within(PredictorConfig::HORIZON))]
     steps: usize,
-    /// Particles of the roll-outs; 0 for all of the frame's
+    /// Particles per roll-out; 0 for all of the frame's
     #[arg(long, value_name = "N", default_value_t = PLAN_PARTICLES)]
     thin: usize,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    // Last: what comes behind it would stand under the heading of its topics.
+    // Last: what comes after it would stand under the heading of its topics.
     #[command(flatten)]
     snapshot: SnapshotArgs,
 }
@@ -76,7 +83,7 @@ pub fn run(args: &Args) -> Result<()> {
                 judge.target().len(),
                 snapshot.n_particles(),
                 judge.reach_now() * 1e3,
-                if judge.is_reached() { ": it is reached already" } else { "" }
+                if judge.is_reached() { ": already reached" } else { "" }
             );
             text += &table(&costs);
             if let Some(best) = best {

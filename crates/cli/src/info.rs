@@ -13,21 +13,26 @@ use std::path::{Path, PathBuf};
 use super::replay_args::corner;
 use super::say::{named, say};
 
-/// Show what recordings hold (topics, message counts, rates), or what a model file is (hash, sizes,
+/// Show what recordings contain (topics, message counts, rates) or what a model file is (hash, sizes,
 /// settings).
 #[derive(clap::Args)]
 #[command(after_help = "\
-Every file is told; of one that cannot be read, why. Exit code: 0 if all could be read, 1 if not.
+Lists every file, and why a file can't be read.
+
+Exit codes:
+  0  all files were read
+  1  a file can't be read
+  2  wrong arguments
 
 Examples:
   forecloud info data/demo_tumble
   forecloud info models/small.safetensors
   forecloud info --json a.mcap b.db3")]
 pub struct Args {
-    /// rosbag2 folders, or files of them (.mcap, .db3, .zstd); model files (.safetensors)
+    /// rosbag2 folders or their files (.mcap, .db3, .zstd), or model files (.safetensors)
     #[arg(required = true, value_name = "BAG|MODEL")]
     paths: Vec<PathBuf>,
-    /// Print one JSON array, an object for each file; what could not be read has an `error`
+    /// Print one JSON array with an object for each file; a file that can't be read has an `error`
     #[arg(long)]
     json: bool,
 }

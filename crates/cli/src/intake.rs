@@ -27,8 +27,8 @@ const TOLD_APART_M: f64 = 0.012;
 /// Options that say where validation recordings come from.
 #[derive(clap::Args)]
 pub struct HoldOutArgs {
-    /// Share of the training recordings that is held out for validation where no recording is of
-    /// split 'val'; fewer than ten are cut into stretches of 20 s first
+    /// Share of the training recordings that is held out for validation if no recording is of split
+    /// 'val', from 0.001 to 0.9; fewer than ten recordings are first cut into stretches of 20 s
     #[arg(
         long,
         value_name = "SHARE",
@@ -36,19 +36,21 @@ pub struct HoldOutArgs {
         default_value_t = HoldOut::default().share
     )]
     hold_out: f64,
-    /// Seed of the choice of recordings that are held out: by their names, whatever --seed is
-    #[arg(long, value_name = "SEED", default_value_t = HoldOut::default().seed)]
-    hold_out_seed: u64,
 }
 
 impl HoldOutArgs {
-    /// The options, and their values in words.
-    pub fn told(&self) -> [(&'static str, String); 2] {
-        [
-            ("--hold-out", self.hold_out.to_string()),
-            ("--hold-out-seed", self.hold_out_seed.to_string()),
-        ]
+    /// What is held out, with the seed that a --model-config file gives.
+    pub fn rule(&self, seed: Option<u64>) -> HoldOut {
+        HoldOut { share: self.hold_out, seed: seed.unwrap_or(HoldOut::default().seed) }
     }
+}
+
+/// The settings of `rule`, by where they come from, and their values in words.
+pub fn told(rule: HoldOut) -> [(&'static str, String); 2] {
+    [
+        ("--hold-out", rule.share.to_string()),
+        ("--model-config train.hold_out_seed", rule.seed.to_string()),
+    ]
 }
 
 /// Recordings to read.
@@ -214,14 +216,13 @@ pub fn recordings(n: usize) -> String {
 /// # Errors
 /// If there are too few, or one can't be read again.
 pub fn hold_out(
-    args: &HoldOutArgs,
+    rule: HoldOut,
     train: &mut Dataset,
     validation: &mut Dataset,
 ) -> Result<Option<String>> {
     if validation.n_recordings() > 0 {
         return Ok(None);
     }
-    let rule = HoldOut { share: args.hold_out, seed: args.hold_out_seed };
     let n = train.n_recordings();
     let held = rule.apply(train, validation).map_err(by_option)?;
     let n_parts = held.len() + train.n_recordings();
@@ -234,7 +235,7 @@ pub fn hold_out(
     Ok(Some(format!(
         "no recording is of split 'val': {cut}{} of {n_parts} held out for validation (--hold-out {}): {}",
         held.len(),
-        args.hold_out,
+        rule.share,
         held.join(", ")
     )))
 }

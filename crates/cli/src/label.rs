@@ -15,21 +15,23 @@ use forecloud_train::dataset::Dataset;
 use forecloud_train::flow_labels::LabelCache;
 use serde::{Deserialize, Serialize};
 
-use super::layers::SizeArgs;
-use super::numbers::{by_option, within};
+use super::intake::recordings as count;
+use super::model_config::ModelConfigArgs;
+use super::numbers::within;
 use super::outcome::Outcome;
 use super::say::{named, say};
 use super::threads;
-use super::topics::TopicArgs;
+use super::topics::ReadArgs;
 use super::train_data::dataset_configs;
 use super::train_loop::bar;
 
-/// Find the labels that hindsight teaches recordings by, for `forecloud train --labels`.
+/// Label recordings by hindsight, for `forecloud train --labels`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Where points of a recording without truth go is found from its later frames. `forecloud train` does so
-when it reads a recording for the first time; this command does it beforehand, on as many machines as there are. Give it the sizes, the teacher, the seed and the topics that
-the training will be given: labels are found again by the content of the clouds that they are made of.
+Hindsight finds in later frames where the points of a recording without truth went. `forecloud train` does \
+this when it first reads a recording; this command does it beforehand, on as many machines as there are. \
+Give it the same --from or --model-config, --teacher, --seed and topics as the training: labels are found \
+again by the content of the clouds that they belong to.
 
 Shards may share one folder. A second run does only what is missing.
 
@@ -45,40 +47,32 @@ Examples:
   forecloud merge labels
   forecloud train my_bags --labels labels --out runs/mine --from models/small.safetensors")]
 pub struct Args {
-    /// Recordings, and folders of such (rosbag2 folders, .mcap and .db3 files)
+    /// Recordings, or folders of them (rosbag2 folders, .mcap and .db3 files)
     #[arg(required = true, value_name = "PATH")]
     recordings: Vec<PathBuf>,
-    /// Folder that keeps the labels; made if it is not there
+    /// Folder that keeps the labels; created if needed
     #[arg(long, value_name = "DIR")]
     labels: PathBuf,
-    /// Label share I, from 1, of N of the recordings, which is chosen by their names alone
+    /// Process shard I of N of the recordings (I from 1), chosen by name alone
     #[arg(long, value_name = "I/N", default_value_t = Shard::WHOLE)]
     shard: Shard,
-    /// What tells where points go, as in training. `auto`: truth where there is one, which needs no
-    /// labels, hindsight elsewhere; `hindsight` and `video`: hindsight for all
+    /// Source of the training targets, as in training. `auto`: truth if there is one, which needs no
+    /// labels, else hindsight; `hindsight` and `video`: hindsight for all
     #[arg(long, default_value = "auto", value_parser = PossibleValuesParser::new(["auto", "hindsight", "video"]))]
     teacher: String,
-    /// The model that a training will start from: its sizes
+    /// The model that training will start from, for its sizes
     #[arg(long, value_name = "MODEL")]
     from: Option<PathBuf>,
-    /// The training's seed, which the noise of recordings with truth is drawn by
+    /// The training's seed, which also draws the noise of recordings with truth
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// The training's noise, in recordings with truth
-    #[arg(
-        long,
-        value_name = "STRENGTH",
-        value_parser = within(TrainConfig::SENSOR_NOISE),
-        default_value_t = TrainConfig::default().sensor_noise
-    )]
-    sensor_noise: f32,
     /// Threads to work on [default: all cores]
     #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
     threads: Option<usize>,
     #[command(flatten)]
-    sizes: SizeArgs,
+    file: ModelConfigArgs,
     #[command(flatten)]
-    topics: TopicArgs,
+    topics: ReadArgs,
 }
 
 /// What came of a recording.
@@ -111,16 +105,17 @@ fn label(args: &Args) -> Result<Outcome> {
     let model = model(args)?;
     let teacher = Teacher::named(&args.teacher).context("unknown --teacher")?;
     let frames = args.topics.config()?;
-    let configs = dataset_configs(args.sensor_noise, 1, teacher, args.seed);
+    let noise = args.file.train().sensor_noise.unwrap_or(TrainConfig::default().sensor_noise);
+    let configs = dataset_configs(noise, 1, teacher, args.seed);
     let terms = serde_json::json!({
         "version": env!("CARGO_PKG_VERSION"), "model": model, "teacher": args.teacher,
-        "seed": args.seed, "sensor_noise": args.sensor_noise, "frames": frames,
+        "seed": args.seed, "sensor_noise": noise, "frames": frames,
     });
     let outputs = Outputs::default().protect(&recordings);
     let manifest = Manifest::new("label", args.shard, args.from.as_deref(), &recordings, &terms)?;
     let folder = ShardFolder::open(&args.labels, &outputs, manifest)?;
     let cache = LabelCache::new(&args.labels);
-    let meshes = args.topics.meshes()?;
+    let meshes = args.topics.meshes();
     let empty = |config: DatasetConfig| {
         let data = Dataset::new(config, model, frames.clone());
         data.with_meshes(meshes.clone()).with_labels(cache.clone())
@@ -153,21 +148,23 @@ fn label(args: &Args) -> Result<Outcome> {
     let (shard, n, labels) = (args.shard, own.len(), args.labels.display());
     let n_now = n - n_before - n_skipped;
     say(format_args!(
-        "shard {shard}: {n_now} recordings looked at, {n_before} were before, {n_skipped} skipped: \
-         {labels}, for `forecloud train --labels`"
+        "shard {shard}: {} looked at, {n_before} already done, {n_skipped} skipped: \
+         {labels}, for `forecloud train --labels`",
+        count(n_now)
     ));
     Ok(if n_skipped == 0 { Outcome::Done } else { Outcome::Partial })
 }
 
 /// The sizes that count for labels: those that frames are thinned to, and the box.
 fn model(args: &Args) -> Result<ModelConfig> {
-    let mut model = match &args.from {
-        Some(path) => Model::load(path).context("--from")?.config,
-        None => ModelConfig::default(),
-    };
-    args.sizes.apply(&mut model);
-    model.validate().map_err(by_option)?;
-    Ok(model)
+    match &args.from {
+        Some(_) if args.file.sets_model() => {
+            let told = "\"model\": a training --from a model keeps its settings; leave this out";
+            Err(args.file.refused(&told))
+        }
+        Some(path) => Ok(Model::load(path).context("--from")?.config),
+        None => args.file.model(ModelConfig::default(), [None; 2]),
+    }
 }
 
 /// Labels one recording, as a training or a validation will read it.

@@ -12,15 +12,16 @@ mod evaluate;
 mod info;
 mod intake;
 mod label;
-mod layers;
 mod memory;
 mod merge;
+mod model_config;
 mod model_file;
 mod numbers;
 mod out_folder;
-// Each user of it, the examples among them, takes a part.
 mod outcome;
+mod params;
 mod plan;
+// Each user of it, the examples among them, takes a part.
 #[allow(dead_code)]
 mod plot;
 mod replay;
@@ -28,7 +29,6 @@ mod replay_args;
 mod replay_folder;
 mod say;
 mod snapshot;
-mod steps;
 mod stop;
 mod threads;
 mod topics;
@@ -45,6 +45,7 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 
 use forecloud::base::instruction_set::InstructionSet;
 use forecloud::vision::frames::FramesConfig;
+use numbers::WrongArguments;
 use outcome::Outcome;
 use say::say;
 
@@ -74,7 +75,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(outcome) => outcome.exit_code(),
         Err(error) => {
             say(format_args!("error: {error:#}"));
-            1
+            if error.is::<WrongArguments>() { 2 } else { 1 }
         }
     }
 }
@@ -88,7 +89,7 @@ pub fn frames_config(arguments: &[String]) -> Result<FramesConfig, String> {
     #[command(no_binary_name = true, disable_help_flag = true)]
     struct Only {
         #[command(flatten)]
-        topics: topics::TopicArgs,
+        topics: topics::ReadArgs,
     }
     let only = Only::try_parse_from(arguments).map_err(|told| told.render().to_string())?;
     only.topics.config().map_err(|error| format!("{error:#}"))
@@ -96,7 +97,16 @@ pub fn frames_config(arguments: &[String]) -> Result<FramesConfig, String> {
 
 /// Predicts how the point cloud that a robot sees will move.
 #[derive(clap::Parser)]
-#[command(name = "forecloud", version, arg_required_else_help = true)]
+#[command(
+    name = "forecloud",
+    version,
+    arg_required_else_help = true,
+    after_help = "\
+`forecloud COMMAND --help` explains a command.
+
+Example:
+  forecloud replay data/demo_tumble"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -130,6 +140,40 @@ impl Cli {
             Command::Compare(args) => compare::run(&args).map(|()| Outcome::Done),
             Command::Evaluate(args) => evaluate::run(&args).map(|()| Outcome::Done),
             Command::Plan(args) => plan::run(&args),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Options that a command's `-h` lists, without its own.
+    fn options(command: &str) -> Vec<String> {
+        let cli = Cli::command();
+        let command = cli.find_subcommand(command).expect("a command");
+        let options = command.get_arguments().filter_map(clap::Arg::get_long);
+        options.map(str::to_owned).collect()
+    }
+
+    /// A new option replaces another, or is a key of --model-config or a parameter (-p).
+    #[test]
+    fn commands_have_few_options() {
+        for (command, most) in
+            [("replay", 20), ("train", 25), ("compare", 17), ("label", 11), ("evaluate", 15)]
+        {
+            let options = options(command);
+            assert!(options.len() <= most, "{command}: {} of {options:?}", options.len());
+        }
+    }
+
+    #[test]
+    fn each_help_has_an_example_and_the_codes_it_ends_with() {
+        let mut cli = Cli::command();
+        for command in cli.get_subcommands_mut() {
+            let help = command.render_help().to_string();
+            assert!(help.contains("\nExample"), "{help}");
+            assert!(help.contains("2  wrong arguments"), "{help}");
         }
     }
 }

@@ -21,8 +21,9 @@ pub fn must_suffice(
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
     ensure!(
         needed <= there,
-        "training takes {:.1} GiB of memory at least, this machine has {:.1}: less with smaller \
-         --batch, --particles, --history, --width or --blocks, a shorter --curriculum, {}",
+        "training needs at least {:.1} GiB of memory, and this machine has {:.1}: take a smaller \
+         --batch or --width, fewer n_particles, n_history or n_blocks or a shorter curriculum in \
+         --model-config, {}",
         gib(needed),
         gib(there),
         if n_runs > 1 { "or fewer --jobs" } else { "or --recompute" }

@@ -6,29 +6,30 @@ use anyhow::{Result, ensure};
 use forecloud_bag::shards::Joined;
 use forecloud_eval::Report;
 
+use super::numbers::must;
 use super::outcome::Outcome;
 use super::{label, replay};
 
-/// Join the shards of `forecloud replay --shard`: the report that one replay of all recordings prints;
-/// or check those of `forecloud label --shard`.
+/// Merge the shards of `forecloud replay --shard` into the report of one replay, or check those of
+/// `forecloud label --shard`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-All figures are those of one `forecloud replay` of the same recordings, to the last digit, in the order in
-which the first shard was told them; only the time that predictions took is that of the shards' machines.
-A shard that is missing, there twice, not finished, or made with other settings is named.
+All figures are those of one `forecloud replay` of the same recordings, to the last digit and in the order \
+in which the first shard was given them; only the times are those of the shards' machines. A shard that is \
+missing, duplicated, unfinished or made with other settings is named.
 
 Exit codes:
   0  all recordings were predicted
-  1  no result: shards are missing, twice, unfinished or of other settings, or nothing was predicted
+  1  no result: shards are missing, duplicated, unfinished or of other settings, or nothing was predicted
   2  wrong arguments
-  3  a result, but not of all: recordings were skipped
+  3  a partial result: recordings were skipped
 
 Examples:
   forecloud replay --shard 1/2 --out shards push_*; forecloud replay --shard 2/2 --out shards push_*
   forecloud merge shards
   forecloud merge --json node_1 node_2 node_3 > errors.json")]
 pub struct Args {
-    /// Folders that shards were written to (--out)
+    /// Folders of the shards (their --out or --labels)
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
     /// Print one JSON object
@@ -40,14 +41,14 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<Outcome> {
     let joined = Joined::read(&args.folders)?;
     if joined.manifest.command == "label" {
-        ensure!(!args.json, "--json: labels have no report");
+        must(!args.json, || "--json: labels have no report".into())?;
         let (text, outcome) = label::summary(&joined.outcomes)?;
         replay::write(&text)?;
         return Ok(outcome);
     }
     let report = Report::of_shards(&joined)?;
     let n = joined.outcomes.len();
-    ensure!(!report.bags.is_empty(), "none of the {n} recordings can be replayed");
+    ensure!(!report.bags.is_empty(), "no recording of {n} can be replayed");
     replay::print(&report, args.json)?;
     replay::outcome(&report)
 }

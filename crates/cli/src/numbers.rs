@@ -19,32 +19,39 @@ where
     }
 }
 
+/// Arguments that are wrong: exit code 2, as clap's own.
+#[derive(Debug)]
+pub struct WrongArguments(String);
+
+impl Display for WrongArguments {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongArguments {}
+
+/// The error of arguments that are wrong, in words that name the option.
+pub fn wrong(problem: impl Display) -> anyhow::Error {
+    WrongArguments(problem.to_string()).into()
+}
+
+/// Refuses arguments unless `holds`.
+///
+/// # Errors
+/// What `problem` says.
+pub fn must(holds: bool, problem: impl FnOnce() -> String) -> anyhow::Result<()> {
+    if holds { Ok(()) } else { Err(wrong(problem())) }
+}
+
 /// Settings of the library, and the options that they come from.
 const OPTIONS: &[(&str, &str)] = &[
-    ("model.width", "--width"),
-    ("model.n_heads", "--width"),
-    ("model.n_blocks", "--blocks"),
-    ("model.k", "--k"),
-    ("model.n_hops", "--n-hops"),
-    ("model.n_particles", "--particles"),
-    ("model.n_history", "--history"),
-    ("model.n_kinematic", "--n-kinematic"),
-    ("model.plan_lag_secs", "--plan-lag"),
-    ("model.chunk", "--chunk"),
     ("model.stride", "--stride"),
-    ("model.layers.mlp_ratio", "--mlp-ratio"),
-    ("model.layers.anchor_stride", "--anchor-stride"),
-    ("model.layers.top_k", "--top-k"),
-    ("model.layers.feature_map", "--feature-map"),
-    ("mask.walks", "--walks"),
-    ("walks", "--walks"),
-    ("edge_weights", "--edge-bandwidth"),
-    ("mask.edge_weights", "--edge-bandwidth"),
-    ("mask.cell_m", "--mask-cell"),
-    ("model.mask.cell_m", "--mask-cell"),
-    ("sensor_noise.strength", "--sensor-noise"),
-    ("train.curriculum", "--curriculum"),
     ("hold_out", "--hold-out"),
+    ("horizon", "--horizon"),
+    ("n_particles", "--particles"),
+    ("workspace", "--workspace"),
+    ("budget", "--budget"),
     ("video.vit.cut_m", "--patch-cut"),
 ];
 
@@ -57,6 +64,11 @@ pub fn by_option(error: Error) -> Error {
         }
         error => error,
     }
+}
+
+/// Help of an option whose default a preset or a suite can be the source of.
+pub fn or(what: &str, default: impl Display) -> String {
+    format!("{what} [default: {default}]")
 }
 
 #[cfg(test)]

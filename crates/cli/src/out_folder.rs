@@ -31,7 +31,7 @@ impl OutFolder {
         match folder._lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => bail!(
-                "{}: another `forecloud train` or `forecloud compare` writes here: wait until it \
+                "{}: another `forecloud train` or `forecloud compare` is writing here: wait until it \
                  ends, or choose another --out",
                 path.display()
             ),

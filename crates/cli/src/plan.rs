@@ -2,26 +2,28 @@
 
 use anyhow::{Context, Result};
 use forecloud::planner::{PlanSettings, Planner};
+use forecloud::predict::config::PredictorConfig;
 use forecloud_bag::goal_file::read_goal;
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
 
 use super::evaluate::table;
+use super::numbers::{by_option, within, wrong};
 use super::outcome::Outcome;
 use super::snapshot::SnapshotArgs;
 
-/// Find a plan that reaches a goal, from a frame of a recording on.
+/// Find a plan that reaches a goal, starting from a frame of a recording.
 #[derive(clap::Args)]
 #[command(after_help = "\
-With --max-plans and without --budget the same frame, goal and seed give the same plan, on any number
-of threads. docs/src/reference/plans.md tells how goal.yaml is written, and what the planner can and can't see.
+With --max-plans and without --budget, the same frame, goal and seed give the same plan on any number of \
+threads. docs/src/reference/plans.md explains how to write goal.yaml, and what the planner can and can't see.
 
 Exit codes:
   0  a plan is worth executing
   1  an error
   2  wrong arguments
-  3  no plan is good enough; what is printed says why
+  3  no plan is good enough; the output says why
 
 Examples:
   forecloud plan data/demo_tumble --goal goal.yaml
@@ -30,31 +32,31 @@ pub struct Args {
     /// The goal (YAML)
     #[arg(long, value_name = "FILE")]
     goal: PathBuf,
-    /// Seconds of planning [default: 2, or as long as --max-plans take]
+    /// Seconds to plan [default: 2; with --max-plans, as long as they take]
     #[arg(long, value_name = "SECS")]
     budget: Option<f64>,
-    /// Plans to roll out at most
+    /// Roll out at most this many plans
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     max_plans: usize,
-    /// Longest plan, in steps of the model
-    #[arg(long, value_name = "STEPS", default_value_t = PlanSettings::default().n_steps)]
+    /// Longest plan, in steps of the model, from 1 to 100
+    #[arg(long, value_name = "STEPS", default_value_t = PlanSettings::default().n_steps, value_parser = within(PredictorConfig::HORIZON))]
     steps: usize,
     /// Joints that may move [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     joints: Vec<String>,
-    /// Links that may touch what is to be moved [default: the ends of arms]
+    /// Links that may touch what should be moved [default: the ends of arms]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     tools: Vec<String>,
     /// Seed of the draws
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Particles of the roll-outs; 0 for all of the frame's
+    /// Particles per roll-out; 0 for all of the frame's
     #[arg(long, value_name = "N", default_value_t = PlanSettings::default().n_particles)]
     thin: usize,
-    /// Print one JSON object, the plan in it
+    /// Print one JSON object that includes the plan
     #[arg(long)]
     json: bool,
-    // Last: what comes behind it would stand under the heading of its topics.
+    // Last: what comes after it would stand under the heading of its topics.
     #[command(flatten)]
     snapshot: SnapshotArgs,
 }
@@ -65,7 +67,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
     let budget = match args.budget {
         None if args.max_plans > 0 => None,
         None => PlanSettings::default().budget,
-        Some(secs) => Some(PlanSettings::budget_of(secs)?),
+        Some(secs) => Some(PlanSettings::budget_of(secs).map_err(|error| wrong(by_option(error)))?),
     };
     let settings = PlanSettings {
         budget,

@@ -14,6 +14,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use super::intake::recordings as count;
+use super::numbers::{by_option, wrong};
 use super::outcome::Outcome;
 use super::replay_args::corner;
 use super::replay_folder::{self, Folder};
@@ -61,13 +63,14 @@ pub fn outcome(report: &Report) -> Result<Outcome> {
     ensure!(report.n_predicted > 0, "no frame was predicted: {}", report.why_nothing());
     let n_skipped = report.skipped.len();
     let n_empty = report.bags.iter().filter(|bag| bag.n_predicted == 0).count();
+    let lacks = usize::from(agreement == Some(Agreement::Partial));
     for (n, what) in [
-        (n_skipped, "recordings were skipped"),
-        (n_empty, "recordings have no frame that was predicted"),
-        (usize::from(agreement == Some(Agreement::Partial)), "file of predictions lacks frames"),
+        (n_skipped, format!("{} skipped", count(n_skipped))),
+        (n_empty, format!("{} without a predicted frame", count(n_empty))),
+        (lacks, "--predictions lack frames".into()),
     ] {
         if n > 0 {
-            say(format_args!("not all: {n} {what}; see the report"));
+            say(format_args!("partial result: {what}; see the report"));
         }
     }
     let is_whole = n_skipped + n_empty == 0 && agreement != Some(Agreement::Partial);
@@ -133,8 +136,9 @@ fn replay_shard(args: &Args, shard: Shard) -> Result<Outcome> {
     let (n, out) = (recordings.len(), out.display());
     let n_now = n - n_before - n_skipped;
     say(format_args!(
-        "shard {shard}: {n_now} recordings replayed, {n_before} were before, {n_skipped} skipped: \
-         {out}, for `forecloud merge` with the other shards"
+        "shard {shard}: {} replayed, {n_before} already done, {n_skipped} skipped: \
+         {out}, for `forecloud merge` with the other shards",
+        count(n_now)
     ));
     Ok(if n_skipped == 0 { Outcome::Done } else { Outcome::Partial })
 }
@@ -143,11 +147,11 @@ impl<'a> Session<'a> {
     /// Reads and checks all that can be before the work.
     fn open(args: &'a Args) -> Result<(Self, PathBuf)> {
         let (model, model_path) = model_file::load(args.model.as_deref())?;
-        let (frames, meshes) = (args.topics.config()?, args.topics.meshes()?);
+        let (frames, meshes) = (args.topics.config()?, args.topics.meshes());
         let published = args.published(&model)?;
         let config = args.config(published.as_ref());
-        // What is wrong behind this is wrong with a recording.
-        config.validate_for(&model.config)?;
+        // What is wrong after this is wrong with a recording.
+        config.validate_for(&model.config).map_err(|error| wrong(by_option(error)))?;
         let own: Vec<&Path> = match args.shard {
             Some(shard) => shard.of(&args.bags)?,
             None => args.bags.iter().map(PathBuf::as_path).collect(),
@@ -232,7 +236,7 @@ impl<'a> Session<'a> {
     fn finish(self, model_path: PathBuf) -> Result<Report> {
         let (args, report) = (self.args, self.replay.report());
         let n = args.bags.len();
-        ensure!(!report.bags.is_empty(), "none of the {n} recordings can be replayed");
+        ensure!(!report.bags.is_empty(), "no recording of {n} can be replayed");
         if let Some(path) = &args.picture {
             match self.most_active.get() {
                 Some(shot) => {
@@ -240,8 +244,8 @@ impl<'a> Session<'a> {
                     say(format_args!("{}: {}", path.display(), shot.caption()));
                 }
                 None => say(
-                    "no picture: in no frame is it known where the objects' points are over the \
-                     whole horizon; a longer recording or a shorter --horizon has some",
+                    "no picture: no frame has objects whose points are known over the whole horizon; \
+                     take a longer recording or a shorter --horizon",
                 ),
             }
         }

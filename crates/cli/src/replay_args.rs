@@ -11,24 +11,25 @@ use forecloud_video::VideoModel;
 use std::path::{Path, PathBuf};
 
 use super::model_file;
-use super::topics::TopicArgs;
+use super::numbers::{must, within, wrong};
+use super::topics::PredictArgs;
 use super::train_video::VIDEO;
 
-/// Predict recordings and measure how good that is: by their truth, or by what was seen later.
+/// Predict recordings, and measure the errors against their truth or against what was seen later.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Errors are mean distances in mm between predicted and true positions after each step, over all
-points of all frames; of static points it is the motion predicted for them. Without truth (topics
-under /truth) predictions are held against what the cameras saw later: the share of points that they
-saw through (wrong), and the Chamfer distance; docs/src/reference/measures.md tells how to read them.
+Errors are mean distances in mm between predicted and true positions after each step, over all points of \
+all frames; for static points they are the motion predicted for them. Without truth (topics under /truth), \
+predictions are compared with what the cameras saw later: the share of points that the cameras saw through \
+(wrong), and the Chamfer distance. docs/src/reference/measures.md explains how to read them.
 
-Files that are there are replaced only if Forecloud wrote them, and recordings never.
+Existing files are replaced only if Forecloud wrote them, and recordings never.
 
 Exit codes:
   0  all recordings were predicted
   1  no result: an error, nothing could be predicted, or --predictions differ
   2  wrong arguments
-  3  a result, but not of all: recordings were skipped, or --predictions lack frames
+  3  a partial result: recordings were skipped, or --predictions lack frames
 
 Examples:
   forecloud replay data/demo_tumble
@@ -39,6 +40,7 @@ Examples:
   forecloud replay --render --out results data/demo_tumble
   forecloud replay --shard 1/4 --out shards push_*; forecloud merge shards
   forecloud replay --workspace -1,-1,-0.1 1,1,1.5 my_bag
+  forecloud replay -p robot:=none my_bag
   forecloud replay --cameras front --input points --remap /front/points:=/lidar/points my_bag")]
 pub struct Args {
     /// rosbag2 folders or .mcap files
@@ -47,61 +49,52 @@ pub struct Args {
     /// Model file [default: the shipped models/small.safetensors]
     #[arg(long, value_name = "FILE")]
     pub(super) model: Option<PathBuf>,
-    /// Steps to predict [default: 5, or as published]
-    #[arg(long, value_name = "STEPS")]
+    /// Steps to predict, from 1 to 100 [default: 5, or as published]
+    #[arg(long, value_name = "STEPS", value_parser = within(PredictorConfig::HORIZON))]
     pub(super) horizon: Option<usize>,
-    /// Scene particles [default: as the model was trained, or as published]
-    #[arg(long, value_name = "N")]
+    /// Scene particles, up to 1048576 [default: as the model was trained, or as published]
+    #[arg(long, value_name = "N", value_parser = within(PredictorConfig::N_PARTICLES))]
     pub(super) particles: Option<usize>,
     /// Seed of the particles' draw [default: 0, or as published]
     #[arg(long)]
     pub(super) seed: Option<u64>,
-    /// Take the model's word for what rests, too: else it is held at rest until something comes near
-    /// (5 cm) that moves, or the robot (the node's hold_at_rest)
-    #[arg(long)]
-    pub(super) no_hold_at_rest: bool,
-    /// Take the model's word for the robot, too: else what lies on its links goes with them as the plan
-    /// leads them (the node's carry_robot)
-    #[arg(long)]
-    pub(super) no_carry_robot: bool,
     /// What to predict on: auto (a GPU where one answers), cpu, cuda or cuda:INDEX
     #[arg(long, default_value_t = Device::default())]
     pub(super) device: Device,
-    /// Box of the particles: lowest and highest x,y,z in the world frame, metres [default: the
-    /// model's, or, where less than a quarter of what the cameras see lies in that, a box around what
-    /// they see in the first frame]
+    /// Box to predict: lowest and highest x,y,z in the world frame, in metres [default: the model's; if
+    /// less than a quarter of what the cameras see lies in it, a box around what they see in the first
+    /// frame]
     #[arg(long, num_args = 2, value_names = ["MIN", "MAX"], allow_hyphen_values = true, value_parser = parse_corner)]
     pub(super) workspace: Option<Vec<Corner>>,
     /// Threads to predict on, at most as many as there are cores [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(super) threads: Option<u16>,
-    /// Compare with the predictions that a node published (one BAG); fails if they differ
+    /// Compare with predictions that a node published (one BAG); fails if they differ
     #[arg(long, value_name = "FILE")]
     pub(super) predictions: Option<PathBuf>,
-    /// Ignore the truth: measure as where there is none
+    /// Ignore the truth, and measure as without it
     #[arg(long)]
     pub(super) no_truth: bool,
-    /// Add noise to the depth images: 1 is a typical camera's (RealSense D435) [default: 0, none]
+    /// Add noise to the depth images, from 0 to 10: 1 is a typical camera's (RealSense D435) [default: 0]
     #[arg(long, value_name = "STRENGTH", conflicts_with = "predictions")]
     pub(super) sensor_noise: Option<f32>,
-    /// Save a PNG of truth (or of what was seen later) beside prediction, of the frame in which most
-    /// moves
+    /// Save a PNG of truth (or what was seen later) beside prediction, for the frame with most motion
     #[arg(long, value_name = "FILE")]
     pub(super) picture: Option<PathBuf>,
-    /// Write a page of the results, to be opened in a browser, and files beside it: tables (CSV),
-    /// predictions (MCAP), a picture; the folder is made, or its earlier results are replaced
+    /// Folder for a page of results, to open in a browser, with tables (CSV), predictions (MCAP) and a
+    /// picture; created if needed, earlier results in it are replaced
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
-    /// Draw what the cameras will see, of a frame each half second, and measure how alike that is to
-    /// what they saw (SSIM, PSNR); with --out also as pictures
+    /// Draw what the cameras will see, for one frame per half second, and compare it with what they saw
+    /// (SSIM, PSNR); with --out also as pictures
     #[arg(long)]
     pub(super) render: bool,
-    /// What draws, as `forecloud train-video` writes it [default: video.safetensors beside the
-    /// model, else the shipped models/video.safetensors]
+    /// Renderer, as `forecloud train-video` writes it [default: video.safetensors beside the model, else
+    /// the shipped models/video.safetensors]
     #[arg(long, value_name = "FILE", requires = "render")]
     pub(super) video: Option<PathBuf>,
-    /// Replay share I, from 1, of N of the recordings, which is chosen by their names alone, and leave what
-    /// comes of each in --out, for `forecloud merge`; a second run does only what is missing there
+    /// Process shard I of N of the recordings (I from 1), chosen by name alone, and store the results in
+    /// --out for `forecloud merge`; a second run does only what is missing
     #[arg(
         long,
         value_name = "I/N",
@@ -113,7 +106,7 @@ pub struct Args {
     #[arg(long)]
     pub(super) json: bool,
     #[command(flatten)]
-    pub(super) topics: TopicArgs,
+    pub(super) topics: PredictArgs,
 }
 
 /// A corner as `--workspace` takes it.
@@ -141,7 +134,7 @@ impl Args {
     pub(super) fn noise(&self) -> Result<Option<SensorNoise>> {
         let Some(strength) = self.sensor_noise else { return Ok(None) };
         let noise = SensorNoise { strength, ..SensorNoise::default() };
-        noise.validate().context("--sensor-noise")?;
+        noise.validate().map_err(|error| wrong(format!("--sensor-noise: {error}")))?;
         Ok((strength > 0.0).then_some(noise))
     }
 
@@ -157,7 +150,7 @@ impl Args {
             None => model_file::shipped(model_file::VIDEO).unwrap_or(beside),
         };
         let video = VideoModel::load(&path).context(
-            "--render needs what draws: make it with `forecloud train-video`, and name it with --video",
+            "--render needs a renderer: train one with `forecloud train-video`, and name it with --video",
         )?;
         Ok(Some((video, path)))
     }
@@ -165,13 +158,15 @@ impl Args {
     /// What a node published, if that is to be compared.
     pub(super) fn published(&self, model: &Model) -> Result<Option<Published>> {
         let Some(path) = &self.predictions else { return Ok(None) };
-        ensure!(self.bags.len() == 1, "--predictions belongs to one recording, not to several");
+        must(self.bags.len() == 1, || {
+            "--predictions belongs to one recording, not to several".to_owned()
+        })?;
         let published = Published::read(path).context("cannot read the published predictions")?;
         let theirs = published.first().map_or("", |first| &first.model_hash);
         ensure!(
             theirs == model.hash,
             "the node ran model {theirs}, replay would run {}: name the node's with --model \
-             (`forecloud info` tells a model file's hash)",
+             (`forecloud info` shows a model file's hash)",
             model.hash
         );
         Ok(Some(published))
@@ -180,7 +175,7 @@ impl Args {
     /// What the arguments leave open is as published, else the default.
     pub(super) fn config(&self, published: Option<&Published>) -> PredictorConfig {
         let first = published.and_then(Published::first);
-        let default = PredictorConfig::default();
+        let default = self.topics.predictor();
         let horizon = published.map(Published::n_steps);
         let n_particles = published.map(Published::n_particles);
         let workspace = self.workspace.as_deref().and_then(|corners| match corners {
@@ -192,10 +187,7 @@ impl Args {
             n_particles: self.particles.or(n_particles).unwrap_or(default.n_particles),
             seed: self.seed.or(first.map(|first| first.seed)).unwrap_or(default.seed),
             device: self.device,
-            robot: self.topics.robot,
             workspace,
-            hold_at_rest: !self.no_hold_at_rest,
-            carry_robot: !self.no_carry_robot,
             ..default
         }
     }

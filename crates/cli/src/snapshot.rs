@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use super::numbers::within;
 use super::say::say;
-use super::topics::{self, TopicArgs};
+use super::topics::{self, PredictArgs};
 use super::{model_file, threads};
 
 /// Which frame, and how it is read.
@@ -19,15 +19,15 @@ pub struct SnapshotArgs {
     /// rosbag2 folder or .mcap file
     #[arg(value_name = "BAG")]
     bag: PathBuf,
-    /// Seconds from the recording's first frame to the one that plans start from: the first that can be
-    /// predicted from then on [default: the first]
+    /// Seconds from the recording's first frame after which plans start, at the first frame that can be
+    /// predicted [default: 0]
     #[arg(long, value_name = "SECS", default_value_t = 0.0, hide_default_value = true, value_parser = within(0.0..=1e9))]
     at: f64,
     /// Model file [default: the shipped models/small.safetensors]
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
-    /// Scene particles of the frame [default: as the model was trained]
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    /// Scene particles of the frame, up to 1048576 [default: as the model was trained]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = within(PredictorConfig::N_PARTICLES))]
     particles: usize,
     /// Seed of the particles' draw
     #[arg(long, default_value_t = 0)]
@@ -35,11 +35,11 @@ pub struct SnapshotArgs {
     /// Threads, at most as many as there are cores [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    /// What plans are rolled out on: auto (a GPU where one answers), cpu, cuda or cuda:INDEX
+    /// Where to roll out plans: auto (a GPU where one answers), cpu, cuda or cuda:INDEX
     #[arg(long, default_value_t = Device::default())]
     device: Device,
     #[command(flatten)]
-    topics: TopicArgs,
+    topics: PredictArgs,
 }
 
 impl SnapshotArgs {
@@ -72,14 +72,14 @@ impl SnapshotArgs {
             n_particles: self.particles,
             seed: self.particle_seed,
             horizon: 1,
-            ..PredictorConfig::default()
+            ..self.topics.predictor()
         };
         if let Some(place) = place {
             config.workspace = Some(place.workspace);
             config.origin = place.origin;
         }
         let mut predictor = Predictor::new(model, config)?;
-        predictor.set_meshes(self.topics.meshes()?);
+        predictor.set_meshes(self.topics.meshes());
         let Some(urdf) = recording.robot_description()? else {
             bail!("{} has no robot description: plans need a robot", self.bag.display());
         };
@@ -108,7 +108,7 @@ impl SnapshotArgs {
         let taken = taken.with_context(|| format!("cannot predict {}", self.bag.display()))?;
         let Some(snapshot) = taken else {
             bail!(
-                "{}: no frame from {} s on can be predicted from: choose an earlier --at",
+                "{}: no frame after {} s can be predicted from: choose an earlier --at",
                 self.bag.display(),
                 self.at
             );

@@ -13,7 +13,7 @@ pub fn bounded(asked: Option<usize>) -> usize {
     let cores = cores();
     let threads = asked.unwrap_or(cores).clamp(1, cores);
     if let Some(asked) = asked.filter(|&asked| asked > cores) {
-        say(format_args!("--threads {asked}: more than the {cores} cores; {threads} are taken"));
+        say(format_args!("--threads {asked}: more than the {cores} cores; using {threads}"));
     }
     threads
 }

@@ -1,18 +1,27 @@
 //! Which topics of a recording are read, as the commands' arguments say.
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use forecloud::Error;
+use forecloud::predict::config::PredictorConfig;
 use forecloud::robot::kinematics::{MeshSearch, RobotMode};
 use forecloud::vision::frames::{CameraInput, CameraTopics, FramesConfig};
 use forecloud_bag::recording::shell_word;
 use std::path::PathBuf;
 
+use super::numbers::wrong;
+use super::params::{self, Param};
+
+/// Options of commands that only read recordings.
+pub type ReadArgs = TopicArgs<false>;
+/// Options of commands that predict them as the node would.
+pub type PredictArgs = TopicArgs<true>;
+
 /// Where frames come from; the same settings as the node's parameters and remappings.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Topics and frames")]
-pub struct TopicArgs {
-    /// Names of the cameras, the topics' first part: NAME/color/image_raw, NAME/depth/image_raw,
-    /// NAME/color/camera_info [default: those that the recording names, else
+pub struct TopicArgs<const PREDICTS: bool> {
+    /// Names of the cameras, the first part of their topics: NAME/color/image_raw,
+    /// NAME/depth/image_raw, NAME/color/camera_info [default: those that the recording names, else
     /// camera_left,camera_right]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     cameras: Option<Vec<String>>,
@@ -20,31 +29,17 @@ pub struct TopicArgs {
     /// (…/color/image_raw/compressed, …/depth/image_raw/compressedDepth); points (NAME/points)
     #[arg(long, value_name = "INPUT", value_delimiter = ',', default_value = "images")]
     input: Vec<String>,
-    /// The depth images have a calibration of their own (NAME/depth/camera_info): they are not
-    /// registered to the colour images, pixel by pixel
-    #[arg(long)]
-    unregistered_depth: bool,
-    /// Read topic NEW where the name would be OLD (repeatable), as ROS does
+    /// Read topic NEW instead of OLD, as ROS does (repeatable)
     #[arg(long, value_name = "OLD:=NEW", value_parser = parse_remap)]
     remap: Vec<(String, String)>,
-    /// Frame of the predictions, fixed to the ground, z up
-    #[arg(long, value_name = "FRAME", default_value_t = FramesConfig::default().world_frame)]
-    world_frame: String,
-    /// Where an only camera stands that no transform places within 2 s is told by the largest plane
-    /// that it sees (table or floor), which is taken for level
-    #[arg(long)]
-    level_camera: bool,
-    /// The robot of a recording: required; optional (taken where description and joints are there);
-    /// none (nothing of it is read)
-    #[arg(long, value_name = "MODE", default_value = "optional", value_parser = parse_robot)]
-    pub(super) robot: RobotMode,
-    /// Seconds by which images of one frame, and a late joint state, may differ
-    #[arg(long, value_name = "SECONDS", default_value_t = FramesConfig::default().tolerance_secs)]
-    tolerance_secs: f64,
-    /// Look for the robot's meshes in this folder, a ROS package or one of packages, before the
-    /// sourced workspaces (repeatable)
-    #[arg(long, value_name = "FOLDER")]
-    mesh_path: Vec<PathBuf>,
+    #[arg(
+        short = 'p',
+        long,
+        value_name = "NAME:=VALUE",
+        help = params::help(PREDICTS),
+        value_parser = |text: &str| params::parse(text, PREDICTS)
+    )]
+    param: Vec<Param>,
 }
 
 /// The error; where a recording lacks topics, with the command that may read it.
@@ -58,10 +53,6 @@ pub fn with_command(error: Error, command: &str) -> anyhow::Error {
     }
 }
 
-fn parse_robot(name: &str) -> Result<RobotMode, String> {
-    RobotMode::of("--robot", name).map_err(|error| error.to_string())
-}
-
 fn parse_remap(text: &str) -> Result<(String, String), String> {
     match text.split_once(":=") {
         Some((old, new)) if !old.is_empty() && !new.is_empty() => Ok((old.into(), new.into())),
@@ -69,16 +60,52 @@ fn parse_remap(text: &str) -> Result<(String, String), String> {
     }
 }
 
-impl TopicArgs {
-    /// Where the robot's meshes are looked for.
-    ///
-    /// # Errors
-    /// If a folder is none.
-    pub fn meshes(&self) -> Result<MeshSearch> {
-        if let Some(path) = self.mesh_path.iter().find(|path| !path.is_dir()) {
-            bail!("--mesh-path {}: no such folder", path.display());
+/// What the parameters are, given or not.
+struct Params {
+    frames: FramesConfig,
+    predictor: PredictorConfig,
+    mesh_paths: Vec<PathBuf>,
+    depth_registered: bool,
+}
+
+impl<const PREDICTS: bool> TopicArgs<PREDICTS> {
+    /// The last of those that are given twice counts, as in ROS.
+    fn params(&self) -> Params {
+        let mut params = Params {
+            frames: FramesConfig::default(),
+            predictor: PredictorConfig::default(),
+            mesh_paths: Vec::new(),
+            depth_registered: true,
+        };
+        for param in self.param.iter().cloned() {
+            match param {
+                Param::WorldFrame(name) => params.frames.world_frame = name,
+                Param::Robot(mode) => params.frames.robot = mode,
+                Param::LevelCamera(is) => params.frames.level_camera = is,
+                Param::ToleranceSecs(secs) => params.frames.tolerance_secs = secs,
+                Param::MeshPaths(paths) => params.mesh_paths = paths,
+                Param::DepthRegistered(is) => params.depth_registered = is,
+                Param::HoldAtRest(is) => params.predictor.hold_at_rest = is,
+                Param::CarryRobot(is) => params.predictor.carry_robot = is,
+            }
         }
-        Ok(MeshSearch::new(&self.mesh_path))
+        params
+    }
+
+    /// Whether recordings have a robot.
+    pub fn robot(&self) -> RobotMode {
+        self.params().frames.robot
+    }
+
+    /// The node's defaults, with the parameters of predicting that are given.
+    pub fn predictor(&self) -> PredictorConfig {
+        let params = self.params();
+        PredictorConfig { robot: params.frames.robot, ..params.predictor }
+    }
+
+    /// Where the robot's meshes are looked for.
+    pub fn meshes(&self) -> MeshSearch {
+        MeshSearch::new(&self.params().mesh_paths)
     }
 
     /// The options that say what is read of a recording, and their values in words.
@@ -86,15 +113,16 @@ impl TopicArgs {
         let remapped = |(old, new): &(String, String)| format!("{old}:={new}");
         let remap: Vec<String> = self.remap.iter().map(remapped).collect();
         let cameras = self.cameras.as_ref().map(|names| names.join(","));
+        let Params { frames, depth_registered, .. } = self.params();
         [
             ("--cameras", cameras.unwrap_or("not given".into())),
             ("--input", self.input.join(",")),
-            ("--unregistered-depth", self.unregistered_depth.to_string()),
             ("--remap", if remap.is_empty() { "not given".into() } else { remap.join(" ") }),
-            ("--world-frame", self.world_frame.clone()),
-            ("--level-camera", self.level_camera.to_string()),
-            ("--robot", self.robot.name().into()),
-            ("--tolerance-secs", self.tolerance_secs.to_string()),
+            ("-p depth_registered", depth_registered.to_string()),
+            ("-p world_frame", frames.world_frame),
+            ("-p level_camera", frames.level_camera.to_string()),
+            ("-p robot", frames.robot.name().into()),
+            ("-p tolerance_secs", frames.tolerance_secs.to_string()),
         ]
     }
 
@@ -104,32 +132,39 @@ impl TopicArgs {
     /// Inputs that are none or too few, remappings of topics that are not read, and as
     /// [`FramesConfig::validate`].
     pub fn config(&self) -> Result<FramesConfig> {
-        let mut config = FramesConfig {
-            world_frame: self.world_frame.clone(),
-            tolerance_secs: self.tolerance_secs,
-            robot: self.robot,
-            level_camera: self.level_camera,
-            ..FramesConfig::default()
-        };
+        let Params { frames: mut config, depth_registered, .. } = self.params();
         let known = config.topics.cameras.iter().map(|camera| camera.name.clone()).collect();
         let names: Vec<String> = self.cameras.clone().unwrap_or(known);
-        let inputs = CameraInput::of_cameras("--input", &self.input, names.len())?;
+        let inputs = CameraInput::of_cameras("--input", &self.input, names.len()).map_err(wrong)?;
         let camera = |(name, input): (&String, CameraInput)| {
-            CameraTopics::new(name.trim_start_matches('/'), input, !self.unregistered_depth)
+            CameraTopics::new(name.trim_start_matches('/'), input, depth_registered)
         };
         config.topics.cameras = names.iter().zip(inputs).map(camera).collect();
         for (old, new) in &self.remap {
             if !config.topics.remap(old, new) {
                 let topics = config.specs().into_iter().map(|spec| spec.name);
                 let topics: Vec<String> = topics.collect();
-                bail!("--remap {old}:={new}: {old} is not read; what is: {}", topics.join(", "));
+                let topics = topics.join(", ");
+                return Err(wrong(format!(
+                    "--remap {old}:={new}: {old} is not read; topics that are: {topics}"
+                )));
             }
         }
         // A recording may choose only where nothing was said of cameras.
         let unchanged = config.topics.cameras == FramesConfig::default().topics.cameras;
         config.cameras_of_recording = self.cameras.is_none() && unchanged;
-        config.validate()?;
+        config.validate().map_err(|error| wrong(by_option(error)))?;
         Ok(config)
+    }
+}
+
+/// The error, by the option that the topics come from.
+fn by_option(error: Error) -> Error {
+    match error {
+        Error::Config { key, problem } => {
+            Error::Config { key: format!("--cameras, --remap or -p ({key})"), problem }
+        }
+        error => error,
     }
 }
 
@@ -141,7 +176,7 @@ mod tests {
     #[derive(Parser)]
     struct Command {
         #[command(flatten)]
-        topics: TopicArgs,
+        topics: PredictArgs,
     }
 
     fn config(arguments: &[&str]) -> Result<FramesConfig> {
@@ -158,7 +193,7 @@ mod tests {
         let chooses = |arguments: &[&str]| config(arguments).unwrap().cameras_of_recording;
         assert!(chooses(&[]) && chooses(&["--remap", "/joint_states:=/arm/joint_states"]));
         assert!(!chooses(&["--cameras", "camera_left,camera_right"]));
-        assert!(!chooses(&["--input", "points"]) && !chooses(&["--unregistered-depth"]));
+        assert!(!chooses(&["--input", "points"]) && !chooses(&["-p", "depth_registered:=false"]));
         let remap = "/camera_left/depth/image_raw:=/left/depth";
         assert!(!chooses(&["--remap", remap]));
     }
@@ -170,15 +205,20 @@ mod tests {
             "front,rear",
             "--input",
             "points,compressed",
-            "--unregistered-depth",
+            "--param",
+            "depth_registered:=false",
             "--remap",
             "front/points:=/lidar/points",
             "--remap",
             "/joint_states:=/arm/joint_states",
-            "--world-frame",
-            "map",
-            "--tolerance-secs",
-            "0.05",
+            "-p",
+            "world_frame:=odom",
+            "-p",
+            "tolerance_secs:=0.05",
+            "-p",
+            "world_frame:=map",
+            "-p",
+            "hold_at_rest:=false",
         ];
         let config = config(&arguments).unwrap();
         let names: Vec<String> = config.topics.specs().into_iter().map(|s| s.name).collect();
@@ -196,26 +236,19 @@ mod tests {
     }
 
     #[test]
-    fn folders_of_meshes_must_be_there() {
-        let meshes = |arguments: &[&str]| {
-            Command::try_parse_from([&["tool"], arguments].concat()).unwrap().topics.meshes()
-        };
-        assert!(meshes(&["--mesh-path", "/", "--mesh-path", "/tmp"]).is_ok());
-        let problem = meshes(&["--mesh-path", "/", "--mesh-path", "/none"]).unwrap_err();
-        assert_eq!(problem.to_string(), "--mesh-path /none: no such folder");
-    }
-
-    #[test]
     fn what_is_wrong_is_told_with_what_is_allowed() {
         let problem = |arguments: &[&str]| format!("{:#}", config(arguments).unwrap_err());
         for (arguments, told) in [
             (&["--input", "video"][..], "images, compressed or points"),
             (&["--input", "images,points,points"], "3 inputs for 2 cameras"),
             (&["--cameras", "a,a"], "different names"),
-            (&["--remap", "/nowhere:=/x"], "/nowhere is not read; what is: /camera_left/color"),
+            (
+                &["--remap", "/nowhere:=/x"],
+                "/nowhere is not read; topics that are: /camera_left/color",
+            ),
             (&["--remap", "/tf"], "OLD:=NEW"),
             (&["--remap", "/tf:=/tf_static"], "/tf_static serves two purposes"),
-            (&["--tolerance-secs", "11"], "tolerance_secs: 11 s is not in 0.0..=10.0"),
+            (&["-p", "tolerance_secs:=11"], "tolerance_secs: expected a number in 0..=10"),
         ] {
             let problem = problem(arguments);
             assert!(problem.contains(told), "{problem}");

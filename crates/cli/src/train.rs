@@ -2,28 +2,29 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
+use forecloud::Error;
 use forecloud::engine::model::{Model, ModelConfig};
 use forecloud_bag::outputs::{Kind, Outputs};
 use forecloud_train::config::{Teacher, TrainConfig};
 use forecloud_train::files::RunFiles;
+use forecloud_train::hold_out::HoldOut;
 use forecloud_train::origin::Origin;
 use forecloud_train::pixels::{PixelConfig, Pixels};
 use forecloud_train::preset::Preset;
 use forecloud_train::trainer::Trainer;
 use forecloud_video::VideoModel;
 
-use super::intake::HoldOutArgs;
-use super::layers::{self, LayerArgs, SizeArgs, or};
+use super::intake::{self, HoldOutArgs};
 use super::memory;
-use super::numbers::{by_option, within};
+use super::model_config::ModelConfigArgs;
+use super::numbers::{by_option, must, or, within, wrong};
 use super::out_folder::{OutFolder, refused, set_aside};
 use super::say::say;
-use super::steps::StepArgs;
 use super::stop::Stop;
 use super::threads;
-use super::topics::TopicArgs;
+use super::topics::ReadArgs;
 use super::train_data::{Data, data};
 use super::train_end::{self, End};
 use super::train_loop::{Loop, open_log};
@@ -31,143 +32,159 @@ use super::train_loop::{Loop, open_log};
 /// Train a model on recordings, simulated or your own.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Recordings are taken from the folder and all folders below it (but hidden ones), as `forecloud replay`
-takes them one by one. They say themselves (in /truth/bodies) what they are for: 'train', 'val', or
-other splits, which are left out. Those that say nothing are trained on; without any for validation, a
-share is held out. Whatever is left out is named, with the reason.
+Recordings are looked for in the folder and in all folders below it, except hidden ones. Each says (in \
+/truth/bodies) what it is for: 'train', 'val', or another split, which is left out. Recordings that say \
+nothing are trained on; if none is for validation, a share is held out. Everything left out is listed with \
+the reason.
 
-Recordings without truth are taught by hindsight: where their points go is told by the later frames,
-forward and backward, body by body, and by the robot's joints; what that is not sure of counts less.
-With --video, pixels teach, too: what is drawn of a prediction is held against what was seen.
+Recordings without truth are taught by hindsight: later frames and the robot's joints show where each point \
+went, and points that this is unsure of count less. With --video, pixels teach too: pictures drawn of a \
+prediction are compared with what the cameras saw.
 
-The run's folder gets model.safetensors, checkpoint.safetensors, train.jsonl (a line for each
-validation) and curve.svg. The same command goes on where it was stopped, to the same result; one with
-another start model or other recordings is refused. SIGINT (Ctrl-C) and SIGTERM write a checkpoint
-first. A run --from a model ends with the errors before and after, and leaves the model before where the
-new one is not surely better (--keep).
+The run's folder gets model.safetensors, checkpoint.safetensors, train.jsonl (a line for each validation) \
+and curve.svg. The same command resumes a stopped run, with the same result; with another start model or \
+other recordings it is refused. Ctrl-C (SIGINT) and SIGTERM write a checkpoint first. A run --from a model \
+ends with the errors before and after, and keeps the earlier model unless the new one is surely better \
+(--keep).
+
+Exit codes:
+  0  trained
+  1  an error
+  2  wrong arguments
 
 Examples:
   forecloud train recordings --out runs/first --steps 20000
   forecloud train recordings --out runs/tuned --from models/small.safetensors --steps 2000
-  forecloud train my_bags --out runs/mine --from models/small.safetensors --steps 2000 --teacher hindsight
-  forecloud train recordings --out runs/messages --steps 20000 --local message_passing")]
+  forecloud train my_bags --out runs/mine --from models/small.safetensors --steps 2000 --teacher hindsight")]
 pub struct Args {
-    /// Folder of recordings, with or without truth (rosbag2 folders, .mcap and .db3 files), or one of them
+    /// Folder of recordings, with or without truth (rosbag2 folders, .mcap and .db3 files), or one
+    /// recording
     pub(super) recordings: PathBuf,
-    /// Folder of the run; made if it is not there
+    /// Folder of the run; created if needed
     #[arg(long, value_name = "DIR")]
     pub(super) out: PathBuf,
     #[arg(
         long,
         value_name = "N",
         value_parser = within(TrainConfig::STEPS),
-        help = or("Steps of the optimiser", TrainConfig::default().steps)
+        help = or("Steps of the optimiser, from 1 to 1,000,000,000", TrainConfig::default().steps)
     )]
     steps: Option<u64>,
-    /// Stop after this step, although the schedule goes on (the same command without it resumes)
+    /// Pause at this step; keep the schedule (the same command without it resumes)
     #[arg(long, value_name = "STEP", value_parser = within(TrainConfig::STEPS))]
     pub(super) stop_at: Option<u64>,
-    /// Start from this model's weights and sizes instead of random weights (fine-tuning); with
-    /// --width, a multiple of its own, from a wider model that predicts the same; with --chunk, more steps
-    /// than its own passes have, from one that has learned as much, and has the others to learn
-    #[arg(long, value_name = "MODEL", conflicts_with_all = FIXED_BY_START.iter(), conflicts_with_all = layers::IDS)]
+    /// Start from this model instead of random weights (fine-tuning). Its sizes stay; --width may widen
+    /// it without changing its output, and --chunk lengthens its passes: the new steps are still to be
+    /// learned
+    #[arg(long, value_name = "MODEL")]
     pub(super) from: Option<PathBuf>,
-    /// Recordings of what the start model knows and shall not forget, such as simulated ones: every
-    /// other window is drawn from them, and the new model is only left if its errors on those held out of
-    /// them have grown by at most 5 %
+    /// Recordings of what the start model must not forget, such as simulated ones. Every other window is
+    /// drawn from them, and the new model is kept only if its errors on a held-out part of them grow by
+    /// at most 5 %
     #[arg(long, value_name = "DIR")]
     pub(super) remember: Option<PathBuf>,
-    /// Which model is left at the end of a run that starts from one of the same sizes. `better`: the one
-    /// before, unless the new one is surely better on the held-out recordings (then the new one is kept
-    /// beside it, as tried.safetensors). `new`: the new one
+    /// Which model to keep at the end of a run that starts --from another. `better`: the earlier one,
+    /// unless the new one is surely better on the held-out recordings (the new one is then saved as
+    /// tried.safetensors). `new`: always the new one
     #[arg(long, default_value = "better", value_parser = PossibleValuesParser::new(["better", "new"]), requires = "from")]
     keep: String,
-    /// Model and training as these named settings have them; sizes, steps, batch, rate and
-    /// curriculum can still be given. `paper`: the GRF Interlacer of GRF masking (ICLR 2025, appendix
-    /// C.3): one step a pass, told places, colours, times and the robot's particles alone, with 32,768
-    /// particles per time step; it does not tell how sure it is
-    #[arg(long, default_value = "default", value_parser = PossibleValuesParser::new(Preset::ALL.map(|(name, _)| name)), conflicts_with_all = layers::IDS, conflicts_with = "from")]
+    /// Settings to begin with. `default`: those of the shipped model. `paper`: the GRF Interlacer of
+    /// GRF masking (ICLR 2025, appendix C.3), with one step per pass, 32,768 particles per time step,
+    /// and no sigma. Other options and --model-config change single settings
+    #[arg(long, default_value = "default", value_parser = PossibleValuesParser::new(Preset::ALL.map(|(name, _)| name)), conflicts_with = "from")]
     preset: String,
-    /// What tells where points go. `truth`: the truth of simulated recordings; others are left out.
-    /// `hindsight`: what later frames of a recording show, of any recording; truth is not looked at.
-    /// `auto`: truth where there is one, hindsight elsewhere. `video`: what the cameras saw later, as
-    /// pixels (--video) and nothing else; hindsight then chooses windows and measures
+    /// Source of the training targets. `truth`: that of simulated recordings; recordings without it are
+    /// left out. `hindsight`: later frames of each recording; truth is ignored. `auto`: truth if there
+    /// is one, else hindsight. `video`: pixels that the cameras saw later (--video), nothing else;
+    /// hindsight then only chooses windows and measures
     #[arg(long, default_value = "auto", value_parser = PossibleValuesParser::new(Teacher::ALL.map(|(name, _)| name)))]
     pub(super) teacher: String,
-    /// Encoder and renderer of a `forecloud train-video` run: pictures are drawn of where particles go
-    /// and held against what the cameras saw then, which teaches beside what else teaches. Pictures lie
-    /// on the disk of --out while it runs: 130 kB a camera and 0.1 s, 5 GB an hour
+    /// Encoder and renderer from `forecloud train-video`: pixels teach as well. Pictures need disk space
+    /// in --out while it runs: 130 kB per camera and 0.1 s, 5 GB per hour
     #[arg(long, value_name = "FILE")]
     video: Option<PathBuf>,
-    #[arg(
-        long,
-        value_name = "WEIGHT",
-        requires = "video",
-        value_parser = within(1e-6..=1e6f32),
-        help = or("Weight of the pixels' loss beside that of places, in centimetres", PixelConfig::WEIGHT)
-    )]
-    pixel_weight: Option<f32>,
-    #[arg(
-        long,
-        value_name = "N",
-        requires = "video",
-        value_parser = within(1..=65_536usize),
-        help = or("Rays of each step that is drawn, of three steps of a window", PixelConfig::RAYS)
-    )]
-    rays: Option<usize>,
-    /// Folder that keeps what hindsight told of each recording, found again by its content [default:
-    /// `labels` in the run's folder]; several runs may share one, and it may be deleted
+    /// Folder that keeps the labels found by hindsight [default: `labels` in the run's folder]. Several
+    /// runs may share it, and it may be deleted
     #[arg(long, value_name = "DIR")]
     pub(super) labels: Option<PathBuf>,
     #[arg(
         long,
         value_name = "RATE",
         value_parser = within(TrainConfig::LEARNING_RATE),
-        help = or("Largest learning rate", TrainConfig::default().learning_rate)
+        help = or("Largest learning rate, up to 1", TrainConfig::default().learning_rate)
     )]
     learning_rate: Option<f32>,
-    #[command(flatten)]
-    steps_of: StepArgs,
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = within(TrainConfig::BATCH),
+        help = or("Windows per step, from 1 to 1024", TrainConfig::default().batch)
+    )]
+    batch: Option<usize>,
     /// Seed of weights, windows and noise
     #[arg(long, default_value_t = 0)]
     pub(super) seed: u64,
-    /// Steps from one validation to the next
+    #[command(flatten)]
+    hold_out: HoldOutArgs,
+    /// Steps between validations
     #[arg(long, value_name = "STEPS", default_value_t = 500, value_parser = within(TrainConfig::STEPS))]
     pub(super) validate_every: u64,
-    /// Windows of a validation
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = within(1..=1_000_000usize))]
-    pub(super) validation_windows: usize,
-    #[command(flatten)]
-    pub(super) hold_out: HoldOutArgs,
-    /// Seconds from one checkpoint to the next: at most so much is lost if the power fails
-    #[arg(long, value_name = "SECS", default_value_t = 60.0, value_parser = within(0.0..=86_400.0))]
-    pub(super) checkpoint_secs: f64,
     /// Use at most this many training recordings, spread over the folder
     #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
     pub(super) max_recordings: Option<usize>,
-    /// Compute activations again in the backward pass instead of keeping them: a fraction of the
-    /// memory, 1.1 to 1.3 times the time, the same model to the bit. A run may go on with or without
+    /// Recompute activations in the backward pass instead of storing them: a fraction of the memory, 1.1
+    /// to 1.3 times the time, the same model to the bit. A run may resume with or without it
     #[arg(long)]
     pub(super) recompute: bool,
     /// Threads to train on [default: all cores]
     #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
     pub(super) threads: Option<usize>,
     #[command(flatten)]
-    sizes: SizeArgs,
+    file: ModelConfigArgs,
+    #[arg(long, help = or("Width of the model, a multiple of its heads, up to 4096", ModelConfig::default().width))]
+    width: Option<usize>,
+    #[arg(
+        long,
+        value_name = "STEPS",
+        help = or(
+            "Steps predicted per pass, from 1 to 20; longer predictions replan after half of a pass, or \
+             after all of an odd number of steps",
+            ModelConfig::default().chunk
+        )
+    )]
+    chunk: Option<usize>,
     #[command(flatten)]
-    layers: LayerArgs,
-    #[command(flatten)]
-    pub(super) topics: TopicArgs,
+    pub(super) topics: ReadArgs,
 }
 
-/// Names of the sizes that a start model has and keeps.
-const FIXED_BY_START: &[&str] = layers::SIZE_IDS.split_at(layers::N_GROWING).1;
+/// Windows of a validation, unless a file says otherwise: errors of 200 windows of one set of
+/// recordings repeat to a few per cent.
+const VALIDATION_WINDOWS: usize = 200;
+/// Seconds from one checkpoint to the next: at most this much is lost if the power fails.
+const CHECKPOINT_SECS: f64 = 60.0;
+
+impl Args {
+    /// Windows of a validation.
+    pub(super) fn validation_windows(&self) -> usize {
+        self.file.train().validation_windows.unwrap_or(VALIDATION_WINDOWS)
+    }
+
+    /// Seconds from one checkpoint to the next.
+    pub(super) fn checkpoint_secs(&self) -> f64 {
+        self.file.train().checkpoint_secs.unwrap_or(CHECKPOINT_SECS)
+    }
+
+    /// Which recordings are held out.
+    pub(super) fn held_out(&self) -> HoldOut {
+        self.hold_out.rule(self.file.train().hold_out_seed)
+    }
+}
 
 /// Steps of the roll-outs that are validated.
 pub const VALIDATION_STEPS: usize = 5;
 
 /// What is said where a run can't go on, before the reason.
-pub(super) const CANT_GO_ON: &str = "can't go on with the run in this folder";
+pub(super) const CANT_GO_ON: &str = "can't resume the run in this folder";
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
@@ -184,7 +201,7 @@ fn train(args: &Args) -> Result<()> {
     let video = video(args, &mut config)?;
     if config.second_looks < second_looks {
         say(
-            "note: pixels teach (--video), so no window begins where the model's own first pass has led",
+            "note: pixels teach (--video), so no window begins where the model's own first pass ended",
         );
     }
     memory::must_suffice(&config, &model, args.recompute, 1)?;
@@ -219,9 +236,9 @@ fn train(args: &Args) -> Result<()> {
         files: &files,
         end,
         validate_every: args.validate_every,
-        validation_windows: args.validation_windows,
+        validation_windows: args.validation_windows(),
         validation_steps: n_steps,
-        checkpoint_secs: args.checkpoint_secs,
+        checkpoint_secs: args.checkpoint_secs(),
         stop: &stop,
     };
     let log = open_log(&files.log, trainer.step_index());
@@ -230,7 +247,7 @@ fn train(args: &Args) -> Result<()> {
     let curve = train_end::draw(&files);
     if let Some(signal) = stop.signal() {
         let (step, checkpoint) = (trainer.step_index(), files.checkpoint.display());
-        say(format_args!("stopped at step {step}: {checkpoint}; the same command goes on"));
+        say(format_args!("stopped at step {step}: {checkpoint}; the same command resumes"));
         // What is kept is not lost for a picture.
         curve.err().into_iter().for_each(|error| say(format_args!("warning: no curve: {error:#}")));
         drop(folder);
@@ -244,7 +261,7 @@ fn train(args: &Args) -> Result<()> {
     let keeps_new = args.keep == "new" || has_grown;
     let known = known.as_ref();
     let end = End { before, known, keeps_new, files: &files, has_curve };
-    end.tell(&trainer, &validation, (args.validation_windows, n_steps))
+    end.tell(&trainer, &validation, (args.validation_windows(), n_steps))
 }
 
 /// What a run starts from.
@@ -261,22 +278,28 @@ pub(super) struct Start {
 
 impl Start {
     pub(super) fn of(args: &Args) -> Result<Self> {
-        // Not clap's to say: it waives the rule where sizes are given, with which --from can't be.
-        ensure!(
-            args.keep != "new" || args.from.is_some(),
-            "--keep: only a run that starts --from a model has one before to keep or to replace"
-        );
+        // Not clap's to say: --preset, which conflicts with --from, would waive the rule.
+        let has_start = args.from.is_some();
+        must(args.keep != "new" || has_start, || {
+            "--keep: only a run that starts --from a model has an earlier one to keep".into()
+        })?;
+        must(args.remember.is_none() || has_start, || {
+            "--remember: only a run that starts --from a model has anything to remember".into()
+        })?;
+        let told = "\"model\": a run --from a model keeps its settings; leave this out";
+        if has_start && args.file.sets_model() {
+            return Err(args.file.refused(&told));
+        }
         let file = match &args.from {
             Some(path) => Some(Model::load(path).context("--from")?),
             None => None,
         };
         let of_file = file.as_ref().map(|file| (file.config, file.hash.clone()));
-        let before = file.map(|file| args.sizes.grow(file, args.seed)).transpose()?;
+        let before = file.map(|file| grow(args, file)).transpose()?;
         let model = match &before {
             Some(before) => before.config,
             None => new_model(args)?,
         };
-        model.validate().map_err(by_option)?;
         let has_grown = of_file.as_ref().is_some_and(|(config, _)| *config != model);
         Ok(Self { before, hash: of_file.map(|(_, hash)| hash), model, has_grown })
     }
@@ -286,7 +309,7 @@ impl Start {
 pub(super) fn origin(args: &Args, start: &Start) -> Origin {
     let from = start.hash.as_ref().map_or("random weights".into(), |hash| format!("model {hash}"));
     let told = [("--from", from), ("--teacher", args.teacher.clone())].into_iter();
-    let told = told.chain(args.hold_out.told()).chain(args.topics.told());
+    let told = told.chain(intake::told(args.held_out())).chain(args.topics.told());
     let settings = told.map(|(option, value)| (option.to_owned(), value)).collect();
     Origin { settings, ..Origin::default() }
 }
@@ -298,40 +321,58 @@ fn preset(args: &Args) -> Result<Preset> {
 }
 
 fn new_model(args: &Args) -> Result<ModelConfig> {
-    let preset = preset(args)?;
-    let mut model = preset.model();
-    args.sizes.apply(&mut model);
-    if preset == Preset::Default {
-        args.layers.apply(&mut model)?;
+    args.file.model(preset(args)?.model(), [args.width, args.chunk])
+}
+
+/// The start model, as large as the options say.
+fn grow(args: &Args, start: Model) -> Result<Model> {
+    let named = |option: &'static str| {
+        move |error: Error| match error {
+            Error::Config { problem, .. } => wrong(format!("{option}: {problem}")),
+            error => error.into(),
+        }
+    };
+    let wider = match args.width {
+        Some(width) => start.widened(width, args.seed).map_err(named("--width"))?,
+        None => start,
+    };
+    match args.chunk {
+        Some(chunk) => wider.extended(chunk).map_err(named("--chunk")),
+        None => Ok(wider),
     }
-    Ok(model)
 }
 
 pub(super) fn train_config(args: &Args, model: &ModelConfig) -> Result<TrainConfig> {
     let mut config = preset(args)?.train();
-    args.steps_of.apply(&mut config, model);
+    args.file.train().apply(&mut config, model);
+    config.batch = args.batch.unwrap_or(config.batch);
     config.steps = args.steps.unwrap_or(config.steps);
     config.learning_rate = args.learning_rate.unwrap_or(config.learning_rate);
     config.seed = args.seed;
-    config.validate().map_err(by_option)?;
+    config.validate().map_err(|error| wrong(by_option(error)))?;
     Ok(config)
 }
 
 /// Encoder and renderer, where pixels teach, which `config` tells from then on; it has no second looks
 /// then, of which no pictures are.
 pub(super) fn video(args: &Args, config: &mut TrainConfig) -> Result<Option<VideoModel>> {
+    let keys = args.file.train();
     let Some(path) = &args.video else {
         let needs_video = Teacher::named(&args.teacher) == Some(Teacher::Video);
-        ensure!(
-            !needs_video,
-            "--teacher video: give --video FILE, the video.safetensors of a `forecloud train-video` run"
-        );
+        must(!needs_video, || {
+            "--teacher video: also give --video FILE, the video.safetensors of a `forecloud train-video` \
+             run"
+                .into()
+        })?;
+        if keys.pixel_weight.is_some() || keys.rays.is_some() {
+            return Err(args.file.refused(&"train.pixel_weight and train.rays need --video"));
+        }
         return Ok(None);
     };
     let video = VideoModel::load(path).context("--video")?;
     config.pixels = Some(PixelConfig {
-        weight: args.pixel_weight.unwrap_or(PixelConfig::WEIGHT),
-        rays: args.rays.unwrap_or(PixelConfig::RAYS),
+        weight: keys.pixel_weight.unwrap_or(PixelConfig::WEIGHT),
+        rays: keys.rays.unwrap_or(PixelConfig::RAYS),
         steps: PixelConfig::STEPS,
         video: video.hash(),
     });
@@ -375,7 +416,7 @@ fn keep_earlier(files: &RunFiles) -> Result<()> {
         if std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0) {
             let kept = set_aside(path)?;
             let (path, kept) = (path.display(), kept.display());
-            say(format_args!("{path}: of an earlier run without checkpoint; kept as {kept}"));
+            say(format_args!("{path}: from an earlier run without checkpoint; kept as {kept}"));
         }
     }
     Ok(())

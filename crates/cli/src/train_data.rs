@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use forecloud::engine::model::ModelConfig;
 use forecloud::vision::cloud::SensorNoise;
 use forecloud_train::config::{DatasetConfig, Teacher, TrainConfig};
@@ -53,10 +53,6 @@ pub(super) fn data(
     let recordings = Recordings::find(&args.recordings, args.max_recordings.is_some())?;
     recordings.must_not_hold(&args.out)?;
     let known = match &args.remember {
-        // Not clap's to say: it waives the rule where sizes are given, with which --from can't be.
-        Some(_) if args.from.is_none() => {
-            bail!("--remember: only a model that a run starts --from knows anything")
-        }
         Some(folder) => Some(Recordings::find(folder, false).context("--remember")?),
         None => None,
     };
@@ -125,7 +121,7 @@ fn load(
     let tell = |line: String| say(format_args!("{what}{line}"));
     let max_horizon = config.reach(&model).max(VALIDATION_STEPS);
     let [varied, fixed] = dataset_configs(config.sensor_noise, max_horizon, teacher, args.seed);
-    let (frames, meshes) = (args.topics.config()?, args.topics.meshes()?);
+    let (frames, meshes) = (args.topics.config()?, args.topics.meshes());
     let bar = bar(recordings.len() as u64, "reading {wide_bar} {pos} of {len} recordings{msg}");
     // A long recording is one: its frames show that it goes on.
     let (n_frames, of_frames) = (AtomicU64::new(0), bar.clone());
@@ -165,7 +161,7 @@ fn load(
         );
         tell(format!("pixels: pictures of {n} frames"));
     }
-    hold_out(&args.hold_out, &mut train, &mut validation)?.into_iter().for_each(tell);
+    hold_out(args.held_out(), &mut train, &mut validation)?.into_iter().for_each(tell);
     for (purpose, split, data) in
         [("training", "train", &train), ("validation", "val", &validation)]
     {

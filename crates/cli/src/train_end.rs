@@ -83,13 +83,13 @@ impl End<'_> {
         text += &match has_curve {
             true => format!("curve: {}\n", files.curve.display()),
             false => {
-                format!("curve: none, for there is nothing to draw in {}\n", files.log.display())
+                format!("curve: none; nothing to draw in {}\n", files.log.display())
             }
         };
         let steps = trainer.config().steps;
         match (step < steps, validation.recordings().next()) {
             (true, _) => {
-                text += &format!("next: the same command without --stop-at, on to step {steps}\n");
+                text += &format!("next: the same command without --stop-at, to step {steps}\n");
             }
             (false, Some(recording)) => {
                 text += &format!("next: {}\n", replay(&files.model, recording))
@@ -97,8 +97,7 @@ impl End<'_> {
             (false, None) => {}
         }
         if kept.config.tells_sigma && kept.calibration.is_none() {
-            text += "how sure: predictions tell no sigma until `forecloud calibrate` has scaled the \
-                 model's (forecloud calibrate --help)\n";
+            text += "how sure: predictions have no sigma until `forecloud calibrate` has scaled it (forecloud calibrate --help)\n";
         }
         let mut stdout = std::io::stdout().lock();
         stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")
@@ -123,8 +122,8 @@ impl End<'_> {
         before.save(place)?;
         let tried = tried.display();
         let told = format!(
-            "       that is the model before, as it was; the new one is {tried} ({}), and --keep new \
-             takes it\n",
+            "       this is the earlier model, unchanged; the new one is {tried} ({}), and --keep new \
+             would take it\n",
             model.hash
         );
         Ok((before, told))
@@ -187,11 +186,11 @@ impl Display for Remembered {
         rows(f, progress)?;
         match progress.has_forgotten() {
             Some(true) => writeln!(f, "The new model has forgotten more than 5 % of what it knew."),
-            Some(false) => writeln!(f, "The new model knows that still, to 5 %."),
+            Some(false) => writeln!(f, "The new model still knows it, to within 5 %."),
             None => writeln!(
                 f,
-                "Whether the new model knows that still can't be told, for nothing moves there: take \
-                 recordings to remember in which objects move."
+                "It can't be measured whether the new model still knows it, as nothing moves there: \
+                 remember recordings in which objects move."
             ),
         }
     }
@@ -221,23 +220,23 @@ impl Display for Brought {
         let n = progress.n_windows;
         writeln!(
             f,
-            "\nBefore and after, the same {n} windows, what rests held at rest: mean errors in mm\n"
+            "\nBefore and after on the same {n} windows, static points held still: mean errors in mm\n"
         )?;
         rows(f, progress)?;
         let by = self.by();
         match progress.verdict() {
             Verdict::Better => {
-                writeln!(f, "The new model is better than before on what moves, {by}.")
+                writeln!(f, "The new model is better on what moves, {by}.")
             }
             Verdict::Restless => writeln!(
                 f,
-                "The new model is better than before on what moves, {by}, but it moves what is static."
+                "The new model is better on what moves, {by}, but it moves static points."
             ),
-            Verdict::Worse => writeln!(f, "The new model is worse than before on what moves."),
+            Verdict::Worse => writeln!(f, "The new model is worse on what moves."),
             Verdict::Unsure => writeln!(
                 f,
-                "These recordings don't tell whether the new model is better than before: more of them \
-                 for validation would."
+                "These recordings are too few to say whether the new model is better: validate with \
+                 more."
             ),
         }?;
         if *in_hindsight {
@@ -310,7 +309,7 @@ impl Display for Table {
             self.row(f, "constant velocity", velocity)?;
         } else {
             self.row(f, "constant velocity, true *", velocity)?;
-            writeln!(f, "* privileged: it is told how each point truly moved just before")?;
+            writeln!(f, "* privileged: it knows how each point truly moved just before")?;
         }
         if let (Some(first), Some(last)) = (self.ratio(1), self.ratio(*n_steps)) {
             let verdict = match (first < 1.0, last < 1.0) {
@@ -327,7 +326,7 @@ impl Display for Table {
         let is_missing =
             |(class, step): (Class, usize)| model.mean(class, step - 1, None).get().is_none();
         if self.columns().into_iter().any(is_missing) {
-            writeln!(f, "-: no validation window has such points, or none reaches so far")?;
+            writeln!(f, "-: no validation window has such points, or none is long enough")?;
         }
         Ok(())
     }
@@ -340,6 +339,6 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_not_said_to_be_known_still() {
         let told = Remembered(Progress::default()).to_string();
-        assert!(told.contains("can't be told") && !told.contains("to 5 %"), "{told}");
+        assert!(told.contains("can't be measured") && !told.contains("5 %"), "{told}");
     }
 }

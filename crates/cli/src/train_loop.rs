@@ -98,9 +98,9 @@ impl Loop<'_> {
 
     fn announce(&self, step: u64) {
         match self.end.saturating_sub(step) {
-            0 => say(format_args!("step {step} is done already: nothing is left to train")),
+            0 => say(format_args!("step {step} is already done: nothing left to train")),
             _ if step > 0 => {
-                say(format_args!("goes on after step {step}, until step {}", self.end))
+                say(format_args!("resuming after step {step}, until step {}", self.end))
             }
             _ => {
                 let first = self.validate_every.min(self.end);

@@ -10,74 +10,77 @@ use forecloud_train::video::{VideoDataset, VideoScore, VideoTrainConfig, VideoTr
 use forecloud_video::{Spool, VideoConfig};
 
 use super::encoder::EncoderArgs;
-use super::intake::Recordings;
-use super::layers::or;
-use super::numbers::{by_option, within};
+use super::intake::{Recordings, recordings as count};
+use super::numbers::{by_option, or, within, wrong};
 use super::out_folder::{OutFolder, refused, set_aside};
 use super::say::{named, say};
 use super::stop::Stop;
 use super::threads;
-use super::topics::TopicArgs;
+use super::topics::ReadArgs;
 use super::train::CANT_GO_ON;
 use super::train_loop::bar;
 
-/// Train what draws predictions as pictures: an encoder (U-Net, or a vision transformer) and a renderer
-/// (like Point-NeRF).
+/// Train the encoder (U-Net or vision transformer) and renderer (like Point-NeRF) that draw predictions as
+/// pictures.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Recordings with colour and depth images are taken from the folder and all folders below it; those of
-split 'train', or that say none, are trained on, those of 'val' are validated with. With truth,
-pictures are also drawn of where particles are up to a second later.
+Recordings with colour and depth images are looked for in the folder and in all folders below it. Those of \
+split 'train', or of none, are trained on; those of 'val' are validated with. With truth, pictures are also \
+drawn of where particles are up to a second later.
 
-The folder gets video.safetensors, for `forecloud replay --render --video` and `forecloud train
---video`, and checkpoint.safetensors: the same command goes on where it was stopped. SIGINT (Ctrl-C)
-and SIGTERM save it first. While it runs, pictures lie on the disk of the folder: 130 kB a camera
-and 0.2 s.
+The folder gets video.safetensors, for `forecloud replay --render --video` and `forecloud train --video`, \
+and checkpoint.safetensors: the same command resumes a stopped run. Ctrl-C (SIGINT) and SIGTERM save a \
+checkpoint first. Pictures need disk space in the folder while it runs: 130 kB per camera and 0.2 s.
+
+Exit codes:
+  0  trained
+  1  an error
+  2  wrong arguments
 
 Examples:
   forecloud train-video recordings --out runs/video
   forecloud train-video recordings --out runs/vit --encoder vit --patch-mask toeplitz
   forecloud replay --render --video runs/video/video.safetensors --out results recordings/push_7")]
 pub struct Args {
-    /// Folder of recordings (rosbag2 folders, .mcap and .db3 files), or one of them
+    /// Folder of recordings (rosbag2 folders, .mcap and .db3 files), or one recording
     recordings: PathBuf,
-    /// Folder of the run; made if it is not there
+    /// Folder of the run; created if needed
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     #[arg(
         long,
         value_name = "N",
         value_parser = within(1..=100_000_000u64),
-        help = or("Steps of the optimiser", VideoTrainConfig::default().steps)
+        help = or("Steps of the optimiser, from 1 to 100,000,000", VideoTrainConfig::default().steps)
     )]
     steps: Option<u64>,
-    /// Stop after this step, although the schedule goes on (the same command without it resumes)
+    /// Pause at this step; keep the schedule (the same command without it resumes)
     #[arg(long, value_name = "STEP", value_parser = within(1..=100_000_000u64))]
     stop_at: Option<u64>,
     #[arg(
         long,
         value_name = "N",
         value_parser = within(1..=65_536usize),
-        help = or("Rays of a step", VideoTrainConfig::default().rays)
+        help = or("Rays per step, from 1 to 65,536", VideoTrainConfig::default().rays)
     )]
     rays: Option<usize>,
     #[arg(
         long,
         value_name = "RATE",
         value_parser = within(1e-7..=1.0f32),
-        help = or("Largest learning rate", VideoTrainConfig::default().learning_rate)
+        help = or("Largest learning rate, up to 1", VideoTrainConfig::default().learning_rate)
     )]
     learning_rate: Option<f32>,
     /// Seed of weights, windows and rays
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Steps from one validation to the next
+    /// Steps between validations
     #[arg(long, value_name = "STEPS", default_value_t = 500, value_parser = within(1..=100_000_000u64))]
     validate_every: u64,
     /// Use at most this many training recordings, spread over the folder
     #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
     max_recordings: Option<usize>,
-    /// Look at no truth but the split: each frame is drawn as its own cameras saw it
+    /// Ignore all truth except the split: each frame is drawn as its own cameras saw it
     #[arg(long)]
     no_truth: bool,
     /// Threads to train on [default: all cores]
@@ -86,7 +89,7 @@ pub struct Args {
     #[command(flatten)]
     encoder: EncoderArgs,
     #[command(flatten)]
-    topics: TopicArgs,
+    topics: ReadArgs,
 }
 
 /// Name of the file in the folder.
@@ -114,10 +117,10 @@ fn train(args: &Args) -> Result<()> {
         ignores_truth: args.no_truth,
         ..default
     };
-    config.validate().map_err(by_option)?;
+    config.validate().map_err(|error| wrong(by_option(error)))?;
     let video = VideoConfig { encoder: args.encoder.kind()?, ..VideoConfig::default() };
     // Before any recording is read.
-    video.validate().map_err(by_option)?;
+    video.validate().map_err(|error| wrong(by_option(error)))?;
     let folder = OutFolder::open(&args.out)?;
     let (path, checkpoint) = (args.out.join(VIDEO), args.out.join(CHECKPOINT));
     for path in [&path, &checkpoint] {
@@ -139,7 +142,7 @@ fn train(args: &Args) -> Result<()> {
     if path.exists() && !checkpoint.exists() {
         let kept = set_aside(&path)?;
         let (path, kept) = (path.display(), kept.display());
-        say(format_args!("{path}: of a run without checkpoint; kept as {kept}"));
+        say(format_args!("{path}: from a run without checkpoint; kept as {kept}"));
     }
     let stop = Stop::register().context("signal handlers")?;
     let (mut saved, mut secs, mut losses) = (Instant::now(), 0.0, Vec::new());
@@ -159,7 +162,7 @@ fn train(args: &Args) -> Result<()> {
             let validated = validated(&trainer, &validation)?;
             progress.suspend(|| {
                 say(format_args!(
-                    "step {step} of {}: loss {loss:.5}, {per_step:.2} s a step; {validated}",
+                    "step {step} of {}: loss {loss:.5}, {per_step:.2} s per step; {validated}",
                     config.steps
                 ));
             });
@@ -178,7 +181,7 @@ fn train(args: &Args) -> Result<()> {
     if let Some(signal) = stop.signal() {
         let step = trainer.step_index();
         let checkpoint = checkpoint.display();
-        say(format_args!("stopped at step {step}: {checkpoint}; the same command goes on"));
+        say(format_args!("stopped at step {step}: {checkpoint}; the same command resumes"));
         drop(folder);
         // Ends as the signal ends programs, so that shells and scripts see what happened.
         signal_hook::low_level::emulate_default_handler(signal)?;
@@ -239,9 +242,12 @@ fn load(args: &Args, video: VideoConfig, origin: &mut Origin) -> Result<[VideoDa
     for (data, what) in [(&training, "training"), (&validation, "validation")] {
         data.must_have_kept()?;
         let (n, n_frames) = (data.n_recordings(), data.n_frames());
-        say(format_args!("{what}: {n} recordings, {n_frames} frames"));
+        say(format_args!("{what}: {}, {n_frames} frames", count(n)));
     }
-    ensure!(training.n_frames() > 0, "no recording to train on: see what was left out, and why");
+    ensure!(
+        training.n_frames() > 0,
+        "no recording to train on: see above what was left out, and why"
+    );
     Ok([training, validation])
 }
 

@@ -83,7 +83,7 @@ impl TrainWorker {
         let told = serde_json::json!({
             "step": self.trainer.step_index(), "end": end, "batch": config.batch,
             "n_weights": self.trainer.n_weights(), "validate_every": self.args.validate_every,
-            "checkpoint_secs": self.args.checkpoint_secs, "out": self.args.out,
+            "checkpoint_secs": self.args.checkpoint_secs(), "out": self.args.out,
             "instruction_set": InstructionSet::in_use().name(), "version": env!("CARGO_PKG_VERSION"),
             "recordings": train.n_recordings(), "windows": [train.n_windows(), train.n_active()],
             "fingerprint": self.trainer.fingerprint(),
@@ -148,7 +148,7 @@ impl TrainWorker {
     /// As [`Trainer::validate`].
     pub fn validate(&self, report: &str) -> Result<String> {
         let report: StepReport = serde_json::from_str(report).context("report of a step")?;
-        let (n_windows, n_steps) = (self.args.validation_windows, self.data.n_steps);
+        let (n_windows, n_steps) = (self.args.validation_windows(), self.data.n_steps);
         let validation = &self.data.validation;
         let checked =
             self.threads.install(|| self.trainer.validate(validation, n_windows, n_steps))?;

@@ -133,7 +133,7 @@ impl Hindsight {
     pub fn finish(mut self) -> Result<Findings> {
         self.end()?;
         if let Some(problem) = self.eye.without_robot.take() {
-            self.findings.note(format!("the robot's points are not told apart: {problem}"));
+            self.findings.note(format!("the robot's points are not distinguished: {problem}"));
         }
         Ok(self.findings)
     }

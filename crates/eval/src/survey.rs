@@ -129,7 +129,7 @@ impl Surveyor {
 fn not_up(world_frame: &str) -> String {
     format!(
         "the world frame '{world_frame}' seems not to have z up, which predictions rely on (name \
-         one fixed to the ground with --world-frame)"
+         one fixed to the ground with -p world_frame:=FRAME)"
     )
 }
 
@@ -187,7 +187,7 @@ mod tests {
         ] {
             let told = told(frame, tilt_deg);
             assert!(told.len() == 1 && told[0].contains(reason), "{told:?}");
-            assert!(told[0].contains(frame) && told[0].contains("--world-frame"), "{told:?}");
+            assert!(told[0].contains(frame) && told[0].contains("-p world_frame"), "{told:?}");
         }
     }
 

@@ -126,10 +126,10 @@ mod tests {
     #[test]
     fn options_that_differ_are_named_with_both_values() {
         let path = Path::new("c.safetensors");
-        let begun = origin(&[("--from", "model a"), ("--robot", "none"), ("--old", "1")], &[]);
-        let same = origin(&[("--from", "model a"), ("--robot", "none"), ("--new", "1")], &[]);
+        let begun = origin(&[("--from", "model a"), ("-p robot", "none"), ("--old", "1")], &[]);
+        let same = origin(&[("--from", "model a"), ("-p robot", "none"), ("--new", "1")], &[]);
         begun.must_have_settings(path, &same).unwrap();
-        let other = origin(&[("--from", "model b"), ("--robot", "none")], &[]);
+        let other = origin(&[("--from", "model b"), ("-p robot", "none")], &[]);
         let told = begun.must_have_settings(path, &other).unwrap_err().to_string();
         assert!(told.contains("(--from: model a there, model b here): give the same"), "{told}");
     }

@@ -79,7 +79,7 @@ impl Frames {
         match self.is_placing_ours() && !self.config.level_camera {
             true => {
                 "; or have this only camera placed by the table or floor that it sees: \
-                 level_camera (--level-camera)"
+                 level_camera (tool: -p level_camera:=true)"
             }
             false => "",
         }

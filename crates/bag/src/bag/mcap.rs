@@ -302,7 +302,7 @@ impl Scan<'_> {
             }
         } else if let n @ 1.. = block::n_behind(&bytes) {
             self.warn(&format!(
-                "the chunk at byte {offset}: {n} bytes behind its data are left out"
+                "the chunk at byte {offset}: {n} bytes after its data are left out"
             ));
         }
         self.tally.end_block(keep);
@@ -343,7 +343,7 @@ impl Scan<'_> {
     fn tell(&mut self, summary: &Summary) {
         if !summary.is_complete && !self.is_cut_told {
             self.warn(match self.has_ended {
-                true => "is cut off behind its messages",
+                true => "is cut off after its messages",
                 false => "is cut off: it has no end records",
             });
         }

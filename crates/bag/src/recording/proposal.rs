@@ -12,7 +12,7 @@ use crate::bag::TopicInfo;
 use cameras::Found;
 use forecloud::vision::frames::{CameraInput, CameraTopics, TopicSpec, Topics};
 
-const UNREGISTERED: &str = "--unregistered-depth";
+const UNREGISTERED: &str = "-p depth_registered:=false";
 /// Topics that are listed.
 const MAX_LISTED: usize = 60;
 

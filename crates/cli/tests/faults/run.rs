@@ -30,10 +30,18 @@ impl Workplace {
 
     /// Arguments of a run of `steps` into the folder `out`.
     pub fn arguments(&self, out: &str, steps: u64) -> Vec<String> {
+        self.arguments_with(out, steps, "")
+    }
+
+    /// The same with more keys of the training (JSON, a comma first).
+    pub fn arguments_with(&self, out: &str, steps: u64, more: &str) -> Vec<String> {
         let [recordings, out] = [self.path("recordings"), self.path(out)];
+        let file = self.file(
+            "\"n_blocks\": 1, \"n_particles\": 128, \"n_history\": 64",
+            &format!("\"curriculum\": [[0, 1], [0.5, 2]], \"validation_windows\": 1{more}"),
+        );
         let text = format!(
-            "train {} --out {} --steps {steps} --batch 1 --width 16 --blocks 1 --particles 128 \
-             --history 64 --curriculum 0:1,0.5:2 --validate-every 1 --validation-windows 1 \
+            "train {} --out {} --steps {steps} --batch 1 --width 16 {file} --validate-every 1 \
              --threads 2",
             recordings.display(),
             out.display()
@@ -47,10 +55,14 @@ impl Workplace {
 
     /// Starts a run that writes a checkpoint after each step.
     pub fn start(&self, out: &str, steps: u64) -> Child {
-        let more = ["--checkpoint-secs", "0"];
         let mut command = tool();
-        command.args(self.arguments(out, steps)).args(more);
+        command.args(self.arguments_with(out, steps, ", \"checkpoint_secs\": 0"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the tool runs")
+    }
+
+    /// `--model-config` and a file with these keys of the model and the training (JSON).
+    pub fn file(&self, model: &str, train: &str) -> String {
+        settings_file(self.folder.path(), model, train)
     }
 
     pub fn checkpoint(&self, out: &str) -> PathBuf {
@@ -73,6 +85,16 @@ impl Workplace {
         };
         (told, model.unwrap().hash, log.lines().map(step).collect())
     }
+}
+
+/// `--model-config` and a file in `folder` with these keys of the model and the training (JSON).
+pub fn settings_file(folder: &Path, model: &str, train: &str) -> String {
+    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let path = folder.join(format!("settings_{number}.json"));
+    let text = format!("{{\"model\": {{{model}}}, \"train\": {{{train}}}}}");
+    std::fs::write(&path, text).unwrap();
+    format!("--model-config {}", path.display())
 }
 
 pub fn tool() -> Command {

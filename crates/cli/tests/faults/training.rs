@@ -164,11 +164,11 @@ fn signals_end_training_with_a_checkpoint() {
 #[test]
 fn a_signal_before_the_first_validation_ends_training_as_any_other() {
     let place = Workplace::new();
-    let arguments = place.arguments("early", 100_000).join(" ");
+    let arguments = place.arguments_with("early", 100_000, ", \"checkpoint_secs\": 0").join(" ");
     let arguments = arguments.replace("--validate-every 1 ", "--validate-every 100000 ");
     let command = || {
         let mut command = tool();
-        command.args(arguments.split(' ')).args(["--checkpoint-secs", "0"]);
+        command.args(arguments.split(' '));
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
         command
     };
@@ -180,7 +180,7 @@ fn a_signal_before_the_first_validation_ends_training_as_any_other() {
     assert_eq!(ended_by(output.status), Some(SIGINT), "{told}");
     let n_steps = steps_in(&place.checkpoint("early"));
     assert!(told.contains(&format!("stopped at step {n_steps}: ")), "{told}");
-    assert!(told.contains("the same command goes on") && !told.contains("error"), "{told}");
+    assert!(told.contains("the same command resumes") && !told.contains("error"), "{told}");
     // A step that is done already is no error either.
     let output = command().args(["--stop-at", "1"]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));

@@ -386,7 +386,7 @@ fn a_recording_that_cannot_be_replayed_is_skipped_and_told_while_others_are_repl
 
     // Nothing that could be replayed; a name that is wrong is told before anything is replayed.
     let (success, text, told) = replay(&[&broken, &bare], &[]);
-    assert!(!success && text.is_empty() && told.contains("none of the 2 recordings"), "{told}");
+    assert!(!success && text.is_empty() && told.contains("no recording of 2"), "{told}");
     assert!(told.contains(&broken) && told.contains(&bare), "{told}");
     let (success, text, told) = replay(&[&whole, &missing], &[]);
     assert!(!success && text.is_empty() && told.contains(&missing), "{told}");
@@ -403,10 +403,12 @@ fn training_tells_what_it_skips() {
     write_recording(&recordings.join("b"), "train", |_| true);
     write_recording(&recordings.join("c"), "val", |_| true);
     let [recordings, out] = [recordings, out].map(|path| path.display().to_string());
-    let sizes = ["--width", "8", "--blocks", "1", "--particles", "64", "--batch", "1"];
-    let short = ["--chunk", "1", "--curriculum", "0:1"];
-    let run = ["train", &recordings, "--out", &out, "--steps", "1", "--sensor-noise", "0"];
-    let (success, _, told) = tool(&[&run[..], &sizes, &short].concat());
+    let small = "\"n_blocks\": 1, \"n_particles\": 64";
+    let file = crate::run::settings_file(folder.path(), small, "\"sensor_noise\": 0");
+    let sizes = ["--width", "8", "--batch", "1"].into_iter().chain(file.split(' '));
+    let sizes: Vec<&str> = sizes.collect();
+    let run = ["train", &recordings, "--out", &out, "--steps", "1"];
+    let (success, _, told) = tool(&[&run[..], &sizes].concat());
     assert!(success, "{told}");
     for part in [
         "/a: frames without true poses: 1; the first: ",

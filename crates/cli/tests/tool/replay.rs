@@ -292,11 +292,37 @@ fn missing_models_and_topics_are_named_with_the_remedy() {
         let message = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && message.contains(reason), "{message}");
     };
-    refuse(&[&bag], "--model");
     refuse(&[&bag, "--model", &model_file, "--cameras", "nose"], "/nose/depth/image_raw");
     refuse(&[&bag, "--model", &model_file, "--horizon", "0"], "horizon");
     refuse(&[&bag, "--model", &model_file, "--predictions", &bag], "no predictions");
     refuse(&[&bag, "--model", &model_file, "--particles", "2"], "2 are too few for a graph of 3");
+}
+
+/// The shipped model lies in the repository that the program was built in, wherever it is started.
+#[test]
+fn the_shipped_model_is_found_from_anywhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bag, model_file) = (tiny_push().display().to_string(), saved_model(folder.path()));
+    let [program, model] = ["target/release/forecloud", "models/small.safetensors"]
+        .map(|name| folder.path().join("repository").join(name));
+    for path in [&program, &model] {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    }
+    std::fs::copy(env!("CARGO_BIN_EXE_forecloud"), &program).unwrap();
+    std::fs::copy(&model_file, &model).unwrap();
+    let replay = || {
+        let mut command = Command::new(&program);
+        command.current_dir(folder.path()).env_remove("FORECLOUD_SHARE");
+        command.args(["replay", "--horizon", "1", "--particles", "64", &bag]).output().unwrap()
+    };
+    let found = replay();
+    assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
+    std::fs::remove_file(&model).unwrap();
+    let message = String::from_utf8(replay().stderr).unwrap();
+    assert!(
+        message.contains("--model") && message.contains(&model.display().to_string()),
+        "{message}"
+    );
 }
 
 /// `forecloud/msg/Prediction` as CDR, little endian.

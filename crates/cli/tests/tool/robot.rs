@@ -185,17 +185,18 @@ fn recordings_without_a_robot_are_replayed_with_a_warning() {
     assert!(output.status.success(), "{told}");
     let warning = "played without a robot, as there is no /robot_description and no /joint_states";
     assert_eq!(told.matches(warning).count(), 1, "{told}");
-    let output = replay(folder.path(), &["bag", "--robot", "none", "--json"]);
+    let output = replay(folder.path(), &["bag", "-p", "robot:=none", "--json"]);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(!report["bags"][0]["warnings"].to_string().contains("robot"), "{report}");
     assert_eq!(report["bags"][0]["frames"]["frames_without_robot"], 0);
     assert_eq!(report["n_predicted"], 5);
-    let output = replay(folder.path(), &["bag", "--robot", "required"]);
+    let output = replay(folder.path(), &["bag", "-p", "robot:=required"]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && told.contains("/joint_states"), "{told}");
-    let output = replay(folder.path(), &["bag", "--robot", "maybe"]);
+    let output = replay(folder.path(), &["bag", "-p", "robot:=maybe"]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("required, optional and none"), "{told}");
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("--param") && told.contains("required, optional or none"), "{told}");
 }
 
 /// The frame of a scene that lies elsewhere in the world.

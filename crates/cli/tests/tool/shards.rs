@@ -110,7 +110,7 @@ fn a_second_run_does_what_is_missing() {
     let before = std::fs::read(&files[0]).unwrap();
     std::fs::remove_file(&files[0]).unwrap();
     let told_again = told(&place.shard("1/1", "out"));
-    assert!(told_again.contains("1 recordings replayed, 2 were before, 1 skipped"), "{told_again}");
+    assert!(told_again.contains("1 recording replayed, 2 already done, 1 skipped"), "{told_again}");
     assert_eq!(names("out"), files);
     // All but the times.
     let part = |bytes: &[u8]| {
@@ -121,7 +121,7 @@ fn a_second_run_does_what_is_missing() {
     assert_eq!(part(&std::fs::read(&files[0]).unwrap()), part(&before));
     // Of other settings, or of another recording of the same name, all is done again.
     let other = told(&place.replay(&["--shard", "1/1", "--out", "out", "--seed", "5"]));
-    assert!(other.contains("3 recordings replayed, 0 were before, 1 skipped"), "{other}");
+    assert!(other.contains("3 recordings replayed, 0 already done, 1 skipped"), "{other}");
     let merged = place.tool(&["merge", "out"]);
     assert!(text(&merged).contains("seed       5"), "{}", told(&merged));
 }
@@ -266,7 +266,9 @@ fn labels_of_shards_are_found_by_training() {
         edited::write_recording(&folder.join(name), split, |_| true);
     }
     std::fs::rename(place.path("c"), folder.join("c")).unwrap();
-    let fixed = ["--teacher", "hindsight", "--particles", "256", "--history", "64"];
+    let sizes = "\"n_blocks\": 1, \"n_particles\": 256, \"n_history\": 64";
+    let file = crate::run::settings_file(&place.path(""), sizes, "\"validation_windows\": 2");
+    let fixed: Vec<&str> = ["--teacher", "hindsight"].into_iter().chain(file.split(' ')).collect();
     let label = |shard: &str| {
         let arguments = ["label", "mine", "--labels", "labels", "--shard", shard];
         told(&place.tool(&[&arguments[..], &fixed].concat()))
@@ -294,12 +296,11 @@ fn labels_of_shards_are_found_by_training() {
     assert!(text.contains("skipped    mine/c"), "{text}");
     std::fs::remove_file(made.first().unwrap()).unwrap();
     let again = label("1/2") + &label("2/2");
-    assert_eq!(again.matches(" 1 recordings looked at").count(), 1, "{again}");
+    assert_eq!(again.matches(" 1 recording looked at").count(), 1, "{again}");
     assert_eq!(names(), made);
     let arguments = ["train", "mine", "--labels", "labels", "--out", "run", "--steps", "1"];
-    let small = ["--width", "16", "--blocks", "1", "--validation-windows", "2"];
-    let short = ["--chunk", "1", "--curriculum", "0:1"];
-    let trained = place.tool(&[&arguments[..], &fixed, &small, &short].concat());
+    let small = ["--width", "16"];
+    let trained = place.tool(&[&arguments[..], &fixed, &small].concat());
     assert!(trained.status.success(), "{}", told(&trained));
     assert_eq!(names(), made, "training labelled nothing anew");
 }

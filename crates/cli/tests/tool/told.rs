@@ -109,13 +109,13 @@ fn meshes_are_found_in_the_folder_that_is_named() {
         report["bags"][0]["warnings"].to_string()
     };
     assert!(warnings(&[]).contains("package 'robot' is not found"));
-    let with_meshes = warnings(&["--mesh-path", "meshes"]);
+    let with_meshes = warnings(&["-p", "mesh_paths:=meshes"]);
     assert!(!with_meshes.contains("mesh") && with_meshes.contains("no link"), "{with_meshes}");
     // Or beside the recording.
     std::fs::copy(place.path("meshes/robot/link.stl"), place.path("real/link.stl")).unwrap();
     assert!(!warnings(&[]).contains("mesh"));
-    let refused = text(&place.replay(&["real", "--mesh-path", "none"]));
-    assert!(refused.contains("--mesh-path none: no such folder"), "{refused}");
+    let refused = text(&place.replay(&["real", "-p", "mesh_paths:=[none]"]));
+    assert!(refused.contains("mesh_paths: none: no such folder"), "{refused}");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_world_frame_that_is_a_cameras_is_warned_of() {
         Ok(())
     };
     recording.play(keep).unwrap();
-    let output = place.replay(&["bag", "--world-frame", &frame_id]);
+    let output = place.replay(&["bag", "-p", &format!("world_frame:={frame_id}")]);
     let told = text(&output);
     assert!(
         told.contains(&format!("the world frame '{frame_id}' seems not to have z up")),
@@ -174,9 +174,9 @@ fn what_was_just_given_is_not_proposed_again() {
         !message.topic.ends_with("/joint_states") && !message.topic.contains("camera_right")
     });
     // Of two things that lack, the proposal mends one.
-    let told = text(&place.replay(&["bag", "--robot", "required"]));
+    let told = text(&place.replay(&["bag", "-p", "robot:=required"]));
     assert!(told.contains("Try:\n  forecloud replay bag --cameras camera_left"), "{told}");
-    let told = text(&place.replay(&["bag", "--cameras", "camera_left", "--robot", "required"]));
+    let told = text(&place.replay(&["bag", "--cameras", "camera_left", "-p", "robot:=required"]));
     assert!(
         told.contains("/joint_states (sensor_msgs/msg/JointState)") && !told.contains("Try:"),
         "{told}"
@@ -194,6 +194,10 @@ fn values_that_an_option_does_not_take_are_told_with_what_it_takes() {
         (&["train", "bags", "--out", "o", "--seed", "-1"], "invalid value '-1' for '--seed"),
         (&["replay", "bag", "--horizon", "-3"], "invalid value '-3' for '--horizon"),
         (&["compare", "bags", "--out", "o", "--test-split", "val"], "take others"),
+        (&["replay", "bag", "-p", "hold:=true"], "hold_at_rest, carry_robot"),
+        (&["train", "bags", "--out", "o", "-p", "hold_at_rest:=true"], "depth_registered\n"),
+        (&["plan", "bag", "--goal", "g", "--param", "carry_robot:=1"], "true or false"),
+        (&["replay", "bag", "-p", "tolerance_secs:=11"], "0..=10"),
     ] {
         let output =
             Command::new(env!("CARGO_BIN_EXE_forecloud")).args(arguments).output().unwrap();

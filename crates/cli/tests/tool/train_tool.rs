@@ -36,29 +36,24 @@ fn refused(output: &Output, code: i32, words: &[&str]) {
 
 #[test]
 fn numbers_out_of_range_are_refused_when_they_are_read_by_option_and_range() {
-    let place = tempfile::tempdir().unwrap();
-    let place = place.path().display();
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().display();
     // Neither folder is looked at: recordings are not there.
     let both = [
         ("--batch", "0 -1 1025 nan 99999999999999999999", "1..=1024"),
-        ("--sensor-noise", "-1 11 nan inf", "0..=10"),
         ("--max-recordings", "0 -1", "1..="),
         ("--hold-out", "0 1 -0.1 nan inf", "0.001..=0.9"),
-        ("--validation-windows", "0 -1 9999999", "1..=1000000"),
     ];
     let train = [
         ("--steps", "0 -1 1e9 99999999999", "1..=1000000000"),
         ("--stop-at", "0", "1..="),
         ("--learning-rate", "0 -1 nan inf 1e39 2", "..=1"),
         ("--validate-every", "0", "1..="),
-        ("--checkpoint-secs", "-1 nan inf 1e9", "0..=86400"),
         ("--threads", "0 x", "1..="),
     ];
     let compare = [
         ("--budget-secs", "0 -1 nan inf", "0.001..="),
-        ("--tuning-share", "0 1.1 nan", "..=1"),
         ("--learning-rates", "0.001,nan 0 -1 inf 0.001,2", "..=1"),
-        ("--validations", "0", "1..="),
         ("--test-windows", "0", "1..="),
         ("--seeds", "0 1001", "1..=1000"),
         ("--jobs", "0", "1..="),
@@ -72,31 +67,43 @@ fn numbers_out_of_range_are_refused_when_they_are_read_by_option_and_range() {
             refused(&tool_with(&line), 2, &[option, range]);
         }
     }
-    // Sizes of the model, and what does not fit the machine.
-    for (words, told) in [
-        ("--k=0", "--k: 0 is not in 1..=32"),
-        ("--width=0", "--width: 0 is not in 1..=4096"),
-        ("--width=999999999999", "--width"),
-        ("--width=4096 --blocks=64", "--width: the model has"),
-        ("--blocks=65", "--blocks: 65 is not in 1..=64"),
-        ("--n-hops=9", "--n-hops: 9 is not in 1..=8"),
-        ("--particles=2", "--particles: 2 are too few"),
-        ("--particles=9999999", "--particles"),
-        ("--history=9999999", "--history"),
-        ("--n-kinematic=9999999", "--n-kinematic"),
-        ("--plan-lag=nan", "--plan-lag: NaN s is not in 0..=10"),
-        ("--curriculum=nan:1", "--curriculum"),
-        ("--curriculum=0.5:1", "the first share is 0.5, not 0"),
-        ("--curriculum=0:99", "1..=20"),
-        ("--particles=1000000 --width=512 --batch=1024", "GiB of memory"),
+    // What a file says, and what does not fit the machine.
+    let file = |model: &str, train: &str| run::settings_file(folder.path(), model, train);
+    for (model, train, told) in [
+        ("\"k\": 0", "", "model.k: 0 is not in 1..=32"),
+        ("\"blocks\": 1", "", "unknown key 'model.blocks'; known: "),
+        ("\"width\": 999999999999", "", "model.width"),
+        ("\"n_history\": 9999999", "", "model.n_history"),
+        ("", "\"sensor_noise\": 11", "train.sensor_noise: 11 is not in 0..=10"),
+        ("", "\"rate\": 1", "unknown key 'train.rate'; known: "),
+        ("", "\"curriculum\": [[0.5, 1]]", "the first share is 0.5, not 0"),
     ] {
-        for command in ["train", "compare"] {
-            let line = format!("{command} {place}/none --out {place}/out {words}");
-            let output = tool_with(&line);
-            let code = output.status.code().unwrap_or(0);
-            assert!(code > 0, "{line}");
-            refused(&output, code, &[told]);
+        let file = file(model, train);
+        let name = file.strip_prefix("--model-config ").unwrap();
+        for command in ["train", "compare", "label"] {
+            let out = if command == "label" { "labels" } else { "out" };
+            let line = format!("{command} {place}/none --{out} {place}/out {file}");
+            // A label says first that there are no recordings.
+            if command != "label" || told.starts_with("unknown") {
+                refused(&tool_with(&line), 2, &["--model-config", name, told]);
+            }
         }
+    }
+    for (words, told) in [
+        ("--width=0", "--width: 0 is not in 1..=4096"),
+        ("--width=30", "--width: 4 does not divide width 30"),
+        ("--chunk=21", "--chunk: 21 is not in 1..=20"),
+        ("--keep=new", "--keep"),
+        ("--remember=x", "--remember: only a run that starts --from"),
+        ("--teacher=video", "--video FILE"),
+        ("--model-config=none.json", "--model-config"),
+    ] {
+        refused(&tool_with(&format!("train {place}/none --out {place}/out {words}")), 2, &[told]);
+    }
+    let huge = file("\"n_particles\": 1000000, \"width\": 512", "");
+    for command in ["train", "compare"] {
+        let line = format!("{command} {place}/none --out {place}/out --batch=1024 {huge}");
+        refused(&tool_with(&line), 1, &["GiB of memory", "--batch"]);
     }
     assert!(!Path::new(&format!("{place}/out")).exists());
 }
@@ -145,10 +152,13 @@ fn every_recording_is_found_and_what_is_left_out_is_named_and_counted() {
     // Of the same folder, a comparison tells the same.
     let line = format!(
         "compare {} --out {} --variants grf --budget-secs 0.05 --seeds 1 --learning-rates 0.001 \
-         --validations 1 --validation-windows 1 --test-windows 1 --width 16 --blocks 1 --particles 64 \
-         --history 16 --batch 1 --chunk 1 --curriculum 0:1",
+         --test-windows 1 --batch 1 {}",
         place.path("recordings").display(),
-        place.path("compared").display()
+        place.path("compared").display(),
+        place.file(
+            "\"width\": 16, \"n_blocks\": 1, \"n_particles\": 64, \"n_history\": 16",
+            "\"curriculum\": [[0, 1]], \"validation_windows\": 1"
+        )
     );
     let told = stderr(&tool_with(&line));
     for line in ["cut", "garbage", "without truth (topic /truth/bodies): no_truth"] {
@@ -187,7 +197,9 @@ fn without_validation_recordings_some_are_held_out_and_told() {
     for name in ["a", "b", "c"] {
         write_recording(&place.path("recordings").join(name), "train", |_| true);
     }
-    let output = place.run("out", 2, &["--hold-out", "0.5", "--hold-out-seed", "3"]);
+    let arguments = place.arguments_with("out", 2, ", \"hold_out_seed\": 3");
+    let run = || tool().args(&arguments).args(["--hold-out", "0.5"]).output().unwrap();
+    let output = run();
     let told = stderr(&output);
     assert!(output.status.success(), "{told}");
     let line = "no recording is of split 'val': 2 of 4 held out for validation (--hold-out 0.5): ";
@@ -195,19 +207,19 @@ fn without_validation_recordings_some_are_held_out_and_told() {
     assert_eq!(names.split(", ").count(), 2, "{names}");
     assert!(told.contains("training: 2 recordings, 8 windows"), "{told}");
     // The same seed, the same ones: the run goes on.
-    let again = stderr(&place.run("out", 2, &["--hold-out", "0.5", "--hold-out-seed", "3"]));
+    let again = stderr(&run());
     assert!(again.contains(&format!("{line}{names}")), "{again}");
-    assert!(again.contains("step 2 is done already"), "{again}");
+    assert!(again.contains("step 2 is already done"), "{again}");
 }
 
 #[test]
 fn a_run_ends_with_a_table_a_picture_and_the_next_command() {
     let place = Workplace::new();
     let output = place.run("out", 4, &["--stop-at", "3"]);
-    assert!(stdout(&output).contains("next: the same command without --stop-at, on to step 4"));
+    assert!(stdout(&output).contains("next: the same command without --stop-at, to step 4"));
     let output = place.run("out", 4, &[]);
     let (told, text) = (stderr(&output), stdout(&output));
-    assert!(told.contains("goes on after step 3, until step 4"), "{told}");
+    assert!(told.contains("resuming after step 3, until step 4"), "{told}");
     assert!(told.contains("step 4: loss ") && !told.contains('{'), "no JSON: {told}");
     // What the small recording is too short for is told, and not said to be 0 or null.
     let log = std::fs::read_to_string(place.path("out/train.jsonl")).unwrap();
@@ -326,29 +338,13 @@ fn what_is_wrong_with_the_folder_or_the_checkpoint_is_told_before_recordings_are
     refused(&tool_with(&line("taken/below", "")), 1, &["cannot write into", "another --out"]);
     assert!(place.run("out", 1, &[]).status.success());
     let told =
-        ["can't go on with the run", "(model.n_blocks: 1 there, 4 here;", "batch: 1 there, 2 here"];
+        ["can't resume the run", "(model.n_blocks: 1 there, 4 here;", "batch: 1 there, 2 here"];
     refused(&tool_with(&line("out", "")), 1, &told);
     let bytes = std::fs::read(place.checkpoint("out")).unwrap();
     std::fs::write(place.checkpoint("out"), &bytes[..bytes.len() / 2]).unwrap();
     let output = place.run("out", 1, &[]);
     refused(&output, 1, &["the checkpoint is damaged", "--from", "move it away"]);
     assert!(!stderr(&output).contains("recordings:"), "{}", stderr(&output));
-}
-
-#[test]
-fn zero_particles_are_the_default() {
-    let place = Workplace::new();
-    let [recordings, out] = [place.path("recordings"), place.path("out")];
-    let line = format!(
-        "train {} --out {} --steps 1 --batch 1 --width 16 --blocks 1 --particles 0 --curriculum 0:1 \
-         --validation-windows 1",
-        recordings.display(),
-        out.display()
-    );
-    let output = tool_with(&line);
-    assert!(output.status.success(), "{}", stderr(&output));
-    let model = Model::load(&out.join("model.safetensors")).unwrap();
-    assert_eq!(model.config.n_particles, 1024);
 }
 
 #[test]
@@ -387,17 +383,21 @@ fn recordings_without_truth_are_trained_on_by_hindsight() {
     assert!(!told.contains("true *") && !told.contains("Before and after"), "{told}");
     let model = place.path("start/model.safetensors");
     let line = format!(
-        "train {} --out {} --from {} --steps 1 --batch 1 --curriculum 0:1 --validation-windows 3",
+        "train {} --out {} --from {} --steps 1 --batch 1 {}",
         recordings.display(),
         place.path("tuned").display(),
-        model.display()
+        model.display(),
+        place.file("", "\"curriculum\": [[0, 1]], \"validation_windows\": 3")
     );
     let output = tool_with(&line);
     let told = stdout(&output);
     assert!(output.status.success(), "{}", stderr(&output));
-    for line in
-        ["Before and after", "These recordings don't tell", "(hindsight)", "tried.safetensors"]
-    {
+    for line in [
+        "Before and after",
+        "These recordings are too few to say",
+        "(hindsight)",
+        "tried.safetensors",
+    ] {
         assert!(told.contains(line), "expected '{line}':\n{told}");
     }
     assert!(
@@ -434,8 +434,8 @@ fn recordings_without_truth_are_trained_on_by_hindsight() {
     assert!(!recordings.join("a/labels").exists());
     // A teacher that there is not.
     refused(&place.run("other", 1, &["--teacher", "truth"]), 1, &["without truth", "a, b, c"]);
-    refused(&place.run("other", 1, &["--teacher", "video"]), 1, &["--video FILE", "train-video"]);
-    refused(&place.run("other", 1, &["--keep", "new"]), 1, &["--keep", "--from"]);
+    refused(&place.run("other", 1, &["--teacher", "video"]), 2, &["--video FILE", "train-video"]);
+    refused(&place.run("other", 1, &["--keep", "new"]), 2, &["--keep", "--from"]);
     refused(&place.run("other", 1, &["--teacher", "me"]), 2, &["--teacher", "hindsight"]);
 }
 
@@ -451,10 +451,11 @@ fn what_is_to_be_remembered_is_trained_on_and_measured() {
     }
     let tune = |out: &str, more: &str| {
         tool_with(&format!(
-            "train {} --out {} --from {} --steps 3 --batch 2 --curriculum 0:1 --validation-windows 3 {more}",
+            "train {} --out {} --from {} --steps 3 --batch 2 {} {more}",
             own.display(),
             place.path(out).display(),
-            model.display()
+            model.display(),
+            place.file("", "\"curriculum\": [[0, 1]], \"validation_windows\": 3")
         ))
     };
     let known = place.path("recordings");
@@ -469,10 +470,7 @@ fn what_is_to_be_remembered_is_trained_on_and_measured() {
         assert!(told.contains(line), "expected '{line}':\n{told}");
     }
     let told = stdout(&output);
-    assert!(
-        told.contains("What was known before, ") && told.contains("knows that still"),
-        "{told}"
-    );
+    assert!(told.contains("What was known before, ") && told.contains("still knows it"), "{told}");
     // It makes another model than without.
     assert!(tune("alone", "--keep new").status.success());
     let load = |name: &str| Model::load(&place.path(name)).unwrap().hash;
@@ -482,7 +480,7 @@ fn what_is_to_be_remembered_is_trained_on_and_measured() {
         format!("train {} --out {} --steps 1", own.display(), known.join("val/x").display());
     let told = format!("{inside} --from {} --remember {}", model.display(), known.display());
     assert!(!tool_with(&told).status.success());
-    refused(&place.run("other", 1, &["--remember", "x"]), 1, &["--from"]);
+    refused(&place.run("other", 1, &["--remember", "x"]), 2, &["--from"]);
 }
 
 #[test]
@@ -492,36 +490,46 @@ fn a_run_goes_on_from_the_model_and_with_the_recordings_that_it_was_begun_with()
         assert!(place.run(&format!("start{seed}"), 1, &["--seed", seed]).status.success());
     }
     let recordings = place.path("recordings");
-    let line = |from: &str, more: &str| {
+    let line_with = |from: &str, seed: u64, more: &str| {
         format!(
-            "train {} --out {} --from {}/model.safetensors --steps 3 --batch 1 --curriculum 0:1 \
-             --validation-windows 1 {more}",
+            "train {} --out {} --from {}/model.safetensors --steps 3 --batch 1 {} {more}",
             recordings.display(),
             place.path("tuned").display(),
-            place.path(from).display()
+            place.path(from).display(),
+            place.file(
+                "",
+                &format!(
+                    "\"curriculum\": [[0, 1]], \"validation_windows\": 1, \"hold_out_seed\": {seed}"
+                )
+            )
         )
     };
+    let line = |from: &str, more: &str| line_with(from, 0, more);
     let output = tool_with(&line("start1", "--stop-at 2"));
     assert!(output.status.success(), "{}", stderr(&output));
     let begun = std::fs::read(place.checkpoint("tuned")).unwrap();
     let refused = |from: &str, more: &str, told: &str| {
-        refused(&tool_with(&line(from, more)), 1, &["can't go on", told, "another --out"]);
+        refused(&tool_with(&line(from, more)), 1, &["can't resume", told, "another --out"]);
         assert!(std::fs::read(place.checkpoint("tuned")).unwrap() == begun, "it was written");
     };
     for (from, more, told) in [
         ("start2", "", "(--from: model "),
         ("start1", "--teacher hindsight", "(--teacher: auto there, hindsight here)"),
-        ("start1", "--robot none", "(--robot: optional there, none here)"),
+        ("start1", "-p robot:=none", "(-p robot: optional there, none here)"),
         (
             "start1",
             "--remap /joint_states:=/arm",
             "(--remap: not given there, /joint_states:=/arm here)",
         ),
         ("start1", "--hold-out 0.5", "(--hold-out: 0.1 there, 0.5 here)"),
-        ("start1", "--hold-out-seed 3", "(--hold-out-seed: 0 there, 3 here)"),
     ] {
         refused(from, more, told);
     }
+    let other = tool_with(&line_with("start1", 3, ""));
+    assert!(stderr(&other).contains("train.hold_out_seed: 0 there, 3 here"), "{}", stderr(&other));
+    let sizes = place.file("\"k\": 4", "");
+    let told = tool_with(&line("start1", "").replace("--steps 3", &format!("--steps 3 {sizes}")));
+    assert_eq!(told.status.code(), Some(2), "{}", stderr(&told));
     write_recording(&recordings.join("more"), "train", |_| true);
     refused("start1", "", "(training: more added)");
     std::fs::rename(recordings.join("more"), place.path("more")).unwrap();
@@ -562,11 +570,12 @@ fn what_is_trained_by_default_is_calibrated_and_replayed_as_the_shipped_model_is
         assert!(output.status.success(), "{line}: {}", stderr(&output));
         output
     };
-    here("train recordings --out runs/mine --steps 2 --validation-windows 2");
+    let few = run::settings_file(place.path(), "", "\"validation_windows\": 2");
+    here(&format!("train recordings --out runs/mine --steps 2 {few}"));
     here("calibrate recordings --model runs/mine/model.safetensors --out mine.safetensors");
     let told = stdout(&here("replay --model mine.safetensors recordings/push_8"));
     assert!(told.contains("within sigma_90, %"), "{told}");
-    let shipped = Path::new(crate::ROOT).join("models/small.safetensors");
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/small.safetensors");
     let [mine, shipped] =
         [&at("mine.safetensors"), &shipped].map(|path| Model::load(path).unwrap());
     assert_eq!(mine.config, shipped.config);

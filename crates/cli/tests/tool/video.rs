@@ -92,10 +92,10 @@ fn a_stopped_training_goes_on_to_the_same_weights_on_any_number_of_threads() {
     assert!(whole != read("untold"));
     fails(&place.train("untold", ""), &["ignores_truth: true there, false here"]);
     fails(&place.train("whole", "--seed 3"), &["seed: 0 there, 3 here", "another --out"]);
-    let told = "(--robot: optional there, none here): give the same ones";
-    fails(&place.train("whole", "--robot none"), &["can't go on", told, "another --out"]);
+    let told = "(-p robot: optional there, none here): give the same ones";
+    fails(&place.train("whole", "-p robot:=none"), &["can't resume", told, "another --out"]);
     edited::write_recording(&place.path("bags/more"), "train", |_| true);
-    fails(&place.train("whole", ""), &["can't go on", "(training: more added)", "another --out"]);
+    fails(&place.train("whole", ""), &["can't resume", "(training: more added)", "another --out"]);
     std::fs::write(place.path("parts/video.safetensors"), "mine").unwrap();
     fails(&place.train("parts", ""), &["parts", "another --out"]);
 }
@@ -190,12 +190,18 @@ fn a_vision_transformer_is_trained_and_draws() {
 fn pixels_teach_dynamics_alone_and_beside_truth() {
     let place = Place::new();
     succeed(&place.train("run", ""));
-    let train = |out: &str, more: &str| {
+    let keys = |pixels: &str| {
+        let keys = format!("\"curriculum\": [[0, 2]], \"rays\": 16{pixels}");
+        crate::run::settings_file(&place.path(""), "", &keys)
+    };
+    let train_with = |out: &str, pixels: &str, more: &str| {
         place.tool(&format!(
             "train bags --out {out} --from model.safetensors --keep new --steps 2 --batch 1 \
-             --curriculum 0:2 --validate-every 1 --rays 16 --video run/video.safetensors {more}"
+             {} --validate-every 1 --video run/video.safetensors {more}",
+            keys(pixels)
         ))
     };
+    let train = |out: &str, more: &str| train_with(out, "", more);
     let weights = |run: &str| Model::load(&place.path(run).join("model.safetensors")).unwrap().hash;
     let told = succeed(&train("alone", "--teacher video --threads 1"));
     assert!(told.contains("loss 0.00 mm, pixels 0."), "{told}");
@@ -212,11 +218,14 @@ fn pixels_teach_dynamics_alone_and_beside_truth() {
     // Beside truth; the weight of pixels tells.
     let told = succeed(&train("beside", "--teacher truth"));
     assert!(told.contains(" mm, pixels 0.") && !told.contains("loss 0.00 mm"), "{told}");
-    succeed(&train("heavy", "--teacher truth --pixel-weight 100"));
+    succeed(&train_with("heavy", ", \"pixel_weight\": 100", "--teacher truth"));
     assert_ne!(weights("heavy"), weights("beside"));
     // Other pixels are another run.
-    fails(&train("parts", "--teacher video --pixel-weight 3"), &["pixels", "another --out"]);
-    let told = place.tool("train bags --out other --rays 9");
-    fails(&told, &["--video"]);
+    fails(
+        &train_with("parts", ", \"pixel_weight\": 3", "--teacher video"),
+        &["pixels", "another --out"],
+    );
+    let told = place.tool(&format!("train bags --out other {}", keys("")));
+    fails(&told, &["--model-config", "train.rays need --video"]);
     fails(&place.tool("train bags --out other --video model.safetensors"), &["train-video"]);
 }

@@ -48,7 +48,7 @@ pub(super) fn errors(report: &Report) -> String {
     }
     if !html.is_empty() {
         html +=
-            "<p class=note>* privileged: it is told how each point truly moved just before.</p>";
+            "<p class=note>* privileged: it knows how each point truly moved just before.</p>";
     }
     html
 }

@@ -86,7 +86,7 @@ impl HindsightReport {
         let observed = shown_steps(self.steps.len()).map(|step| self.steps[step].n_observed);
         let observed: Vec<String> = observed.map(|n| n.to_string()).collect();
         let mut text = format!(
-            "{} predictions, after each step shown; steps not seen: {} behind the recording's \
+            "{} predictions, after each step shown; steps not seen: {} after the recording's \
              end, {} in gaps",
             observed.join(", "),
             sum(|step| step.n_missing_end),

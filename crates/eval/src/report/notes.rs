@@ -20,7 +20,7 @@ impl Pool<'_> {
         if !findings.has_depth {
             notes.push(
                 "no camera gives depth images (clouds can't be projected into): Chamfer distance \
-                 only, and regions are not told apart; record depth images and their camera info"
+                 only, and regions are not distinguished; record depth images and their camera info"
                     .into(),
             );
         } else if n_without_depth > 0 {
@@ -62,7 +62,7 @@ impl Pool<'_> {
         Some(format!(
             "{workspace} (m, in {}) holds {share} % of the points that the cameras measured in \
              the first frames; nearly all of these lie between {} and {}: --workspace {} {} takes \
-             them in, or name another --world-frame. The model was trained in a box of {} m",
+             them in, or name another frame with -p world_frame:=FRAME. The model was trained in a box of {} m",
             self.terms.frames.world_frame,
             corner(low),
             corner(high),

@@ -76,7 +76,7 @@ impl Display for Report {
             self.section(f, class)?;
         }
         if !self.errors.is_empty() {
-            writeln!(f, "* privileged: it is told how each point truly moved just before\n")?;
+            writeln!(f, "* privileged: it knows how each point truly moved just before\n")?;
         }
         self.confidence(f)?;
         if let Some(hindsight) = &self.hindsight {

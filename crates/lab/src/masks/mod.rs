@@ -54,7 +54,7 @@ static MASKS: [MaskSpec; 11] = [
     ),
     MaskSpec::of::<voxels::Voxels>(
         "voxels",
-        "a number learnt for each offset between cells of a grid (--mask-cell)",
+        "a number learnt for each offset between cells of a grid (mask.cell_m)",
     ),
     MaskSpec::of::<symmetric_grf::SymmetricGrf>(
         "symmetric_grf",

@@ -40,7 +40,7 @@ fn settings(suite: Suite) -> Settings {
             ..TrainConfig::default()
         },
         data: DatasetConfig::default(),
-        topics: [("--robot".to_owned(), "optional".to_owned())].into(),
+        topics: [("-p robot".to_owned(), "optional".to_owned())].into(),
         test_split: "test".into(),
         validations: 3,
         validation_steps: 2,
@@ -196,11 +196,11 @@ fn a_plan_gives_each_variant_the_steps_of_its_budget_and_as_many_weights() {
     assert!(message.contains("plan.json"), "{message}");
     assert!(message.contains("(budget_secs: 0.2 there, 0.3 here)"), "{message}");
     // Nor for other topics of the same recordings.
-    let topics: BTreeMap<_, _> = [("--robot".to_owned(), "none".to_owned())].into();
+    let topics: BTreeMap<_, _> = [("-p robot".to_owned(), "none".to_owned())].into();
     let other = Settings { topics, ..settings.clone() };
     let message = open(&other).err().unwrap().to_string();
     assert!(
-        message.contains("(--robot: optional there, none here): take another --out"),
+        message.contains("(-p robot: optional there, none here): take another --out"),
         "{message}"
     );
     let stopped = Comparison::open(folder.path().join("b"), settings, &data, &Patience::until(0));

@@ -91,7 +91,7 @@ impl MeshSearch {
                 let found = self.folders.iter().map(|folder| folder.join(&path));
                 found.into_iter().find(|found| found.exists()).ok_or_else(|| {
                     "a relative path that none of the search folders has: name the folder that it \
-                     starts from with --mesh-path (node: mesh_paths)"
+                     starts from in mesh_paths (tool: -p mesh_paths:=FOLDER)"
                         .to_owned()
                 })
             }
@@ -125,7 +125,7 @@ impl MeshSearch {
             }
             None => format!(
                 "package '{name}' is not found: source the workspace that has it, or name a folder \
-                 with --mesh-path (node: mesh_paths)"
+                 in mesh_paths (tool: -p mesh_paths:=FOLDER)"
             ),
         })
     }

@@ -322,7 +322,7 @@ fn files_are_found_by_package_folder_and_path() {
         ("", "only .stl"),
         ("http://host/a.stl", "http:// is not read"),
         ("file:///none/a.stl", "not there"),
-        ("none/a.stl", "--mesh-path"),
+        ("none/a.stl", "mesh_paths:=FOLDER"),
         ("package://pkg/%ff.stl", "UTF-8"),
         ("package://pkg/%00.stl", "UTF-8"),
     ] {

@@ -82,7 +82,7 @@ fn realsense() {
         REALSENSE.into_iter().filter(|topic| !topic.contains("aligned")).collect();
     assert_eq!(
         arguments(&unaligned),
-        "--cameras camera --unregistered-depth \
+        "--cameras camera -p depth_registered:=false \
          --remap /camera/color/image_raw:=/camera/camera/color/image_raw \
          --remap /camera/depth/image_raw:=/camera/camera/depth/image_rect_raw \
          --remap /camera/color/camera_info:=/camera/camera/color/camera_info \
@@ -109,7 +109,7 @@ fn orbbec() {
     ];
     assert_eq!(arguments(&names), "--cameras camera");
     let notes = propose(&topics(&names), &Topics::default()).notes;
-    assert!(notes[0].contains("--unregistered-depth"), "the names don't tell: {notes:?}");
+    assert!(notes[0].contains("-p depth_registered:=false"), "the names don't tell: {notes:?}");
     let clouds: Vec<&str> = names.into_iter().filter(|name| !name.starts_with('I')).collect();
     assert_eq!(
         arguments(&clouds),
@@ -215,7 +215,7 @@ fn cameras_of_different_kinds() {
     ]);
     let all = arguments(&more);
     let expected =
-        "--cameras chest,head,wrist --input images,images,compressed --unregistered-depth --remap";
+        "--cameras chest,head,wrist --input images,images,compressed -p depth_registered:=false --remap";
     assert!(all.starts_with(expected), "{all}");
 }
 

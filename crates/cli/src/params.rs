@@ -1,0 +1,160 @@
+//! `-p NAME:=VALUE`: parameters of the node, under their names in config/forecloud.yaml, as options of
+//! the tool's commands.
+
+use std::path::PathBuf;
+
+use forecloud::predict::config::PredictorConfig;
+use forecloud::robot::kinematics::RobotMode;
+use forecloud::vision::frames::FramesConfig;
+
+/// A parameter and its value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Param {
+    /// Frame of the predictions.
+    WorldFrame(String),
+    /// Whether there is a robot.
+    Robot(RobotMode),
+    /// Whether an only camera is placed by the plane that it sees.
+    LevelCamera(bool),
+    /// Seconds by which what belongs together may differ.
+    ToleranceSecs(f64),
+    /// Folders of meshes.
+    MeshPaths(Vec<PathBuf>),
+    /// Whether depth images are registered to colour.
+    DepthRegistered(bool),
+    /// Whether static points are held still.
+    HoldAtRest(bool),
+    /// Whether what lies on the robot goes with it.
+    CarryRobot(bool),
+}
+
+/// Parameters that say how recordings are read: all commands take them.
+const OF_READING: [&str; 6] =
+    ["world_frame", "robot", "level_camera", "tolerance_secs", "mesh_paths", "depth_registered"];
+/// Those that say how frames are predicted, which only some commands take.
+const OF_PREDICTING: [&str; 2] = ["hold_at_rest", "carry_robot"];
+/// What `tolerance_secs` may be, as [`FramesConfig::validate`] has it.
+const TOLERANCE_SECS: std::ops::RangeInclusive<f64> = 0.0..=10.0;
+
+/// Names of the parameters that a command takes.
+fn known(predicts: bool) -> Vec<&'static str> {
+    let predicting = OF_PREDICTING.into_iter().filter(|_| predicts);
+    OF_READING.into_iter().chain(predicting).collect()
+}
+
+/// Help of `--param` of a command that `predicts`.
+pub fn help(predicts: bool) -> String {
+    let frames = FramesConfig::default();
+    let mut text = format!(
+        "Set a parameter of the node, as in config/forecloud.yaml (repeatable): world_frame [default: {}]; \
+         robot: required, optional or none [default: {}]; depth_registered: true or false, whether \
+         each pixel of a depth image shows what the same pixel of the colour image does [default: \
+         true]; level_camera: true or false, whether an only camera is placed by the table or floor \
+         that it sees [default: false]; tolerance_secs: 0 to 10, by which images of one frame may \
+         differ [default: {}]; mesh_paths: [FOLDER,…] in which the robot's meshes are looked for",
+        frames.world_frame,
+        frames.robot.name(),
+        frames.tolerance_secs
+    );
+    if predicts {
+        let PredictorConfig { hold_at_rest, carry_robot, .. } = PredictorConfig::default();
+        text += &format!(
+            "; hold_at_rest: true or false, whether static points are held still until something \
+             comes near [default: {hold_at_rest}]; carry_robot: true or false, whether what lies on \
+             the robot moves with it [default: {carry_robot}]"
+        );
+    }
+    text
+}
+
+/// Reads NAME:=VALUE.
+///
+/// # Errors
+/// Lists the known names, or says what the value may be.
+pub fn parse(text: &str, predicts: bool) -> Result<Param, String> {
+    let Some((name, value)) = text.split_once(":=") else {
+        return Err("expected NAME:=VALUE, such as world_frame:=map".into());
+    };
+    let (name, value) = (name.trim(), value.trim());
+    if !known(predicts).contains(&name) {
+        return Err(format!("unknown parameter '{name}'; known: {}", known(predicts).join(", ")));
+    }
+    let flag = || match value {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(format!("{name}: expected true or false")),
+    };
+    Ok(match name {
+        "world_frame" if value.is_empty() => return Err("world_frame: expected a name".into()),
+        "world_frame" => Param::WorldFrame(value.to_owned()),
+        "robot" => {
+            let found = RobotMode::ALL.into_iter().find(|(known, _)| *known == value);
+            Param::Robot(found.ok_or("robot: expected required, optional or none")?.1)
+        }
+        "level_camera" => Param::LevelCamera(flag()?),
+        "depth_registered" => Param::DepthRegistered(flag()?),
+        "hold_at_rest" => Param::HoldAtRest(flag()?),
+        "carry_robot" => Param::CarryRobot(flag()?),
+        "tolerance_secs" => {
+            let secs = value.parse().ok().filter(|secs| TOLERANCE_SECS.contains(secs));
+            let (low, high) = TOLERANCE_SECS.into_inner();
+            let range = || format!("tolerance_secs: expected a number in {low}..={high}");
+            Param::ToleranceSecs(secs.ok_or_else(range)?)
+        }
+        _ => Param::MeshPaths(folders(value)?),
+    })
+}
+
+/// `[a, b]` as in YAML, or one folder; all must be there.
+fn folders(value: &str) -> Result<Vec<PathBuf>, String> {
+    let list = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let unquoted = |name: &str| PathBuf::from(name.trim().trim_matches(['"', '\'']));
+    let all: Vec<PathBuf> = match list {
+        Some(list) => list.split(',').map(unquoted).collect(),
+        None => vec![PathBuf::from(value)],
+    };
+    let all: Vec<PathBuf> = all.into_iter().filter(|path| !path.as_os_str().is_empty()).collect();
+    match all.iter().find(|path| !path.is_dir()) {
+        Some(path) => Err(format!("mesh_paths: {}: no such folder", path.display())),
+        None => Ok(all),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_parameter_is_one_of_the_nodes() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/");
+        let files = std::fs::read_dir(file).unwrap().map(|entry| entry.unwrap().path());
+        let text: String = files.filter_map(|path| std::fs::read_to_string(path).ok()).collect();
+        for name in known(true) {
+            assert!(text.contains(&format!("\n    {name}: ")), "{name}");
+            assert!(help(true).contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn values_are_read_and_the_wrong_ones_told_what_is_allowed() {
+        assert_eq!(parse("robot:=none", false), Ok(Param::Robot(RobotMode::None)));
+        assert_eq!(parse("tolerance_secs:=0.5", false), Ok(Param::ToleranceSecs(0.5)));
+        assert_eq!(parse("carry_robot:=false", true), Ok(Param::CarryRobot(false)));
+        let folders = vec![PathBuf::from("/"), PathBuf::from("/tmp")];
+        assert_eq!(parse("mesh_paths:=[/, \"/tmp\"]", false), Ok(Param::MeshPaths(folders)));
+        for (text, told) in [
+            ("world_frame", "NAME:=VALUE"),
+            ("world_frame:=", "expected a name"),
+            ("frame:=map", "'frame'; known: world_frame, robot, level_camera, "),
+            ("hold_at_rest:=true", "unknown parameter 'hold_at_rest'"),
+            ("robot:=maybe", "required, optional or none"),
+            ("level_camera:=1", "true or false"),
+            ("tolerance_secs:=11", "0..=10"),
+            ("tolerance_secs:=nan", "0..=10"),
+            ("mesh_paths:=[/,/none]", "mesh_paths: /none: no such folder"),
+        ] {
+            let problem = parse(text, false).unwrap_err();
+            assert!(problem.contains(told), "{text}: {problem}");
+        }
+    }
+}
