@@ -271,6 +271,7 @@ mod tests {
     use forecloud_train::preset::Preset;
 
     fn args(text: &str) -> Result<ModelConfigArgs, String> {
+        forecloud_lab::register();
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let file = ModelFile::read(&file.path().display().to_string())?;

@@ -1,6 +1,5 @@
 //! What goes wrong on real robots, and what becomes of it: the table in docs/src/reference/faults.md.
 
-mod damaged_messages;
 #[cfg(unix)]
 #[path = "../../../../tests/support/edited.rs"]
 mod edited;

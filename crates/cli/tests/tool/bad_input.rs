@@ -404,8 +404,12 @@ fn training_tells_what_it_skips() {
     write_recording(&recordings.join("c"), "val", |_| true);
     let [recordings, out] = [recordings, out].map(|path| path.display().to_string());
     let small = "\"n_blocks\": 1, \"n_particles\": 64";
-    let file = crate::run::settings_file(folder.path(), small, "\"sensor_noise\": 0");
-    let sizes = ["--width", "8", "--batch", "1"].into_iter().chain(file.split(' '));
+    let file = crate::run::settings_file(
+        folder.path(),
+        small,
+        "\"sensor_noise\": 0, \"curriculum\": [[0, 1]]",
+    );
+    let sizes = ["--width", "8", "--chunk", "1", "--batch", "1"].into_iter().chain(file.split(' '));
     let sizes: Vec<&str> = sizes.collect();
     let run = ["train", &recordings, "--out", &out, "--steps", "1"];
     let (success, _, told) = tool(&[&run[..], &sizes].concat());

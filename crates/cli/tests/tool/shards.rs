@@ -267,7 +267,8 @@ fn labels_of_shards_are_found_by_training() {
     }
     std::fs::rename(place.path("c"), folder.join("c")).unwrap();
     let sizes = "\"n_blocks\": 1, \"n_particles\": 256, \"n_history\": 64";
-    let file = crate::run::settings_file(&place.path(""), sizes, "\"validation_windows\": 2");
+    let train = "\"validation_windows\": 2, \"curriculum\": [[0, 1]]";
+    let file = crate::run::settings_file(&place.path(""), sizes, train);
     let fixed: Vec<&str> = ["--teacher", "hindsight"].into_iter().chain(file.split(' ')).collect();
     let label = |shard: &str| {
         let arguments = ["label", "mine", "--labels", "labels", "--shard", shard];
@@ -299,7 +300,7 @@ fn labels_of_shards_are_found_by_training() {
     assert_eq!(again.matches(" 1 recording looked at").count(), 1, "{again}");
     assert_eq!(names(), made);
     let arguments = ["train", "mine", "--labels", "labels", "--out", "run", "--steps", "1"];
-    let small = ["--width", "16"];
+    let small = ["--width", "16", "--chunk", "1"];
     let trained = place.tool(&[&arguments[..], &fixed, &small].concat());
     assert!(trained.status.success(), "{}", told(&trained));
     assert_eq!(names(), made, "training labelled nothing anew");

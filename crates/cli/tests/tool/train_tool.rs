@@ -156,7 +156,7 @@ fn every_recording_is_found_and_what_is_left_out_is_named_and_counted() {
         place.path("recordings").display(),
         place.path("compared").display(),
         place.file(
-            "\"width\": 16, \"n_blocks\": 1, \"n_particles\": 64, \"n_history\": 16",
+            "\"width\": 16, \"n_blocks\": 1, \"n_particles\": 64, \"n_history\": 16, \"chunk\": 1, \"stride\": null",
             "\"curriculum\": [[0, 1]], \"validation_windows\": 1"
         )
     );

@@ -47,8 +47,7 @@ pub(super) fn errors(report: &Report) -> String {
         }
     }
     if !html.is_empty() {
-        html +=
-            "<p class=note>* privileged: it knows how each point truly moved just before.</p>";
+        html += "<p class=note>* privileged: it knows how each point truly moved just before.</p>";
     }
     html
 }

@@ -64,7 +64,7 @@ fn a_robot_that_comes_late_is_taken_up() {
     let mount = &frame.robot.as_ref().expect("the robot").mount;
     assert_eq!(mount.root.map(|root| root.translation.x), Some(2.0));
     assert!((mount.free[0].translation.x - 0.5).abs() < 1e-9, "at the frame's time: {mount:?}");
-    assert!(frames.take_news().is_some_and(|news| news.contains("robot is part of")));
+    assert!(frames.take_news().is_some_and(|news| news.contains("include the robot from")));
 }
 
 #[test]

@@ -214,8 +214,7 @@ fn cameras_of_different_kinds() {
         "K /chest/depth/camera_info",
     ]);
     let all = arguments(&more);
-    let expected =
-        "--cameras chest,head,wrist --input images,images,compressed -p depth_registered:=false --remap";
+    let expected = "--cameras chest,head,wrist --input images,images,compressed -p depth_registered:=false --remap";
     assert!(all.starts_with(expected), "{all}");
 }
 

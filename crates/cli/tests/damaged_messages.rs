@@ -3,9 +3,12 @@
 //! Apart from `crates/cli/tests/faults/main.rs`: its memory is measured, and other tests in the same process would
 //! count.
 
-use crate::intake;
-use crate::memory;
-use crate::stream;
+#[path = "faults/intake.rs"]
+mod intake;
+#[path = "faults/memory.rs"]
+mod memory;
+#[path = "faults/stream.rs"]
+mod stream;
 
 use forecloud::vision::frames::Topics;
 use rand::{Rng, SeedableRng};
