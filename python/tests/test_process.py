@@ -238,7 +238,7 @@ def test_training_ends_by_ctrl_c_with_a_checkpoint_and_goes_on(tmp_path):
     """A signal to this process alone, as a notebook's kernel gets it."""
     for split in (b"train", b"val"):
         copy_of_split(TINY, tmp_path / "recordings" / split.decode(), split)
-    recordings, out, settings = tmp_path / "recordings", tmp_path / "run", train_settings()
+    recordings, out, settings = tmp_path / "recordings", tmp_path / "run", train_settings(tmp_path)
     done = script(
         """
         import json, os, signal, sys
@@ -271,6 +271,8 @@ def test_training_ends_by_ctrl_c_with_a_checkpoint_and_goes_on(tmp_path):
     assert fc.Model(whole["model"]).hash == fc.Model(on["model"]).hash
 
 
-def train_settings() -> dict:
-    return {"width": 16, "blocks": 1, "particles": 128, "history": 64, "batch": 1, "curriculum": "0:1", "validate_every": 1,
-            "validation_windows": 1, "threads": 1}
+def train_settings(folder: Path) -> dict:
+    file = folder / "settings.json"
+    file.write_text(json.dumps({"model": {"n_blocks": 1, "n_particles": 128, "n_history": 64},
+                                "train": {"curriculum": [[0, 1]], "validation_windows": 1}}))
+    return {"width": 16, "batch": 1, "validate_every": 1, "model_config": str(file), "threads": 1}

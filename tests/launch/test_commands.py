@@ -17,7 +17,11 @@ FOREIGN = set(
 )
 # Options that models and tool once had: the notebook keeps what was run then.
 GONE = {"--inputs", "--sigma", "--second-looks", "--no-lean-when-unlike", "--global", "--local", "--top-k", "--encodings", "--mlp-ratio",
-        "--hold-out-seed", "--tuning-share", "--checkpoint-secs", "--validations", "--feature-seed"}  # fmt: skip
+        "--hold-out-seed", "--tuning-share", "--checkpoint-secs", "--validations", "--feature-seed", "--blocks", "--k", "--n-hops",
+        "--particles", "--history", "--n-kinematic", "--plan-lag", "--feature-map", "--random-features", "--anchor-stride",
+        "--edge-bandwidth", "--sampler", "--walks", "--p-halt", "--mask-cell", "--curriculum", "--step-discount", "--sensor-noise",
+        "--validation-windows", "--pixel-weight", "--rays", "--width", "--world-frame", "--robot", "--unregistered-depth",
+        "--level-camera", "--tolerance-secs", "--mesh-path", "--no-hold-at-rest", "--no-carry-robot"}  # fmt: skip
 # Commands of the Python package beside the tool's; python/tests runs them.
 OF_THE_PACKAGE = {"view": "view.py", "cluster": "cluster.py"}
 # Examples that cannot run here, and why.

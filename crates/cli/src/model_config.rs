@@ -60,8 +60,8 @@ pub struct ModelFile {
 pub struct ModelConfigArgs {
     /// JSON file for settings that seldom matter: {"model": {…}, "train": {…}}. `model` takes any key of
     /// a model's settings, as `forecloud info` prints them; `train` takes curriculum, step_discount,
-    /// sensor_noise, validation_windows, checkpoint_secs, hold_out_seed, pixel_weight and rays
-    /// (docs/src/notebook/training.md). Keys that are left out keep their defaults
+    /// sensor_noise, validation_windows, checkpoint_secs, hold_out_seed, pixel_weight and rays.
+    /// Keys that are left out keep their defaults
     #[arg(long, value_name = "FILE", value_parser = ModelFile::read)]
     model_config: Option<ModelFile>,
 }

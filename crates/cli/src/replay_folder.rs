@@ -177,12 +177,12 @@ impl Folder {
         let json = serde_json::to_string_pretty(report)? + "\n";
         self.write(JSON, Kind::Json, &json)?;
         if !report.errors.is_empty() {
-            let what = "the errors, a row each method, class, task and step";
+            let what = "errors, one row per method, class, task and step";
             files.push((ERRORS.into(), what.into()));
             self.write(ERRORS, Kind::Table(csv::ERRORS), &csv::errors(report))?;
         }
         if let Some(text) = csv::hindsight(report) {
-            let what = "what was held against what was seen later, a row each method, region and \
+            let what = "errors against what was seen later, one row per method, region and \
                         step";
             files.push((HINDSIGHT.into(), what.into()));
             self.write(HINDSIGHT, Kind::Table(csv::HINDSIGHT), &text)?;

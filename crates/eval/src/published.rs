@@ -259,8 +259,7 @@ fn settings(
         causes.push(Difference { what: "sigmas", told, n_frames: 1 });
     }
     if causes.is_empty() && published.sources != replayed.particles.sources {
-        let told = "particles of other pixels were published: of another recording, or with another \
-                    workspace or other cameras";
+        let told = "the particles come from other pixels: another recording, workspace or cameras";
         causes.push(Difference { what: "pixels", told: told.into(), n_frames: 1 });
     }
     causes
@@ -281,6 +280,7 @@ fn numbers(published: &message::Prediction, replayed: &Prediction) -> Option<(Di
     let (n, max_m) = differing.fold((0, 0f64), |(n, max), (&a, &b)| {
         (n + 1, max.max((f64::from(a) - f64::from(b)).abs()))
     });
-    let told = format!("{n} numbers differ, by up to {max_m:e} m");
+    let numbers = if n == 1 { "number differs" } else { "numbers differ" };
+    let told = format!("{n} {numbers}, by up to {max_m:e} m");
     (n > 0).then_some((Difference { what: "numbers", told, n_frames: 1 }, max_m))
 }

@@ -305,7 +305,7 @@ fn frames_without_truth_cost_only_themselves() {
     });
     assert_eq!((outcome.windows(), outcome.skipped()), ((1, [2, 0, 2]), [0, 1, 0]));
     assert_eq!((outcome.replayed(), outcome.report.n_without_truth), ([6, 5, 4, 1], 1));
-    assert!(outcome.report.to_string().contains("1 that the truth lacks"));
+    assert!(outcome.report.to_string().contains("1 without truth at their time"));
 }
 
 #[test]

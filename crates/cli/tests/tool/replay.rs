@@ -212,7 +212,7 @@ fn without_truth_predictions_are_held_against_what_was_seen_later() {
     let output = replay(&[&bag, "--model", &model_file, "--horizon", "3"]);
     let text = String::from_utf8(output.stdout).unwrap();
     for part in [
-        "5 predicted, 0 held against the truth, 4 against what was seen later",
+        "5 predicted, 0 compared with the truth, 4 with what was seen later",
         "4, 3, 2 predictions, after each step shown; steps not seen: 6 behind the recording's end",
         "Moving regions, ",
         "covered   front   agree unknown",
@@ -402,8 +402,8 @@ fn published_predictions_are_compared_bit_for_bit() {
     assert!(text.contains("5 of 5 frames predicted by the node; bit for bit equal: yes"), "{text}");
     // Where frames lack, those that are there say nothing of them.
     let (code, text) = run(&predictions, &hash);
-    let partial = "4 of 5 frames predicted by the node; bit for bit equal: 4 are, of the others \
-                   nothing is known: 1 frames lack";
+    let partial = "4 of 5 frames predicted by the node; bit for bit equal: 4 are; unknown for \
+                   the others: 1 frame is missing";
     assert!(code == 3 && text.contains(partial), "{code}: {text}");
     assert!(text.contains("0.3 s\n"), "the horizon is the published one: {text}");
 
@@ -420,8 +420,8 @@ fn published_predictions_are_compared_bit_for_bit() {
     let value = &mut predictions[2].displacements[1][17][2];
     *value = f32::from_bits(value.to_bits() + 1);
     let (code, text) = run(&predictions, &hash);
-    assert!(code == 1 && text.contains("equal: no: 1 differ"), "{text}");
-    assert!(text.contains("1 numbers differ"), "{text}");
+    assert!(code == 1 && text.contains("equal: no: 1 prediction differs"), "{text}");
+    assert!(text.contains("1 number differs"), "{text}");
 }
 
 #[test]
@@ -441,11 +441,11 @@ fn what_published_predictions_differ_in_is_named() {
         let causes = report["published"]["differences"].as_array().unwrap();
         assert_eq!((&causes[0]["what"], &causes[0]["n_frames"]), (&what.into(), &5.into()));
     };
-    differs(&["--seed", "3"], "5 differ, seed: 0 published, 3 replayed", "seed");
-    differs(&["--horizon", "2"], "5 differ, horizon: 3 published, 2 replayed", "horizon");
+    differs(&["--seed", "3"], "5 predictions differ; seed: 0 published, 3 replayed", "seed");
+    differs(&["--horizon", "2"], "5 predictions differ; horizon: 3 published, 2 replayed", "horizon");
     differs(&["--particles", "200"], "particles: 256 published, 200 replayed", "particles");
     let shifted = ["--workspace", "-0.4,-0.45,-0.015", "0.5,0.45,0.6"];
-    differs(&shifted, "of another recording, or with another workspace", "pixels");
+    differs(&shifted, "the particles come from other pixels: another recording, workspace", "pixels");
 
     // Of a file that is cut, what is left says nothing of the rest.
     let bytes = std::fs::read(&node).unwrap();

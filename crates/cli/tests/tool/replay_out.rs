@@ -133,7 +133,7 @@ fn predictions_are_read_back_as_equal_bit_for_bit() {
     writer.finish().unwrap();
     let output = place.replay(&["--predictions", &other.display().to_string(), &bag]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(!output.status.success() && text.contains("equal: no: 1 differ"), "{text}");
+    assert!(!output.status.success() && text.contains("equal: no: 1 prediction differs"), "{text}");
 }
 
 #[test]

@@ -70,7 +70,7 @@ pub(super) fn confidence(report: &Report) -> String {
         }
     }
     html + "</tbody></table></div><p class=note>Half of all errors should lie within sigma, nine of ten \
-            within sigma_90: means over recordings. Unplanned: on the robot, in steps that no plan tells of.</p>"
+            within sigma_90: means over recordings. Unplanned: on the robot, in steps without a plan.</p>"
 }
 
 /// How alike drawn pictures are to what was seen: a row for each method and figure.

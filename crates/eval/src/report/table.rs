@@ -23,7 +23,7 @@ impl Class {
         match self {
             Self::Moving => "Object points that move, more than 2 mm in the step: mean error in mm",
             Self::Sudden => {
-                "Of these, falls and impacts, motion changes by 30 mm a step: mean error in mm"
+                "Of these, falls and impacts, motion changes by 30 mm per step: mean error in mm"
             }
             Self::Resting => "Object points at rest: mean error in mm",
             Self::Robot => "Robot points: mean error in mm",
@@ -130,7 +130,7 @@ impl Report {
             f,
             "How sure: errors within sigma (half of them should be), within sigma_90 (90 %)"
         )?;
-        writeln!(f, "(unplanned: on the robot, in steps that no plan tells of)")?;
+        writeln!(f, "(unplanned: on the robot, in steps without a plan)")?;
         write!(f, "{:1$}", "", TASK_WIDTH + METHOD_WIDTH)?;
         for step in 1..=self.horizon {
             write!(f, "{:>9}", format!("{} s", (step as f64 * self.step_secs) as f32))?;
@@ -213,7 +213,7 @@ impl Report {
         let is_one = self.bags.iter().all(|bag| bag.survey.workspace == self.workspace);
         let which = match is_one {
             true => format!("{} to {} m", corner(min), corner(max)),
-            false => "of each recording its own, as its cameras see".into(),
+            false => "per recording, as its cameras see".into(),
         };
         (measured > 0).then(|| {
             let share = percent(inside as f64 / measured as f64);
@@ -270,14 +270,14 @@ impl Report {
     pub(crate) fn frames(&self) -> String {
         // Writing to a string can't fail.
         let mut text = format!(
-            "{}: {} predicted, {} held against the truth",
+            "{}: {} predicted, {} compared with the truth",
             self.n_frames, self.n_predicted, self.n_evaluated
         );
         if self.n_in_hindsight > 0 {
-            let _ = write!(text, ", {} against what was seen later", self.n_in_hindsight);
+            let _ = write!(text, ", {} with what was seen later", self.n_in_hindsight);
         }
         if self.n_without_truth > 0 {
-            let _ = write!(text, ", {} that the truth lacks", self.n_without_truth);
+            let _ = write!(text, ", {} without truth at their time", self.n_without_truth);
         }
         if self.n_without_history > 0 {
             let _ = write!(text, ", {} without a frame one step back", self.n_without_history);
@@ -326,7 +326,9 @@ impl Comparison {
             });
             let causes: Vec<String> = causes.collect();
             let first = self.first_difference.as_deref().unwrap_or_default();
-            parts.push(format!("{n_differing} differ, {}; {first}", causes.join(", ")));
+            let predictions =
+                if n_differing == 1 { "prediction differs" } else { "predictions differ" };
+            parts.push(format!("{n_differing} {predictions}; {}; {first}", causes.join(", ")));
         }
         if self.n_of_other_frames == self.n_published {
             parts.push("none is of a frame of this recording".into());
@@ -335,18 +337,19 @@ impl Comparison {
             parts.push(format!("{n} are of frames that replay does not predict"));
         }
         if self.n_lacking > 0 {
-            parts.push(format!("{} frames lack", self.n_lacking));
+            let frames = if self.n_lacking == 1 { "frame is" } else { "frames are" };
+            parts.push(format!("{} {frames} missing", self.n_lacking));
         }
         if self.n_reduced > 0 {
             let n = self.n_reduced;
-            parts.push(format!("{n} of fewer particles, for a deadline, are not compared"));
+            parts.push(format!("{n} with fewer particles, due to a deadline, are not compared"));
         }
         parts.extend(self.warnings.iter().map(|warning| format!("their file: {warning}")));
         match self.agreement() {
             Agreement::Equal => "yes".into(),
             Agreement::Partial => {
                 format!(
-                    "{} are, of the others nothing is known: {}",
+                    "{} are; unknown for the others: {}",
                     self.n_equal,
                     parts.join("; ")
                 )

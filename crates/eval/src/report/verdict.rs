@@ -120,7 +120,7 @@ impl Verdict {
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         let false_motion = self.false_motion_mm.map_or(String::new(), |mm| {
-            format!("; false motion of static points: {} mm a step", millimetres(mm))
+            format!("; false motion of static points: {} mm per step", millimetres(mm))
         });
         format!(
             "the model is {}: {} mm {} of {}, {} s ahead{false_motion}",
@@ -169,7 +169,7 @@ mod tests {
             let text = verdict(model_mm).text();
             assert!(text.starts_with(&told), "{text}");
             let rest = " mean error of object points that move, 0.5 s ahead; false motion of static \
-                        points: 0.25 mm a step";
+                        points: 0.25 mm per step";
             assert!(text.ends_with(rest), "{text}");
         }
     }
