@@ -348,11 +348,7 @@ impl Comparison {
         match self.agreement() {
             Agreement::Equal => "yes".into(),
             Agreement::Partial => {
-                format!(
-                    "{} are; unknown for the others: {}",
-                    self.n_equal,
-                    parts.join("; ")
-                )
+                format!("{} are; unknown for the others: {}", self.n_equal, parts.join("; "))
             }
             Agreement::Different => format!("no: {}", parts.join("; ")),
         }
