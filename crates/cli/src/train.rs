@@ -55,7 +55,7 @@ Exit codes:
 Examples:
   forecloud train recordings --out runs/first --steps 20000
   forecloud train recordings --out runs/tuned --from models/small.safetensors --steps 2000
-  forecloud train my_bags --out runs/mine --from models/small.safetensors --steps 2000 --teacher hindsight")]
+  forecloud train my_bags --out runs/mine --from models/small.safetensors --teacher hindsight")]
 pub struct Args {
     /// Folder of recordings, with or without truth (rosbag2 folders, .mcap and .db3 files), or one
     /// recording
