@@ -442,10 +442,18 @@ fn what_published_predictions_differ_in_is_named() {
         assert_eq!((&causes[0]["what"], &causes[0]["n_frames"]), (&what.into(), &5.into()));
     };
     differs(&["--seed", "3"], "5 predictions differ; seed: 0 published, 3 replayed", "seed");
-    differs(&["--horizon", "2"], "5 predictions differ; horizon: 3 published, 2 replayed", "horizon");
+    differs(
+        &["--horizon", "2"],
+        "5 predictions differ; horizon: 3 published, 2 replayed",
+        "horizon",
+    );
     differs(&["--particles", "200"], "particles: 256 published, 200 replayed", "particles");
     let shifted = ["--workspace", "-0.4,-0.45,-0.015", "0.5,0.45,0.6"];
-    differs(&shifted, "the particles come from other pixels: another recording, workspace", "pixels");
+    differs(
+        &shifted,
+        "the particles come from other pixels: another recording, workspace",
+        "pixels",
+    );
 
     // Of a file that is cut, what is left says nothing of the rest.
     let bytes = std::fs::read(&node).unwrap();
