@@ -198,6 +198,13 @@ def _few(n: int, most: int) -> np.ndarray:
     return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.int64)
 
 
+def _param(text: str) -> tuple[str, str]:
+    name, _, value = text.partition(":=")
+    if name not in PARAMETERS or not value:
+        raise argparse.ArgumentTypeError(f"{text}: expected NAME:=VALUE with one of {', '.join(PARAMETERS)}")
+    return name, value
+
+
 def command(arguments: list[str]) -> int:
     """`forecloud view`; returns the exit code."""
     parser = argparse.ArgumentParser(
@@ -214,7 +221,7 @@ def command(arguments: list[str]) -> int:
     topics.add_argument("--cameras", metavar="NAMES")
     topics.add_argument("--input", metavar="INPUT")
     topics.add_argument("--remap", action="append", metavar="OLD:=NEW")
-    topics.add_argument("-p", "--param", action="append", default=[], metavar="NAME:=VALUE",
+    topics.add_argument("-p", "--param", action="append", default=[], metavar="NAME:=VALUE", type=_param,
                         help=f"a parameter of the node (repeatable): {', '.join(PARAMETERS)}")
     try:
         given = vars(parser.parse_args(arguments))
@@ -228,11 +235,7 @@ def command(arguments: list[str]) -> int:
                 raise InputError("--remap: expected OLD:=NEW")
             remap = [(old, new) for old, new in pairs]
         settings = {name: given.pop(name) for name in ("cameras", "input")}
-        for param in given.pop("param"):
-            name, _, value = param.partition(":=")
-            if name not in PARAMETERS or not value:
-                raise InputError(f"--param {param}: expected NAME:=VALUE with one of {', '.join(PARAMETERS)}")
-            settings[name] = value
+        settings.update(given.pop("param"))
         robot = {"robot": settings["robot"]} if "robot" in settings else {}
         show(given["bag"], given["model"], save=given["save"], max_frames=given["frames"],
              recording_settings={**settings, "remap": remap}, horizon=given["horizon"], device=given["device"], **robot)
