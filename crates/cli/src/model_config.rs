@@ -410,7 +410,10 @@ mod tests {
         for (keys, word) in [
             ("\"blocks\": 2", "unknown key 'model.blocks'; known: "),
             ("\"layers\": {\"lokal\": \"grf\"}", "unknown key 'model.layers.lokal'; known: "),
-            ("\"layers\": {\"local\": \"convolution\"}", "model.layers: `convolution` is none of"),
+            (
+                "\"layers\": {\"local\": \"convolution\"}",
+                "model.layers: local layer `convolution` is none of",
+            ),
             ("\"inputs\": \"first\"", "model.inputs: expected paper or second"),
             ("\"k\": \"3\"", "model.k: invalid type"),
             ("\"k\": 33", "model.k: 33 is not in 1..=32"),

@@ -129,7 +129,7 @@ fn too_few_recordings_other_models_and_inputs_as_outputs_are_refused() {
         let output = calibrate(&all, model, out, more);
         assert!(!output.status.success() && told(&output).contains(reason), "{}", told(&output));
     };
-    refuse(&silent, &out, &[], "it does not tell how sure it is");
+    refuse(&silent, &out, &[], "the model has no sigma");
     let telling = model(folder.path(), true);
     refuse(&telling, &telling, &[], "cannot save the model");
     refuse(&telling, &out, &["--split", "test"], "at least 8");
@@ -160,7 +160,7 @@ fn a_recording_that_cannot_be_used_is_left_out_by_name() {
         for name in ["empty", "blind"] {
             assert!(said.contains(&format!("left out: {}", all.join(name).display())), "{said}");
         }
-        assert!(said.contains("2 recordings left out, which can't be used"), "{said}");
+        assert!(said.contains("2 recordings left out: can't be used"), "{said}");
         assert!(said.contains("calibrated on 8 recordings"), "{said}");
         assert_eq!(hash == whole, teacher == "truth", "what is left out changes nothing");
     }

@@ -570,12 +570,11 @@ fn what_is_trained_by_default_is_calibrated_and_replayed_as_the_shipped_model_is
         assert!(output.status.success(), "{line}: {}", stderr(&output));
         output
     };
-    let few = run::settings_file(place.path(), "", "\"validation_windows\": 2");
-    here(&format!("train recordings --out runs/mine --steps 2 {few}"));
+    here("train recordings --out runs/mine --steps 2");
     here("calibrate recordings --model runs/mine/model.safetensors --out mine.safetensors");
     let told = stdout(&here("replay --model mine.safetensors recordings/push_8"));
     assert!(told.contains("within sigma_90, %"), "{told}");
-    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/small.safetensors");
+    let shipped = Path::new(crate::ROOT).join("models/small.safetensors");
     let [mine, shipped] =
         [&at("mine.safetensors"), &shipped].map(|path| Model::load(path).unwrap());
     assert_eq!(mine.config, shipped.config);
