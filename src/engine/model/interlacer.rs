@@ -174,7 +174,7 @@ impl Span {
     }
 
     /// How many numbers it has.
-    pub fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         self.len
     }
 
