@@ -129,7 +129,10 @@ impl VitLayout {
         (0..n_frames * len).map(move |token| {
             let (age, at) = (n_frames - 1 - token / len, token % len);
             let places = [(of_columns, at % columns), (of_rows, at / columns), (ages, age)];
-            (token, places.map(|(span, at)| (span, at.min((span.range().len() / d).saturating_sub(1)))))
+            (
+                token,
+                places.map(|(span, at)| (span, at.min((span.range().len() / d).saturating_sub(1)))),
+            )
         })
     }
 
