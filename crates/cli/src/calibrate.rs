@@ -48,7 +48,7 @@ Exit codes:
   2  wrong arguments
 
 Examples:
-  forecloud calibrate recordings --split val --model runs/a/model.safetensors --out a.safetensors
+  forecloud calibrate other_bags --model runs/first/model.safetensors --out first.safetensors
   forecloud calibrate my_bags --model runs/mine/model.safetensors --out mine.safetensors")]
 pub struct Args {
     /// Folder of recordings, or one recording
