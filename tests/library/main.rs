@@ -20,6 +20,7 @@ mod finding;
 mod hindsight;
 mod imports;
 mod kinematics;
+mod laboratory;
 mod mutations;
 mod reading;
 mod recording;
