@@ -61,7 +61,7 @@ fn main() -> anyhow::Result<()> {
             logs.iter().try_for_each(|&log| measure_grf(1 << log, width))?;
             continue;
         }
-        let kind = MaskKind::named(name);
+        let kind = MaskKind::from_name(name);
         let kind = kind.with_context(|| format!("--masks {name}: not known"))?;
         let mut rows = Vec::new();
         for &log in &logs {

@@ -33,11 +33,11 @@ pub struct Problem {
     pub positions: Vec<Vec3>,
     /// Features of the tokens `[n, n_features]`.
     pub features: Vec<f32>,
-    /// Candidate motions of each point in each step of the pass `[n, chunk, N_CANDIDATES]` (m).
+    /// Candidate motions of each point in each step of the pass `[n, steps_per_pass, N_CANDIDATES]` (m).
     pub candidates: Vec<Vec3>,
-    /// True displacements `[n, chunk]` (m).
+    /// True displacements `[n, steps_per_pass]` (m).
     pub targets: Vec<Vec3>,
-    /// Weight of each point in the loss `[n, chunk]`: the same in all steps.
+    /// Weight of each point in the loss `[n, steps_per_pass]`: the same in all steps.
     pub point_weights: Vec<f32>,
 }
 
@@ -58,7 +58,7 @@ impl Problem {
         let mut tokens = Tokens::default();
         tokens.encode(&state, &rollout.tokens)?;
         let random = |i: usize| uniform(draw(1, 0, i as u64, 3));
-        let in_steps = |i: usize| std::iter::repeat_n(i, model.chunk);
+        let in_steps = |i: usize| std::iter::repeat_n(i, model.steps_per_pass);
         let rows = || (0..n_tokens).flat_map(in_steps);
         Ok(Self {
             config,

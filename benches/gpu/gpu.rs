@@ -138,7 +138,7 @@ fn check_neighbors(gpu: &Arc<Gpu>, demo: &Demo, n: usize, table: &mut Table) -> 
 /// A model of this width as the kernels of one step a pass take it.
 fn single_steps(width: usize) -> ModelConfig {
     let (inputs, tells_sigma) = (Inputs::First, false);
-    ModelConfig { width, inputs, tells_sigma, ..ModelConfig::default().with_chunk(1) }
+    ModelConfig { width, inputs, tells_sigma, ..ModelConfig::default().with_steps_per_pass(1) }
 }
 
 /// A model of single steps over `n` tokens: against the CPU, then timed.

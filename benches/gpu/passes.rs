@@ -32,7 +32,7 @@ pub fn compare(
     let shipped = Model::load("models/small.safetensors".as_ref())?.config;
     let model = ModelConfig { width, n_kinematic: 0, ..shipped };
     let mut points = Turning::of(demo.particles(n_tokens)?, &model);
-    points.state.kinematic = vec![vec![]; model.chunk + 2];
+    points.state.kinematic = vec![vec![]; model.steps_per_pass + 2];
     let mut tokens = Tokens::default();
     tokens.encode(&points.state, &model.rollout().tokens)?;
     let problem = Problem::of(points, &model)?;
@@ -56,7 +56,7 @@ pub fn compare(
     let mut on_device = forward.measure(&[&tokens], n_runs)?;
     let about = format!(
         "a pass of {} steps, {} features, {} outputs, {n_tokens} points, d {width}",
-        model.chunk, problem.config.n_features, problem.config.n_outputs
+        model.steps_per_pass, problem.config.n_features, problem.config.n_outputs
     );
     row(table, format!("{about}: off the CPU, relative"), format!("{off:.1e}"));
     row(table, format!("{about}: on the device, p50 / p99"), percentiles(&mut on_device));

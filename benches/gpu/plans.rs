@@ -65,11 +65,11 @@ pub fn compare(
 /// A pass of a batch of scenes of the plans' sizes, from tokens on the host to outputs there.
 fn time_pass(gpu: &Arc<Gpu>, demo: &Demo, n_runs: usize, table: &mut Table) -> anyhow::Result<()> {
     let model = Model::load("models/small.safetensors".as_ref())?;
-    let (config, chunk) = (model.config.rollout(), model.config.chunk);
+    let (config, steps_per_pass) = (model.config.rollout(), model.config.steps_per_pass);
     let n_tokens = 3 * N_PARTICLES / 2 + 3 * model.config.n_kinematic;
-    let scene = demo.scene(n_tokens, &model.config, chunk)?;
+    let scene = demo.scene(n_tokens, &model.config, steps_per_pass)?;
     let mut state = scene.start.clone();
-    state.kinematic = scene.kinematic[..chunk + 2].to_vec();
+    state.kinematic = scene.kinematic[..steps_per_pass + 2].to_vec();
     let mut all = vec![Tokens::default(); BATCH];
     for (i, tokens) in all.iter_mut().enumerate() {
         state.velocities.iter_mut().for_each(|v| v[0] = 1e-4 * i as f32);

@@ -49,7 +49,7 @@ impl Turning {
             positions: particles.positions,
             colors: particles.colors,
             // A pass looks at the robot one step back, now, and after each of its steps: there is none.
-            kinematic: vec![vec![]; model.chunk + 2],
+            kinematic: vec![vec![]; model.steps_per_pass + 2],
             ..StepState::default()
         };
         Self { state, targets }

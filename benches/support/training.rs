@@ -43,7 +43,7 @@ impl Training {
             // A pass looks at the robot one step back, now, and after each of its steps: there is none.
             scene: RolloutInput {
                 start: state,
-                kinematic: vec![vec![]; config.chunk + 2],
+                kinematic: vec![vec![]; config.steps_per_pass + 2],
                 ..RolloutInput::default()
             },
             targets,
@@ -52,8 +52,8 @@ impl Training {
             optimizer: AdamW::new(AdamWConfig::default(), layout.n_params()),
             gradients: Gradients::new(&layout),
             gradient: vec![0.0; layout.n_params()],
-            d_positions: vec![vec![[0.0; 3]; n]; config.chunk],
-            d_log_sigmas: vec![Vec::new(); config.chunk],
+            d_positions: vec![vec![[0.0; 3]; n]; config.steps_per_pass],
+            d_log_sigmas: vec![Vec::new(); config.steps_per_pass],
         })
     }
 

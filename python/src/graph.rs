@@ -204,7 +204,7 @@ impl Mask {
         cell_m: f32,
         seed: (u64, i64),
     ) -> PyResult<Self> {
-        let Some(kind) = MaskKind::named(name) else {
+        let Some(kind) = MaskKind::from_name(name) else {
             let names: Vec<&str> = MaskKind::all().iter().map(|kind| kind.name()).collect();
             return Err(input(format!("mask '{name}': there are {}", names.join(", "))));
         };

@@ -57,11 +57,11 @@ impl InstructionSet {
     pub fn from_environment() -> Result<Self> {
         match std::env::var_os(VARIABLE) {
             None => Ok(Self::widest()),
-            Some(name) => Self::named(&name.to_string_lossy()),
+            Some(name) => Self::from_name(&name.to_string_lossy()),
         }
     }
 
-    fn named(name: &str) -> Result<Self> {
+    fn from_name(name: &str) -> Result<Self> {
         if name.is_empty() {
             return Ok(Self::widest());
         }

@@ -222,7 +222,7 @@ impl MaskKind {
     }
 
     /// That of this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::all().into_iter().find(|kind| kind.name() == name)
     }
 

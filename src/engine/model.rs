@@ -69,12 +69,13 @@ pub struct ModelConfig {
     /// Token-mixing layers.
     pub layers: LayersConfig,
     /// Steps that one pass predicts. Roll-outs go pass by pass; 1 is the papers' way.
-    pub chunk: usize,
+    #[serde(rename = "chunk")]
+    pub steps_per_pass: usize,
     /// Steps of a pass after which a longer roll-out looks again, from where it has come to by then: a
-    /// divisor of `chunk`. None: it looks again after all of them.
+    /// divisor of `steps_per_pass`. None: it looks again after all of them.
     // Without this, serde would take a file that lacks it for one that says none.
-    #[serde(deserialize_with = "Option::deserialize")]
-    pub stride: Option<usize>,
+    #[serde(rename = "stride", deserialize_with = "Option::deserialize")]
+    pub replan_interval: Option<usize>,
     /// What the model is told of its particles.
     pub inputs: Inputs,
     /// What it is told of where they lie in their graph.
@@ -84,7 +85,7 @@ pub struct ModelConfig {
 }
 
 /// Most steps of a pass.
-pub const MAX_CHUNK: usize = 20;
+pub const MAX_STEPS_PER_PASS: usize = 20;
 
 impl Default for ModelConfig {
     fn default() -> Self {
@@ -105,8 +106,8 @@ impl Default for ModelConfig {
             workspace: Workspace::default(),
             mask: MaskConfig::default(),
             layers: LayersConfig::default(),
-            chunk: 10,
-            stride: Some(5),
+            steps_per_pass: 10,
+            replan_interval: Some(5),
             inputs: Inputs::Second,
             encodings: Encodings::None,
             tells_sigma: true,
@@ -115,24 +116,24 @@ impl Default for ModelConfig {
 }
 
 impl ModelConfig {
-    /// The same model with passes of `chunk` steps. A longer roll-out looks again after half of a pass,
+    /// The same model with passes of `steps_per_pass` steps. A longer roll-out looks again after half of a pass,
     /// which was best of all strides that were tried for passes of ten steps (docs/src/notebook/accuracy.md); after the
     /// whole pass where that is an odd number of steps.
-    pub fn with_chunk(self, chunk: usize) -> Self {
-        let stride = chunk.is_multiple_of(2).then_some(chunk / 2);
-        Self { chunk, stride, ..self }
+    pub fn with_steps_per_pass(self, steps_per_pass: usize) -> Self {
+        let replan_interval = steps_per_pass.is_multiple_of(2).then_some(steps_per_pass / 2);
+        Self { steps_per_pass, replan_interval, ..self }
     }
 
     /// Sizes of the Interlacer.
     pub fn interlacer(&self) -> InterlacerConfig {
         InterlacerConfig {
-            n_features: tokens::n_features(self.chunk, self.inputs, self.encodings),
+            n_features: tokens::n_features(self.steps_per_pass, self.inputs, self.encodings),
             width: self.width,
             n_heads: self.n_heads,
             n_blocks: self.n_blocks,
             k: self.k,
             n_hops: self.n_hops,
-            n_outputs: self.chunk * (rollout::N_OUTPUTS + usize::from(self.tells_sigma)),
+            n_outputs: self.steps_per_pass * (rollout::N_OUTPUTS + usize::from(self.tells_sigma)),
             layers: self.layers,
         }
     }
@@ -157,29 +158,29 @@ impl ModelConfig {
         let tokens = TokenConfig {
             frame,
             step_secs: self.step_secs as f32,
-            chunk: self.chunk,
+            steps_per_pass: self.steps_per_pass,
             inputs: self.inputs,
             encodings: self.encodings,
             k: self.k,
         };
-        RolloutConfig { interlacer, mask, tokens, stride: self.stride() }
+        RolloutConfig { interlacer, mask, tokens, replan_interval: self.replan_interval() }
     }
 
     /// Steps of a pass behind which the next one starts.
-    pub fn stride(&self) -> usize {
-        self.stride.unwrap_or(self.chunk)
+    pub fn replan_interval(&self) -> usize {
+        self.replan_interval.unwrap_or(self.steps_per_pass)
     }
 
     /// Steps that are known behind the pass that step `n_steps` is of.
     pub fn whole_passes(&self, n_steps: usize) -> usize {
-        n_steps.next_multiple_of(self.stride())
+        n_steps.next_multiple_of(self.replan_interval())
     }
 
     /// How many steps ahead the passes of a roll-out of `n_steps` look, to the end of the last one.
     pub fn reach(&self, n_steps: usize) -> usize {
         match self.whole_passes(n_steps) {
             0 => 0,
-            known => known - self.stride() + self.chunk,
+            known => known - self.replan_interval() + self.steps_per_pass,
         }
     }
 
@@ -202,15 +203,18 @@ impl ModelConfig {
         let wrong = |key: &str, problem: String| {
             Err(Error::Config { key: format!("model.{key}"), problem })
         };
-        if !(1..=MAX_CHUNK).contains(&self.chunk) {
-            return wrong("chunk", format!("{} is not in 1..={MAX_CHUNK}", self.chunk));
+        if !(1..=MAX_STEPS_PER_PASS).contains(&self.steps_per_pass) {
+            return wrong(
+                "chunk",
+                format!("{} is not in 1..={MAX_STEPS_PER_PASS}", self.steps_per_pass),
+            );
         }
-        if let Some(stride) = self.stride
-            && (stride == 0 || !self.chunk.is_multiple_of(stride))
+        if let Some(replan_interval) = self.replan_interval
+            && (replan_interval == 0 || !self.steps_per_pass.is_multiple_of(replan_interval))
         {
             let problem = format!(
-                "{stride} does not divide the {} steps of a pass: take one of their divisors",
-                self.chunk
+                "{replan_interval} does not divide the {} steps of a pass: take one of their divisors",
+                self.steps_per_pass
             );
             return wrong("stride", problem);
         }
@@ -484,8 +488,9 @@ mod tests {
 
     #[test]
     fn passes_start_behind_strides_and_look_to_their_own_ends() {
-        let again = ModelConfig { chunk: 10, stride: Some(5), ..ModelConfig::default() };
-        let whole = ModelConfig { stride: None, ..again };
+        let again =
+            ModelConfig { steps_per_pass: 10, replan_interval: Some(5), ..ModelConfig::default() };
+        let whole = ModelConfig { replan_interval: None, ..again };
         let of = |config: &ModelConfig, n| (config.whole_passes(n), config.reach(n));
         assert_eq!(
             [0, 1, 5, 6, 10, 11].map(|n| of(&again, n)),
@@ -493,8 +498,10 @@ mod tests {
         );
         assert_eq!([0, 1, 10, 11].map(|n| of(&whole, n)), [(0, 0), (10, 10), (10, 10), (20, 20)]);
         assert_eq!(serde_json::from_str::<ModelConfig>(&config_json(&again)).unwrap(), again);
-        for stride in [0, 3, 20] {
-            let error = ModelConfig { stride: Some(stride), ..again }.validate().unwrap_err();
+        for replan_interval in [0, 3, 20] {
+            let error = ModelConfig { replan_interval: Some(replan_interval), ..again }
+                .validate()
+                .unwrap_err();
             assert!(error.to_string().contains("model.stride"), "{error}");
         }
     }

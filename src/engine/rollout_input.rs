@@ -44,7 +44,7 @@ impl RolloutInput {
         start.colors.clone_from(&now.colors);
         start.velocities.clear();
         start.velocities.resize(now.len(), [0.0; 3]);
-        start.onward.clear();
+        start.extrapolated_motion.clear();
         start.bodies.clear();
         start.body_of.clear();
         start.body_motions.clear();
@@ -99,16 +99,17 @@ impl RolloutInput {
         let mut found = PastMotion {
             motions: take(&mut start.velocities),
             confidences: take(&mut start.velocity_known),
-            onward: take(&mut start.onward),
+            extrapolated_motion: take(&mut start.extrapolated_motion),
             bodies: take(&mut start.bodies),
             body_of: take(&mut start.body_of),
             body_motions: take(&mut start.body_motions),
         };
         let links = &start.kinematic_links;
         estimator.estimate(&TwoFrames { particles: now, clouds, robot, links }, &mut found);
-        let PastMotion { motions, confidences, onward, bodies, body_of, body_motions } = found;
+        let PastMotion { motions, confidences, extrapolated_motion, bodies, body_of, body_motions } =
+            found;
         (start.velocities, start.velocity_known) = (motions, confidences);
-        (start.onward, start.bodies) = (onward, bodies);
+        (start.extrapolated_motion, start.bodies) = (extrapolated_motion, bodies);
         (start.body_of, start.body_motions) = (body_of, body_motions);
     }
 }
@@ -131,7 +132,7 @@ pub struct StepState {
     pub velocities: Vec<Vec3>,
     /// Their motion in this step if they go on as bodies that turn do, `[n]`; empty where it is
     /// taken to be the velocity.
-    pub onward: Vec<Vec3>,
+    pub extrapolated_motion: Vec<Vec3>,
     /// What they are told of their bodies, `[n]`; empty where that is not known.
     pub bodies: Vec<[f32; N_BODY_FEATURES]>,
     /// Numbers of these bodies, `[n]`, [`crate::vision::motion::NO_BODY`] for none; empty where not known.
@@ -148,7 +149,7 @@ pub struct StepState {
     pub history_positions: Vec<Vec3>,
     /// Their colours in 0..1, `[n_history]`.
     pub history_colors: Vec<Vec3>,
-    /// Points on the robot one step back, now and after each step of the pass, `[2 + chunk][n_robot]`.
+    /// Points on the robot one step back, now and after each step of the pass, `[2 + steps_per_pass][n_robot]`.
     pub kinematic: Vec<Vec<Vec3>>,
     /// Number of the rigid link that holds each of them, ascending, `[n_robot]`.
     pub kinematic_links: Vec<u32>,
@@ -177,10 +178,10 @@ impl StepState {
         self.kinematic_stride.max(1)
     }
 
-    /// Holds all to each other, for a pass of `chunk` steps.
-    pub(crate) fn check(&self, chunk: usize) -> Result<()> {
+    /// Holds all to each other, for a pass of `steps_per_pass` steps.
+    pub(crate) fn check(&self, steps_per_pass: usize) -> Result<()> {
         self.check_particles()?;
-        let (expected, got) = (chunk + 2, self.kinematic.len());
+        let (expected, got) = (steps_per_pass + 2, self.kinematic.len());
         if got < expected {
             return Err(Error::Shape { what: "rows of kinematic particles", expected, got });
         }
@@ -214,7 +215,14 @@ impl StepState {
             ("velocities", self.velocities.len()),
             ("known velocities", self.velocity_known.len()),
             ("colours", self.colors.len()),
-            ("motions onward", if self.onward.is_empty() { n } else { self.onward.len() }),
+            (
+                "extrapolated motion",
+                if self.extrapolated_motion.is_empty() {
+                    n
+                } else {
+                    self.extrapolated_motion.len()
+                },
+            ),
             ("bodies", if self.bodies.is_empty() { n } else { self.bodies.len() }),
             ("bodies' numbers", if self.body_of.is_empty() { n } else { self.body_of.len() }),
         ] {
@@ -240,7 +248,7 @@ impl StepState {
     pub(crate) fn start_from(&mut self, start: &StepState) {
         self.positions.clone_from(&start.positions);
         self.velocities.clone_from(&start.velocities);
-        self.onward.clone_from(&start.onward);
+        self.extrapolated_motion.clone_from(&start.extrapolated_motion);
         self.bodies.clone_from(&start.bodies);
         self.body_of.clone_from(&start.body_of);
         self.body_motions.clone_from(&start.body_motions);
@@ -273,7 +281,7 @@ impl StepState {
         moved(&mut self.positions, last);
         self.velocities.clear();
         self.velocities.extend_from_slice(last);
-        self.onward.clear();
+        self.extrapolated_motion.clear();
         self.bodies.clear();
         self.body_of.clone_from(&before.body_of);
         self.body_motions.clear();

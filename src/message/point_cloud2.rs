@@ -148,10 +148,10 @@ impl PointCloud2 {
 }
 
 /// Number, position and colour of each measured point.
-type Told = Vec<(u32, [f32; 3], [u8; 3])>;
+type Measured = Vec<(u32, [f32; 3], [u8; 3])>;
 
 impl PointCloud2 {
-    fn told(&self) -> Told {
+    fn measured(&self) -> Measured {
         let mut points = Vec::new();
         self.for_each(|i, position, color| points.push((i, position, color)));
         points
@@ -162,7 +162,7 @@ impl PointCloud2 {
 /// compared.
 impl PartialEq for PointCloud2 {
     fn eq(&self, other: &Self) -> bool {
-        let told = |cloud: &Self| (cloud.has_color(), cloud.height, cloud.width, cloud.told());
+        let told = |cloud: &Self| (cloud.has_color(), cloud.height, cloud.width, cloud.measured());
         self.header == other.header && told(self) == told(other)
     }
 }
@@ -174,7 +174,7 @@ impl fmt::Debug for PointCloud2 {
             .field("height", &self.height)
             .field("width", &self.width)
             .field("has_color", &self.has_color())
-            .field("points", &self.told())
+            .field("points", &self.measured())
             .finish()
     }
 }

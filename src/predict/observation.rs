@@ -110,7 +110,7 @@ impl RobotForecast {
         rows[1].clone_from(&self.placed[1]);
         let n_joints = self.joints.len();
         for (step, row) in rows[2..].iter_mut().enumerate() {
-            robot.set_mount(&self.mounts[1].onward(&self.mounts[0], step + 1))?;
+            robot.set_mount(&self.mounts[1].extrapolated(&self.mounts[0], step + 1))?;
             robot.place(&joints_ahead[step * n_joints..][..n_joints], row)?;
         }
         link(scene, robot, workspace);

@@ -88,7 +88,7 @@ impl Snapshot {
         let start = &mut thin.scene.start;
         pick(&mut start.positions, &chosen);
         pick(&mut start.velocities, &chosen);
-        pick(&mut start.onward, &chosen);
+        pick(&mut start.extrapolated_motion, &chosen);
         pick(&mut start.bodies, &chosen);
         pick(&mut start.body_of, &chosen);
         pick(&mut start.velocity_known, &chosen);

@@ -61,7 +61,7 @@ pub struct PastMotion {
     pub confidences: Vec<f32>,
     /// How far each will move in the next step (m), `[n]`, if its body goes on, or its patch where that
     /// is of none: straight on with its centre, and turning about that.
-    pub onward: Vec<Vec3>,
+    pub extrapolated_motion: Vec<Vec3>,
     /// What each is told of the body that it belongs to, `[n]`; zeros where that is none: the support
     /// plane and the robot.
     pub bodies: Vec<[f32; N_BODY_FEATURES]>,
@@ -77,7 +77,7 @@ pub const NO_BODY: u32 = u32::MAX;
 impl PastMotion {
     /// Nothing is known of `n` particles.
     pub fn forget(&mut self, n: usize) {
-        for vectors in [&mut self.motions, &mut self.onward] {
+        for vectors in [&mut self.motions, &mut self.extrapolated_motion] {
             vectors.clear();
             vectors.resize(n, [0.0; 3]);
         }
@@ -158,20 +158,22 @@ impl MotionEstimator {
         let cells = &self.seed_of_cell[..];
         let context = Context { settings, now, before, raised, hidden };
         let places = particles.positions.par_iter().zip(&particles.colors).with_min_len(64);
-        let PastMotion { motions, onward, confidences, .. } = found;
-        let results = motions.par_iter_mut().zip(onward).zip(confidences);
-        places.zip(results).for_each(|((position, color), ((motion, onward), confidence))| {
-            if !is_raised(position) {
-                *confidence = 1.0;
-                return;
-            }
-            let best = assign(&context, seeds, cells, position, color);
-            if let Some(seed) = best.filter(|seed| seed.found >= settings.min_found) {
-                *motion = minus(position, &seed.pose.apply(position));
-                *onward = seed.onward(position);
-                *confidence = seed.found.min(1.0);
-            }
-        });
+        let PastMotion { motions, extrapolated_motion, confidences, .. } = found;
+        let results = motions.par_iter_mut().zip(extrapolated_motion).zip(confidences);
+        places.zip(results).for_each(
+            |((position, color), ((motion, extrapolated_motion), confidence))| {
+                if !is_raised(position) {
+                    *confidence = 1.0;
+                    return;
+                }
+                let best = assign(&context, seeds, cells, position, color);
+                if let Some(seed) = best.filter(|seed| seed.found >= settings.min_found) {
+                    *motion = minus(position, &seed.pose.apply(position));
+                    *extrapolated_motion = seed.extrapolated_motion(position);
+                    *confidence = seed.found.min(1.0);
+                }
+            },
+        );
     }
 
     /// Sorts the clouds, and the points off the support plane.

@@ -30,11 +30,17 @@ fn recording() -> Recording {
     Recording::open(Path::new("tests/data/tiny_push"), FramesConfig::default()).unwrap()
 }
 
-/// A small untrained model whose passes have `chunk` steps.
-fn model(chunk: usize) -> Model {
-    let stride = None;
-    let config =
-        ModelConfig { width: 16, n_heads: 2, n_blocks: 1, chunk, stride, ..ModelConfig::default() };
+/// A small untrained model whose passes have `steps_per_pass` steps.
+fn model(steps_per_pass: usize) -> Model {
+    let replan_interval = None;
+    let config = ModelConfig {
+        width: 16,
+        n_heads: 2,
+        n_blocks: 1,
+        steps_per_pass,
+        replan_interval,
+        ..ModelConfig::default()
+    };
     let weights = initial_weights(&Layout::new(config.interlacer()), 1);
     Model::new(config, weights).unwrap()
 }
@@ -42,7 +48,7 @@ fn model(chunk: usize) -> Model {
 /// One whose passes of four steps are kept for two.
 fn model_that_looks_again() -> Model {
     let (of, weights) = (model(4), model(4).weights);
-    Model::new(ModelConfig { stride: Some(2), ..of.config }, weights).unwrap()
+    Model::new(ModelConfig { replan_interval: Some(2), ..of.config }, weights).unwrap()
 }
 
 /// Predictions of the recording played `times` over, each frame as if it had arrived `age` ago.
@@ -134,11 +140,15 @@ fn a_late_prediction_is_the_beginning_of_the_whole_one() {
 #[test]
 fn of_longer_passes_whole_ones_are_kept() {
     let late = PredictorConfig { deadline_secs: 0.1, ..CONFIG };
-    for (chunk, n_steps) in [(2, 2), (3, 3), (5, 3)] {
-        let whole = predictions_of(model(chunk), CONFIG, Duration::ZERO, 1);
-        let cut = predictions_of(model(chunk), late, Duration::from_secs(1), 1);
+    for (steps_per_pass, n_steps) in [(2, 2), (3, 3), (5, 3)] {
+        let whole = predictions_of(model(steps_per_pass), CONFIG, Duration::ZERO, 1);
+        let cut = predictions_of(model(steps_per_pass), late, Duration::from_secs(1), 1);
         for (whole, cut) in whole.iter().zip(&cut) {
-            assert_eq!((cut.displacements.len(), cut.is_cut), (n_steps, n_steps < 3), "{chunk}");
+            assert_eq!(
+                (cut.displacements.len(), cut.is_cut),
+                (n_steps, n_steps < 3),
+                "{steps_per_pass}"
+            );
             assert_eq!(whole.displacements[..n_steps], cut.displacements);
         }
     }
@@ -148,8 +158,8 @@ fn of_longer_passes_whole_ones_are_kept() {
 fn where_the_shortest_is_late_particles_are_given_up_and_no_more_than_stated() {
     let late = PredictorConfig { deadline_secs: 0.1, n_particles: 1000, ..CONFIG };
     // Where a pass has more steps than are asked for, it is the shortest roll-out.
-    for (chunk, n_steps) in [(1, 1), (5, 3)] {
-        let cut = predictions_of(model(chunk), late, Duration::from_secs(1), 5);
+    for (steps_per_pass, n_steps) in [(1, 1), (5, 3)] {
+        let cut = predictions_of(model(steps_per_pass), late, Duration::from_secs(1), 5);
         let n: Vec<usize> = cut.iter().map(|prediction| prediction.particles.len()).collect();
         assert_eq!((n[0], n[24]), (1000, 512), "{n:?}");
         assert!(n.is_sorted_by(|a, b| a >= b), "{n:?}");

@@ -165,7 +165,7 @@ fn points_beside_those_that_are_followed_go_with_them() {
     recording
         .play(|frame, _| -> forecloud::Result<()> {
             let far = [[9.0, 9.0, 9.0]];
-            told.push((frame.stamp, data.tell(frame.stamp, &far, 2)?));
+            told.push((frame.stamp, data.judge(frame.stamp, &far, 2)?));
             Ok(())
         })
         .unwrap();

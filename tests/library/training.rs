@@ -104,7 +104,7 @@ fn frames_between_steps_start_no_windows() {
 /// Passes of two steps learn as well, and to tell particles apart by how sure they are.
 #[test]
 fn a_model_of_chunks_learns_motions_and_how_sure_it_is() {
-    let model = model().with_chunk(2);
+    let model = model().with_steps_per_pass(2);
     let mut data = Dataset::new(DatasetConfig::default(), model, FramesConfig::default());
     let path = Path::new(crate::ROOT).join("tests/data/tiny_push");
     assert!(data.add(&path, "test").unwrap());
@@ -127,7 +127,7 @@ fn a_model_of_chunks_learns_motions_and_how_sure_it_is() {
 /// Windows that all are led on teach: the loss of the second pass falls.
 #[test]
 fn second_looks_teach_the_second_pass() {
-    let model = model().with_chunk(2);
+    let model = model().with_steps_per_pass(2);
     let settings = DatasetConfig { max_horizon: 3, ..DatasetConfig::default() };
     let mut data = Dataset::new(settings, model, FramesConfig::default());
     let path = Path::new(crate::ROOT).join("tests/data/tiny_push");

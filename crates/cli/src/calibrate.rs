@@ -23,7 +23,7 @@ use forecloud_train::hindsight::widen;
 
 use super::intake::{Recordings, recordings as told_recordings};
 use super::numbers::{by_option, within, wrong};
-use super::say::{named, say};
+use super::say::{name_first, say};
 use super::topics::ReadArgs;
 use super::train_loop::bar;
 use super::{model_file, threads};
@@ -73,7 +73,7 @@ pub struct Args {
     /// stored in the model file; half a pass was best for `small` (docs/src/notebook/accuracy.md)
     /// [default: the model's own]
     #[arg(long, value_name = "STEPS")]
-    stride: Option<usize>,
+    replan_interval: Option<usize>,
     /// Threads [default: all cores]
     #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
     threads: Option<usize>,
@@ -98,12 +98,13 @@ fn calibrate(args: &Args) -> Result<()> {
     outputs.check(&args.out, Kind::Weights).context("cannot save the model")?;
     // Its own word, not what an earlier calibration made of it.
     let mut config = model.config;
-    if let Some(stride) = args.stride {
-        config.stride = Some(stride).filter(|&stride| stride != config.chunk);
+    if let Some(replan_interval) = args.replan_interval {
+        config.replan_interval = Some(replan_interval)
+            .filter(|&replan_interval| replan_interval != config.steps_per_pass);
     }
     let plain = Model::new(config, model.weights).map_err(|error| wrong(by_option(error)))?;
     let recordings = Recordings::find(&args.recordings, false)?;
-    let teacher = Teacher::named(&args.teacher).context("unknown --teacher")?;
+    let teacher = Teacher::from_name(&args.teacher).context("unknown --teacher")?;
     let mut found = Found {
         args,
         plain: &plain,
@@ -114,7 +115,7 @@ fn calibrate(args: &Args) -> Result<()> {
     let (mut n_recordings, mut n_in_hindsight, mut n_others, mut n_unusable) = (0, 0, 0, 0);
     let progress = bar(recordings.len() as u64, "{wide_bar} {pos} of {len} recordings");
     let left_out = |path: &Path, error: &str| {
-        progress.suspend(|| say(format_args!("left out: {}", named(path, error))));
+        progress.suspend(|| say(format_args!("left out: {}", name_first(path, error))));
     };
     for (path, error) in recordings.not_looked_into() {
         n_unusable += 1;
@@ -258,7 +259,7 @@ impl Found<'_> {
             if n_seen % EVERY != 1 {
                 return;
             }
-            match data.tell(replayed.stamp, &prediction.particles.positions, horizon) {
+            match data.judge(replayed.stamp, &prediction.particles.positions, horizon) {
                 Ok(Some(told)) => {
                     let is_sure = |step: usize, i: usize| told.confidences[step][i] >= SURE;
                     self.take(prediction, &told.positions, is_sure);

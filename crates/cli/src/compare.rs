@@ -20,7 +20,7 @@ use indicatif::ProgressBar;
 use super::intake::{HoldOutArgs, Recordings, hold_out, must_have_windows, summary};
 use super::memory;
 use super::model_config::ModelConfigArgs;
-use super::numbers::{by_option, must, or, within, wrong};
+use super::numbers::{by_option, must, with_default, within, wrong};
 use super::out_folder::{OutFolder, refused};
 use super::say::say;
 use super::stop::Stop;
@@ -96,7 +96,7 @@ pub struct Args {
         long,
         value_name = "N",
         value_parser = within(TrainConfig::BATCH),
-        help = or("Windows per step, from 1 to 1024", TrainConfig::default().batch)
+        help = with_default("Windows per step, from 1 to 1024", TrainConfig::default().batch)
     )]
     batch: Option<usize>,
     /// Windows of the test, from 1 to 1,000,000
@@ -232,7 +232,7 @@ fn settings(args: &Args) -> Result<Settings> {
     let mut train = TrainConfig::default();
     // Each variant's roll-outs are whole passes of its own.
     let keys = args.file.train();
-    keys.apply(&mut train, &ModelConfig { chunk: 1, ..base });
+    keys.apply(&mut train, &ModelConfig { steps_per_pass: 1, ..base });
     train.batch = args.batch.unwrap_or(train.batch);
     if keys.checkpoint_secs.is_some() || keys.pixel_weight.is_some() || keys.rays.is_some() {
         say("note: comparisons don't use train.checkpoint_secs, train.pixel_weight and train.rays");
@@ -248,7 +248,7 @@ fn settings(args: &Args) -> Result<Settings> {
         tuning_share: TUNING_SHARE,
         train,
         data: DatasetConfig { noise, varies_noise: false, ..DatasetConfig::default() },
-        topics: args.topics.told().map(|(option, value)| (option.to_owned(), value)).into(),
+        topics: args.topics.settings().map(|(option, value)| (option.to_owned(), value)).into(),
         test_split: args.test_split.clone(),
         validations: VALIDATIONS,
         validation_steps: VALIDATION_STEPS,
@@ -273,7 +273,11 @@ fn load(args: &Args, settings: &Settings, watch: &Progress) -> Result<Option<Dat
         let config = DatasetConfig { max_horizon, varies_noise, ..settings.data };
         // The robot as far ahead as any variant's passes reach.
         let farthest = models.clone().max_by_key(|model| model.reach(max_horizon)).unwrap_or(model);
-        let model = ModelConfig { chunk: farthest.chunk, stride: farthest.stride, ..model };
+        let model = ModelConfig {
+            steps_per_pass: farthest.steps_per_pass,
+            replan_interval: farthest.replan_interval,
+            ..model
+        };
         Dataset::new(config, model, frames.clone()).with_meshes(meshes.clone())
     };
     let mut train = empty(horizons[0], true);

@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use clap::builder::PossibleValuesParser;
 use forecloud_video::{EncoderKind, PatchMask, VitConfig};
 
-use super::numbers::{must, or, within};
+use super::numbers::{must, with_default, within};
 
 /// What gives each pixel its features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -28,7 +28,7 @@ pub struct EncoderArgs {
         long,
         value_name = "MASK",
         value_parser = PossibleValuesParser::new(PatchMask::all().into_iter().map(PatchMask::name)),
-        help = or(
+        help = with_default(
             "Mask between patches, with --encoder vit (docs/src/notebook/method.md)",
             PatchMask::default().name()
         )
@@ -42,7 +42,7 @@ pub struct EncoderArgs {
         long,
         value_name = "N",
         value_parser = within(0..=8usize),
-        help = or(
+        help = with_default(
             "Earlier frames, 0.2 s apart, that --encoder vit also sees, from 0 to 8",
             VitConfig::default().n_past
         )

@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::replay_args::corner;
-use super::say::{named, say};
+use super::say::{name_first, say};
 
 /// Show what recordings contain (topics, message counts, rates) or what a model file is (hash, sizes,
 /// settings).
@@ -87,7 +87,7 @@ fn look(path: &Path) -> Result<(Value, String)> {
     let bag =
         Bag::open(path).with_context(|| format!("cannot read the recording {}", path.display()))?;
     for warning in bag.warnings() {
-        say(format_args!("warning: {}", named(path, warning)));
+        say(format_args!("warning: {}", name_first(path, warning)));
     }
     let workspace = workspace(path);
     Ok((to_json(&bag, workspace.as_ref()), to_table(&bag, workspace.as_ref())))

@@ -16,7 +16,7 @@ use forecloud_train::skipped::Skipped;
 
 use super::numbers::{by_option, within};
 use super::out_folder::refused;
-use super::say::named;
+use super::say::name_first;
 
 /// Motion (s) that recordings without truth should hold, to be worth training on.
 const LEAST_MOTION_SECS: f64 = 180.0;
@@ -46,7 +46,7 @@ impl HoldOutArgs {
 }
 
 /// The settings of `rule`, by where they come from, and their values in words.
-pub fn told(rule: HoldOut) -> [(&'static str, String); 2] {
+pub fn hold_out_settings(rule: HoldOut) -> [(&'static str, String); 2] {
     [
         ("--hold-out", rule.share.to_string()),
         ("--model-config train.hold_out_seed", rule.seed.to_string()),
@@ -114,20 +114,20 @@ impl Recordings {
     fn lines(&self, reading: &Reading, used: &[(&str, usize)]) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         for (path, what) in &reading.damage {
-            lines.push(format!("warning: {}", named(path, what)));
+            lines.push(format!("warning: {}", name_first(path, what)));
         }
         for (warning, n) in &reading.robot_warnings {
             lines.push(format!("warning: robot description of {}: {warning}", recordings(*n)));
         }
         lines.extend(rig_lines(&reading.rigs));
         for (path, error) in &self.found.left_out {
-            lines.push(format!("left out: {}", named(path, &error.to_string())));
+            lines.push(format!("left out: {}", name_first(path, &error.to_string())));
         }
         let mut causes: BTreeMap<(u8, String), Vec<String>> = BTreeMap::new();
         for LeftOut { path, cause } in &reading.left_out {
             let cause = match cause {
                 Cause::Unusable(error) => {
-                    lines.push(format!("left out: {}", named(path, &error.to_string())));
+                    lines.push(format!("left out: {}", name_first(path, &error.to_string())));
                     (0, "can't be used".into())
                 }
                 Cause::NoTruth => (1, "without truth (topic /truth/bodies)".into()),

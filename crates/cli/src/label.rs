@@ -19,7 +19,7 @@ use super::intake::recordings as count;
 use super::model_config::ModelConfigArgs;
 use super::numbers::within;
 use super::outcome::Outcome;
-use super::say::{named, say};
+use super::say::{name_first, say};
 use super::threads;
 use super::topics::ReadArgs;
 use super::train_data::dataset_configs;
@@ -98,12 +98,12 @@ fn label(args: &Args) -> Result<Outcome> {
     for path in &args.recordings {
         let found = recordings_below(path).context("no recordings")?;
         for (path, error) in &found.left_out {
-            say(format_args!("left out: {}", named(path, &error.to_string())));
+            say(format_args!("left out: {}", name_first(path, &error.to_string())));
         }
         recordings.extend(found.recordings);
     }
     let model = model(args)?;
-    let teacher = Teacher::named(&args.teacher).context("unknown --teacher")?;
+    let teacher = Teacher::from_name(&args.teacher).context("unknown --teacher")?;
     let frames = args.topics.config()?;
     let noise = args.file.train().sensor_noise.unwrap_or(TrainConfig::default().sensor_noise);
     let configs = dataset_configs(noise, 1, teacher, args.seed);
@@ -134,7 +134,7 @@ fn label(args: &Args) -> Result<Outcome> {
                 Ok(labelled) => Came::Result(serde_json::to_value(labelled)?),
                 Err(error) => {
                     bar.suspend(|| {
-                        say(format_args!("skipped: {}", named(path, &error.to_string())))
+                        say(format_args!("skipped: {}", name_first(path, &error.to_string())))
                     });
                     n_skipped += 1;
                     Came::Skipped(error.to_string())
@@ -204,7 +204,7 @@ pub fn summary(outcomes: &[(PathBuf, Came)]) -> Result<(String, Outcome)> {
     for (path, came) in outcomes {
         let what = match came {
             Came::Skipped(reason) => {
-                text += &format!("skipped    {}\n", named(path, reason));
+                text += &format!("skipped    {}\n", name_first(path, reason));
                 "skipped".to_owned()
             }
             Came::Result(result) => match Labelled::deserialize(result)? {

@@ -95,14 +95,14 @@ impl ModelFile {
     /// `base` with the file's keys.
     fn apply(&self, base: ModelConfig) -> Result<ModelConfig, String> {
         let mut model = base;
-        // Before the walks that go on to the last hop, and the stride that goes with the pass.
+        // Before the walks that go on to the last hop, and the interval that goes with the pass.
         for first in ["n_hops", "chunk"] {
             if let Some(value) = self.model.get(first) {
                 model = with_key(model, first, value)?;
             }
         }
         if self.model.contains_key("chunk") {
-            model = model.with_chunk(model.chunk);
+            model = model.with_steps_per_pass(model.steps_per_pass);
         }
         if let Some(walks) = &mut model.mask.walks {
             walks.halting = match walks.halting {
@@ -232,20 +232,23 @@ impl ModelConfigArgs {
     pub fn model(
         &self,
         base: ModelConfig,
-        [width, chunk]: [Option<usize>; 2],
+        [width, steps_per_pass]: [Option<usize>; 2],
     ) -> anyhow::Result<ModelConfig> {
         let mut model = base;
         if let Some(file) = &self.model_config {
             model = file.apply(model).map_err(|problem| self.refused(&problem))?;
         }
         model.width = width.unwrap_or(model.width);
-        model = chunk.map_or(model, |chunk| model.with_chunk(chunk));
+        model = steps_per_pass
+            .map_or(model, |steps_per_pass| model.with_steps_per_pass(steps_per_pass));
         model.validate().map_err(|error| match (&error, &self.model_config) {
             (Error::Config { key, problem }, file) => match (key.as_str(), file) {
                 ("model.width" | "model.n_heads", _) if width.is_some() => {
                     wrong(format!("--width: {problem}"))
                 }
-                ("model.chunk", _) if chunk.is_some() => wrong(format!("--chunk: {problem}")),
+                ("model.chunk", _) if steps_per_pass.is_some() => {
+                    wrong(format!("--chunk: {problem}"))
+                }
                 (_, Some(_)) => self.refused(&error),
                 (_, None) => wrong(&error),
             },
@@ -357,10 +360,10 @@ mod tests {
         let args = args("{\"model\": {\"n_hops\": 2, \"chunk\": 4}}").unwrap();
         let found = args.model(Preset::Paper.model(), [None; 2]).unwrap();
         assert_eq!(found.mask.walks.unwrap().halting, Halting::Hops(2));
-        assert_eq!((found.chunk, found.stride), (4, Some(2)));
+        assert_eq!((found.steps_per_pass, found.replan_interval), (4, Some(2)));
         // The options of growing models count for new ones, too.
         let found = args.model(ModelConfig::default(), [Some(32), Some(5)]).unwrap();
-        assert_eq!((found.width, found.chunk, found.stride), (32, 5, None));
+        assert_eq!((found.width, found.steps_per_pass, found.replan_interval), (32, 5, None));
         let told = args.model(ModelConfig::default(), [Some(30), None]).unwrap_err();
         assert_eq!(told.to_string(), "--width: 4 does not divide width 30");
         let told = args.model(ModelConfig::default(), [None, Some(21)]).unwrap_err();

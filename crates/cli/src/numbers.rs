@@ -67,7 +67,7 @@ pub fn by_option(error: Error) -> Error {
 }
 
 /// Help of an option whose default a preset or a suite can be the source of.
-pub fn or(what: &str, default: impl Display) -> String {
+pub fn with_default(what: &str, default: impl Display) -> String {
     format!("{what} [default: {default}]")
 }
 

@@ -19,7 +19,7 @@ use super::numbers::{by_option, wrong};
 use super::outcome::Outcome;
 use super::replay_args::corner;
 use super::replay_folder::{self, Folder};
-use super::say::{named, say};
+use super::say::{name_first, say};
 use super::{model_file, threads, topics};
 
 pub use super::replay_args::Args;
@@ -274,7 +274,7 @@ fn open(path: &Path, replay: &Replay) -> Result<Recording> {
 
 fn warn(path: &Path, warnings: &[String]) {
     for warning in warnings {
-        say(format_args!("warning: {}", named(path, warning)));
+        say(format_args!("warning: {}", name_first(path, warning)));
     }
 }
 

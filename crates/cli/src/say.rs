@@ -13,7 +13,7 @@ pub fn say(line: impl Display) {
 }
 
 /// What there is to say of `path`, which it may name itself.
-pub fn named(path: &Path, what: &str) -> String {
+pub fn name_first(path: &Path, what: &str) -> String {
     let path = path.display().to_string();
     if what.starts_with(&path) { what.to_owned() } else { format!("{path}: {what}") }
 }

@@ -109,7 +109,7 @@ impl<const PREDICTS: bool> TopicArgs<PREDICTS> {
     }
 
     /// The options that say what is read of a recording, and their values in words.
-    pub fn told(&self) -> [(&'static str, String); 8] {
+    pub fn settings(&self) -> [(&'static str, String); 8] {
         let remapped = |(old, new): &(String, String)| format!("{old}:={new}");
         let remap: Vec<String> = self.remap.iter().map(remapped).collect();
         let cameras = self.cameras.as_ref().map(|names| names.join(","));

@@ -19,7 +19,7 @@ use forecloud_video::VideoModel;
 use super::intake::{self, HoldOutArgs};
 use super::memory;
 use super::model_config::ModelConfigArgs;
-use super::numbers::{by_option, must, or, within, wrong};
+use super::numbers::{by_option, must, with_default, within, wrong};
 use super::out_folder::{OutFolder, refused, set_aside};
 use super::say::say;
 use super::stop::Stop;
@@ -67,7 +67,7 @@ pub struct Args {
         long,
         value_name = "N",
         value_parser = within(TrainConfig::STEPS),
-        help = or("Steps of the optimiser, from 1 to 1,000,000,000", TrainConfig::default().steps)
+        help = with_default("Steps of the optimiser, from 1 to 1,000,000,000", TrainConfig::default().steps)
     )]
     steps: Option<u64>,
     /// Pause at this step; keep the schedule (the same command without it resumes)
@@ -111,14 +111,14 @@ pub struct Args {
         long,
         value_name = "RATE",
         value_parser = within(TrainConfig::LEARNING_RATE),
-        help = or("Largest learning rate, up to 1", TrainConfig::default().learning_rate)
+        help = with_default("Largest learning rate, up to 1", TrainConfig::default().learning_rate)
     )]
     learning_rate: Option<f32>,
     #[arg(
         long,
         value_name = "N",
         value_parser = within(TrainConfig::BATCH),
-        help = or("Windows per step, from 1 to 1024", TrainConfig::default().batch)
+        help = with_default("Windows per step, from 1 to 1024", TrainConfig::default().batch)
     )]
     batch: Option<usize>,
     /// Seed of weights, windows and noise
@@ -141,18 +141,18 @@ pub struct Args {
     pub(super) threads: Option<usize>,
     #[command(flatten)]
     file: ModelConfigArgs,
-    #[arg(long, help = or("Width of the model, a multiple of its heads, up to 4096", ModelConfig::default().width))]
+    #[arg(long, help = with_default("Width of the model, a multiple of its heads, up to 4096", ModelConfig::default().width))]
     width: Option<usize>,
     #[arg(
         long,
         value_name = "STEPS",
-        help = or(
+        help = with_default(
             "Steps predicted per pass, from 1 to 20; longer predictions replan after half of a pass, or \
              after all of an odd number of steps",
-            ModelConfig::default().chunk
+            ModelConfig::default().steps_per_pass
         )
     )]
-    chunk: Option<usize>,
+    steps_per_pass: Option<usize>,
     #[command(flatten)]
     pub(super) topics: ReadArgs,
 }
@@ -261,7 +261,7 @@ fn train(args: &Args) -> Result<()> {
     let keeps_new = args.keep == "new" || has_grown;
     let known = known.as_ref();
     let end = End { before, known, keeps_new, files: &files, has_curve };
-    end.tell(&trainer, &validation, (args.validation_windows(), n_steps))
+    end.report(&trainer, &validation, (args.validation_windows(), n_steps))
 }
 
 /// What a run starts from.
@@ -309,7 +309,7 @@ impl Start {
 pub(super) fn origin(args: &Args, start: &Start) -> Origin {
     let from = start.hash.as_ref().map_or("random weights".into(), |hash| format!("model {hash}"));
     let told = [("--from", from), ("--teacher", args.teacher.clone())].into_iter();
-    let told = told.chain(intake::told(args.held_out())).chain(args.topics.told());
+    let told = told.chain(intake::hold_out_settings(args.held_out())).chain(args.topics.settings());
     let settings = told.map(|(option, value)| (option.to_owned(), value)).collect();
     Origin { settings, ..Origin::default() }
 }
@@ -321,7 +321,7 @@ fn preset(args: &Args) -> Result<Preset> {
 }
 
 fn new_model(args: &Args) -> Result<ModelConfig> {
-    args.file.model(preset(args)?.model(), [args.width, args.chunk])
+    args.file.model(preset(args)?.model(), [args.width, args.steps_per_pass])
 }
 
 /// The start model, as large as the options say.
@@ -336,8 +336,8 @@ fn grow(args: &Args, start: Model) -> Result<Model> {
         Some(width) => start.widened(width, args.seed).map_err(named("--width"))?,
         None => start,
     };
-    match args.chunk {
-        Some(chunk) => wider.extended(chunk).map_err(named("--chunk")),
+    match args.steps_per_pass {
+        Some(steps_per_pass) => wider.extended(steps_per_pass).map_err(named("--chunk")),
         None => Ok(wider),
     }
 }
@@ -358,7 +358,7 @@ pub(super) fn train_config(args: &Args, model: &ModelConfig) -> Result<TrainConf
 pub(super) fn video(args: &Args, config: &mut TrainConfig) -> Result<Option<VideoModel>> {
     let keys = args.file.train();
     let Some(path) = &args.video else {
-        let needs_video = Teacher::named(&args.teacher) == Some(Teacher::Video);
+        let needs_video = Teacher::from_name(&args.teacher) == Some(Teacher::Video);
         must(!needs_video, || {
             "--teacher video: also give --video FILE, the video.safetensors of a `forecloud train-video` \
              run"

@@ -60,7 +60,7 @@ pub(super) fn data(
     for recordings in std::iter::once(&recordings).chain(&known) {
         args.labels.iter().try_for_each(|labels| recordings.must_not_hold(labels))?;
     }
-    let teacher = Teacher::named(&args.teacher).context("unknown --teacher")?;
+    let teacher = Teacher::from_name(&args.teacher).context("unknown --teacher")?;
     let of_settings = (config, model);
     let new = Teaching { what: "", teacher, pixels };
     let [train, validation] = load(args, &recordings, of_settings, new)?;

@@ -51,7 +51,7 @@ impl End<'_> {
     ///
     /// # Errors
     /// What the evaluation returns; if a model or standard output can't be written.
-    pub fn tell(
+    pub fn report(
         &self,
         trainer: &Trainer,
         validation: &Dataset,
@@ -198,7 +198,7 @@ impl Display for Remembered {
 
 impl Brought {
     /// By how much what moves is surely better, in words.
-    fn by(&self) -> String {
+    fn gain(&self) -> String {
         let percent = |ratio: f64| (100.0 * (1.0 - ratio)).round();
         let n_steps = self.progress.n_steps;
         let all = [(Measure::First, 1), (Measure::Last, n_steps)];
@@ -223,7 +223,7 @@ impl Display for Brought {
             "\nBefore and after on the same {n} windows, static points held still: mean errors in mm\n"
         )?;
         rows(f, progress)?;
-        let by = self.by();
+        let by = self.gain();
         match progress.verdict() {
             Verdict::Better => {
                 writeln!(f, "The new model is better on what moves, {by}.")

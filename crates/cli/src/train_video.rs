@@ -11,9 +11,9 @@ use forecloud_video::{Spool, VideoConfig};
 
 use super::encoder::EncoderArgs;
 use super::intake::{Recordings, recordings as count};
-use super::numbers::{by_option, or, within, wrong};
+use super::numbers::{by_option, with_default, within, wrong};
 use super::out_folder::{OutFolder, refused, set_aside};
-use super::say::{named, say};
+use super::say::{name_first, say};
 use super::stop::Stop;
 use super::threads;
 use super::topics::ReadArgs;
@@ -51,7 +51,7 @@ pub struct Args {
         long,
         value_name = "N",
         value_parser = within(1..=100_000_000u64),
-        help = or("Steps of the optimiser, from 1 to 100,000,000", VideoTrainConfig::default().steps)
+        help = with_default("Steps of the optimiser, from 1 to 100,000,000", VideoTrainConfig::default().steps)
     )]
     steps: Option<u64>,
     /// Pause at this step; keep the schedule (the same command without it resumes)
@@ -61,14 +61,14 @@ pub struct Args {
         long,
         value_name = "N",
         value_parser = within(1..=65_536usize),
-        help = or("Rays per step, from 1 to 65,536", VideoTrainConfig::default().rays)
+        help = with_default("Rays per step, from 1 to 65,536", VideoTrainConfig::default().rays)
     )]
     rays: Option<usize>,
     #[arg(
         long,
         value_name = "RATE",
         value_parser = within(1e-7..=1.0f32),
-        help = or("Largest learning rate, up to 1", VideoTrainConfig::default().learning_rate)
+        help = with_default("Largest learning rate, up to 1", VideoTrainConfig::default().learning_rate)
     )]
     learning_rate: Option<f32>,
     /// Seed of weights, windows and rays
@@ -210,7 +210,7 @@ fn validated(trainer: &VideoTrainer, data: &VideoDataset) -> Result<String> {
 
 /// What the options say of what a run is begun from; the recordings are not known yet.
 fn origin(args: &Args) -> Origin {
-    let told = args.topics.told().into_iter();
+    let told = args.topics.settings().into_iter();
     let settings = told.map(|(option, value)| (option.to_owned(), value)).collect();
     Origin { settings, ..Origin::default() }
 }
@@ -235,7 +235,7 @@ fn load(args: &Args, video: VideoConfig, origin: &mut Origin) -> Result<[VideoDa
                 origin.recordings.entry(purpose.into()).or_default().push(name);
             }
             Ok(None) => {}
-            Err(error) => say(format_args!("left out: {}", named(path, &error.to_string()))),
+            Err(error) => say(format_args!("left out: {}", name_first(path, &error.to_string()))),
         }
     }
     bar.finish_and_clear();

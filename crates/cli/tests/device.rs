@@ -102,14 +102,19 @@ fn plans_are_rolled_out_on_the_cpu_where_auto_finds_no_gpu() {
         return;
     }
     let [on_cpu, auto, cuda] = ["cpu", "auto", "cuda"].map(evaluate);
-    let told = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(on_cpu.status.success() && auto.status.success(), "{}{}", told(&on_cpu), told(&auto));
+    let stderr_of = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        on_cpu.status.success() && auto.status.success(),
+        "{}{}",
+        stderr_of(&on_cpu),
+        stderr_of(&auto)
+    );
     assert_eq!(on_cpu.stdout, auto.stdout);
-    assert!(!told(&on_cpu).contains("device"), "{}", told(&on_cpu));
+    assert!(!stderr_of(&on_cpu).contains("device"), "{}", stderr_of(&on_cpu));
     let missing = "cuda:0: no NVIDIA driver (libcuda.so) found: install it";
-    assert!(told(&auto).contains(&format!("device: cpu ({missing}")), "{}", told(&auto));
+    assert!(stderr_of(&auto).contains(&format!("device: cpu ({missing}")), "{}", stderr_of(&auto));
     assert_eq!(cuda.status.code(), Some(1));
-    assert!(told(&cuda).contains(missing) && cuda.stdout.is_empty(), "{}", told(&cuda));
+    assert!(stderr_of(&cuda).contains(missing) && cuda.stdout.is_empty(), "{}", stderr_of(&cuda));
 }
 
 /// With a libcuda that has no functions.

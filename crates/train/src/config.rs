@@ -157,7 +157,7 @@ impl TrainConfig {
     /// that reaches beyond its roll-out, the last steps would learn nothing.
     pub fn reach_whole_passes(&mut self, model: &ModelConfig) {
         for (_, length) in &mut self.curriculum {
-            *length = length.next_multiple_of(model.chunk).min(*Self::LENGTH.end());
+            *length = length.next_multiple_of(model.steps_per_pass).min(*Self::LENGTH.end());
         }
     }
 
@@ -168,7 +168,7 @@ impl TrainConfig {
 
     /// Steps that the longest windows of a run of `model` reach.
     pub fn reach(&self, model: &ModelConfig) -> usize {
-        self.longest() + if self.second_looks > 0.0 { model.stride() } else { 0 }
+        self.longest() + if self.second_looks > 0.0 { model.replan_interval() } else { 0 }
     }
 
     /// Roll-out length at `step`.
@@ -266,7 +266,7 @@ impl Teacher {
     ];
 
     /// That of this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, teacher)| teacher)
     }
 
@@ -340,10 +340,10 @@ mod tests {
 
     #[test]
     fn roll_outs_reach_the_end_of_a_pass_as_far_as_they_may_be() {
-        let lengths = |chunk: usize| -> Vec<usize> {
+        let lengths = |steps_per_pass: usize| -> Vec<usize> {
             let curriculum = vec![(0.0, 1), (0.2, 4), (0.5, 7), (0.8, 17)];
             let mut config = TrainConfig { curriculum, ..TrainConfig::default() };
-            config.reach_whole_passes(&ModelConfig { chunk, ..ModelConfig::default() });
+            config.reach_whole_passes(&ModelConfig { steps_per_pass, ..ModelConfig::default() });
             assert!(config.validate().is_ok());
             config.curriculum.iter().map(|&(_, length)| length).collect()
         };
@@ -367,7 +367,8 @@ mod tests {
 
     #[test]
     fn windows_that_are_led_on_reach_a_stride_farther() {
-        let model = ModelConfig { chunk: 10, stride: Some(5), ..ModelConfig::default() };
+        let model =
+            ModelConfig { steps_per_pass: 10, replan_interval: Some(5), ..ModelConfig::default() };
         let reach = |second_looks: f64| {
             let curriculum = vec![(0.0, 10)];
             TrainConfig { second_looks, curriculum, ..TrainConfig::default() }.reach(&model)

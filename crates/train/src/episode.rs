@@ -252,7 +252,7 @@ impl Episode {
         robot.place(&now.joints, &mut rows[1])?;
         let n_joints = now.joints.len();
         for (step, row) in rows[2..].iter_mut().enumerate() {
-            robot.set_mount(&mount.onward(mount_before, step + 1))?;
+            robot.set_mount(&mount.extrapolated(mount_before, step + 1))?;
             robot.place(&now.joints_ahead[step * n_joints..][..n_joints], row)?;
         }
         Ok(())

@@ -200,7 +200,7 @@ impl Dataset {
     ///
     /// # Errors
     /// As [`Sight::new`] and [`Robot::place`].
-    pub fn tell(&self, stamp: Stamp, points: &[Vec3], n_steps: usize) -> Result<Option<Told>> {
+    pub fn judge(&self, stamp: Stamp, points: &[Vec3], n_steps: usize) -> Result<Option<Told>> {
         let of_stamp = |episode: &&Arc<Episode>| {
             let at = episode.samples.iter().position(|sample| sample.stamp == stamp);
             at.filter(|&t| episode.samples[t].flow.is_some()).map(|t| (Arc::clone(episode), t))

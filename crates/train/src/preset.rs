@@ -48,8 +48,8 @@ impl Preset {
                     }),
                     ..MaskConfig::default()
                 },
-                chunk: 1,
-                stride: None,
+                steps_per_pass: 1,
+                replan_interval: None,
                 inputs: Inputs::Paper,
                 tells_sigma: false,
                 ..default
@@ -94,7 +94,10 @@ mod tests {
     #[test]
     fn what_the_papers_have_does_not_hang_on_defaults() {
         let (model, train) = (Preset::Paper.model(), Preset::Paper.train());
-        assert_eq!((model.chunk, model.stride, model.inputs), (1, None, Inputs::Paper));
+        assert_eq!(
+            (model.steps_per_pass, model.replan_interval, model.inputs),
+            (1, None, Inputs::Paper)
+        );
         assert!(!model.tells_sigma);
         assert_eq!((train.step_discount, train.second_looks), (0.0, 0.0));
     }

@@ -140,7 +140,7 @@ fn read_one(path: &Path, intakes: &[Intake]) -> (Outcome, Vec<String>) {
         Some(index) if intakes[index].is_full() => Outcome::LeftOut(Cause::Surplus),
         Some(index) => match read(glimpse, intakes[index].data) {
             Ok(episode) => {
-                damage.extend(episode.skipped.told());
+                damage.extend(episode.skipped.summary());
                 Outcome::Read(index, Box::new(episode))
             }
             Err(error) => unusable(error),

@@ -15,18 +15,21 @@ use forecloud::{Error, Result};
 #[derive(Debug)]
 pub(super) struct SecondLook {
     first: Rollout,
-    stride: usize,
+    replan_interval: usize,
 }
 
 impl SecondLook {
     /// For models of `config`.
     pub(super) fn new(config: RolloutConfig) -> Self {
-        Self { first: Rollout::new(config, Mode::Inference), stride: config.stride }
+        Self {
+            first: Rollout::new(config, Mode::Inference),
+            replan_interval: config.replan_interval,
+        }
     }
 
     /// Steps by which windows are led on.
-    pub(super) fn stride(&self) -> usize {
-        self.stride
+    pub(super) fn replan_interval(&self) -> usize {
+        self.replan_interval
     }
 
     /// Has `window` begin where the second pass of its roll-out by `weights` would, with the targets from
@@ -35,26 +38,26 @@ impl SecondLook {
     /// # Errors
     /// [`Error::Shape`] for a window of no more steps than that; as [`Rollout::run`].
     pub(super) fn lead_on(&mut self, weights: &[f32], window: &mut Window) -> Result<()> {
-        let stride = self.stride;
-        if window.targets.len() <= stride {
-            let (expected, got) = (stride + 1, window.targets.len());
+        let replan_interval = self.replan_interval;
+        if window.targets.len() <= replan_interval {
+            let (expected, got) = (replan_interval + 1, window.targets.len());
             return Err(Error::Shape { what: "steps of a window that is led on", expected, got });
         }
-        self.first.run(weights, &window.scene, stride)?;
+        self.first.run(weights, &window.scene, replan_interval)?;
         let mut start = StepState::default();
         self.first.lead_on(&mut start);
         let before = std::mem::replace(&mut window.scene.start, start);
         // One step back from there.
-        window.back = match stride {
+        window.back = match replan_interval {
             1 => before.positions,
-            _ => window.targets[stride - 2].clone(),
+            _ => window.targets[replan_interval - 2].clone(),
         };
-        window.scene.kinematic.drain(..stride);
-        window.scene.n_planned = window.scene.n_planned.saturating_sub(stride);
+        window.scene.kinematic.drain(..replan_interval);
+        window.scene.n_planned = window.scene.n_planned.saturating_sub(replan_interval);
         window.scene.walk_seed = window.scene.walk_seed.step(1);
-        window.targets.drain(..stride);
-        window.weights.drain(..stride);
-        window.moving.drain(..stride);
+        window.targets.drain(..replan_interval);
+        window.weights.drain(..replan_interval);
+        window.moving.drain(..replan_interval);
         Ok(())
     }
 }
@@ -72,7 +75,7 @@ mod tests {
     use forecloud::engine::model::{Layout, ModelConfig, weights::initial_weights};
     use forecloud::vision::frames::FramesConfig;
 
-    fn model(stride: usize) -> ModelConfig {
+    fn model(replan_interval: usize) -> ModelConfig {
         ModelConfig {
             width: 16,
             n_heads: 2,
@@ -81,8 +84,8 @@ mod tests {
             n_history: 64,
             n_motion: 1024,
             n_kinematic: 32,
-            chunk: 2,
-            stride: Some(stride),
+            steps_per_pass: 2,
+            replan_interval: Some(replan_interval),
             ..ModelConfig::default()
         }
     }
@@ -99,8 +102,8 @@ mod tests {
 
     #[test]
     fn what_is_led_on_is_trained_from_where_the_second_pass_starts() {
-        for stride in [1, 2] {
-            let (config, seen) = (model(stride).rollout(), window(model(stride)));
+        for replan_interval in [1, 2] {
+            let (config, seen) = (model(replan_interval).rollout(), window(model(replan_interval)));
             let weights = initial_weights(&Layout::new(config.interlacer), 3);
             let run = |scene: &forecloud::engine::rollout_input::RolloutInput, mode, n_steps| {
                 let mut rollout = Rollout::new(config, mode);
@@ -110,16 +113,19 @@ mod tests {
             let mut led = seen.clone();
             SecondLook::new(config).lead_on(&weights, &mut led).unwrap();
             let whole = run(&seen.scene, Mode::Inference, 3);
-            let on = run(&led.scene, Mode::Training, 3 - stride);
-            for t in 0..stride.min(3 - stride) {
-                let same = on.displacements(t) == whole.displacements(stride + t);
-                assert!(same, "stride {stride}, step {t}");
+            let on = run(&led.scene, Mode::Training, 3 - replan_interval);
+            for t in 0..replan_interval.min(3 - replan_interval) {
+                let same = on.displacements(t) == whole.displacements(replan_interval + t);
+                assert!(same, "stride {replan_interval}, step {t}");
             }
             assert!(on.displacements(0) != whole.displacements(0));
-            assert!(led.targets == seen.targets[stride..]);
-            assert_eq!((led.weights.len(), led.moving.len()), (3 - stride, 3 - stride));
-            assert!(led.moving == seen.moving[stride..]);
-            let back = [&seen.scene.start.positions, &seen.targets[0]][stride - 1];
+            assert!(led.targets == seen.targets[replan_interval..]);
+            assert_eq!(
+                (led.weights.len(), led.moving.len()),
+                (3 - replan_interval, 3 - replan_interval)
+            );
+            assert!(led.moving == seen.moving[replan_interval..]);
+            let back = [&seen.scene.start.positions, &seen.targets[0]][replan_interval - 1];
             assert!(&led.back == back);
         }
     }

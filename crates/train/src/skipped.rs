@@ -42,7 +42,7 @@ impl Skipped {
     }
 
     /// What was lost of one recording that a whole one would have, in a line; none if nothing was.
-    pub(super) fn told(&self) -> Option<String> {
+    pub(super) fn summary(&self) -> Option<String> {
         let first = self.first.as_ref()?;
         let losses: Vec<String> = self.frames().map(|(n, what)| format!("{what}: {n}")).collect();
         Some(format!("{}; the first: {first}", losses.join(", ")))

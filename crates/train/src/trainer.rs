@@ -386,7 +386,7 @@ impl Lane {
         rng: &mut ChaCha8Rng,
     ) -> Result<()> {
         let is_led_on = config.second_looks > 0.0 && rng.random_bool(config.second_looks);
-        let reach = horizon + self.second_look.stride();
+        let reach = horizon + self.second_look.replan_interval();
         if is_led_on && data.draw(rng, reach, &mut self.window) {
             return self.second_look.lead_on(weights, &mut self.window);
         }

@@ -31,7 +31,7 @@ const LEAST_M: f32 = 1e-6;
 /// [`Error::Device`] if they differ, or the device fails.
 pub(super) fn probe(model: &Model, cpu: &mut Rollout, device: &mut dyn Rollouts) -> Result<()> {
     // Two passes or more: each starts from what the device left of the one before.
-    let n_steps = model.config.chunk + 1;
+    let n_steps = model.config.steps_per_pass + 1;
     let scene = scene(model, n_steps);
     if cpu.run(&model.weights, &scene, n_steps).is_err() {
         // Nothing to compare with: what is wrong with the model is told when it predicts.
@@ -55,7 +55,7 @@ pub(super) fn probe_batch(
     cpu: &mut Rollout,
     device: &mut BatchRollout,
 ) -> Result<()> {
-    let n_steps = [model.config.chunk + 1, 1, model.config.chunk + 1];
+    let n_steps = [model.config.steps_per_pass + 1, 1, model.config.steps_per_pass + 1];
     let mut scenes = n_steps.map(|n_steps| (scene(model, n_steps), n_steps));
     // Other scenes: a part that is computed from another one's numbers differs.
     for (i, (scene, _)) in scenes.iter_mut().enumerate() {
@@ -237,7 +237,7 @@ fn scene(model: &Model, n_steps: usize) -> RolloutInput {
     let start = StepState {
         positions: places(n, 1),
         velocities: vectors(n, 0.04, 2),
-        onward: vectors(n, 0.04, 3),
+        extrapolated_motion: vectors(n, 0.04, 3),
         bodies: (0..n).map(|i| std::array::from_fn(|c| number(32 * i + c, 4))).collect(),
         velocity_known: (0..n).map(|i| (i % 3).min(1) as f32).collect(),
         colors: colors(n, 5),
@@ -351,8 +351,8 @@ mod tests {
     fn a_device_that_computes_something_else_is_not_trusted() {
         let usual = ModelConfig { width: 8, n_heads: 2, n_blocks: 1, ..ModelConfig::default() };
         let no_robot = ModelConfig { n_kinematic: 0, ..usual };
-        let silent = ModelConfig { tells_sigma: false, ..usual.with_chunk(1) };
-        let whole = usual.with_chunk(3);
+        let silent = ModelConfig { tells_sigma: false, ..usual.with_steps_per_pass(1) };
+        let whole = usual.with_steps_per_pass(3);
         for (config, is_of_sigma) in
             [(usual, false), (usual, true), (no_robot, false), (silent, false), (whole, true)]
         {

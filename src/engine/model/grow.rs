@@ -50,23 +50,24 @@ impl Model {
         Self::new(config, weights)
     }
 
-    /// The model with passes of `chunk` steps. With its own it is the same. With more it predicts something
+    /// The model with passes of `steps_per_pass` steps. With its own it is the same. With more it predicts something
     /// else: its robot's particles are of other times, and each step after those of its own passes is
     /// predicted from the pass's start as their last one was.
     ///
     /// # Errors
-    /// [`Error::Config`] for a shorter chunk: what was learned of the last steps would be lost.
-    pub fn extended(&self, chunk: usize) -> Result<Self> {
+    /// [`Error::Config`] for fewer: what was learned of the last steps would be lost.
+    pub fn extended(&self, steps_per_pass: usize) -> Result<Self> {
         let from = self.config;
-        if chunk < from.chunk {
-            let own = from.chunk;
-            let problem = format!("the model has passes of {own} steps: {chunk} would lose some");
+        if steps_per_pass < from.steps_per_pass {
+            let own = from.steps_per_pass;
+            let problem =
+                format!("the model has passes of {own} steps: {steps_per_pass} would lose some");
             return Err(Error::Config { key: "model.chunk".into(), problem });
         }
-        if chunk == from.chunk {
+        if steps_per_pass == from.steps_per_pass {
             return Ok(self.clone());
         }
-        let config = from.with_chunk(chunk);
+        let config = from.with_steps_per_pass(steps_per_pass);
         config.validate()?;
         let (old, new) = (Layout::new(from.interlacer()), Layout::new(config.interlacer()));
         let mut weights = vec![0.0; new.n_params()];
@@ -98,9 +99,10 @@ impl Model {
 
 /// For each output of a scene token, the one that it starts from.
 fn outputs(from: &ModelConfig, to: &ModelConfig) -> Vec<usize> {
-    let width = from.interlacer().n_outputs / from.chunk;
-    let of_step = |step: usize| (0..width).map(move |i| step.min(from.chunk - 1) * width + i);
-    (0..to.chunk).flat_map(of_step).collect()
+    let width = from.interlacer().n_outputs / from.steps_per_pass;
+    let of_step =
+        |step: usize| (0..width).map(move |i| step.min(from.steps_per_pass - 1) * width + i);
+    (0..to.steps_per_pass).flat_map(of_step).collect()
 }
 
 /// Writes the tensor `from` of `shape` (`[in, out]` or `[out]`) into `to`, where each input and output

@@ -26,13 +26,13 @@ pub struct RolloutConfig {
     /// How tokens are made, and the steps of a pass.
     pub tokens: TokenConfig,
     /// Steps of a pass behind which the next one starts; divides those of a pass.
-    pub stride: usize,
+    pub replan_interval: usize,
 }
 
 impl RolloutConfig {
     /// Outputs a scene token and step.
     fn n_step_outputs(&self) -> usize {
-        self.interlacer.n_outputs / self.tokens.chunk
+        self.interlacer.n_outputs / self.tokens.steps_per_pass
     }
 
     /// Whether the model tells how sure it is.
@@ -42,7 +42,7 @@ impl RolloutConfig {
 
     /// Passes for `n_steps` steps.
     fn n_passes(&self, n_steps: usize) -> usize {
-        n_steps.div_ceil(self.stride)
+        n_steps.div_ceil(self.replan_interval)
     }
 }
 
@@ -64,7 +64,7 @@ struct Buffers {
     d_mixed: Vec<Vec3>,
     d_features: Vec<f32>,
     d_candidates: Vec<Vec3>,
-    /// Of the displacements of each step of a pass, `[chunk][n]`.
+    /// Of the displacements of each step of a pass, `[steps_per_pass][n]`.
     d_displacements: Vec<Vec<Vec3>>,
     d_positions: Vec<Vec3>,
     state: StateGradients,
@@ -75,7 +75,7 @@ impl Rollout {
     /// before: each of them is to be learned.
     pub fn new(mut config: RolloutConfig, mode: Mode) -> Self {
         if mode != Mode::Inference {
-            config.stride = config.tokens.chunk;
+            config.replan_interval = config.tokens.steps_per_pass;
         }
         let engine = Engine::new(config.interlacer, mode);
         let (passes, graphs) = (Passes::new(config), Vec::new());
@@ -132,7 +132,7 @@ impl Rollout {
     /// Writes where the first pass of the last run has led into `state`: what a second one starts from, but
     /// for the robot's particles.
     pub fn lead_on(&self, state: &mut crate::engine::rollout_input::StepState) {
-        self.passes.all[0].lead_on(self.config.stride, state);
+        self.passes.all[0].lead_on(self.config.replan_interval, state);
     }
 
     /// Steps of the last run.
@@ -170,23 +170,23 @@ impl Rollout {
         if !d_log_sigmas.is_empty() && d_log_sigmas.len() != n_steps {
             return Err(shape(d_log_sigmas.len()));
         }
-        let chunk = self.config.tokens.chunk;
+        let steps_per_pass = self.config.tokens.steps_per_pass;
         let buffers = &mut self.backward;
         let n = self.passes.all.first().map_or(0, |pass| pass.state.positions.len());
         // Gradients that later passes send back to the positions and displacements of this one.
         buffers.d_positions.clear();
         buffers.d_positions.resize(n, [0.0; 3]);
-        buffers.d_displacements.resize_with(chunk, Vec::new);
+        buffers.d_displacements.resize_with(steps_per_pass, Vec::new);
         for index in (0..self.config.n_passes(n_steps)).rev() {
             let buffers = &mut self.backward;
-            let has_later = (index + 1) * chunk < n_steps;
-            for j in (0..chunk).rev() {
-                let t = index * chunk + j;
+            let has_later = (index + 1) * steps_per_pass < n_steps;
+            for j in (0..steps_per_pass).rev() {
+                let t = index * steps_per_pass + j;
                 if let Some(d_positions) = d_positions.get(t) {
                     add(&mut buffers.d_positions, d_positions);
                 }
                 buffers.d_displacements[j].clone_from(&buffers.d_positions);
-                if has_later && j + 1 == chunk {
+                if has_later && j + 1 == steps_per_pass {
                     // The next pass's velocity is this displacement.
                     add(&mut buffers.d_displacements[j], &buffers.state.velocities);
                     // Its history are positions before it.
@@ -196,7 +196,7 @@ impl Rollout {
                     }
                 }
             }
-            let steps = index * chunk..(index + 1) * chunk;
+            let steps = index * steps_per_pass..(index + 1) * steps_per_pass;
             let d_log_sigmas = steps.map(|t| d_log_sigmas.get(t).map(Vec::as_slice));
             self.backward_pass(index, weights, d_log_sigmas, gradients)?;
             add(&mut self.backward.d_positions, &self.backward.state.positions);
@@ -276,10 +276,10 @@ impl Pass {
         buffers: &mut Buffers,
     ) {
         let candidates = &self.tokens.candidates;
-        let (chunk, width) = (config.tokens.chunk, config.n_step_outputs());
+        let (steps_per_pass, width) = (config.tokens.steps_per_pass, config.n_step_outputs());
         buffers.d_mixed.resize(self.mixed.len(), [0.0; 3]);
         for (j, given) in buffers.d_displacements.iter().enumerate() {
-            let places = buffers.d_mixed.iter_mut().skip(j).step_by(chunk);
+            let places = buffers.d_mixed.iter_mut().skip(j).step_by(steps_per_pass);
             places.zip(given).for_each(|(d, given)| *d = *given);
         }
         buffers.d_output.clear();
@@ -295,7 +295,7 @@ impl Pass {
         );
         for (j, given) in d_log_sigmas.enumerate().filter(|_| config.tells_sigma()) {
             let rows = self.head.chunks_exact(width).zip(buffers.d_output.chunks_exact_mut(width));
-            let rows = rows.skip(j).step_by(chunk);
+            let rows = rows.skip(j).step_by(steps_per_pass);
             for ((row, d), given) in rows.zip(given.unwrap_or_default()) {
                 // What is clamped can come back, but goes no farther.
                 d[N_OUTPUTS] = if goes_on(row[N_OUTPUTS], *given) { *given } else { 0.0 };

@@ -70,7 +70,7 @@ pub struct Tokens {
     pub positions: Vec<Vec3>,
     /// Features `[n_tokens, n_features]`.
     pub features: Vec<f32>,
-    /// Candidate motions of the scene particles `[n, chunk, N_CANDIDATES]` (m).
+    /// Candidate motions of the scene particles `[n, steps_per_pass, N_CANDIDATES]` (m).
     pub candidates: Vec<Vec3>,
     /// Nearest point of the robot of each scene and history particle, now and after each step.
     nearest: Vec<Vec<u32>>,
@@ -135,7 +135,7 @@ impl Tokens {
     /// [`crate::Error::Shape`] if the state's vectors do not belong together, or the robot's do not
     /// reach the end of the pass; with encodings as [`crate::engine::graph::KnnGraph::rebuild`].
     pub fn encode(&mut self, state: &StepState, config: &TokenConfig) -> Result<()> {
-        state.check(config.chunk)?;
+        state.check(config.steps_per_pass)?;
         let stride = state.stride();
         self.n_scene = state.positions.len();
         self.positions.clear();
@@ -145,8 +145,9 @@ impl Tokens {
             self.positions.extend(state.kinematic[row].iter().step_by(stride));
         }
         self.features.resize(state.n_tokens() * config.n_features(), 0.0);
-        self.candidates.resize(state.positions.len() * config.chunk * N_CANDIDATES, [0.0; 3]);
-        let rows = &state.kinematic[..config.chunk + 2];
+        self.candidates
+            .resize(state.positions.len() * config.steps_per_pass * N_CANDIDATES, [0.0; 3]);
+        let rows = &state.kinematic[..config.steps_per_pass + 2];
         if config.inputs == Inputs::Paper {
             self.encode_alone(state, config);
             return self.encode_graph(config);
@@ -159,7 +160,7 @@ impl Tokens {
             Inputs::First | Inputs::Paper => self.flight.forget(),
             Inputs::Second => self.flight.find(state, config),
         }
-        let of_particles = candidates.par_chunks_mut(config.chunk * N_CANDIDATES);
+        let of_particles = candidates.par_chunks_mut(config.steps_per_pass * N_CANDIDATES);
         let of_particles = of_particles.with_min_len(256).enumerate();
         of_particles.for_each(|(i, candidates)| self.propose(state, config, i, candidates));
         if config.inputs == Inputs::Second {
@@ -234,7 +235,7 @@ impl Tokens {
         let at = |row: usize| &state.kinematic[row][j * state.stride()];
         let of_token = config.token_rows()[time];
         // Of now and later the way ahead; in longer passes the way that led there.
-        let (from, to) = match (config.chunk, of_token) {
+        let (from, to) = match (config.steps_per_pass, of_token) {
             (1, 0) => (0, 1),
             (1, _) => (1, 2),
             (_, row) => (row - 1, row),
@@ -242,7 +243,7 @@ impl Tokens {
         encode_motion(row, VELOCITY, &minus(at(to), at(from)));
         row[VELOCITY_KNOWN] = 1.0;
         row[NEARNESS] = 1.0;
-        for step in 0..config.chunk {
+        for step in 0..config.steps_per_pass {
             let motion = minus(at(step + 2), at(step + 1));
             let row = &mut row[config.step_at(step)..];
             encode_motion(row, 0, &motion);
@@ -270,7 +271,7 @@ impl Tokens {
             encode_nearness(row, at, &offset);
         }
         let nearness = row[NEARNESS];
-        for step in 0..config.chunk {
+        for step in 0..config.steps_per_pass {
             let motion = carrier.motion(p, step);
             let row = &mut row[config.step_at(step)..];
             encode_motion(row, 0, &motion);
@@ -284,7 +285,7 @@ impl Tokens {
     /// The candidate motions of particle `i` in each step of the pass.
     fn propose(&self, state: &StepState, config: &TokenConfig, i: usize, candidates: &mut [Vec3]) {
         let (p, carrier) = (&state.positions[i], self.carrier(state, i));
-        let v = *state.onward.get(i).unwrap_or(&state.velocities[i]);
+        let v = *state.extrapolated_motion.get(i).unwrap_or(&state.velocities[i]);
         let fall = GRAVITY_M_S2 * config.step_secs * config.step_secs;
         let body = state.body_of.get(i).and_then(|&body| state.body_motions.get(body as usize));
         let (mut body, mut at, mut v) = (body.copied().flatten(), *p, v);
@@ -360,7 +361,7 @@ impl Tokens {
 
     /// From the gradients of features and candidates to those of the state; what touches bodies and the
     /// graph of encodings are held constant. What it gives for velocities is of use where there is no
-    /// motion onward.
+    /// extrapolated motion.
     pub fn backward(
         &self,
         state: &StepState,
@@ -376,7 +377,7 @@ impl Tokens {
         if config.inputs == Inputs::Paper {
             return self.backward_alone(config, d_features, out);
         }
-        let of_particle = config.chunk * N_CANDIDATES;
+        let of_particle = config.steps_per_pass * N_CANDIDATES;
         let scene_and_history = out.positions.iter_mut().chain(&mut out.history_positions);
         for (i, d) in scene_and_history.enumerate() {
             let d_candidates =
@@ -429,7 +430,7 @@ impl Tokens {
             minus(&self.positions[i], &state.kinematic[time + 1][nearest])
         };
         let mut d_nearness = 0.0;
-        for step in 0..config.chunk {
+        for step in 0..config.steps_per_pass {
             let at = config.step_at(step);
             let (x_step, g_step) = (&x[at..], &g[at..]);
             let ahead = AHEAD_DIRECTION - ROBOT_MOTION;
@@ -462,12 +463,12 @@ pub(crate) mod tests {
     pub const ONE: TokenConfig = TokenConfig {
         frame: FRAME,
         step_secs: 0.1,
-        chunk: 1,
+        steps_per_pass: 1,
         inputs: Inputs::First,
         encodings: Encodings::None,
         k: 3,
     };
-    pub const THREE: TokenConfig = TokenConfig { chunk: 3, inputs: Inputs::Second, ..ONE };
+    pub const THREE: TokenConfig = TokenConfig { steps_per_pass: 3, inputs: Inputs::Second, ..ONE };
 
     /// A seeded scene of `n` particles, `h` of history and `k` kinematic ones.
     pub fn state(n: usize, h: usize, k: usize, seed: u64) -> StepState {
@@ -484,7 +485,7 @@ pub(crate) mod tests {
         StepState {
             positions: cloud(n, 0.2, 1),
             velocities: cloud(n, 0.02, 2),
-            onward: Vec::new(),
+            extrapolated_motion: Vec::new(),
             bodies: Vec::new(),
             body_of: Vec::new(),
             body_motions: Vec::new(),
@@ -517,7 +518,7 @@ pub(crate) mod tests {
                 row[more..config.past_at().unwrap()].iter_mut().for_each(|g| *g *= 0.1);
             }
         }
-        let d_candidates: Vec<Vec3> = numbers(6 * config.chunk * N_CANDIDATES * 3, 3)
+        let d_candidates: Vec<Vec3> = numbers(6 * config.steps_per_pass * N_CANDIDATES * 3, 3)
             .chunks_exact(3)
             .map(|c| [c[0], c[1], c[2]])
             .collect();

@@ -330,10 +330,10 @@ fn a_cloud_of_a_programs_own_points_is_the_cloud_that_comes_as_a_message() {
     let cloud = PointCloud2::of_points(header(), &positions, Some(&colors)).unwrap();
     assert_eq!((cloud.width, cloud.height, cloud.has_color()), (4, 1, true));
     let measured = vec![(0, positions[0], colors[0]), (3, positions[3], colors[3])];
-    assert_eq!(cloud.told(), measured);
+    assert_eq!(cloud.measured(), measured);
     let grey = PointCloud2::of_points(header(), &positions, None).unwrap();
-    assert!(!grey.has_color() && grey.told().iter().all(|(_, _, color)| *color == [128; 3]));
-    assert!(PointCloud2::of_points(header(), &[], None).unwrap().told().is_empty());
+    assert!(!grey.has_color() && grey.measured().iter().all(|(_, _, color)| *color == [128; 3]));
+    assert!(PointCloud2::of_points(header(), &[], None).unwrap().measured().is_empty());
     let error = PointCloud2::of_points(header(), &positions, Some(&colors[1..])).unwrap_err();
     assert!(error.to_string().contains("3 colours of 4 points"), "{error}");
 }

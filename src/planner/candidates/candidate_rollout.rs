@@ -181,10 +181,10 @@ impl CandidateRollout {
         seen: Option<&Seen>,
     ) -> Result<Ahead> {
         let n_all = candidate.n_steps;
-        let chunk = snapshot.model.config.chunk;
+        let steps_per_pass = snapshot.model.config.steps_per_pass;
         // The passes of a roll-out that begins later end later.
-        self.place(snapshot, candidate.plan.clone(), n_all, chunk.saturating_sub(1))?;
-        let most = n_all.saturating_sub(chunk);
+        self.place(snapshot, candidate.plan.clone(), n_all, steps_per_pass.saturating_sub(1))?;
+        let most = n_all.saturating_sub(steps_per_pass);
         let rows = self.scene.kinematic.get(1..).unwrap_or_default();
         let lead = seen.map_or(0, |seen| free_steps(seen, rows, most));
         self.begin_at(snapshot, lead);

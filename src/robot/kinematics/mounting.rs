@@ -60,19 +60,19 @@ pub struct Mount {
 impl Mount {
     /// This mount `steps` times as far on as it has come since `before`, each pose with one turn
     /// and one way a step.
-    pub fn onward(&self, before: &Self, steps: usize) -> Self {
+    pub fn extrapolated(&self, before: &Self, steps: usize) -> Self {
         let root = match (&before.root, &self.root) {
-            (Some(before), Some(now)) => Some(onward(before, now, steps)),
+            (Some(before), Some(now)) => Some(extrapolated(before, now, steps)),
             _ => self.root,
         };
         let known = before.free.iter().map(Some).chain(std::iter::repeat(None));
         let free = self.free.iter().zip(known);
-        let free = free.map(|(now, before)| before.map_or(*now, |b| onward(b, now, steps)));
+        let free = free.map(|(now, before)| before.map_or(*now, |b| extrapolated(b, now, steps)));
         Self { root, free: free.collect() }
     }
 }
 
-fn onward(before: &Isometry3<f64>, now: &Isometry3<f64>, steps: usize) -> Isometry3<f64> {
+fn extrapolated(before: &Isometry3<f64>, now: &Isometry3<f64>, steps: usize) -> Isometry3<f64> {
     if before == now {
         // To the bit.
         return *now;

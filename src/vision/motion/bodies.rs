@@ -73,7 +73,7 @@ struct Anchor {
 #[derive(Debug, Clone, Copy)]
 struct Body {
     /// Its motion in the next step, if it goes on; none of small ones.
-    onward: Option<RigidMotion>,
+    extrapolated_motion: Option<RigidMotion>,
     center: Vec3,
     /// Standard deviation of its points along the axes (m).
     extent: Vec3,
@@ -93,7 +93,7 @@ pub(super) struct Place<'a> {
 
 impl Bodies {
     /// Finds the bodies of the particles, whose motions are `found`: gives those of each body one
-    /// rigid motion onward, and tells them of it.
+    /// extrapolated rigid motion, and tells them of it.
     pub(super) fn find(&mut self, settings: &Settings, particles: &Place, found: &mut PastMotion) {
         self.choose(settings, particles, found);
         if self.anchors.is_empty() {
@@ -108,17 +108,17 @@ impl Bodies {
             let (p, color) = (&particles.positions[i as usize], &particles.colors[i as usize]);
             *body = self.body_of(settings, p, color).unwrap_or(NONE);
         });
-        let PastMotion { onward, bodies, body_of, body_motions, .. } = found;
-        body_motions.extend(self.bodies.iter().map(|body| body.onward));
+        let PastMotion { extrapolated_motion, bodies, body_of, body_motions, .. } = found;
+        body_motions.extend(self.bodies.iter().map(|body| body.extrapolated_motion));
         for (&i, &body) in self.free.iter().zip(&of_free) {
             let (number, i) = (body, i as usize);
             let Some(body) = self.bodies.get(number as usize) else { continue };
             let p = &particles.positions[i];
             body_of[i] = number;
-            if let Some(motion) = &body.onward {
-                onward[i] = motion.motion_of(p);
+            if let Some(motion) = &body.extrapolated_motion {
+                extrapolated_motion[i] = motion.motion_of(p);
             }
-            bodies[i] = body.describe(p, &onward[i], particles.support_m);
+            bodies[i] = body.describe(p, &extrapolated_motion[i], particles.support_m);
         }
         self.nearest = of_free;
     }
@@ -226,7 +226,7 @@ impl Bodies {
             let of_body = || members.iter().map(|&i| &anchors[i as usize]);
             from.clear();
             from.extend(of_body().map(|anchor| minus(&anchor.position, &anchor.motion)));
-            let onward = (members.len() >= settings.body_min_fit).then(|| {
+            let extrapolated_motion = (members.len() >= settings.body_min_fit).then(|| {
                 to.clear();
                 to.extend(of_body().map(|anchor| anchor.position));
                 weights.clear();
@@ -251,7 +251,7 @@ impl Bodies {
             let near = of_body().filter(|anchor| anchor.robot_m < NEARNESS_M).count();
             let least = |f: fn(&Anchor) -> f32| of_body().map(f).fold(f32::INFINITY, f32::min);
             bodies.push(Body {
-                onward,
+                extrapolated_motion,
                 center,
                 extent: std::array::from_fn(|axis| variance(axis).sqrt()),
                 lowest_m: least(|anchor| anchor.position[2]),
@@ -291,13 +291,20 @@ impl Anchor {
 }
 
 impl Body {
-    /// What its particle at `p`, whose motion goes on as `onward`, is told: see [`N_BODY_FEATURES`].
-    fn describe(&self, p: &Vec3, onward: &Vec3, support_m: Option<f32>) -> [f32; N_BODY_FEATURES] {
+    /// What its particle at `p`, whose motion is `extrapolated_motion`, is told: see [`N_BODY_FEATURES`].
+    fn describe(
+        &self,
+        p: &Vec3,
+        extrapolated_motion: &Vec3,
+        support_m: Option<f32>,
+    ) -> [f32; N_BODY_FEATURES] {
         let mut features = [0.0; N_BODY_FEATURES];
-        let center = self.onward.map_or(*onward, |motion| motion.motion_of(&self.center));
+        let center = self
+            .extrapolated_motion
+            .map_or(*extrapolated_motion, |motion| motion.motion_of(&self.center));
         let arm = minus(p, &self.center);
         for axis in 0..3 {
-            features[axis] = onward[axis] / MOTION_SCALE_M;
+            features[axis] = extrapolated_motion[axis] / MOTION_SCALE_M;
             features[3 + axis] = center[axis] / MOTION_SCALE_M;
             features[10 + axis] = self.extent[axis] / EXTENT_SCALE_M;
             features[13 + axis] = arm[axis] / EXTENT_SCALE_M;
@@ -348,7 +355,7 @@ mod tests {
 
         fn find(&mut self, robot: &[Vec3], support_m: Option<f32>) -> Bodies {
             let mut bodies = Bodies::default();
-            self.found.onward.clone_from(&self.found.motions);
+            self.found.extrapolated_motion.clone_from(&self.found.motions);
             self.found.bodies.resize(self.positions.len(), [0.0; N_BODY_FEATURES]);
             self.found.body_of.resize(self.positions.len(), crate::vision::motion::NO_BODY);
             let Self { positions, colors, found } = self;
@@ -375,7 +382,7 @@ mod tests {
     }
 
     fn error_m(scene: &Scene, i: usize, truth: &Vec3) -> f32 {
-        distance(&scene.found.onward[i], truth)
+        distance(&scene.found.extrapolated_motion[i], truth)
     }
 
     #[test]
@@ -472,7 +479,7 @@ mod tests {
         few.add_box(body_min_fit - 1, CENTER, RED, |p| p.map(|x| 0.1 * x * x));
         let before = few.found.motions.clone();
         few.find(&[], Some(0.0));
-        assert_eq!(few.found.onward, before);
+        assert_eq!(few.found.extrapolated_motion, before);
         Scene::default().find(&[], Some(0.0));
     }
 }

@@ -91,7 +91,7 @@ impl Seed {
 
     /// How far the point `p` moves in the next step if the patch goes on straight and turns about its
     /// middle (m).
-    pub(super) fn onward(&self, p: &Vec3) -> Vec3 {
+    pub(super) fn extrapolated_motion(&self, p: &Vec3) -> Vec3 {
         let center = &self.position;
         let (arm, way) = (minus(p, center), minus(center, &self.pose.apply(center)));
         let turned = minus(&self.pose.undo(p), &self.pose.undo(center));

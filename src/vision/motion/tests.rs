@@ -48,7 +48,7 @@ fn with_robot(before: &Particles, now: &Particles, robot: [&[Vec3]; 2]) -> PastM
 
 fn estimate(before: &Particles, now: &Particles) -> (Vec<Vec3>, Vec<f32>, Vec<Vec3>) {
     let found = with_robot(before, now, [&[], &[]]);
-    (found.motions, found.confidences, found.onward)
+    (found.motions, found.confidences, found.extrapolated_motion)
 }
 
 #[test]
@@ -66,22 +66,27 @@ fn finds_the_rigid_motion_of_an_object_and_the_rest_of_the_table() {
         cases.into_iter().flat_map(|case| [(case, 1), (case, 11), (case, 21)])
     {
         let (before, now) = (scene(seed, still, still), scene(seed + 1, turn, shift));
-        let (motions, sure, onward) = estimate(&before, &now);
+        let (motions, sure, extrapolated_motion) = estimate(&before, &now);
         let pose = Rigid::default().then(&turn, &shift, &MIDDLE);
         // Straight on, and turning about where the middle is now.
         let again = Rigid::default().then(&turn, &shift, &plus(&MIDDLE, &shift));
-        let (mut error, mut error_onward, mut moved) = (0.0, 0.0, 0.0);
+        let (mut error, mut extrapolation_error, mut moved) = (0.0, 0.0, 0.0);
         for i in N_TABLE..N_TABLE + N_BOX {
             let p = now.positions[i];
             let truth = minus(&p, &pose.undo(&p));
             error += length(&minus(&motions[i], &truth)) / N_BOX as f32;
-            error_onward += length(&minus(&onward[i], &minus(&again.apply(&p), &p))) / N_BOX as f32;
+            extrapolation_error +=
+                length(&minus(&extrapolated_motion[i], &minus(&again.apply(&p), &p)))
+                    / N_BOX as f32;
             moved += length(&truth) / N_BOX as f32;
         }
         let bound = 0.4 * moved + 5e-4;
         let case = format!("{turn:?}, {shift:?}, seed {seed}: {moved} m");
         assert!(error < bound, "{case}, off by {error} m");
-        assert!(error_onward < bound, "{case}, onward off by {error_onward} m");
+        assert!(
+            extrapolation_error < bound,
+            "{case}, extrapolated motion off by {extrapolation_error} m"
+        );
         assert!(motions[..N_TABLE].iter().all(|m| *m == still));
         let mean = sure[N_TABLE..].iter().sum::<f32>() / N_BOX as f32;
         assert!(mean > 0.5, "{case}, confidence {mean}");

@@ -94,7 +94,7 @@ pub(super) fn scan(file: &mut File, path: &Path, index: &mut Index) -> Result<()
     }
     scan.define(&summary.records);
     scan.records(&mut input, &summary)?;
-    scan.tell(&summary);
+    scan.report(&summary);
     Ok(())
 }
 
@@ -182,7 +182,7 @@ impl Scan<'_> {
         if n_bytes > left {
             self.overrun(opcode, offset, n_bytes, end, is_cut);
         }
-        self.one(input, opcode, place, n_bytes, summary)?;
+        self.take_record(input, opcode, place, n_bytes, summary)?;
         Ok(offset + n_bytes.min(left))
     }
 
@@ -207,7 +207,7 @@ impl Scan<'_> {
     }
 
     /// Takes a record of `n_bytes`, of which `place` is there.
-    fn one(
+    fn take_record(
         &mut self,
         input: &mut Input,
         opcode: u8,
@@ -340,7 +340,7 @@ impl Scan<'_> {
     }
 
     /// Says what was found all over the file, once.
-    fn tell(&mut self, summary: &Summary) {
+    fn report(&mut self, summary: &Summary) {
         if !summary.is_complete && !self.is_cut_told {
             self.warn(match self.has_ended {
                 true => "is cut off after its messages",

@@ -55,7 +55,7 @@ fn sizes_that_do_not_fit_are_dropped_and_named() {
         assert_eq!(intake.n_predicted, 4, "{changed}");
         let lost = intake.counts().dropped_mismatched + intake.n_rejected;
         assert_eq!(lost, 5, "{changed}: {:?}", intake.counts());
-        assert!(intake.told(&["16 x 12", "32 x 24"]), "{changed}: {:?}", intake.problems);
+        assert!(intake.reported(&["16 x 12", "32 x 24"]), "{changed}: {:?}", intake.problems);
         assert!(intake.take_frames(10..15) >= 4);
     }
 }
@@ -68,7 +68,7 @@ fn an_image_without_pixels_or_with_too_few_bytes_is_counted() {
         intake.take(&stream::image(DEPTH[0], "16UC1", [size[0], size[1]], 2, data, 0));
     }
     assert_eq!(intake.counts().bad_messages, 6);
-    assert!(intake.told(&[DEPTH[0], "sensor_msgs/msg/Image"]), "{:?}", intake.problems);
+    assert!(intake.reported(&[DEPTH[0], "sensor_msgs/msg/Image"]), "{:?}", intake.problems);
     assert_eq!(intake.take_frames(5..10), 5);
 }
 
@@ -106,7 +106,7 @@ fn an_encoding_that_is_not_read_is_rejected_and_named() {
             }));
         }
         assert_eq!((intake.n_predicted, intake.n_rejected), (4, 5), "{encoding}");
-        assert!(intake.told(&[encoding, "use "]), "{:?}", intake.problems);
+        assert!(intake.reported(&[encoding, "use "]), "{:?}", intake.problems);
         assert!(intake.take_frames(10..15) >= 4);
     }
 }
@@ -137,5 +137,5 @@ fn a_calibration_that_is_none_is_counted_and_the_last_good_one_kept() {
     let got = intake.take_all(messages).expect("a prediction");
     assert_eq!(got.particles.positions, expected.particles.positions);
     assert_eq!(intake.counts().bad_messages, 1);
-    assert!(intake.told(&[INFO[0], "calibrate the camera"]), "{:?}", intake.problems);
+    assert!(intake.reported(&[INFO[0], "calibrate the camera"]), "{:?}", intake.problems);
 }

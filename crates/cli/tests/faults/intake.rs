@@ -123,7 +123,7 @@ impl Intake {
     }
 
     /// Whether a problem was told that holds all of `texts`.
-    pub fn told(&self, texts: &[&str]) -> bool {
+    pub fn reported(&self, texts: &[&str]) -> bool {
         self.problems.iter().any(|problem| texts.iter().all(|text| problem.contains(text)))
     }
 }

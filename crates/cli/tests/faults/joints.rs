@@ -28,7 +28,7 @@ fn joints_that_are_not_sent_are_dropped_named_and_taken_back() {
         intake.take_all(stream::frame(i).into_iter().filter(|m| m.topic != JOINTS));
     }
     assert_eq!(intake.counts().dropped_no_joints, 9, "{:?}", intake.counts());
-    assert!(intake.told(&["'turn'", JOINTS]), "{:?}", intake.problems);
+    assert!(intake.reported(&["'turn'", JOINTS]), "{:?}", intake.problems);
     assert!(intake.take_frames(15..20) >= 4);
 }
 
@@ -41,7 +41,7 @@ fn joints_that_are_no_numbers_are_counted_and_bridged() {
         assert!(intake.take_all(stream::frame(i)).is_some());
     }
     assert_eq!(intake.counts().bad_messages, 10);
-    assert!(intake.told(&["NaN of joint 'slide'"]), "{:?}", intake.problems);
+    assert!(intake.reported(&["NaN of joint 'slide'"]), "{:?}", intake.problems);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn joints_of_another_robot_are_rejected_and_named() {
         assert!(intake.take_all(messages).is_none());
     }
     assert!(intake.n_rejected >= 4, "{:?}", intake.problems);
-    assert!(intake.told(&["joint state lacks slide"]), "{:?}", intake.problems);
+    assert!(intake.reported(&["joint state lacks slide"]), "{:?}", intake.problems);
     assert!(intake.take_frames(10..15) >= 3, "{:?}", intake.problems);
 }
 
@@ -62,7 +62,7 @@ fn another_publisher_of_joints_that_falls_silent_is_forgotten() {
     intake.take(&stream::joints(stream::stamp(4), &["gripper"], &[0.0]));
     // Its joints may be the robot's: for five seconds frames wait for them.
     assert!(intake.take_frames(5..40) < 35);
-    assert!(intake.told(&["joint 'gripper'"]), "{:?}", intake.problems);
+    assert!(intake.reported(&["joint 'gripper'"]), "{:?}", intake.problems);
     assert!(intake.take_frames(55..60) >= 3, "{:?}", intake.problems);
 }
 
@@ -88,7 +88,7 @@ fn plans_that_make_no_sense_are_counted() {
     plan.bytes[n - 8..].fill(0); // the last point at time zero: times do not ascend
     intake.take(&plan);
     assert_eq!(intake.counts().bad_messages, 1);
-    assert!(intake.told(&[PLAN, "times must ascend"]), "{:?}", intake.problems);
+    assert!(intake.reported(&[PLAN, "times must ascend"]), "{:?}", intake.problems);
     assert_eq!(intake.take_frames(5..10), 5);
 }
 
@@ -100,7 +100,7 @@ fn a_broken_robot_description_leaves_the_good_one_in_use() {
         assert!(intake.take_all(stream::frame(i)).is_some(), "{broken}: {:?}", intake.problems);
     }
     assert_eq!(intake.n_robots_refused, 4);
-    assert!(intake.told(&["robot description (URDF)"]), "{:?}", intake.problems);
+    assert!(intake.reported(&["robot description (URDF)"]), "{:?}", intake.problems);
     // The good one again is a new start, as any change of the robot is.
     intake.take(&stream::robot_description());
     assert_eq!(intake.take_frames(9..15), 5);

@@ -159,6 +159,6 @@ fn a_prediction_that_is_no_number_is_rejected_and_never_published() {
         assert_eq!(intake.counts().frames, 10);
         assert_eq!(intake.n_predicted, 0, "horizon {horizon}");
         assert!(intake.n_rejected > 2, "{:?}", intake.problems);
-        assert!(intake.told(&["predicted motion", "check the model file", "not finite"]));
+        assert!(intake.reported(&["predicted motion", "check the model file", "not finite"]));
     }
 }

@@ -25,7 +25,7 @@ fn frames_wait_for_a_lost_transform_then_go_and_come_back_with_it() {
     // The last one still waits.
     let counts = intake.counts();
     assert_eq!((counts.dropped_no_tf, counts.frames), (9, 5), "{counts:?}");
-    assert!(intake.told(&[OPTICAL[1], "newest sample", "is its publisher running"]));
+    assert!(intake.reported(&[OPTICAL[1], "newest sample", "is its publisher running"]));
     // It does, between the samples around the gap; only its history is missing.
     assert_eq!(intake.take_frames(15..20), 5, "{:?}", intake.problems);
     assert_eq!(intake.n_without_history, 2);
@@ -53,7 +53,7 @@ fn nothing_is_extrapolated_into_the_future_or_the_past() {
         intake.take_all(without_tf(missing).chain(without_tf(missing + 1)));
         assert_eq!(intake.counts().dropped_no_tf, 1, "{:?}", intake.problems);
         let side = if known > missing { "oldest sample" } else { "newest sample" };
-        assert!(intake.told(&[OPTICAL[1], side]), "{:?}", intake.problems);
+        assert!(intake.reported(&[OPTICAL[1], side]), "{:?}", intake.problems);
     }
 }
 
@@ -65,7 +65,7 @@ fn a_frame_that_is_its_own_parent_is_refused_and_named() {
             intake.take(&link(topic, parent, child, 4));
         }
         assert_eq!(intake.counts().bad_messages, 3);
-        assert!(intake.told(&["'world'", "two different names"]), "{:?}", intake.problems);
+        assert!(intake.reported(&["'world'", "two different names"]), "{:?}", intake.problems);
         assert_eq!(intake.take_frames(5..10), 5);
     }
 }
@@ -78,7 +78,7 @@ fn a_loop_is_named_and_ends_with_who_publishes_it() {
         intake.take_all(stream::frame(i));
     }
     assert!(intake.counts().dropped_no_tf >= 4, "{:?}", intake.counts());
-    assert!(intake.told(&["its own ancestor", "two nodes publish a loop"]));
+    assert!(intake.reported(&["its own ancestor", "two nodes publish a loop"]));
     // Its last transform is forgotten ten seconds later.
     assert_eq!(intake.take_frames(10..100), 0);
     assert!(intake.take_frames(100..120) >= 8, "{:?}", intake.problems.last());
@@ -89,7 +89,7 @@ fn a_camera_that_changes_its_parent_moves_there() {
     let mut intake = Intake::after(5);
     intake.take(&link(TF, "elsewhere", OPTICAL[1], 5));
     intake.take_all(without_tf(5).chain(without_tf(6)));
-    assert!(intake.told(&["no path", "elsewhere", "static_transform_publisher"]));
+    assert!(intake.reported(&["no path", "elsewhere", "static_transform_publisher"]));
     assert_eq!(intake.counts().dropped_no_tf, 1);
     assert!(intake.take_frames(7..12) >= 4, "{:?}", intake.problems);
 }
@@ -116,7 +116,7 @@ fn quaternions_are_normalised_or_refused() {
         intake.take(&pose(quaternion));
     }
     assert_eq!(intake.counts().bad_messages, 3);
-    assert!(intake.told(&["/tf", "quaternion is zero: publish w = 1"]));
+    assert!(intake.reported(&["/tf", "quaternion is zero: publish w = 1"]));
     let mast = [stream::mast(stream::stamp(5))];
     let [x, ..] = right_camera(&mut intake, mast.into_iter().chain(without_tf(5)));
     assert!(x.abs() < 0.02, "the good pose, not a refused one: {x}");

@@ -28,7 +28,7 @@ fn a_rogue_stamp_years_away_stops_nothing() {
             let is_watched = |topic: &&str| **topic == *JOINTS || topic.ends_with("image_raw");
             if topics.iter().any(is_watched) {
                 assert!((1..=2).contains(&n_jumps), "{topics:?}: {n_jumps} jumps");
-                assert!(intake.told(&["went back"]), "{:?}", intake.problems);
+                assert!(intake.reported(&["went back"]), "{:?}", intake.problems);
             } else {
                 assert_eq!(n_jumps, 0, "{topics:?}");
             }
@@ -94,7 +94,7 @@ fn frames_that_come_out_of_order_are_dropped_and_counted() {
     }
     let counts = intake.counts();
     assert_eq!((counts.dropped_late, counts.time_jumps), (10, 0), "{counts:?}");
-    assert!(intake.told(&["came after those of"]), "{:?}", intake.problems);
+    assert!(intake.reported(&["came after those of"]), "{:?}", intake.problems);
     assert!(intake.take_frames(25..30) >= 4);
 }
 
@@ -120,7 +120,7 @@ fn stamps_of_zero_are_counted_and_named() {
         assert_eq!(intake.n_predicted > 0, is_robots, "{topics:?}");
         let n_lost = counts.n_dropped() + counts.time_jumps + counts.frames_without_robot;
         assert!(n_lost >= n - 2, "{topics:?}: {counts:?}");
-        assert!(intake.told(told), "{topics:?}: {:?}", intake.problems);
+        assert!(intake.reported(told), "{topics:?}: {:?}", intake.problems);
         // A camera that was left out for it is taken back once it has sent for a while.
         let n_more = 2 * SOON + 10;
         let n_predicted = intake.take_frames(n..n + n_more);

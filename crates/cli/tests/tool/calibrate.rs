@@ -23,8 +23,8 @@ fn model(folder: &Path, tells_sigma: bool) -> PathBuf {
         n_history: 16,
         n_motion: 256,
         n_kinematic: 8,
-        chunk: 2,
-        stride: None,
+        steps_per_pass: 2,
+        replan_interval: None,
         tells_sigma,
         ..ModelConfig::default()
     };
@@ -54,7 +54,7 @@ fn calibrate(recordings: &Path, model: &Path, out: &Path, more: &[&str]) -> Outp
     command.args(["--horizon", "2"]).args(more).output().unwrap()
 }
 
-fn told(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -65,8 +65,8 @@ fn where_a_model_looks_again_is_written_into_its_file() {
     let all = recordings(folder.path(), 8);
     let calibrated = |from: &Path, more: &[&str]| {
         let output = calibrate(&all, from, &out, &[&["--split", "test"], more].concat());
-        assert!(output.status.success(), "{}", told(&output));
-        Model::load(&out).unwrap().config.stride
+        assert!(output.status.success(), "{}", stderr_of(&output));
+        Model::load(&out).unwrap().config.replan_interval
     };
     assert_eq!(calibrated(&plain, &[]), None);
     assert_eq!(calibrated(&plain, &["--stride", "1"]), Some(1));
@@ -76,7 +76,7 @@ fn where_a_model_looks_again_is_written_into_its_file() {
     assert_eq!(calibrated(&again, &["--stride", "2"]), None, "all steps of a pass");
     for stride in ["0", "3"] {
         let refused = calibrate(&all, &plain, &out, &["--stride", stride]);
-        let told = told(&refused);
+        let told = stderr_of(&refused);
         assert!(!refused.status.success() && told.contains("--stride: "), "{told}");
     }
 }
@@ -87,7 +87,7 @@ fn errors_lie_within_what_a_calibrated_model_says() {
     let (plain, out) = (model(folder.path(), true), folder.path().join("calibrated.safetensors"));
     let all = recordings(folder.path(), 8);
     let output = calibrate(&all, &plain, &out, &["--split", "test"]);
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", stderr_of(&output));
     let calibrated = Model::load(&out).unwrap();
     let calibration = calibrated.calibration.as_ref().unwrap();
     assert_eq!((calibration.n_recordings, calibration.factors[0][0].len()), (8, 2));
@@ -127,7 +127,11 @@ fn too_few_recordings_other_models_and_inputs_as_outputs_are_refused() {
     let (silent, all) = (model(folder.path(), false), recordings(folder.path(), 3));
     let refuse = |model: &Path, out: &Path, more: &[&str], reason: &str| {
         let output = calibrate(&all, model, out, more);
-        assert!(!output.status.success() && told(&output).contains(reason), "{}", told(&output));
+        assert!(
+            !output.status.success() && stderr_of(&output).contains(reason),
+            "{}",
+            stderr_of(&output)
+        );
     };
     refuse(&silent, &out, &[], "the model has no sigma");
     let telling = model(folder.path(), true);
@@ -144,7 +148,11 @@ fn a_recording_that_cannot_be_used_is_left_out_by_name() {
     let all = recordings(folder.path(), 8);
     let calibrated = |more: &str| {
         let output = calibrate(&all, &plain, &out, &["--split", "test", "--teacher", more]);
-        (output.status.success(), told(&output), Model::load(&out).ok().map(|model| model.hash))
+        (
+            output.status.success(),
+            stderr_of(&output),
+            Model::load(&out).ok().map(|model| model.hash),
+        )
     };
     let (_, _, whole) = calibrated("truth");
     assert!(whole.is_some());
@@ -179,8 +187,8 @@ fn recordings_without_truth_are_held_against_hindsight() {
     let all = recordings(folder.path(), 8);
     let by = |teacher: &str, out: &Path| {
         let output = calibrate(&all, &plain, out, &["--split", "test", "--teacher", teacher]);
-        assert!(output.status.success(), "{}", told(&output));
-        (Model::load(out).unwrap(), told(&output))
+        assert!(output.status.success(), "{}", stderr_of(&output));
+        (Model::load(out).unwrap(), stderr_of(&output))
     };
     let (by_hindsight, said) = by("hindsight", &out);
     assert!(said.contains("calibrated on 8 recordings, 8 of them by hindsight"), "{said}");

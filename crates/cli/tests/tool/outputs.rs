@@ -63,7 +63,7 @@ impl Place {
     }
 }
 
-fn told(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
 }
 
@@ -90,7 +90,7 @@ fn recordings_models_and_files_of_others_are_never_replaced() {
         ("--out", "folder/../bag/results", "lies in the recording"),
     ] {
         let output = place.replay(&[option, path]);
-        let text = told(&output);
+        let text = stderr_of(&output);
         assert_eq!(output.status.code(), Some(1), "{option} {path}: {text}");
         assert!(text.contains(reason), "{option} {path}: {text}");
         // Tried before the work.
@@ -100,7 +100,7 @@ fn recordings_models_and_files_of_others_are_never_replaced() {
     // Its own earlier picture is another matter.
     for _ in 0..2 {
         let output = place.replay(&["--picture", "own.png"]);
-        assert!(output.status.success(), "{}", told(&output));
+        assert!(output.status.success(), "{}", stderr_of(&output));
     }
 }
 
@@ -110,9 +110,9 @@ fn a_folder_that_is_not_there_is_told_before_the_work() {
     let output = place.replay(&["--picture", "none/own.png"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        output.stdout.is_empty() && told(&output).contains("make it first"),
+        output.stdout.is_empty() && stderr_of(&output).contains("make it first"),
         "{}",
-        told(&output)
+        stderr_of(&output)
     );
 }
 

@@ -55,14 +55,14 @@ impl Place {
     }
 }
 
-fn told(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
 }
 
 /// A report without what measures time.
 fn report(output: &Output) -> Value {
     let mut report: Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", told(output)));
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr_of(output)));
     report["time"] = Value::Null;
     report
 }
@@ -77,18 +77,23 @@ fn text(output: &Output) -> String {
 fn merged_shards_are_one_replay_to_the_last_digit() {
     let place = Place::new();
     let (whole, plain) = (place.replay(&["--json"]), place.replay(&[]));
-    assert_eq!(whole.status.code(), Some(3), "{}", told(&whole));
+    assert_eq!(whole.status.code(), Some(3), "{}", stderr_of(&whole));
     for (n, folders) in [(1, vec!["s"]), (3, vec!["x", "y", "y"]), (6, vec!["z"; 6])] {
         for (index, folder) in folders.iter().enumerate() {
             let done = place.shard(&format!("{}/{n}", index + 1), folder);
-            let is_torn = told(&done).contains("skipped: c:");
-            assert_eq!(done.status.code(), Some(if is_torn { 3 } else { 0 }), "{}", told(&done));
+            let is_torn = stderr_of(&done).contains("skipped: c:");
+            assert_eq!(
+                done.status.code(),
+                Some(if is_torn { 3 } else { 0 }),
+                "{}",
+                stderr_of(&done)
+            );
         }
         let mut unique = folders.clone();
         unique.dedup();
         unique.reverse();
         let merged = place.tool(&[&["merge", "--json"], &unique[..]].concat());
-        assert_eq!(merged.status.code(), Some(3), "{}", told(&merged));
+        assert_eq!(merged.status.code(), Some(3), "{}", stderr_of(&merged));
         assert_eq!(report(&merged), report(&whole), "{n} shards");
         let merged = place.tool(&[&["merge"], &unique[..]].concat());
         assert_eq!(text(&merged), text(&plain), "{n} shards");
@@ -109,7 +114,7 @@ fn a_second_run_does_what_is_missing() {
     let files = names("out");
     let before = std::fs::read(&files[0]).unwrap();
     std::fs::remove_file(&files[0]).unwrap();
-    let told_again = told(&place.shard("1/1", "out"));
+    let told_again = stderr_of(&place.shard("1/1", "out"));
     assert!(told_again.contains("1 recording replayed, 2 already done, 1 skipped"), "{told_again}");
     assert_eq!(names("out"), files);
     // All but the times.
@@ -120,10 +125,10 @@ fn a_second_run_does_what_is_missing() {
     };
     assert_eq!(part(&std::fs::read(&files[0]).unwrap()), part(&before));
     // Of other settings, or of another recording of the same name, all is done again.
-    let other = told(&place.replay(&["--shard", "1/1", "--out", "out", "--seed", "5"]));
+    let other = stderr_of(&place.replay(&["--shard", "1/1", "--out", "out", "--seed", "5"]));
     assert!(other.contains("3 recordings replayed, 0 already done, 1 skipped"), "{other}");
     let merged = place.tool(&["merge", "out"]);
-    assert!(text(&merged).contains("seed       5"), "{}", told(&merged));
+    assert!(text(&merged).contains("seed       5"), "{}", stderr_of(&merged));
 }
 
 #[test]
@@ -132,9 +137,9 @@ fn what_merge_can_not_join_is_named_and_an_error() {
     place.shard("1/2", "one");
     let told_of = |folders: &[&str]| {
         let merged = place.tool(&[&["merge"], folders].concat());
-        assert_eq!(merged.status.code(), Some(1), "{}", told(&merged));
+        assert_eq!(merged.status.code(), Some(1), "{}", stderr_of(&merged));
         assert!(merged.stdout.is_empty());
-        told(&merged)
+        stderr_of(&merged)
     };
     assert!(told_of(&["one"]).contains("shard 2/2 is missing"));
     place.shard("2/2", "two");
@@ -143,7 +148,7 @@ fn what_merge_can_not_join_is_named_and_an_error() {
     let differs = told_of(&["one", "two"]);
     assert!(differs.contains("shard 2/2") && differs.contains("config.seed 0 and 9"), "{differs}");
     // An input is never written to, nor what others wrote.
-    let refused = told(&place.shard("1/1", "a"));
+    let refused = stderr_of(&place.shard("1/1", "a"));
     assert!(refused.contains("lies in the recording"), "{refused}");
 }
 
@@ -187,13 +192,13 @@ fn the_documented_batch_script_replays_its_share() {
     };
     for index in 1..=2 {
         let done = run(index, 2);
-        assert!(done.status.success(), "{}", told(&done));
+        assert!(done.status.success(), "{}", stderr_of(&done));
     }
     let merged = place.tool(&["merge", "out"]);
-    assert_eq!(merged.status.code(), Some(3), "{}", told(&merged));
+    assert_eq!(merged.status.code(), Some(3), "{}", stderr_of(&merged));
     // Not started by sbatch, it says so.
     let refused = run_script(&place, &[&script], &[("BAGS", bags), ("OUT", "out".into())]);
-    assert!(!refused.status.success() && told(&refused).contains("start it with sbatch"));
+    assert!(!refused.status.success() && stderr_of(&refused).contains("start it with sbatch"));
 }
 
 #[test]
@@ -229,7 +234,7 @@ fn the_documented_job_replays_its_share() {
             ("OUT", place.path("out").display().to_string()),
         ];
         let done = run_script(&place, &["-c", script], &variables);
-        assert!(done.status.success(), "{}", told(&done));
+        assert!(done.status.success(), "{}", stderr_of(&done));
     }
     assert_eq!(place.tool(&["merge", "out"]).status.code(), Some(3));
 }
@@ -252,7 +257,7 @@ fn labels_of_shards_are_joined_by_what_came_of_each() {
         ]);
     }
     let merged = place.tool(&["merge", "labels"]);
-    assert_eq!(merged.status.code(), Some(3), "{}", told(&merged));
+    assert_eq!(merged.status.code(), Some(3), "{}", stderr_of(&merged));
     let text = text(&merged);
     assert!(text.contains("recordings 4: 3 of split 'test', left out, 1 skipped"), "{text}");
     assert!(text.contains("skipped    ") && text.contains("bags/c/"), "{text}");
@@ -272,7 +277,7 @@ fn labels_of_shards_are_found_by_training() {
     let fixed: Vec<&str> = ["--teacher", "hindsight"].into_iter().chain(file.split(' ')).collect();
     let label = |shard: &str| {
         let arguments = ["label", "mine", "--labels", "labels", "--shard", shard];
-        told(&place.tool(&[&arguments[..], &fixed].concat()))
+        stderr_of(&place.tool(&[&arguments[..], &fixed].concat()))
     };
     let names = || -> std::collections::BTreeSet<PathBuf> {
         let entries = std::fs::read_dir(place.path("labels")).unwrap();
@@ -281,14 +286,14 @@ fn labels_of_shards_are_found_by_training() {
     };
     label("1/2");
     let missing = place.tool(&["merge", "labels"]);
-    assert_eq!(missing.status.code(), Some(1), "{}", told(&missing));
-    assert!(told(&missing).contains("shard 2/2 is missing"));
+    assert_eq!(missing.status.code(), Some(1), "{}", stderr_of(&missing));
+    assert!(stderr_of(&missing).contains("shard 2/2 is missing"));
     label("2/2");
     // Noise is drawn by the recordings' names.
     let made = names();
     assert_eq!(made.len(), 3);
     let merged = place.tool(&["merge", "labels"]);
-    assert_eq!(merged.status.code(), Some(3), "{}", told(&merged));
+    assert_eq!(merged.status.code(), Some(3), "{}", stderr_of(&merged));
     let text = text(&merged);
     assert!(
         text.contains("recordings 5: 3 labelled, 1 of split 'test', left out, 1 skipped"),
@@ -302,6 +307,6 @@ fn labels_of_shards_are_found_by_training() {
     let arguments = ["train", "mine", "--labels", "labels", "--out", "run", "--steps", "1"];
     let small = ["--width", "16", "--chunk", "1"];
     let trained = place.tool(&[&arguments[..], &fixed, &small].concat());
-    assert!(trained.status.success(), "{}", told(&trained));
+    assert!(trained.status.success(), "{}", stderr_of(&trained));
     assert_eq!(names(), made, "training labelled nothing anew");
 }

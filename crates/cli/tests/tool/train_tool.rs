@@ -417,7 +417,10 @@ fn recordings_without_truth_are_trained_on_by_hindsight() {
     let grown = line.replace("/tuned ", "/grown ") + " --chunk 12";
     assert!(tool_with(&grown).status.success());
     assert!(!place.path("grown/tried.safetensors").exists());
-    assert_eq!(Model::load(&place.path("grown/model.safetensors")).unwrap().config.chunk, 12);
+    assert_eq!(
+        Model::load(&place.path("grown/model.safetensors")).unwrap().config.steps_per_pass,
+        12
+    );
     // What was found by hindsight is kept, and found again by its content.
     let labels = place.path("tuned/labels");
     let n_kept = || std::fs::read_dir(&labels).unwrap().count();

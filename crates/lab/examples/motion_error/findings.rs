@@ -22,8 +22,8 @@ pub struct Findings {
     /// Error on points of the robot that moved.
     robot: Mean,
     unknown: Mean,
-    /// Error of the motion onward on object points that move in the next step.
-    pub onward: Mean,
+    /// Error of the extrapolated motion on object points that move in the next step.
+    pub extrapolated_motion: Mean,
     pub frame_ms: Mean,
 }
 
@@ -49,7 +49,7 @@ impl Findings {
     pub fn measure(&mut self, settings: Settings, steps: &[Step]) -> Result<()> {
         self.n_recordings += 1;
         let (mut estimator, mut found) = (MotionEstimator::new(settings)?, PastMotion::default());
-        for Step { frames, links, truths, onward } in steps {
+        for Step { frames, links, truths, extrapolated_motion } in steps {
             let start = Instant::now();
             let Some(now) = frames.last() else { continue };
             let mut particles = now.particles.clone();
@@ -87,9 +87,9 @@ impl Findings {
                     BodyKind::Static => self.false_static.add(error),
                 }
             }
-            for (i, truth) in onward.iter().enumerate() {
+            for (i, truth) in extrapolated_motion.iter().enumerate() {
                 if truths[i].0 == BodyKind::Object && length(truth) > MOVING_M {
-                    self.onward.add(distance(&found.onward[i], truth));
+                    self.extrapolated_motion.add(distance(&found.extrapolated_motion[i], truth));
                 }
             }
         }
@@ -128,7 +128,7 @@ impl Findings {
             1e3 * self.false_object.get(),
             1e3 * self.false_static.get(),
             1e3 * self.robot.get(),
-            1e3 * self.onward.get(),
+            1e3 * self.extrapolated_motion.get(),
             self.frame_ms.get(),
         );
     }

@@ -29,7 +29,7 @@ pub struct Step {
     /// What each particle is of, and how far it moved (m).
     pub truths: Vec<(BodyKind, Vec3)>,
     /// How far each moves in the next step (m); empty of the last one.
-    pub onward: Vec<Vec3>,
+    pub extrapolated_motion: Vec<Vec3>,
 }
 
 /// Reads a recording, and spoils it as asked for.
@@ -67,7 +67,7 @@ pub fn read(args: &Args, recording: &Recording, truth: &Truth) -> Result<Vec<Ste
             return Ok(());
         };
         let poses_next = truth.poses(next);
-        let (mut truths, mut onward) = (Vec::new(), Vec::new());
+        let (mut truths, mut extrapolated_motion) = (Vec::new(), Vec::new());
         for (p, &source) in clean.positions.iter().zip(&clean.sources) {
             if is_hole(args, now.stamp.nanos(), source) {
                 continue;
@@ -75,9 +75,10 @@ pub fn read(args: &Args, recording: &Recording, truth: &Truth) -> Result<Vec<Ste
             let id = ids.id(source);
             let there = carry(*p, id, poses_now, poses_before);
             truths.push((truth.kind(id), minus(p, &there)));
-            onward.extend(poses_next.map(|poses| minus(&carry(*p, id, poses_now, poses), p)));
+            extrapolated_motion
+                .extend(poses_next.map(|poses| minus(&carry(*p, id, poses_now, poses), p)));
         }
-        steps.push(Step { frames, links: links.clone(), truths, onward });
+        steps.push(Step { frames, links: links.clone(), truths, extrapolated_motion });
         Ok::<(), Error>(())
     })?;
     ensure!(!steps.is_empty(), "no two frames with truth follow one another");

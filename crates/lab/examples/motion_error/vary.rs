@@ -60,7 +60,7 @@ fn measure(settings: Settings, recordings: &[Vec<Step>]) -> Result<[String; 4]> 
     recordings.iter().try_for_each(|steps| findings.measure(settings, steps))?;
     Ok([
         format!("{:.3}", findings.ratio()),
-        format!("{:.1}", 1e3 * findings.onward.get()),
+        format!("{:.1}", 1e3 * findings.extrapolated_motion.get()),
         format!("{:.3}", 1e3 * findings.false_static.get()),
         format!("{:.1}", findings.frame_ms.get()),
     ])

@@ -22,7 +22,7 @@ fn model() -> ModelConfig {
         ..ModelConfig::default()
     }
     // The recording has no windows of longer passes.
-    .with_chunk(1)
+    .with_steps_per_pass(1)
 }
 
 fn settings(suite: Suite) -> Settings {
@@ -56,7 +56,7 @@ fn data() -> Data {
     let read = |max_horizon| {
         let config = DatasetConfig { max_horizon, ..DatasetConfig::default() };
         // Passes of two steps look again after one: what all variants reach.
-        let model = model().with_chunk(2);
+        let model = model().with_steps_per_pass(2);
         let mut data = Dataset::new(config, model, FramesConfig::default());
         assert!(data.add(&path, "test").unwrap());
         data
@@ -290,7 +290,7 @@ fn every_suite_runs() {
         let mut settings = settings(suite);
         (settings.seeds, settings.learning_rates) = (vec![3], vec![1e-3]);
         // The recording has no windows of longer passes.
-        settings.variants.retain(|variant| variant.model.chunk <= 2);
+        settings.variants.retain(|variant| variant.model.steps_per_pass <= 2);
         let folder = tempfile::tempdir().unwrap();
         let comparison = open_short(folder.path(), &settings, &data);
         let table = comparison.run(&data, 2, &patient()).unwrap().unwrap();

@@ -157,9 +157,11 @@ fn walks(base: ModelConfig) -> Named {
 
 /// Passes of the base's steps, and of others.
 fn chunks(base: ModelConfig) -> Named {
-    let others = [1, 2, 5, 10].into_iter().filter(|&chunk| chunk != base.chunk);
-    let models = std::iter::once(base).chain(others.map(|chunk| base.with_chunk(chunk)));
-    models.map(|model| (format!("chunk_{}", model.chunk), model)).collect()
+    let others =
+        [1, 2, 5, 10].into_iter().filter(|&steps_per_pass| steps_per_pass != base.steps_per_pass);
+    let models = std::iter::once(base)
+        .chain(others.map(|steps_per_pass| base.with_steps_per_pass(steps_per_pass)));
+    models.map(|model| (format!("chunk_{}", model.steps_per_pass), model)).collect()
 }
 
 /// One size at a time; those that are the base's own are left out.

@@ -352,7 +352,7 @@ fn settings_are_checked() {
     wrong(VitConfig { cut_m: Some(0.1), ..vit }, "cut_m");
     wrong(VitConfig { cut_m: Some(f32::NAN), ..vit }, "cut_m");
     forecloud_lab::register();
-    let series = MaskKind::named("series").unwrap();
+    let series = MaskKind::from_name("series").unwrap();
     let cut = VitConfig { cut_m: Some(0.1), mask: PatchMask::Graph(series), ..vit };
     let config = VideoConfig { encoder: EncoderKind::Vit(cut), ..VideoConfig::default() };
     assert!(config.validate().is_ok());

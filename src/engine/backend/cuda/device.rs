@@ -127,7 +127,7 @@ impl Gpu {
             );
             return Err(device_error(ordinal, problem));
         }
-        let wrong = |error: DriverError| device_error(ordinal, told(error));
+        let wrong = |error: DriverError| device_error(ordinal, describe(error));
         result::init().map_err(wrong)?;
         let mut version = 0;
         // SAFETY: writes one number.
@@ -153,7 +153,7 @@ impl Gpu {
     }
 
     fn load(ordinal: usize, context: Arc<CudaContext>) -> Result<Self> {
-        let wrong = |error: DriverError| device_error(ordinal, told(error));
+        let wrong = |error: DriverError| device_error(ordinal, describe(error));
         let name = context.name().map_err(wrong)?;
         let capability = context.compute_capability().map_err(wrong)?;
         if capability < MIN_CAPABILITY {
@@ -175,7 +175,7 @@ impl Gpu {
             // SAFETY: the module is loaded.
             let found = unsafe { result::module::get_function(handle, function_name) };
             functions[kernel as usize] = found.map_err(|error| {
-                device_error(ordinal, format!("kernel {}: {}", kernel.name(), told(error)))
+                device_error(ordinal, format!("kernel {}: {}", kernel.name(), describe(error)))
             })?;
         }
         let stream = context.new_stream().map_err(wrong)?;
@@ -190,7 +190,10 @@ impl Gpu {
 
     /// An error of the driver, at what was being done.
     pub(super) fn error(&self, doing: &str, error: DriverError) -> Error {
-        Error::Device { device: self.name.clone(), problem: format!("{doing}: {}", told(error)) }
+        Error::Device {
+            device: self.name.clone(),
+            problem: format!("{doing}: {}", describe(error)),
+        }
     }
 
     /// Makes the card this thread's.
@@ -225,7 +228,7 @@ fn device_error(ordinal: usize, problem: impl Into<String>) -> Error {
 }
 
 /// What an error of the driver means, and what to do.
-fn told(error: DriverError) -> String {
+fn describe(error: DriverError) -> String {
     let text = error.error_string().map(|text| text.to_string_lossy().into_owned());
     let text = text.unwrap_or_else(|_| format!("{:?}", error.0));
     let remedy = match error.0 {

@@ -109,7 +109,7 @@ pub(super) struct StepBuffers {
     pub history_positions: u64,
     pub history_colors: u64,
     pub robot: u64,
-    pub onward: u64,
+    pub extrapolated_motion: u64,
     pub bodies: u64,
     pub links: u64,
     pub motions: u64,

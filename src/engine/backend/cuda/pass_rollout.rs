@@ -14,7 +14,7 @@ use crate::engine::model::rollout::{Passes, RolloutConfig};
 use crate::engine::model::tokens::Tokens;
 use crate::engine::rollout_input::RolloutInput;
 
-/// Runs roll-outs of one model, of any chunk and inputs, on one GPU; keeps all memory between calls.
+/// Runs roll-outs of one model, of any steps per pass and inputs, on one GPU; keeps all memory between calls.
 #[derive(Debug)]
 pub struct PassRollout {
     passes: Passes,

@@ -66,7 +66,8 @@ impl Rollout {
     ) -> Result<Self> {
         let model = DeviceModel::new(&gpu, config, weights, precision)?;
         if !is_known(&config) {
-            let problem = "whole steps are of models of chunk 1, first inputs and no sigma".into();
+            let problem =
+                "whole steps are of models of one step per pass, first inputs and no sigma".into();
             return Err(Error::Device { device: gpu.name().into(), problem });
         }
         Ok(Self {
@@ -287,7 +288,11 @@ pub(super) fn stage(
         // Times beyond this run are not read.
         put(scene.kinematic[t.min(n_steps + 1)].as_flattened());
     }
-    let goes_on = if start.onward.is_empty() { &start.velocities } else { &start.onward };
+    let goes_on = if start.extrapolated_motion.is_empty() {
+        &start.velocities
+    } else {
+        &start.extrapolated_motion
+    };
     put(goes_on.as_flattened());
     if start.bodies.is_empty() {
         start.positions.iter().for_each(|_| put(&[0.0; N_BODY_FEATURES]));

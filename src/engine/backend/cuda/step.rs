@@ -21,7 +21,7 @@ const _: () = assert!(N_CANDIDATES == 4 && N_OUTPUTS == 7);
 /// inputs and no sigma, with as many features and outputs as these have.
 pub(super) fn is_known(config: &RolloutConfig) -> bool {
     let (tokens, model) = (&config.tokens, &config.interlacer);
-    let is_first = tokens.chunk == 1 && tokens.inputs == Inputs::First;
+    let is_first = tokens.steps_per_pass == 1 && tokens.inputs == Inputs::First;
     is_first && (model.n_features, model.n_outputs) == (N_FEATURES, N_OUTPUTS)
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Buffers {
     /// Steps done, and flags.
     pub counters: Buffer<u32>,
     /// Positions, velocities, whether they are known, colours; history positions and colours;
-    /// points on the robot of all times; motions onward; what particles are told of their
+    /// points on the robot of all times; extrapolated motion; what particles are told of their
     /// bodies; links of the robot's points and the motions of
     /// these links.
     pub uploaded: Buffer<f32>,
@@ -114,7 +114,7 @@ impl Buffers {
             history_positions: next(3 * h),
             history_colors: next(3 * h),
             robot: next(3 * n_robot * n_times),
-            onward: next(3 * n),
+            extrapolated_motion: next(3 * n),
             bodies: next(N_BODY_FEATURES * n),
             links: next(n_robot),
             motions: next(N_MOTION * n_links * n_times.saturating_sub(2)),

@@ -18,14 +18,14 @@ pub(super) struct Pass {
     pub state: StepState,
     pub tokens: Tokens,
     /// The model's outputs; behind the head, of the steps that are kept, shares of the candidates, tanh of
-    /// the residual and the log of sigma: `[n, chunk, n_step_outputs]`. Training, which goes back through
+    /// the residual and the log of sigma: `[n, steps_per_pass, n_step_outputs]`. Training, which goes back through
     /// all of it, keeps all steps.
     pub head: Vec<f32>,
-    /// `[n, chunk]`; of the steps that are kept, what else is there means nothing.
+    /// `[n, steps_per_pass]`; of the steps that are kept, what else is there means nothing.
     pub mixed: Vec<Vec3>,
-    /// `[stride][n]`.
+    /// `[replan_interval][n]`.
     pub displacements: Vec<Vec<Vec3>>,
-    /// `[chunk][n]`; empty of models that don't tell, and of steps that a pass before told of.
+    /// `[steps_per_pass][n]`; empty of models that don't tell, and of steps that a pass before told of.
     pub sigmas: Vec<Vec<f32>>,
 }
 
@@ -77,9 +77,11 @@ impl Passes {
     /// # Errors
     /// [`Error::Shape`] if `scene.kinematic` does not reach to the end of the last pass.
     pub fn begin(&mut self, scene: &RolloutInput, n_steps: usize) -> Result<usize> {
-        let RolloutConfig { stride, tokens: TokenConfig { chunk, .. }, .. } = self.config;
+        let RolloutConfig { replan_interval, tokens: TokenConfig { steps_per_pass, .. }, .. } =
+            self.config;
         let n_passes = self.config.n_passes(n_steps);
-        let n_rows = n_passes.checked_sub(1).map_or(0, |last| last * stride + chunk) + 2;
+        let n_rows =
+            n_passes.checked_sub(1).map_or(0, |last| last * replan_interval + steps_per_pass) + 2;
         if scene.kinematic.len() < n_rows {
             let what = "rows of kinematic particles";
             let (expected, got) = (n_rows, scene.kinematic.len());
@@ -95,14 +97,15 @@ impl Passes {
     /// # Errors
     /// As [`Tokens::encode`].
     pub fn encode(&mut self, scene: &RolloutInput, index: usize) -> Result<()> {
-        let RolloutConfig { stride, tokens: TokenConfig { chunk, .. }, .. } = self.config;
+        let RolloutConfig { replan_interval, tokens: TokenConfig { steps_per_pass, .. }, .. } =
+            self.config;
         let (before, rest) = self.all.split_at_mut(index);
         let pass = &mut rest[0];
         match before.last() {
             None => pass.state.start_from(&scene.start),
-            Some(before) => before.lead_on(stride, &mut pass.state),
+            Some(before) => before.lead_on(replan_interval, &mut pass.state),
         }
-        let rows = &scene.kinematic[index * stride..][..chunk + 2];
+        let rows = &scene.kinematic[index * replan_interval..][..steps_per_pass + 2];
         pass.state.kinematic.resize_with(rows.len(), Vec::new);
         for (particles, given) in pass.state.kinematic.iter_mut().zip(rows) {
             particles.clone_from(given);
@@ -115,10 +118,10 @@ impl Passes {
     /// # Errors
     /// [`Error::NonFinite`] if a displacement is not finite.
     pub fn read(&mut self, index: usize) -> Result<usize> {
-        let tells = |j| self.first_look(index * self.config.stride + j) == index;
-        let told: Vec<bool> = (0..self.config.tokens.chunk).map(tells).collect();
+        let tells = |j| self.first_look(index * self.config.replan_interval + j) == index;
+        let told: Vec<bool> = (0..self.config.tokens.steps_per_pass).map(tells).collect();
         self.all[index].read_outputs(&self.config, &told)?;
-        Ok(((index + 1) * self.config.stride).min(self.n_steps))
+        Ok(((index + 1) * self.config.replan_interval).min(self.n_steps))
     }
 
     /// Tokens of pass `index`, and where the model's outputs `[n_scene, n_outputs]` of them belong.
@@ -135,21 +138,22 @@ impl Passes {
 
     /// As [`super::Rollout::displacements`].
     pub fn displacements(&self, t: usize) -> &[Vec3] {
-        let stride = self.config.stride;
-        &self.all[t / stride].displacements[t % stride]
+        let replan_interval = self.config.replan_interval;
+        &self.all[t / replan_interval].displacements[t % replan_interval]
     }
 
     /// As [`super::Rollout::sigmas`]: by the pass that looked at step `t` first. One that looks again
     /// knows no more of how far off its own start is.
     pub fn sigmas(&self, t: usize) -> Option<&[f32]> {
         let first = self.first_look(t);
-        self.all[first].sigmas.get(t - first * self.config.stride).map(Vec::as_slice)
+        self.all[first].sigmas.get(t - first * self.config.replan_interval).map(Vec::as_slice)
     }
 
     /// The first pass that looks at step `t`.
     fn first_look(&self, t: usize) -> usize {
-        let RolloutConfig { stride, tokens: TokenConfig { chunk, .. }, .. } = self.config;
-        (t + stride).saturating_sub(chunk) / stride
+        let RolloutConfig { replan_interval, tokens: TokenConfig { steps_per_pass, .. }, .. } =
+            self.config;
+        (t + replan_interval).saturating_sub(steps_per_pass) / replan_interval
     }
 
     /// Steps of the last run.
@@ -159,22 +163,22 @@ impl Passes {
 }
 
 impl Pass {
-    /// Writes where the first `stride` steps have led into `state`, but for the robot's particles.
-    pub(super) fn lead_on(&self, stride: usize, state: &mut StepState) {
-        state.advance(&self.state, &self.displacements[..stride]);
+    /// Writes where the first `replan_interval` steps have led into `state`, but for the robot's particles.
+    pub(super) fn lead_on(&self, replan_interval: usize, state: &mut StepState) {
+        state.advance(&self.state, &self.displacements[..replan_interval]);
     }
 
     /// From the model's outputs to the displacements of each step that is kept, and the sigmas of those
-    /// that are `told` of, `[chunk]`.
+    /// that are `told` of, `[steps_per_pass]`.
     fn read_outputs(&mut self, config: &RolloutConfig, told: &[bool]) -> Result<()> {
-        let (chunk, width) = (config.tokens.chunk, config.n_step_outputs());
-        self.mixed.resize(self.tokens.n_scene * chunk, [0.0; 3]);
-        let outputs = self.head.chunks_exact_mut(width * chunk);
-        let candidates = self.tokens.candidates.chunks_exact(N_CANDIDATES * chunk);
+        let (steps_per_pass, width) = (config.tokens.steps_per_pass, config.n_step_outputs());
+        self.mixed.resize(self.tokens.n_scene * steps_per_pass, [0.0; 3]);
+        let outputs = self.head.chunks_exact_mut(width * steps_per_pass);
+        let candidates = self.tokens.candidates.chunks_exact(N_CANDIDATES * steps_per_pass);
         for ((head, candidates), mixed) in
-            outputs.zip(candidates).zip(self.mixed.chunks_exact_mut(chunk))
+            outputs.zip(candidates).zip(self.mixed.chunks_exact_mut(steps_per_pass))
         {
-            let mixed = &mut mixed[..config.stride];
+            let mixed = &mut mixed[..config.replan_interval];
             let candidates = &candidates[..N_CANDIDATES * mixed.len()];
             motion_head_forward(&mut head[..width * mixed.len()], width, candidates, mixed);
             if !mixed.as_flattened().iter().all(|d| d.is_finite()) {
@@ -182,16 +186,16 @@ impl Pass {
                 return Err(Error::NonFinite { what });
             }
         }
-        self.displacements.resize_with(config.stride, Vec::new);
+        self.displacements.resize_with(config.replan_interval, Vec::new);
         for (j, displacements) in self.displacements.iter_mut().enumerate() {
             displacements.clear();
-            displacements.extend(self.mixed.iter().skip(j).step_by(chunk));
+            displacements.extend(self.mixed.iter().skip(j).step_by(steps_per_pass));
         }
         if config.tells_sigma() {
-            self.sigmas.resize_with(chunk, Vec::new);
+            self.sigmas.resize_with(steps_per_pass, Vec::new);
             for ((j, sigmas), told) in self.sigmas.iter_mut().enumerate().zip(told) {
                 sigmas.clear();
-                let rows = self.head.chunks_exact(width).skip(j).step_by(chunk);
+                let rows = self.head.chunks_exact(width).skip(j).step_by(steps_per_pass);
                 sigmas.extend(rows.filter(|_| *told).map(|row| sigma_of(row[N_OUTPUTS])));
             }
         }

@@ -13,7 +13,7 @@ fn config() -> RolloutConfig {
 
 /// Passes of two steps, of a model with the second inputs that tells sigma.
 fn pairs() -> RolloutConfig {
-    of_tokens(TokenConfig { chunk: 2, ..THREE }, N_OUTPUTS + 1)
+    of_tokens(TokenConfig { steps_per_pass: 2, ..THREE }, N_OUTPUTS + 1)
 }
 
 fn of_tokens(tokens: TokenConfig, n_step_outputs: usize) -> RolloutConfig {
@@ -24,11 +24,11 @@ fn of_tokens(tokens: TokenConfig, n_step_outputs: usize) -> RolloutConfig {
         n_blocks: 1,
         k: 3,
         n_hops: 3,
-        n_outputs: tokens.chunk * n_step_outputs,
+        n_outputs: tokens.steps_per_pass * n_step_outputs,
         layers: super::super::LayersConfig::default(),
     };
     let mask = MaskConfig::default();
-    RolloutConfig { interlacer, mask, tokens, stride: tokens.chunk }
+    RolloutConfig { interlacer, mask, tokens, replan_interval: tokens.steps_per_pass }
 }
 
 fn scene(n_steps: usize) -> RolloutInput {
@@ -171,8 +171,8 @@ fn a_pass_of_two_steps_goes_on_where_one_of_two_ended() {
 
 #[test]
 fn a_pass_that_looks_again_starts_within_the_one_before() {
-    let whole = of_tokens(TokenConfig { chunk: 4, ..THREE }, N_OUTPUTS + 1);
-    let (again, scene) = (RolloutConfig { stride: 2, ..whole }, scene(8));
+    let whole = of_tokens(TokenConfig { steps_per_pass: 4, ..THREE }, N_OUTPUTS + 1);
+    let (again, scene) = (RolloutConfig { replan_interval: 2, ..whole }, scene(8));
     let weights = weights(whole);
     let run = |config: RolloutConfig, mode: Mode, n_steps: usize| {
         let mut rollout = Rollout::new(config, mode);
@@ -215,7 +215,7 @@ fn a_widened_model_predicts_the_same_and_its_copies_learn_apart() {
     weights.iter_mut().zip(numbers(1 << 16, 6)).for_each(|(w, r)| *w += 0.1 * r);
     let narrow = Model::new(config, weights).unwrap();
     let wide = narrow.widened(24, 1).unwrap();
-    let n_steps = config.chunk;
+    let n_steps = config.steps_per_pass;
     let scene = scene(n_steps);
     let run = |model: &Model| {
         let mut rollout = Rollout::new(model.config.rollout(), Mode::Training);
@@ -255,15 +255,15 @@ fn a_widened_model_predicts_the_same_and_its_copies_learn_apart() {
 #[test]
 fn an_extended_model_starts_from_what_was_learned() {
     let config = ModelConfig { width: 8, n_heads: 2, n_blocks: 2, ..ModelConfig::default() };
-    let config = config.with_chunk(1);
+    let config = config.with_steps_per_pass(1);
     let mut weights = initial_weights(&Layout::new(config.interlacer()), 5);
     weights.iter_mut().zip(numbers(1 << 16, 6)).for_each(|(w, r)| *w += 0.1 * r);
     let model = Model::new(config, weights).unwrap();
     let scene = scene(7);
     let first_pass = |model: &Model, scene: &RolloutInput| {
         let mut rollout = Rollout::new(model.config.rollout(), Mode::Inference);
-        rollout.run(&model.weights, scene, model.config.chunk).unwrap();
-        let steps = (0..model.config.chunk).map(|t| rollout.displacements(t).to_vec());
+        rollout.run(&model.weights, scene, model.config.steps_per_pass).unwrap();
+        let steps = (0..model.config.steps_per_pass).map(|t| rollout.displacements(t).to_vec());
         steps.collect::<Vec<_>>()
     };
     let differs = |a: &[Vec3], b: &[Vec3]| {
@@ -284,10 +284,11 @@ fn an_extended_model_starts_from_what_was_learned() {
     assert!(differs(&first_pass(&model, &alone)[0], &steps[0]) < 1e-6);
     assert!(differs(&steps[0], &steps[2]) > 1e-4, "in free fall longer");
     // Where a pass is looked again belongs to its length.
-    let config = ModelConfig { stride: Some(1), ..long.config };
+    let config = ModelConfig { replan_interval: Some(1), ..long.config };
     let again = Model::new(config, long.weights.clone()).unwrap();
-    let stride = |chunk| again.extended(chunk).unwrap().config.stride;
-    assert_eq!([3, 5, 6].map(stride), [Some(1), None, Some(3)]);
+    let replan_interval =
+        |steps_per_pass| again.extended(steps_per_pass).unwrap().config.replan_interval;
+    assert_eq!([3, 5, 6].map(replan_interval), [Some(1), None, Some(3)]);
     // Longer still: what was learned of the first steps stays, the others begin as the last one.
     let mut long = long;
     long.weights.iter_mut().zip(numbers(1 << 16, 8)).for_each(|(w, r)| *w += 0.1 * r);

@@ -23,7 +23,7 @@ const _: () = assert!(STRUCK + 4 == N_CONTACT);
 const CLEARANCE_SCALE_M: f32 = 0.05;
 const MAX_CLEARANCE: f32 = 4.0;
 
-/// The least distances, of each step `[chunk]` and body.
+/// The least distances, of each step `[steps_per_pass]` and body.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Contacts {
     steps: Vec<Vec<Body>>,
@@ -64,7 +64,7 @@ impl Body {
 
 impl Contacts {
     /// Finds them; `nearest` are the robot's nearest points of each particle, now and after each step,
-    /// and `candidates` `[n, chunk, N_CANDIDATES]` the particles' candidate motions.
+    /// and `candidates` `[n, steps_per_pass, N_CANDIDATES]` the particles' candidate motions.
     pub(super) fn find(
         &mut self,
         state: &StepState,
@@ -74,7 +74,7 @@ impl Contacts {
     ) {
         let has_body = state.body_of.iter().filter(|&&body| body != NO_BODY);
         let n_bodies = has_body.max().map_or(0, |&last| last as usize + 1);
-        self.steps.resize_with(config.chunk, Vec::new);
+        self.steps.resize_with(config.steps_per_pass, Vec::new);
         for bodies in &mut self.steps {
             bodies.clear();
             bodies.resize(n_bodies, Body::FREE);
@@ -83,7 +83,7 @@ impl Contacts {
             return;
         }
         self.sort(state);
-        for step in 0..config.chunk {
+        for step in 0..config.steps_per_pass {
             self.fall(state, config, candidates, step);
             self.find_robot(state, &nearest[step + 1], step);
             self.find_plane(state, step);
@@ -146,7 +146,8 @@ impl Contacts {
         self.ahead.clear();
         self.ahead.extend(state.positions.iter().enumerate().map(|(i, p)| {
             let mut there = *p;
-            let steps = candidates[i * config.chunk * N_CANDIDATES..].chunks_exact(N_CANDIDATES);
+            let steps =
+                candidates[i * config.steps_per_pass * N_CANDIDATES..].chunks_exact(N_CANDIDATES);
             steps.take(step + 1).for_each(|candidates| add(&mut there, &candidates[1]));
             there[2] += 0.5 * times * (times + 1.0) * fall;
             there
@@ -202,7 +203,7 @@ impl Contacts {
             if let Some(body) = bodies.get_mut(mover) {
                 body.obstacle_m = body.obstacle_m.min(distance_m);
             }
-            let mut motion = candidates[(i * config.chunk + step) * N_CANDIDATES + 1];
+            let mut motion = candidates[(i * config.steps_per_pass + step) * N_CANDIDATES + 1];
             motion[2] += (step + 1) as f32 * fall;
             if let Some(body) = bodies.get_mut(struck).filter(|body| distance_m < body.struck_m) {
                 (body.struck_m, body.struck_motion) = (distance_m, motion);
@@ -220,7 +221,12 @@ mod tests {
     use crate::vision::motion::MOTION_SCALE_M;
 
     /// What the particle `i` of `state` is told of `step`.
-    fn told(state: &StepState, config: &TokenConfig, i: usize, step: usize) -> [f32; N_CONTACT] {
+    fn contact_features(
+        state: &StepState,
+        config: &TokenConfig,
+        i: usize,
+        step: usize,
+    ) -> [f32; N_CONTACT] {
         let mut tokens = Tokens::default();
         tokens.encode(state, config).unwrap();
         let at = i * config.n_features() + config.contact_at(step).unwrap();
@@ -240,12 +246,12 @@ mod tests {
         state.positions[1] = state.kinematic[3][2];
         let way = minus(&state.kinematic[3][2], &state.kinematic[2][2]);
         for member in [0, 1] {
-            let [first, second] = [0, 1].map(|step| told(&state, &THREE, member, step));
+            let [first, second] = [0, 1].map(|step| contact_features(&state, &THREE, member, step));
             assert!((second[ROBOT] - 1.0).abs() < 1e-6 && first[ROBOT] < 1.0);
             assert!(length(&minus(&motion(&second, ROBOT + 1), &way)) < 1e-6);
         }
-        assert!((0..3).all(|step| told(&state, &THREE, 2, step)[ROBOT] < 1e-6));
-        assert_eq!(told(&state, &THREE, 4, 1), [0.0; N_CONTACT]);
+        assert!((0..3).all(|step| contact_features(&state, &THREE, 2, step)[ROBOT] < 1e-6));
+        assert_eq!(contact_features(&state, &THREE, 4, 1), [0.0; N_CONTACT]);
     }
 
     /// A block of two particles 20 cm above the plane, thrown along x, and a box that rests in its way.
@@ -269,12 +275,12 @@ mod tests {
         for (step, fallen) in [g, 3.0 * g, 6.0 * g].into_iter().enumerate() {
             let expected = ((0.2 - fallen) / CLEARANCE_SCALE_M).max(-MAX_CLEARANCE);
             for member in [0, 1] {
-                let told = told(&state, &THREE, member, step)[CLEARANCE];
+                let told = contact_features(&state, &THREE, member, step)[CLEARANCE];
                 assert!((told - expected).abs() < 1e-4, "{told} {expected}");
             }
         }
         // After two steps it is above the box, which is told what comes.
-        let [flying, box_] = [0, 2].map(|i| told(&state, &THREE, i, 1));
+        let [flying, box_] = [0, 2].map(|i| contact_features(&state, &THREE, i, 1));
         let above_m = (0.25 - 3.0 * g - 0.05).abs().min((0.2 - 3.0 * g - 0.05).abs());
         assert!((flying[OBSTACLE] - nearness(above_m)).abs() < 1e-5);
         assert_eq!(flying[OBSTACLE], box_[STRUCK]);
@@ -286,10 +292,10 @@ mod tests {
     #[test]
     fn without_bodies_or_a_plane_nothing_is_told() {
         let none = StepState { body_of: vec![NO_BODY; 3], ..thrown() };
-        assert_eq!(told(&none, &THREE, 0, 0), [0.0; N_CONTACT]);
+        assert_eq!(contact_features(&none, &THREE, 0, 0), [0.0; N_CONTACT]);
         let unknown = StepState { body_of: Vec::new(), ..thrown() };
-        assert_eq!(told(&unknown, &THREE, 0, 0), [0.0; N_CONTACT]);
+        assert_eq!(contact_features(&unknown, &THREE, 0, 0), [0.0; N_CONTACT]);
         let above_nothing = StepState { support_m: None, ..thrown() };
-        assert_eq!(told(&above_nothing, &THREE, 0, 0)[CLEARANCE], 0.0);
+        assert_eq!(contact_features(&above_nothing, &THREE, 0, 0)[CLEARANCE], 0.0);
     }
 }

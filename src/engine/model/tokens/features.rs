@@ -40,7 +40,7 @@ pub struct TokenConfig {
     /// Length of a step in seconds.
     pub step_secs: f32,
     /// Steps of a pass.
-    pub chunk: usize,
+    pub steps_per_pass: usize,
     /// What is told.
     pub inputs: Inputs,
     /// What is told of the tokens' graph.
@@ -52,7 +52,7 @@ pub struct TokenConfig {
 impl TokenConfig {
     /// Input features a token.
     pub fn n_features(&self) -> usize {
-        n_features(self.chunk, self.inputs, self.encodings)
+        n_features(self.steps_per_pass, self.inputs, self.encodings)
     }
 
     /// Where the features of step `j` lie.
@@ -65,7 +65,8 @@ impl TokenConfig {
 
     /// Where the second inputs lie: first more octaves of the position.
     pub(super) fn more_at(&self) -> Option<usize> {
-        (self.inputs == Inputs::Second).then(|| N_FEATURES + (self.chunk - 1) * N_STEP_FEATURES)
+        (self.inputs == Inputs::Second)
+            .then(|| N_FEATURES + (self.steps_per_pass - 1) * N_STEP_FEATURES)
     }
 
     /// Where the past motion of the nearest link lies.
@@ -80,17 +81,17 @@ impl TokenConfig {
 
     /// Rows of the kinematic particles (one step back, now, ahead) that are tokens.
     pub(super) fn token_rows(&self) -> [usize; 3] {
-        match self.chunk {
+        match self.steps_per_pass {
             1 => [0, 1, 2],
-            chunk => [1, 1 + chunk.div_ceil(2), 1 + chunk],
+            steps_per_pass => [1, 1 + steps_per_pass.div_ceil(2), 1 + steps_per_pass],
         }
     }
 }
 
-/// Input features a token of passes of `chunk` steps; those of the encodings are the last.
-pub fn n_features(chunk: usize, inputs: Inputs, encodings: Encodings) -> usize {
-    let more = if inputs == Inputs::Second { N_MORE + N_CONTACT * chunk } else { 0 };
-    N_FEATURES + (chunk - 1) * N_STEP_FEATURES + more + encodings.width()
+/// Input features a token of passes of `steps_per_pass` steps; those of the encodings are the last.
+pub fn n_features(steps_per_pass: usize, inputs: Inputs, encodings: Encodings) -> usize {
+    let more = if inputs == Inputs::Second { N_MORE + N_CONTACT * steps_per_pass } else { 0 };
+    N_FEATURES + (steps_per_pass - 1) * N_STEP_FEATURES + more + encodings.width()
 }
 
 /// For each feature of `from`, its place among those of `to`, which tells all of it.
@@ -99,7 +100,7 @@ pub(in crate::engine::model) fn places(from: &TokenConfig, to: &TokenConfig) -> 
     let mut lie = |old: usize, new: usize, n: usize| {
         (0..n).for_each(|i| places[old + i] = new + i);
     };
-    for step in 1..from.chunk {
+    for step in 1..from.steps_per_pass {
         lie(from.step_at(step), to.step_at(step), N_STEP_FEATURES);
     }
     if let (Some(old), Some(new)) = (from.more_at(), to.more_at()) {
@@ -107,7 +108,7 @@ pub(in crate::engine::model) fn places(from: &TokenConfig, to: &TokenConfig) -> 
     }
     let encodings = [from, to].map(|config| config.n_features() - config.encodings.width());
     lie(encodings[0], encodings[1], from.encodings.width());
-    for step in 0..from.chunk {
+    for step in 0..from.steps_per_pass {
         if let (Some(old), Some(new)) = (from.contact_at(step), to.contact_at(step)) {
             lie(old, new, N_CONTACT);
         }

@@ -40,7 +40,7 @@ pub(super) struct Flight {
     ways: Vec<Way>,
 }
 
-/// Where a body is after each step, `[chunk]`, seen from where it is now; empty where not known.
+/// Where a body is after each step, `[steps_per_pass]`, seen from where it is now; empty where not known.
 #[derive(Debug, Default, Clone)]
 struct Way {
     poses: Vec<Rigid>,
@@ -154,7 +154,7 @@ impl Way {
         let mut pose = Rigid::default();
         // What is below already, by noise or as things hang over, may stay so deep.
         let allowed = depth(&pose, &pose).max(0.0);
-        for moment in 0..config.chunk * MOMENTS {
+        for moment in 0..config.steps_per_pass * MOMENTS {
             speed.z += part * gain;
             let shift = (speed - Vector3::new(0.0, 0.0, 0.5 * part * gain)) * part;
             let before = pose;
@@ -255,7 +255,7 @@ mod tests {
     use crate::base::geometry::add;
     use crate::engine::rollout_input::RolloutInput;
 
-    const FIVE: TokenConfig = TokenConfig { chunk: 5, ..THREE };
+    const FIVE: TokenConfig = TokenConfig { steps_per_pass: 5, ..THREE };
     const FALL_M: f32 = -GRAVITY_M_S2 * FIVE.step_secs * FIVE.step_secs;
 
     /// A cube of 4 cm, 27 particles about `center` of body 0, thrown by `velocity` a step, above a plane
@@ -281,7 +281,7 @@ mod tests {
         let mut flight = Flight::default();
         flight.find(state, &FIVE);
         let mut at = state.positions[i];
-        let steps = (0..FIVE.chunk).map(|j| {
+        let steps = (0..FIVE.steps_per_pass).map(|j| {
             add(&mut at, &flight.motion(state, i, j).unwrap());
             at
         });
@@ -362,7 +362,8 @@ mod tests {
             tokens.candidates
         };
         let (here, there) = (candidates([0.0; 3]), candidates([3.0, -2.0, 1.0]));
-        for (here, there) in here.iter().zip(&there).take(27 * THREE.chunk * N_CANDIDATES) {
+        for (here, there) in here.iter().zip(&there).take(27 * THREE.steps_per_pass * N_CANDIDATES)
+        {
             assert!(
                 (0..3).all(|axis| (here[axis] - there[axis]).abs() < 1e-4),
                 "{here:?} {there:?}"

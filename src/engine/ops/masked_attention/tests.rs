@@ -158,7 +158,7 @@ fn the_fused_grf_attention_is_the_general_one() {
     let mut graph = StepGraph::default();
     let seed = Default::default();
     let config = MaskConfig::default();
-    let kind = MaskKind::named("series").unwrap();
+    let kind = MaskKind::from_name("series").unwrap();
     graph.rebuild_mask(kind, &positions, 3, n_hops, &config, seed).unwrap();
     let general = both_ways(graph.mask(kind).unwrap(), &logits, &rows, heads, &d_out);
     assert_close(&general.out, &f64s(&fused), 1e-5);

@@ -132,7 +132,7 @@ pub fn example(motif: Motif, seed: u64, index: usize) -> Result<Example> {
     let (graph, positions) = (&graph, &positions[..]);
     let nodes = Nodes { positions, graph, n_hops: WALK_HOPS, walks: None, cell_m: 0.04, seed };
     forecloud_lab::register();
-    let kernel = MaskKind::named("rwgnk").context("rwgnk")?;
+    let kernel = MaskKind::from_name("rwgnk").context("rwgnk")?;
     Ok(Example {
         n,
         features,

@@ -46,7 +46,7 @@ fn scenes(sizes: [usize; 3], n_steps: usize, n: usize) -> Vec<RolloutInput> {
 
 fn tokens(scene: &RolloutInput, config: &RolloutConfig) -> Tokens {
     let mut start = scene.start.clone();
-    start.kinematic = scene.kinematic[..config.tokens.chunk + 2].to_vec();
+    start.kinematic = scene.kinematic[..config.tokens.steps_per_pass + 2].to_vec();
     let mut tokens = Tokens::default();
     tokens.encode(&start, &config.tokens).unwrap();
     tokens
@@ -100,7 +100,7 @@ impl Forwards for Mixed {
 #[test]
 fn a_device_that_mixes_scenes_up_is_not_trusted() {
     let usual = ModelConfig { width: 8, n_heads: 2, n_blocks: 1, ..ModelConfig::default() };
-    let config = ModelConfig { chunk: 2, stride: None, ..usual };
+    let config = ModelConfig { steps_per_pass: 2, replan_interval: None, ..usual };
     let rollout = config.rollout();
     let model = Model::new(config, weights(&rollout)).unwrap();
     let mut cpu = model::Rollout::new(rollout, Mode::Inference);
@@ -174,7 +174,7 @@ fn scenes_that_do_not_belong_together_are_refused_and_forgotten() {
 
 #[test]
 fn rollouts_of_many_scenes_are_the_cpus_however_many_steps_each_has() {
-    let config = RolloutConfig { stride: 1, ..threes(16) };
+    let config = RolloutConfig { replan_interval: 1, ..threes(16) };
     let scenes = scenes([11, 5, 3], 8, 4);
     let mut device = BatchRollout::new(config, Box::new(forward(config, Precision::Half)));
     let mut cpu = model::Rollout::new(config, Mode::Inference);
@@ -198,7 +198,8 @@ fn rollouts_of_many_scenes_are_the_cpus_however_many_steps_each_has() {
 /// The demo's frame and plans of which each moves a joint.
 fn plans(n: usize) -> (Snapshot, Goal, Vec<Candidate>) {
     let usual = ModelConfig { width: 8, n_heads: 2, n_blocks: 1, ..ModelConfig::default() };
-    let config = ModelConfig { n_kinematic: 16, kinematic_detail: 2, ..usual.with_chunk(4) };
+    let config =
+        ModelConfig { n_kinematic: 16, kinematic_detail: 2, ..usual.with_steps_per_pass(4) };
     let model = Model::new(config, weights(&config.rollout())).unwrap();
     let config = PredictorConfig { n_particles: 16, ..PredictorConfig::default() };
     let mut predictor = Predictor::new(model, config).unwrap();

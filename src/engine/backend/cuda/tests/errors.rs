@@ -130,7 +130,7 @@ fn where_auto_loses_its_card_between_passes_the_cpu_takes_over_too() {
     if !has_faulty_cards() {
         return;
     }
-    let config = of(8, TokenConfig { chunk: 2, ..THREE }, 1);
+    let config = of(8, TokenConfig { steps_per_pass: 2, ..THREE }, 1);
     let (weights, scene) = (weights(&config), scene([20, 5, 2], 10));
     let mut auto = backend(Device::Auto, 10, config, &weights);
     assert_eq!(auto.name(), "cuda:10 (Stand-in that gets lost)");

@@ -15,9 +15,10 @@ use crate::engine::rollout_input::RolloutInput;
 
 /// Models of `width` and `tokens`, with `n_more` outputs a step than the head's.
 pub(super) fn of(width: usize, tokens: TokenConfig, n_more: usize) -> RolloutConfig {
-    let mut config = RolloutConfig { tokens, stride: tokens.chunk, ..config(width, 2, 2) };
+    let mut config =
+        RolloutConfig { tokens, replan_interval: tokens.steps_per_pass, ..config(width, 2, 2) };
     config.interlacer.n_features = tokens.n_features();
-    config.interlacer.n_outputs = tokens.chunk * (N_OUTPUTS + n_more);
+    config.interlacer.n_outputs = tokens.steps_per_pass * (N_OUTPUTS + n_more);
     config
 }
 
@@ -68,7 +69,7 @@ fn passes_of_three_steps_with_second_inputs_and_sigma_are_the_cpus() {
 fn rollouts_of_the_shipped_model_are_the_cpus() {
     let model = Model::load("models/small.safetensors".as_ref()).unwrap();
     let (config, detail) = (model.config.rollout(), model.config.kinematic_detail);
-    let n_steps = config.tokens.chunk + 1;
+    let n_steps = config.tokens.steps_per_pass + 1;
     let mut scene = with_bodies([90, 41, 31 * detail + 3], model.config.reach(n_steps));
     scene.start.kinematic_stride = detail;
     let mut cpu = model::Rollout::new(config, Mode::Inference);
@@ -87,12 +88,12 @@ fn rollouts_of_the_shipped_model_are_the_cpus() {
 fn each_setting_alone_is_the_cpus_and_so_are_the_longest_passes() {
     let sigma = of(16, ONE, 1);
     let second = of(16, TokenConfig { inputs: Inputs::Second, ..ONE }, 0);
-    let pairs = of(16, TokenConfig { chunk: 2, ..ONE }, 0);
-    let longest = of(16, TokenConfig { chunk: model::MAX_CHUNK, ..THREE }, 1);
+    let pairs = of(16, TokenConfig { steps_per_pass: 2, ..ONE }, 0);
+    let longest = of(16, TokenConfig { steps_per_pass: model::MAX_STEPS_PER_PASS, ..THREE }, 1);
     // More outputs than two tiles of a dense layer have columns.
     assert!(longest.interlacer.n_outputs == 160 && longest.interlacer.n_features > 400);
     for (config, n_steps) in [(sigma, 2), (second, 2), (pairs, 3), (longest, 20_usize)] {
-        let n_ahead = n_steps.next_multiple_of(config.tokens.chunk);
+        let n_ahead = n_steps.next_multiple_of(config.tokens.steps_per_pass);
         check(
             &mut device(config, Precision::Half),
             config,
@@ -180,7 +181,7 @@ fn what_is_wrong_is_told_as_on_the_cpu_and_forgotten() {
     for config in [config, narrow] {
         let made = Rollout::new(gpu(), config, &weights(&config), Precision::Full);
         let message = made.unwrap_err().to_string();
-        assert!(message.contains("chunk 1"), "{message}");
+        assert!(message.contains("one step per pass"), "{message}");
     }
 }
 
@@ -188,8 +189,8 @@ fn what_is_wrong_is_told_as_on_the_cpu_and_forgotten() {
 fn such_models_are_tried_and_run_where_the_usual_ones_do() {
     standin::load();
     let usual = ModelConfig { width: 8, n_heads: 2, n_blocks: 1, ..ModelConfig::default() };
-    let silent = ModelConfig { tells_sigma: false, ..usual.with_chunk(1) };
-    for config in [usual.with_chunk(5), silent] {
+    let silent = ModelConfig { tells_sigma: false, ..usual.with_steps_per_pass(1) };
+    for config in [usual.with_steps_per_pass(5), silent] {
         assert_eq!(unsupported(&config.rollout()), None);
         let model = Model::new(config, weights(&config.rollout())).unwrap();
         let mut backend = Backend::new(&model, Device::Cuda(0)).unwrap();

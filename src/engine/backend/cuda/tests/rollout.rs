@@ -35,10 +35,10 @@ pub(super) fn config(width: usize, n_heads: usize, n_blocks: usize) -> RolloutCo
 }
 
 /// A seeded scene of `n` and `h` particles and `k` points on the robot, whose links turn and shift for
-/// `n_steps`, each at its own speed; with motions onward and bodies.
+/// `n_steps`, each at its own speed; with extrapolated motion and bodies.
 pub(super) fn scene([n, h, k]: [usize; 3], n_steps: usize) -> RolloutInput {
     let mut start = state(n, h, k, 3);
-    start.onward =
+    start.extrapolated_motion =
         numbers(3 * n, 9).as_chunks::<3>().0.iter().map(|m| m.map(|m| 0.02 * m)).collect();
     start.bodies = numbers(N_BODY_FEATURES * n, 10).as_chunks().0.to_vec();
     let place = |t: usize| {
@@ -73,7 +73,7 @@ fn tokens_are_the_cpus() {
         let mut scene = scene(sizes, 1);
         scene.start.kinematic_stride = stride;
         if i % 2 == 1 {
-            scene.start.onward.clear();
+            scene.start.extrapolated_motion.clear();
             scene.start.bodies.clear();
         }
         if sizes[2] > 240 {
@@ -294,7 +294,8 @@ fn other_widths_of_the_mlp_are_the_cpus() {
 #[test]
 fn rollouts_of_the_usual_sizes_are_the_cpus() {
     let (inputs, tells_sigma) = (Inputs::First, false);
-    let model = ModelConfig { inputs, tells_sigma, ..ModelConfig::default().with_chunk(1) };
+    let model =
+        ModelConfig { inputs, tells_sigma, ..ModelConfig::default().with_steps_per_pass(1) };
     let (config, detail) = (model.rollout(), model.kinematic_detail);
     let weights = weights(&config);
     let mut scene = scene([90, 41, 31 * detail + 3], 4);

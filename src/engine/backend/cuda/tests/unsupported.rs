@@ -59,7 +59,7 @@ fn other_models() -> Vec<(ModelConfig, &'static str)> {
                 inputs: Inputs::First,
                 tells_sigma: false,
                 width: 266,
-                ..usual.with_chunk(1)
+                ..usual.with_steps_per_pass(1)
             },
             "width 266",
         ),
@@ -81,7 +81,7 @@ fn models_that_do_not_run_here_are_named_and_auto_takes_the_cpu() {
 
         let mut auto = Backend::new(&model, Device::Auto).unwrap();
         assert_eq!((auto.name(), auto.missed()), ("cpu", Some(&*message)));
-        let scene = scene([20, 5, 4], config.chunk);
+        let scene = scene([20, 5, 4], config.steps_per_pass);
         auto.run_while(&model.weights, &scene, 1, |_| true).unwrap();
         let mut cpu = model::Rollout::new(config.rollout(), Mode::Inference);
         cpu.run(&model.weights, &scene, 1).unwrap();

@@ -167,7 +167,7 @@ fn threads_do_not_change_a_bit_under_any_mask() {
 /// two models have the same tensors in the same places.
 #[test]
 fn the_grf_model_is_that_under_the_power_series() {
-    let series = MaskKind::named("series").unwrap();
+    let series = MaskKind::from_name("series").unwrap();
     let of = |local: LocalLayer| {
         let layers = LayersConfig { local, ..LayersConfig::default() };
         assert_same_bits(InterlacerConfig { n_heads: 1, layers, ..config() }, CHUNK + 77)
