@@ -158,14 +158,14 @@ mod tests {
         for (set, lanes) in InstructionSet::ALL.into_iter().zip([1, 8, 16, 4]) {
             let Some(arch) = set.arch() else { continue };
             assert_eq!(arch.dispatch(Lanes), lanes, "{set:?}");
-            assert_eq!(InstructionSet::named(set.name()).unwrap(), set);
+            assert_eq!(InstructionSet::from_name(set.name()).unwrap(), set);
         }
-        assert_eq!(InstructionSet::named("").unwrap(), InstructionSet::widest());
+        assert_eq!(InstructionSet::from_name("").unwrap(), InstructionSet::widest());
     }
 
     #[test]
     fn unknown_names_and_those_of_other_processors_are_told() {
-        let message = |name: &str| InstructionSet::named(name).unwrap_err().to_string();
+        let message = |name: &str| InstructionSet::from_name(name).unwrap_err().to_string();
         for (name, what) in [("sse9", "there is no 'sse9'"), ("AVX2", "there is no 'AVX2'")] {
             let message = message(name);
             assert!(message.starts_with("FORECLOUD_SIMD: "), "{message}");

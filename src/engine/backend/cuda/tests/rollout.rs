@@ -31,7 +31,7 @@ pub(super) fn config(width: usize, n_heads: usize, n_blocks: usize) -> RolloutCo
         layers: LayersConfig::default(),
     };
     let mask = crate::engine::masks::MaskConfig::default();
-    RolloutConfig { interlacer, mask, tokens: ONE, stride: 1 }
+    RolloutConfig { interlacer, mask, tokens: ONE, replan_interval: 1 }
 }
 
 /// A seeded scene of `n` and `h` particles and `k` points on the robot, whose links turn and shift for
