@@ -179,9 +179,8 @@ impl Replay {
             return Ok(None);
         }
         let usual = self.model.config.workspace;
-        let place = recording.place(&usual)?;
-        self.config.workspace = place.map(|place| place.workspace);
-        self.config.origin = place.map_or([0.0; 3], |place| place.origin);
+        let asked = PredictorConfig { workspace: None, origin: [0.0; 3], ..self.config };
+        self.config = recording.place(&usual)?.map_or(asked, |place| asked.placed(place));
         let proposed = self.config.workspace.filter(|proposed| *proposed != usual);
         self.follows_cameras = proposed.is_some();
         Ok(proposed)
