@@ -13,6 +13,7 @@ mod joints;
 mod lateness;
 mod place;
 mod plans;
+mod problems;
 mod rectified;
 mod robot;
 mod sets;
@@ -33,6 +34,7 @@ use joints::JointHistory;
 use lateness::Lateness;
 use place::Placing;
 use plans::Plans;
+use problems::Problems;
 use robot::RobotSource;
 use sets::{SetPairer, ShotSet};
 use std::borrow::Cow;
@@ -46,6 +48,7 @@ use watch::Watch;
 pub use frame::{CameraFrame, ColorView, Frame, FrameCounts, FramesConfig, MAX_CAMERAS, View};
 pub use joints::Joints;
 pub use place::Unplaced;
+pub use problems::{Problem, ProblemKind, are_alike};
 pub use robot::RobotState;
 pub use topics::{CameraInput, CameraTopics, Input, Role, TopicSpec, Topics};
 
@@ -88,7 +91,7 @@ pub struct Frames {
     counts: FrameCounts,
     /// Part of the counts: what the sets lost.
     n_unpaired_shots: u64,
-    problem: Option<String>,
+    problems: Problems,
     news: Option<String>,
     warnings: VecDeque<String>,
     /// Warnings that are told once.
@@ -124,12 +127,13 @@ struct Wanted {
 }
 
 impl Missing {
-    fn into_problem(self) -> String {
-        let (Self::Info(problem)
-        | Self::Tf(problem, _)
-        | Self::Joints(problem)
-        | Self::Match(problem)) = self;
-        problem
+    fn problem(&self) -> (ProblemKind, &str) {
+        match self {
+            Self::Info(problem) => (ProblemKind::Calibration, problem),
+            Self::Tf(problem, _) => (ProblemKind::Transform, problem),
+            Self::Joints(problem) => (ProblemKind::Joints, problem),
+            Self::Match(problem) => (ProblemKind::Mismatch, problem),
+        }
     }
 }
 
@@ -162,7 +166,7 @@ impl Frames {
             last_frame: None,
             counts: FrameCounts::default(),
             n_unpaired_shots: 0,
-            problem: None,
+            problems: Problems::default(),
             news: None,
             warnings: VecDeque::new(),
             told: BTreeSet::new(),
@@ -176,14 +180,25 @@ impl Frames {
         &self.counts
     }
 
-    /// The newest cause of a count other than `frames`, with its remedy.
-    pub fn last_problem(&self) -> Option<&str> {
-        self.problem.as_deref()
+    /// Why there are counts other than `frames`, with the remedies: the first of each kind, causes
+    /// before what follows from them.
+    pub fn problems(&self) -> Vec<Problem> {
+        self.problems.all()
     }
 
-    /// The same, once: `None` until another problem comes.
+    /// The newest cause that was not taken.
+    pub fn last_problem(&self) -> Option<&str> {
+        self.problems.last()
+    }
+
+    /// The newest cause, once: `None` until another problem comes.
     pub fn take_problem(&mut self) -> Option<String> {
-        self.problem.take()
+        self.problems.take().pop().map(|problem| problem.first)
+    }
+
+    /// What came up since this was called last, in that order.
+    pub fn take_problems(&mut self) -> Vec<Problem> {
+        self.problems.take()
     }
 
     /// URDF of the robot, once it has come.
@@ -252,7 +267,7 @@ impl Frames {
     pub fn time_jumped(&mut self, problem: String) {
         self.forget();
         self.counts.time_jumps += 1;
-        self.problem = Some(problem);
+        self.problems.note(ProblemKind::TimeJump, problem);
     }
 
     /// Decodes a message and adds it; other topics than those of the settings change nothing.
@@ -393,7 +408,7 @@ impl Frames {
     /// Counts a message that could not be used.
     pub fn bad_message(&mut self, problem: String) {
         self.counts.bad_messages += 1;
-        self.problem = Some(problem);
+        self.problems.note(ProblemKind::BadMessage, problem);
     }
 
     /// Starts anew if the stamps of `source` went back.
@@ -409,9 +424,10 @@ impl Frames {
                     self.now = stamp;
                 }
                 self.counts.time_jumps += 1;
-                self.problem = Some(format!(
+                let problem = format!(
                     "time of the {what} went back from {newest} s to {stamp} s: started anew"
-                ));
+                );
+                self.problems.note(ProblemKind::TimeJump, problem);
             }
             newest => self.newest[source] = newest.max(Some(stamp)),
         }
@@ -505,18 +521,19 @@ impl Frames {
     }
 
     fn drop_frame(&mut self, stamp: Stamp, missing: &Missing) {
-        let (count, problem) = match missing {
-            Missing::Info(problem) => (&mut self.counts.dropped_no_info, problem),
-            Missing::Tf(problem, _) => (&mut self.counts.dropped_no_tf, problem),
-            Missing::Joints(problem) => (&mut self.counts.dropped_no_joints, problem),
-            Missing::Match(problem) => (&mut self.counts.dropped_mismatched, problem),
+        let count = match missing {
+            Missing::Info(_) => &mut self.counts.dropped_no_info,
+            Missing::Tf(..) => &mut self.counts.dropped_no_tf,
+            Missing::Joints(_) => &mut self.counts.dropped_no_joints,
+            Missing::Match(_) => &mut self.counts.dropped_mismatched,
         };
         *count += 1;
         let hint = match missing {
             Missing::Tf(..) => self.placing_hint(),
             _ => "",
         };
-        self.problem = Some(format!("dropped the frame of {stamp} s: {problem}{hint}"));
+        let (kind, problem) = missing.problem();
+        self.problems.note(kind, format!("dropped the frame of {stamp} s: {problem}{hint}"));
     }
 }
 

@@ -19,7 +19,8 @@ use forecloud::message::{Image, PoseArray, Stamp, StringMessage};
 use forecloud::robot::kinematics::Robot;
 use forecloud::vision::cloud::{Place, Workspace, level_camera};
 use forecloud::vision::frames::{
-    CameraTopics, Frame, FrameCounts, Frames, FramesConfig, MAX_CAMERAS, TopicSpec, Topics, View,
+    CameraTopics, Frame, FrameCounts, Frames, FramesConfig, MAX_CAMERAS, Problem, TopicSpec,
+    Topics, View,
 };
 use forecloud::{Error, Result};
 
@@ -297,7 +298,8 @@ impl Recording {
     }
 
     /// Calls `f` with each frame in order, and with its body ids where the truth has them for all
-    /// cameras of the frame; returns what became of the messages.
+    /// cameras of the frame; returns what became of the messages, and the first problem of each
+    /// kind.
     ///
     /// Messages that can't be read are counted and left out. Images wait for joints and transforms as long as
     /// they do in the node, by the times at which messages were recorded; without a patience
@@ -308,7 +310,7 @@ impl Recording {
     pub fn play<E>(
         &self,
         mut f: impl FnMut(Frame, Option<BodyIds>) -> std::result::Result<(), E>,
-    ) -> std::result::Result<(FrameCounts, Option<String>), E> {
+    ) -> std::result::Result<(FrameCounts, Vec<Problem>), E> {
         let mut frames = Frames::new(self.config.clone());
         self.bad_poses.iter().for_each(|problem| frames.bad_message(problem.clone()));
         let cameras = &self.config.topics.cameras;
@@ -364,7 +366,7 @@ impl Recording {
         // Why not, if the last frame might have been the one.
         level_camera(&mut frames);
         let _ = self.told.set(frames.take_warnings().collect());
-        Ok((*frames.counts(), frames.take_problem()))
+        Ok((*frames.counts(), frames.problems()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Frames, Joints, Missing, Wanted};
+use super::{Frames, Joints, Missing, ProblemKind, Wanted};
 use crate::message::Stamp;
 use crate::robot::kinematics::{Mount, Mounting, Outline, RobotMode};
 
@@ -162,11 +162,12 @@ impl Frames {
         let is_new = is_measured && !is_absent && !self.robot.told_late;
         if !was_given_up || is_new {
             self.robot.told_late = is_measured;
-            let why = missing.into_problem();
-            self.problem = Some(format!(
+            let why = missing.problem().1;
+            let problem = format!(
                 "frames go on without the robot from {stamp} s on: {why}. If there is none, say \
                  so with robot: none"
-            ));
+            );
+            self.problems.note(ProblemKind::Robot, problem);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Cameras that send, but whose calibration or transform does not come: left out like silent ones.
 
 use super::views::ViewParts;
-use super::{Frames, Missing, ShotSet, Wanted};
+use super::{Frames, Missing, ProblemKind, ShotSet, Wanted};
 use crate::message::Stamp;
 
 /// What is known of the cameras that lack something.
@@ -86,8 +86,8 @@ impl Frames {
         lack.is_left_out = true;
         self.counts.cameras_left_out += 1;
         let name = &self.config.topics.cameras[camera].name;
-        self.problem =
-            Some(format!("camera '{name}' is left out, frames go on without it: {problem}"));
+        let problem = format!("camera '{name}' is left out, frames go on without it: {problem}");
+        self.problems.note(ProblemKind::LeftOut, problem);
         true
     }
 
