@@ -334,6 +334,9 @@ impl Recording {
                 }
                 continue;
             }
+            if ahead.as_mut().is_some_and(|ahead| ahead.gives(&message.topic)) {
+                continue;
+            }
             let mut messages = Vec::new();
             if let Some(ahead) = &mut ahead
                 && cameras.iter().any(|camera| camera.timing() == &*message.topic)

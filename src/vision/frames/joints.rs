@@ -11,6 +11,8 @@ const MAX_SAMPLES: usize = 2048;
 const MAX_JOINTS: usize = 1024;
 /// Seconds after which a joint that fell silent is forgotten, where no description asks for it.
 const SILENCE_SECS: f64 = 5.0;
+/// Seconds between two looks for them.
+const LOOK_SECS: f64 = 0.5;
 /// Two states of one joint at one time differ by no more (rad or m), or their sources contradict each other.
 const SAME: f64 = 0.02;
 /// No joint goes there and back at such a speed, where its description tells no limit: turning (rad/s),
@@ -39,6 +41,8 @@ pub(super) struct JointHistory {
     last_names: Vec<String>,
     last_tracks: Vec<Option<usize>>,
     newest: Option<Stamp>,
+    /// When it was last looked for joints that are silent.
+    looked: Option<Stamp>,
 }
 
 /// The positions of one joint, ascending in time.
@@ -115,6 +119,10 @@ impl JointHistory {
     /// Joints that no description asks for go once they are silent; those of a robot stay, so that it
     /// can be said since when they are.
     fn forget_silent(&mut self, now: Stamp, robot: Option<&Outline>) {
+        if self.looked.is_some_and(|looked| now.secs_since(looked).abs() < LOOK_SECS) {
+            return;
+        }
+        self.looked = Some(now);
         let n_before = self.tracks.len();
         self.tracks.retain(|track| {
             let newest = track.samples.back().map(|(at, _)| *at);

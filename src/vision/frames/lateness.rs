@@ -7,6 +7,9 @@ use std::collections::VecDeque;
 /// Frames of which it is watched when what they lacked comes.
 const MAX_WATCHED: usize = 16;
 
+/// Seconds of newer states after which a state that did not come is lost.
+const LOST_SECS: f64 = 1.0;
+
 /// What frames waited for.
 #[derive(Debug, Clone, PartialEq)]
 enum What {
@@ -88,11 +91,18 @@ impl Frames {
     }
 
     fn note_late_joints(&mut self) {
-        while let Some(i) = self.lateness.watched.iter().position(|(stamp, _, what)| {
-            *what == What::Joints && self.joints.at(*stamp, 0.0, self.robot.outline()).is_ok()
-        }) {
-            let since = self.lateness.watched.remove(i).map(|(_, since, _)| since);
-            self.lateness.joints_secs = since.map(|since| self.now.secs_since(since));
+        let is_due = |(stamp, _, what): &(Stamp, Stamp, What)| {
+            *what == What::Joints && self.joints.has_come_since(*stamp)
+        };
+        let Some(i) = self.lateness.watched.iter().position(is_due) else { return };
+        let (stamp, since, _) = &self.lateness.watched[i];
+        let has_come = self.joints.at(*stamp, 0.0, self.robot.outline()).is_ok();
+        if has_come {
+            self.lateness.joints_secs = Some(self.now.secs_since(*since));
+        }
+        // What did not come by then was lost.
+        if has_come || self.joints.has_come_since(stamp.plus_secs(LOST_SECS)) {
+            self.lateness.watched.remove(i);
         }
     }
 

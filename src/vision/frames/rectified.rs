@@ -79,7 +79,8 @@ impl Frames {
         info
     }
 
-    fn warn_once(&mut self, text: String) {
+    /// Warns of what was not warned of before.
+    pub(super) fn warn_once(&mut self, text: String) {
         if !self.told.contains(&text) {
             self.told.insert(text.clone());
             self.warn(text);

@@ -67,7 +67,7 @@ impl Frames {
         if before.is_some_and(|before| before != text) {
             self.counts.robot_changes += 1;
             let topic = &self.config.topics.robot_description;
-            self.warn(format!(
+            self.warn_once(format!(
                 "another robot description has come on {topic}: it counts from now on. If the robot did not \
                  change, two nodes publish there"
             ));

@@ -19,6 +19,8 @@ pub(super) struct Ahead {
     start: Vec<RawMessage>,
     /// Joint states and moving transforms, the last first.
     moving: Vec<(Stamp, RawMessage)>,
+    /// How many of each topic's messages, as they were recorded, these are: the first ones.
+    n_given: HashMap<String, usize>,
 }
 
 impl Ahead {
@@ -50,7 +52,8 @@ impl Ahead {
                 start.extend(is_new.then_some(message));
                 continue;
             }
-            let Some(stamp) = stamp_of(&message.data, topic == *tf) else { continue };
+            // What has no stamp can't be decoded: it is counted like any other.
+            let stamp = stamp_of(&message.data, topic == *tf).unwrap_or_default();
             let last = newest.entry(topic.clone()).or_insert(stamp);
             if last.secs_since(stamp) > config.time_jump_secs {
                 jumped.insert(topic);
@@ -62,7 +65,17 @@ impl Ahead {
         // Stable: of one stamp, in the order of the recording.
         moving.sort_by_key(|(stamp, _)| *stamp);
         moving.reverse();
-        Self { start, moving }
+        let mut n_given = HashMap::new();
+        for (_, message) in &moving {
+            *n_given.entry(message.topic.to_string()).or_insert(0) += 1;
+        }
+        Self { start, moving, n_given }
+    }
+
+    /// Whether the next message of `topic`, as they were recorded, is given out here.
+    pub(super) fn gives(&mut self, topic: &str) -> bool {
+        let left = self.n_given.get_mut(topic).filter(|left| **left > 0);
+        left.map(|left| *left -= 1).is_some()
     }
 
     /// The messages that are to be known before an image of `stamp`.
