@@ -3,6 +3,8 @@
 
 #![warn(missing_docs)]
 
+pub mod layers;
 pub mod masks;
+pub mod ops;
 
-pub use masks::register;
+pub use layers::register;

@@ -3,8 +3,8 @@
 use crate::plot::{Axis, Curve, Line, Panel};
 use anyhow::Result;
 use forecloud::base::random::{draw, normal_pair};
-use forecloud::engine::ops::k_mip_attention::{BLOCK, k_mip_attention_forward};
 use forecloud::engine::ops::linear_attention::Heads;
+use forecloud_lab::ops::k_mip_attention::{BLOCK, k_mip_attention_forward};
 use plotters::prelude::SeriesLabelPosition;
 use serde::Serialize;
 use std::fmt::Write;

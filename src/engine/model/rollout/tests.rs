@@ -3,7 +3,7 @@
 use super::*;
 use crate::engine::model::tokens::tests::{ONE, THREE, state};
 use crate::engine::model::weights::initial_weights;
-use crate::engine::model::{GlobalLayer, LayersConfig, Layout, Model, ModelConfig};
+use crate::engine::model::{LayersConfig, Layout, Model, ModelConfig};
 use crate::engine::ops::check::numbers;
 use crate::engine::rollout_input::StepState;
 
@@ -247,7 +247,8 @@ fn a_widened_model_predicts_the_same_and_its_copies_learn_apart() {
     };
     refuse(&narrow, 12, "12 is no multiple of the model's 8");
     refuse(&narrow, 0, "no multiple");
-    let softmax = LayersConfig { global: GlobalLayer::Softmax, ..LayersConfig::default() };
+    let softmax =
+        LayersConfig { global: crate::engine::lab::layers::SOFTMAX, ..LayersConfig::default() };
     let softmax = ModelConfig { layers: softmax, ..config };
     refuse(&Model::new(softmax, narrow.weights.clone()).unwrap(), 16, "layers.global");
 }
