@@ -3,7 +3,6 @@
 
 pub mod knn;
 pub mod loads;
-pub mod solver;
 pub mod walks;
 pub mod weighted;
 

@@ -1,6 +1,6 @@
-//! Token-mixing layers beside those that ship. The engine knows them by a registry: the laboratory
-//! (`crates/lab`) registers its own, and models that have one load wherever it is linked. What runs on the
-//! robot is built without them.
+//! Token-mixing layers beside those that ship, and encodings of tokens. The engine knows them by
+//! a registry: the laboratory (`crates/lab`) registers its own, and models that have them load wherever it is
+//! linked. What runs on the robot is built without them.
 //!
 //! ```
 //! use forecloud::engine::model::LocalLayer;
@@ -150,12 +150,56 @@ pub struct StepTokens<'a> {
     pub training: bool,
 }
 
-/// All that were registered, in the order in which they were.
-static REGISTERED: RwLock<Vec<LayerKind>> = RwLock::new(Vec::new());
+/// Features that tokens are told of their graph, to choose.
+pub trait EncodingSpec: Debug + Sync {
+    /// Its name in options and model files.
+    fn name(&self) -> &'static str;
 
-/// Makes layers known to models; a name that is known already stays what it is.
-pub fn register(kinds: impl IntoIterator<Item = LayerKind>) {
-    let mut known = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
+    /// Features a token.
+    fn width(&self) -> usize;
+
+    /// Features `[n, width]` of the tokens at `positions` (m), whose graph has `k` neighbours of each. None
+    /// of it is differentiated.
+    ///
+    /// # Errors
+    /// Says what the tokens lack.
+    fn encode(&self, positions: &[Vec3], k: usize) -> Result<Vec<f32>>;
+}
+
+/// What can be registered: layers, or encodings.
+pub trait Family: 'static {
+    /// The name of one of them.
+    fn name(&self) -> &'static str;
+
+    /// All that are registered, in the order in which they were.
+    fn known() -> &'static RwLock<Vec<Kind<Self>>>;
+}
+
+impl Family for dyn LayerSpec {
+    fn name(&self) -> &'static str {
+        LayerSpec::name(self)
+    }
+
+    fn known() -> &'static RwLock<Vec<Kind<Self>>> {
+        static KNOWN: RwLock<Vec<LayerKind>> = RwLock::new(Vec::new());
+        &KNOWN
+    }
+}
+
+impl Family for dyn EncodingSpec {
+    fn name(&self) -> &'static str {
+        EncodingSpec::name(self)
+    }
+
+    fn known() -> &'static RwLock<Vec<Kind<Self>>> {
+        static KNOWN: RwLock<Vec<EncodingKind>> = RwLock::new(Vec::new());
+        &KNOWN
+    }
+}
+
+/// Makes `kinds` known to models; a name that is known already stays what it is.
+pub fn register<T: Family + ?Sized>(kinds: impl IntoIterator<Item = Kind<T>>) {
+    let mut known = T::known().write().unwrap_or_else(PoisonError::into_inner);
     for kind in kinds {
         if !known.contains(&kind) {
             known.push(kind);
@@ -163,43 +207,80 @@ pub fn register(kinds: impl IntoIterator<Item = LayerKind>) {
     }
 }
 
-/// A registered layer. Two of one name are the same.
-#[derive(Clone, Copy)]
-pub struct LayerKind(&'static dyn LayerSpec);
+/// One of a family. Two of one name are the same.
+pub struct Kind<T: ?Sized + 'static>(&'static T);
 
-impl LayerKind {
+/// A layer that is registered.
+pub type LayerKind = Kind<dyn LayerSpec>;
+/// Encodings that are registered.
+pub type EncodingKind = Kind<dyn EncodingSpec>;
+
+impl<T: Family + ?Sized> Kind<T> {
     /// That of `spec`, which [`register`] makes known.
-    pub const fn of(spec: &'static dyn LayerSpec) -> Self {
+    pub const fn of(spec: &'static T) -> Self {
         Self(spec)
     }
 
-    /// All that are registered for `place`.
-    pub fn all(place: Place) -> Vec<Self> {
+    /// Its name in options and model files.
+    pub fn name(self) -> &'static str {
+        self.0.name()
+    }
+
+    /// All that are registered.
+    pub fn all() -> Vec<Self> {
         #[cfg(test)]
         crate::engine::lab::register();
-        let known = REGISTERED.read().unwrap_or_else(PoisonError::into_inner);
-        known.iter().copied().filter(|kind| kind.place() == place).collect()
+        T::known().read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl std::ops::Deref for LayerKind {
-    type Target = dyn LayerSpec;
+impl<T: ?Sized> Clone for Kind<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
 
-    fn deref(&self) -> &Self::Target {
+impl<T: ?Sized> Copy for Kind<T> {}
+
+impl<T: ?Sized> std::ops::Deref for Kind<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
         self.0
     }
 }
 
-impl PartialEq for LayerKind {
+impl<T: Family + ?Sized> PartialEq for Kind<T> {
     fn eq(&self, other: &Self) -> bool {
         self.name() == other.name()
     }
 }
 
-impl Eq for LayerKind {}
+impl<T: Family + ?Sized> Eq for Kind<T> {}
 
-impl Debug for LayerKind {
+impl<T: Family + ?Sized> Debug for Kind<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// That of `all` whose name is `name`; `n_shipped` of them are there without the laboratory.
+pub(crate) fn named<T: Copy>(
+    what: &str,
+    name: &str,
+    all: &[T],
+    n_shipped: usize,
+    name_of: fn(T) -> &'static str,
+) -> std::result::Result<T, String> {
+    all.iter().copied().find(|one| name_of(*one) == name).ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|one| name_of(*one)).collect();
+        let more = match all.len() == n_shipped {
+            true => {
+                "; others are in the crate forecloud-lab, which this program is built without: use the \
+                 tool `forecloud`, or call forecloud_lab::register() first"
+            }
+            false => "",
+        };
+        format!("{what} `{name}` is none of {}{more}", names.join(", "))
+    })
 }

@@ -314,7 +314,7 @@ mod tests {
             let found = model(&format!("\"layers\": {{\"local\": \"{}\"}}", local.name()));
             assert_eq!(found.unwrap().layers.local, local);
         }
-        for encodings in Encodings::ALL {
+        for encodings in Encodings::all() {
             let found = model(&format!("\"encodings\": \"{}\"", encodings.name()));
             assert_eq!(found.unwrap().encodings, encodings);
         }

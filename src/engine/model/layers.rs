@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 pub use crate::engine::ops::feature_map::FeatureMap;
-use crate::engine::registry::{LayerKind, Place, Reads};
+use crate::engine::registry::{LayerKind, Place, Reads, named};
 use crate::{Error, Result};
 
 /// The layer of a block in which every token meets every other.
@@ -25,8 +25,7 @@ impl GlobalLayer {
 
     /// All, with those that are registered: what the tool's options and the tests run through.
     pub fn all() -> Vec<Self> {
-        let registered = LayerKind::all(Place::Global).into_iter().map(Self::Registered);
-        Self::SHIPPED.into_iter().chain(registered).collect()
+        with_registered(&Self::SHIPPED, Place::Global, Self::Registered)
     }
 
     /// Its name in options and model files.
@@ -70,8 +69,7 @@ impl LocalLayer {
 
     /// All, with those that are registered: what the tool's options and the tests run through.
     pub fn all() -> Vec<Self> {
-        let registered = LayerKind::all(Place::Local).into_iter().map(Self::Registered);
-        Self::SHIPPED.into_iter().chain(registered).collect()
+        with_registered(&Self::SHIPPED, Place::Local, Self::Registered)
     }
 
     /// Its name in options and model files.
@@ -95,23 +93,10 @@ impl LocalLayer {
     }
 }
 
-/// The layer `name` of `all`, of which `n_shipped` are there without the laboratory.
-fn named<T: Copy>(
-    place: &str,
-    name: &str,
-    all: &[T],
-    n_shipped: usize,
-    name_of: fn(T) -> &'static str,
-) -> std::result::Result<T, String> {
-    all.iter().copied().find(|layer| name_of(*layer) == name).ok_or_else(|| {
-        let names: Vec<&str> = all.iter().map(|layer| name_of(*layer)).collect();
-        let more = match all.len() == n_shipped {
-            true => "; others are in the crate forecloud-lab, which this program is built without: use the \
-                     tool `forecloud`, or call forecloud_lab::register() first",
-            false => "",
-        };
-        format!("{place} layer `{name}` is none of {}{more}", names.join(", "))
-    })
+/// Those that ship, and those that are registered for `place`.
+fn with_registered<T: Copy>(shipped: &[T], place: Place, of: fn(LayerKind) -> T) -> Vec<T> {
+    let registered = LayerKind::all().into_iter().filter(|kind| kind.place() == place);
+    shipped.iter().copied().chain(registered.map(of)).collect()
 }
 
 impl From<GlobalLayer> for &'static str {
@@ -124,7 +109,7 @@ impl TryFrom<String> for GlobalLayer {
     type Error = String;
 
     fn try_from(name: String) -> std::result::Result<Self, String> {
-        named("global", &name, &Self::all(), Self::SHIPPED.len(), Self::name)
+        named("global layer", &name, &Self::all(), Self::SHIPPED.len(), Self::name)
     }
 }
 
@@ -138,7 +123,7 @@ impl TryFrom<String> for LocalLayer {
     type Error = String;
 
     fn try_from(name: String) -> std::result::Result<Self, String> {
-        named("local", &name, &Self::all(), Self::SHIPPED.len(), Self::name)
+        named("local layer", &name, &Self::all(), Self::SHIPPED.len(), Self::name)
     }
 }
 

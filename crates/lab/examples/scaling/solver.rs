@@ -6,7 +6,7 @@ mod trial;
 
 use crate::plot::{Axis, Curve, Line, Panel};
 use anyhow::Result;
-use forecloud::engine::graph::solver::{electric_flow, heat_kernel, resistive_embedding};
+use forecloud_lab::solver::{electric_flow, heat_kernel, resistive_embedding};
 use learn::{by_gradient, least_squares, powers};
 use nalgebra::DMatrix;
 use plotters::prelude::SeriesLabelPosition;

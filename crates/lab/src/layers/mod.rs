@@ -8,7 +8,7 @@ mod messages;
 mod softmax;
 
 use forecloud::engine::model::{GlobalLayer, LocalLayer};
-use forecloud::engine::registry::{LayerKind, LayerSpec, register as register_layers};
+use forecloud::engine::registry::{LayerKind, LayerSpec};
 
 use super::masks::MaskKind;
 
@@ -24,9 +24,8 @@ pub const K_MIP: GlobalLayer = GlobalLayer::Registered(LayerKind::of(&k_mip::Spe
 /// a roll-out no gradient flows through them.
 pub const MESSAGE_PASSING: LocalLayer = LocalLayer::Registered(LayerKind::of(&messages::Spec));
 
-/// Makes all layers known to models, once or more often.
-pub fn register() {
+/// All layers, and attention under each mask.
+pub(super) fn all() -> impl Iterator<Item = LayerKind> {
     let specs: [&dyn LayerSpec; 3] = [&softmax::Spec, &k_mip::Spec, &messages::Spec];
-    register_layers(specs.map(LayerKind::of));
-    register_layers(MaskKind::all().into_iter().map(MaskKind::layer));
+    specs.map(LayerKind::of).into_iter().chain(MaskKind::all().into_iter().map(MaskKind::layer))
 }

@@ -73,7 +73,7 @@ fn backward_through_three_steps_is_the_finite_difference() {
 
 #[test]
 fn backward_is_the_finite_difference_with_encodings_of_the_graph() {
-    let tokens = TokenConfig { encodings: crate::engine::model::Encodings::Both, ..ONE };
+    let tokens = TokenConfig { encodings: crate::engine::lab::encodings::BOTH, ..ONE };
     check_gradient(of_tokens(tokens, N_OUTPUTS), &[], 5e-5);
 }
 
