@@ -9,7 +9,7 @@ use super::mailbox::{FrameJob, Mailbox, Refusal};
 use super::problems::Problems;
 use crate::message::{Stamp, TransformStamped};
 use crate::vision::cloud::{Leveled, level_camera};
-use crate::vision::frames::{Frame, FrameCounts, Frames, FramesConfig, Role};
+use crate::vision::frames::{Frame, FrameCounts, Frames, FramesConfig, Problem, ProblemKind, Role};
 
 /// Frames in the making.
 pub struct Intake<'a> {
@@ -66,8 +66,9 @@ impl<'a> Intake<'a> {
         self.decode_time += arrived.elapsed();
 
         self.health.note(|facts, _| facts.absent_cameras(self.frames.absent_cameras()));
-        if let Some(problem) = self.frames.take_problem() {
-            self.report_problem(&before, topic, &problem);
+        let problems = self.frames.take_problems();
+        if !problems.is_empty() {
+            self.report_problems(&before, topic, &problems);
         }
         if let Some(news) = self.frames.take_news() {
             tracing::info!("{news}");
@@ -123,26 +124,25 @@ impl<'a> Intake<'a> {
         }
     }
 
-    /// Notes and logs what was counted since `before`; `problem` is about the last of it.
-    fn report_problem(&mut self, before: &FrameCounts, topic: &str, problem: &str) {
+    /// Notes and logs what was counted since `before`, with what was said of it, causes first.
+    fn report_problems(&mut self, before: &FrameCounts, topic: &str, problems: &[Problem]) {
         let after = self.frames.counts();
-        let n_bad = after.bad_messages - before.bad_messages;
         let mut counted = counted(before, after);
-        if counted.is_empty() && n_bad == 0 {
-            // More about a camera that is left out already.
-            counted.push((Cause::LeftOut, 0));
-        }
-        // `Frames` keeps the last problem only; the others get general words.
-        let mut problem = Some(problem);
-        for (cause, n) in counted {
-            let text = problem.take().unwrap_or_else(|| in_general(cause));
+        let mut n_bad = after.bad_messages - before.bad_messages;
+        let mut problems: Vec<&Problem> = problems.iter().collect();
+        problems.sort_by_key(|problem| problem.kind);
+        for Problem { kind, first: text, .. } in problems {
+            let Some(cause) = cause_of(*kind) else {
+                let n_bad = std::mem::take(&mut n_bad);
+                self.health.note(|facts, now| facts.bad_message(now, topic, n_bad, text));
+                self.problems.warn(&format!("bad message on {topic}"), text);
+                continue;
+            };
+            // Several problems of one cause share its count.
+            let at = counted.iter().position(|(counted, _)| *counted == cause);
+            let n = at.map_or(0, |at| counted.swap_remove(at).1);
             self.health.note(|facts, now| facts.trouble(now, cause, n, text));
             self.problems.warn(&format!("{cause:?}"), text);
-        }
-        if n_bad > 0 {
-            let text = problem.unwrap_or("a part of the message could not be used");
-            self.health.note(|facts, now| facts.bad_message(now, topic, n_bad, text));
-            self.problems.warn(&format!("bad message on {topic}"), text);
         }
     }
 }
@@ -193,7 +193,7 @@ fn header_stamp(bytes: &[u8]) -> Option<Stamp> {
     })
 }
 
-/// What was counted between the two, and how often, the last first; bad messages aside.
+/// What was counted between the two, and how often; bad messages aside.
 fn counted(before: &FrameCounts, after: &FrameCounts) -> Vec<(Cause, u64)> {
     if after.time_jumps > before.time_jumps {
         // Images that waited then are unpaired for that reason only.
@@ -213,14 +213,20 @@ fn counted(before: &FrameCounts, after: &FrameCounts) -> Vec<(Cause, u64)> {
     counts.map(|(cause, before, after)| (cause, after - before)).collect()
 }
 
-/// What a cause is, where another one's words are known only.
-fn in_general(cause: Cause) -> &'static str {
-    match cause {
-        Cause::LeftOut => "a camera is left out, as it sends nothing: check its driver",
-        Cause::Unpaired => "images found no partners: check that all image topics publish",
-        Cause::Late => "images came after those of a later time: check the cameras' clocks",
-        _ => "see the log",
-    }
+/// What the node counts a problem as; none: as a bad message of its topic.
+fn cause_of(kind: ProblemKind) -> Option<Cause> {
+    Some(match kind {
+        ProblemKind::BadMessage => return None,
+        ProblemKind::TimeJump => Cause::TimeJump,
+        ProblemKind::Mismatch => Cause::Image,
+        ProblemKind::Calibration => Cause::Calibration,
+        ProblemKind::Placing | ProblemKind::Transform => Cause::Transform,
+        ProblemKind::Joints => Cause::Joints,
+        ProblemKind::Robot => Cause::Robot,
+        ProblemKind::Unpaired => Cause::Unpaired,
+        ProblemKind::LeftOut => Cause::LeftOut,
+        ProblemKind::Late => Cause::Late,
+    })
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ fixes the steps of all runs in OUT/plan.json. From then on no clock matters: a b
 interruption (Ctrl-C; the same command resumes) changes nothing in the table. With --steps, all runs take \
 that many steps, however long they need. All variants have the same number of weights, try the same \
 learning rates, train with the same seeds, and roll out whole passes. OUT also gets comparison.csv (a line \
-for each run) and comparison.png (validation errors over time).
+for each run) and comparison.svg (validation errors over time).
 
 Recordings are looked for in the folder and in all folders below it; everything left out is listed with the \
 reason.
@@ -182,7 +182,7 @@ fn check_files(args: &Args, settings: &Settings) -> Result<()> {
             );
         }
     }
-    for (path, kind) in [(table, Kind::Table(Table::CSV_HEAD)), (picture, Kind::Picture)] {
+    for (path, kind) in [(table, Kind::Table(Table::CSV_HEAD)), (picture, Kind::Plot)] {
         Outputs::default().check(&path, kind).with_context(|| refused(&args.out))?;
     }
     Ok(())

@@ -23,7 +23,6 @@ mod params;
 mod plan;
 // Each user of it, the examples among them, takes a part.
 #[allow(dead_code)]
-mod plot;
 mod replay;
 mod replay_args;
 mod replay_folder;

@@ -75,8 +75,7 @@ impl SnapshotArgs {
             ..self.topics.predictor()
         };
         if let Some(place) = place {
-            config.workspace = Some(place.workspace);
-            config.origin = place.origin;
+            config = config.placed(place);
         }
         let mut predictor = Predictor::new(model, config)?;
         predictor.set_meshes(self.topics.meshes());

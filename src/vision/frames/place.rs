@@ -2,7 +2,7 @@
 
 use nalgebra::Isometry3;
 
-use super::{CameraFrame, Frames, ShotSet};
+use super::{CameraFrame, Frames, ProblemKind, ShotSet};
 use crate::message::{Header, Stamp, TfMessage, TransformStamped};
 
 /// Seconds (of the images' stamps) that transforms may take to come.
@@ -62,9 +62,9 @@ impl Frames {
         made
     }
 
-    /// Tells why the camera was not placed, in place of the last problem.
+    /// Tells why the camera was not placed.
     pub fn not_placed(&mut self, why: String) {
-        self.problem = Some(why);
+        self.problems.note(ProblemKind::Placing, why);
     }
 
     /// Whether there is one camera, and nobody else tells of the world frame.
@@ -111,11 +111,12 @@ impl Frames {
         let difference = pose.to_homogeneous() - made.parent_from_child.to_homogeneous();
         let is_made = parent == world && difference.amax() < 1e-9;
         if child == world || child == made.child_frame_id && !is_made {
-            self.problem = Some(format!(
+            let problem = format!(
                 "a transform from '{parent}' to '{child}' has come, though the camera was placed \
                  by what it sees: set level_camera to false and start again, so that it has one \
                  place"
-            ));
+            );
+            self.problems.note(ProblemKind::Placing, problem);
         }
     }
 }

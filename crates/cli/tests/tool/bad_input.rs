@@ -157,7 +157,7 @@ fn frames_repeated_with_the_same_stamp_are_used_once_and_told() {
     let whole = whole();
     (0..4).for_each(|i| assert_same(twice.window(i, 1), whole.window(i, 1)));
     let (text, first) = (twice.report.to_string(), twice.data.skipped().first.clone());
-    assert!(text.contains("messages that can't be used: 4; the last, in "), "{text}");
+    assert!(text.contains("messages that can't be used: 4"), "{text}");
     assert!(text.contains("came twice") && first.unwrap().contains("came twice"), "{text}");
 }
 

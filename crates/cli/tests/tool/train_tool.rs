@@ -299,7 +299,7 @@ fn what_forecloud_did_not_write_is_not_replaced() {
     refused(&tool_with(&line), 1, &["lies in the recording", "another --out"]);
     assert!(!inside.exists());
     // The same for comparisons.
-    for file in ["comparison.csv", "comparison.png", "grf", "plan.json"] {
+    for file in ["comparison.csv", "comparison.svg", "grf", "plan.json"] {
         let out = place.path(&format!("of_{file}"));
         std::fs::create_dir_all(&out).unwrap();
         std::fs::write(out.join(file), "somebody's work\n").unwrap();

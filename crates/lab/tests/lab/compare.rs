@@ -158,7 +158,7 @@ fn a_comparison_stopped_again_and_again_gives_the_table_of_one_that_was_not() {
     assert_eq!(hashes.len(), 8);
     let nothing = |i: usize| table.runs[i].outcome.test.as_ref().unwrap().nothing_mm[0].unwrap();
     assert!((1..8).all(|i| nothing(i) == nothing(0)));
-    let files = ["comparison.csv", "comparison.png", "grf/seed_1/model.safetensors"];
+    let files = ["comparison.csv", "comparison.svg", "grf/seed_1/model.safetensors"];
     assert!(files.iter().all(|file| whole.path().join(file).is_file()));
     let csv = std::fs::read_to_string(whole.path().join("comparison.csv")).unwrap();
     let columns: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
