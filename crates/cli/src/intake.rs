@@ -69,7 +69,8 @@ impl Recordings {
         let mut found = recordings_below(folder).context("no recordings")?;
         ensure!(
             !found.recordings.is_empty(),
-            "{}: no recordings in it or below; make some with `python -m sim.generate --out {0}`",
+            "{}: no recordings in it or below: name a folder of your own (ros2 bag record), or make some with \
+             `python -m sim.generate --out {0}`",
             folder.display()
         );
         if some {
@@ -273,8 +274,15 @@ pub fn summary(purpose: &str, data: &Dataset) -> Vec<String> {
 pub fn must_have_windows(purpose: &str, split: &str, data: &Dataset) -> Result<()> {
     match (data.n_recordings(), data.n_windows()) {
         (0, _) => bail!(
-            "no recording can be used for {purpose}: it takes some of split '{split}' (in \
-             /truth/bodies); make them with `python -m sim.generate --out recordings --split {split}`"
+            "no recording can be used for {purpose}{}; what was left out stands above, with the reason",
+            match purpose {
+                "training" =>
+                    ": any recordings of your robot will do, and simulated ones of split 'train'"
+                        .to_owned(),
+                _ => format!(
+                    ": it takes recordings whose truth (/truth/bodies) says split '{split}'"
+                ),
+            }
         ),
         (n, 0) => bail!(
             "no window in the {} for {purpose}: it takes three usable frames one step apart; what \

@@ -86,8 +86,10 @@ impl SnapshotArgs {
         let mut first = None;
         let mut taken: Result<Option<Snapshot>> = Ok(None);
         // An error ends the play.
-        let _ = recording.play(|frame, _| {
+        let mut last_secs = 0.0;
+        let played = recording.play(|frame, _| {
             let secs = frame.stamp.secs_since(*first.get_or_insert(frame.stamp));
+            last_secs = secs;
             let step_secs = predictor.model().config.step_secs;
             if secs < self.at - 2.0 * step_secs {
                 return Ok(());
@@ -106,11 +108,24 @@ impl SnapshotArgs {
         });
         let taken = taken.with_context(|| format!("cannot predict {}", self.bag.display()))?;
         let Some(snapshot) = taken else {
-            bail!(
-                "{}: no frame after {} s can be predicted from: choose an earlier --at",
-                self.bag.display(),
-                self.at
-            );
+            // None: an error ended the play.
+            let cause = played.ok().and_then(|(_, problems)| Some(problems.first()?.text()));
+            let (bag, at) = (self.bag.display(), self.at);
+            match (first, cause) {
+                (None, Some(cause)) => {
+                    bail!("{bag}: no frame can be made of its messages: {cause}")
+                }
+                (None, None) => bail!("{bag}: no frame can be made of its messages"),
+                (Some(_), _) if at > last_secs => bail!(
+                    "{bag}: no frame after {at} s: choose an earlier --at, as the last one is at {last_secs:.1} s"
+                ),
+                (Some(_), cause) => bail!(
+                    "{bag}: no frame after {at} s has another one a step ({} s) before it, which predictions \
+                     need{}",
+                    predictor.model().config.step_secs,
+                    cause.map_or(String::new(), |cause| format!(": {cause}"))
+                ),
+            }
         };
         Ok(snapshot)
     }
