@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use futures::{FutureExt, Stream, StreamExt};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::arguments::Arguments;
 use super::clock::RosClock;
@@ -30,6 +29,7 @@ use super::rosout::{self, Records};
 use super::services::Services;
 use super::static_tf::StaticTf;
 use super::worker::Worker;
+use crate::base::end_signal::EndSignal;
 use crate::engine::model::{Model, ModelConfig};
 use crate::predict::predictor::Predictor;
 use crate::robot::kinematics::{MeshSearch, RobotMode};
@@ -48,7 +48,7 @@ const NAME: &str = "forecloud";
 
 type Messages = Box<dyn Stream<Item = Vec<u8>> + Unpin>;
 
-/// Runs the node until SIGINT or SIGTERM.
+/// Runs the node until SIGINT, SIGTERM or SIGHUP.
 ///
 /// Fails, and logs why, if ROS arguments or parameters are wrong or a model cannot be used.
 pub fn run() -> ExitCode {
@@ -82,16 +82,9 @@ fn prepare(
     Ok((node, monitor, stop))
 }
 
-/// What becomes true with the first SIGINT or SIGTERM.
+/// What becomes true with the first SIGINT, SIGTERM or SIGHUP.
 pub(super) fn watch_signals() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // The second one ends the process at once, should the clean end hang.
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .context("signal handlers")?;
-    }
-    Ok(stop)
+    Ok(EndSignal::register().context("signal handlers")?.flag())
 }
 
 /// Sets everything up, and works until `stop`.

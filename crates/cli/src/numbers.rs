@@ -46,7 +46,7 @@ pub fn must(holds: bool, problem: impl FnOnce() -> String) -> anyhow::Result<()>
 
 /// Settings of the library, and the options that they come from.
 const OPTIONS: &[(&str, &str)] = &[
-    ("model.stride", "--stride"),
+    ("model.stride", "--replan-interval"),
     ("hold_out", "--hold-out"),
     ("horizon", "--horizon"),
     ("n_particles", "--particles"),

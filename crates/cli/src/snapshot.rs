@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use super::numbers::within;
 use super::say::say;
-use super::topics::{self, PredictArgs};
+use super::topics::PredictArgs;
 use super::{model_file, threads};
 
 /// Which frame, and how it is read.
@@ -39,7 +39,7 @@ pub struct SnapshotArgs {
     #[arg(long, default_value_t = Device::default())]
     device: Device,
     #[command(flatten)]
-    topics: PredictArgs,
+    pub topics: PredictArgs,
 }
 
 impl SnapshotArgs {
@@ -66,7 +66,7 @@ impl SnapshotArgs {
         let frames = self.topics.config()?;
         let world_frame = frames.world_frame.clone();
         let recording = Recording::open(&self.bag, frames)
-            .map_err(|error| topics::with_command(error, command))?;
+            .map_err(|error| self.topics.with_command(error, command))?;
         let place = recording.place(&model.config.workspace)?;
         let mut config = PredictorConfig {
             n_particles: self.particles,

@@ -8,7 +8,8 @@
 
 mod conformal;
 
-use conformal::{LEAST_RECORDINGS, quantile};
+pub use conformal::LEAST_RECORDINGS;
+use conformal::quantile;
 use forecloud::engine::model::calibration::{Calibration, LEVELS};
 use forecloud::engine::motion_class::MotionClass;
 use forecloud::{Error, Result};
