@@ -37,7 +37,7 @@ use crate::vision::frames::{Frame, Frames, FramesConfig, TopicSpec};
 
 /// Longest wait for a message: how soon a signal is seen.
 pub(super) const SPIN: Duration = Duration::from_millis(20);
-/// How long the node stays after its last answers.
+/// How long the node stays, after its last work, for those that it answers.
 pub(super) const FAREWELL: Duration = Duration::from_millis(200);
 /// How long it stays at most for threads that work on requests: far less than what ends a process that does
 /// not end by itself (5 s in ros2 launch).
@@ -212,14 +212,16 @@ impl<'a> Spinner<'a> {
         let Self { node, clock, services, .. } = self;
         let mut doors = services.close();
         let start = Instant::now();
-        let mut last_answer = doors.end().then_some(start);
+        let (mut answered, mut worked) = (doors.end(), start);
         loop {
             let works = workers.iter().any(|worker| !worker.is_finished());
             node.spin_once(SPIN);
-            if doors.refuse(clock.stamp()) || works {
-                last_answer = Some(Instant::now());
+            answered |= doors.refuse(clock.stamp());
+            if works {
+                (answered, worked) = (true, Instant::now());
             }
-            let stays = last_answer.is_some_and(|answer| answer.elapsed() < FAREWELL);
+            // From its work on, not from the last answer: who asks again and again does not keep it.
+            let stays = answered && worked.elapsed() < FAREWELL;
             if !stays || start.elapsed() > PATIENCE {
                 return;
             }
@@ -240,9 +242,12 @@ impl<'a> Spinner<'a> {
                 intake.take(topic, bytes);
             }
         }
-        if let Some(transform) = intake.take_leveled()
-            && let Err(error) = self.static_tf.publish(node, &transform)
-        {
+        let told = match (intake.take_leveled(), intake.is_leveled_withdrawn()) {
+            (Some(transform), _) => self.static_tf.publish(node, &transform),
+            (None, true) => self.static_tf.withdraw(),
+            (None, false) => Ok(()),
+        };
+        if let Err(error) = told {
             tracing::error!("{error:#}: other nodes don't know where the camera is");
         }
         self.services.serve(intake, links.mailbox, parameters.config().horizon, clock.stamp());
@@ -253,7 +258,7 @@ impl<'a> Spinner<'a> {
             links.mailbox.order(|orders| orders.settings = Some(settings));
             Ok(clock.now())
         });
-        links.monitor.tick(node, &mut links.topics, links.health);
+        links.monitor.tick(node, &mut links.topics, links.health, clock.now());
     }
 }
 

@@ -69,7 +69,7 @@ pub struct Args {
     /// Steps to calibrate, from 1 to 100; later ones count as the last
     #[arg(long, value_name = "STEPS", default_value_t = 10, value_parser = within(1..=100usize))]
     horizon: usize,
-    /// Replan after this many steps: a divisor of the model's steps per pass (--chunk of `train`). It is
+    /// Replan after this many steps: a divisor of the model's steps per pass (--steps-per-pass of `train`). It is
     /// stored in the model file; half a pass was best for `small` (docs/src/notebook/accuracy.md)
     /// [default: the model's own]
     #[arg(long, value_name = "STEPS")]

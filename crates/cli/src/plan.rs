@@ -8,7 +8,7 @@ use serde_json::json;
 use std::path::PathBuf;
 
 use super::evaluate::table;
-use super::numbers::{by_option, within, wrong};
+use super::numbers::{by_option, of_settings, within, wrong};
 use super::outcome::Outcome;
 use super::say::print;
 use super::snapshot::SnapshotArgs;
@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
     };
     let snapshot = args.snapshot.take("plan")?;
     let mut planner = Planner::on(args.snapshot.device(), args.snapshot.n_threads())?;
-    let planned = planner.plan(&snapshot, &goal, &settings, |_| true)?;
+    let planned = planner.plan(&snapshot, &goal, &settings, |_| true).map_err(of_settings)?;
     args.snapshot.tell_device(planner.candidates());
     let points = planned.plan.points.iter();
     let points: Vec<_> = points

@@ -8,7 +8,7 @@ use forecloud::predict::predictor::Predictor;
 use forecloud_bag::recording::Recording;
 use std::path::PathBuf;
 
-use super::numbers::within;
+use super::numbers::{of_settings, within};
 use super::say::say;
 use super::topics::PredictArgs;
 use super::{model_file, threads};
@@ -77,7 +77,7 @@ impl SnapshotArgs {
         if let Some(place) = place {
             config = config.placed(place);
         }
-        let mut predictor = Predictor::new(model, config)?;
+        let mut predictor = Predictor::new(model, config).map_err(of_settings)?;
         predictor.set_meshes(self.topics.meshes());
         let Some(urdf) = recording.robot_description()? else {
             bail!("{} has no robot description: plans need a robot", self.bag.display());

@@ -74,7 +74,7 @@ pub struct Args {
     #[arg(long, value_name = "STEP", value_parser = within(TrainConfig::STEPS))]
     pub(super) stop_at: Option<u64>,
     /// Start from this model instead of random weights (fine-tuning). Its sizes stay; --width may widen
-    /// it without changing its output, and --chunk lengthens its passes: the new steps are still to be
+    /// it without changing its output, and --steps-per-pass lengthens its passes: the new steps are still to be
     /// learned
     #[arg(long, value_name = "MODEL")]
     pub(super) from: Option<PathBuf>,
@@ -337,7 +337,7 @@ fn grow(args: &Args, start: Model) -> Result<Model> {
         None => start,
     };
     match args.steps_per_pass {
-        Some(steps_per_pass) => wider.extended(steps_per_pass).map_err(named("--chunk")),
+        Some(steps_per_pass) => wider.extended(steps_per_pass).map_err(named("--steps-per-pass")),
         None => Ok(wider),
     }
 }

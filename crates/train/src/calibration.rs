@@ -58,7 +58,7 @@ impl Scores {
                 let usual = factor_of(&lists, share).ok_or_else(|| Error::Config {
                     key: "calibration".into(),
                     problem: format!(
-                        "{} recordings tell of step {}: at least {LEAST_RECORDINGS} are needed",
+                        "{} recordings reach step {}: at least {LEAST_RECORDINGS} are needed",
                         all.len(),
                         step + 1
                     ),

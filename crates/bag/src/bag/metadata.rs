@@ -123,7 +123,7 @@ fn unlisted(folder: &Path, present: Vec<PathBuf>, mut warnings: Vec<String>) -> 
     let is_copy = |path: &PathBuf| present.iter().any(|other| add_zstd(other) == *path);
     let (copies, paths): (Vec<_>, Vec<_>) = present.iter().cloned().partition(is_copy);
     for path in copies {
-        warnings.push(format!("{} is there unpacked, too: skipped", path.display()));
+        warnings.push(format!("{} is also there unpacked: skipped", path.display()));
     }
     Ok(Files { paths, warnings, message_count: None })
 }

@@ -334,7 +334,7 @@ fn labels_of_shards_are_found_by_training() {
     assert_eq!(again.matches(" 1 recording looked at").count(), 1, "{again}");
     assert_eq!(names(), made);
     let arguments = ["train", "mine", "--labels", "labels", "--out", "run", "--steps", "1"];
-    let small = ["--width", "16", "--chunk", "1"];
+    let small = ["--width", "16", "--steps-per-pass", "1"];
     let trained = place.tool(&[&arguments[..], &fixed, &small].concat());
     assert!(trained.status.success(), "{}", stderr_of(&trained));
     assert_eq!(names(), made, "training labelled nothing anew");

@@ -102,7 +102,7 @@ fn numbers_out_of_range_are_refused_when_they_are_read_by_option_and_range() {
     for (words, told) in [
         ("--width=0", "--width: 0 is not in 1..=4096"),
         ("--width=30", "--width: 4 does not divide width 30"),
-        ("--chunk=21", "--chunk: 21 is not in 1..=20"),
+        ("--steps-per-pass=21", "--steps-per-pass: 21 is not in 1..=20"),
         ("--keep=new", "--keep"),
         ("--remember=x", "--remember: only a run that starts --from"),
         ("--teacher=video", "--video FILE"),
@@ -424,7 +424,7 @@ fn recordings_without_truth_are_trained_on_by_hindsight() {
     assert!(tool_with(&format!("{line} --keep new")).status.success());
     assert_eq!(load("tuned/model.safetensors"), load("tuned/tried.safetensors"));
     // What has grown is left in any case: before its training it is nobody's model.
-    let grown = line.replace("/tuned ", "/grown ") + " --chunk 12";
+    let grown = line.replace("/tuned ", "/grown ") + " --steps-per-pass 12";
     assert!(tool_with(&grown).status.success());
     assert!(!place.path("grown/tried.safetensors").exists());
     assert_eq!(

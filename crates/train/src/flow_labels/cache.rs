@@ -87,7 +87,7 @@ impl LabelCache {
         let mut file = file.map_err(|_| MISSING)?.take(MAX_CHECKED_BYTES);
         let mut head = vec![0; LABELS.len()];
         if file.read_exact(&mut head).is_err() || head != LABELS.as_bytes() {
-            return Err("is no file of labels");
+            return Err("is not a file of labels");
         }
         let mut decoder = zstd::Decoder::new(file).map_err(|_| "is cut")?.take(MAX_CHECKED_BYTES);
         let mut frame = [0; FRAME_BYTES];
