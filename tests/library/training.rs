@@ -330,6 +330,6 @@ fn models_of_other_layers_train_and_resume() {
         assert_eq!(Model::load(&checkpoint).unwrap().config, model);
         // Layers and mask belong to the run.
         let other = Trainer::resume(&checkpoint, &config(60), &self::model()).err().unwrap();
-        assert!(other.to_string().contains("of other settings (model."), "{other}");
+        assert!(other.to_string().contains("with other settings (model."), "{other}");
     }
 }

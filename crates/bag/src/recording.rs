@@ -4,6 +4,7 @@
 //! body is; from these follows where every point truly goes, for as long as the recording lasts.
 
 mod proposal;
+mod words;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -339,7 +340,8 @@ impl Recording {
         }
         // Why not, if the last frame might have been the one.
         level_camera(&mut frames);
-        Ok((*frames.counts(), frames.problems()))
+        let problems = frames.problems().into_iter().map(words::of_recordings);
+        Ok((*frames.counts(), problems.collect()))
     }
 }
 

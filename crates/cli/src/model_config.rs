@@ -247,7 +247,7 @@ impl ModelConfigArgs {
                     wrong(format!("--width: {problem}"))
                 }
                 ("model.chunk", _) if steps_per_pass.is_some() => {
-                    wrong(format!("--chunk: {problem}"))
+                    wrong(format!("--steps-per-pass: {problem}"))
                 }
                 (_, Some(_)) => self.refused(&error),
                 (_, None) => wrong(&error),
@@ -367,7 +367,7 @@ mod tests {
         let told = args.model(ModelConfig::default(), [Some(30), None]).unwrap_err();
         assert_eq!(told.to_string(), "--width: 4 does not divide width 30");
         let told = args.model(ModelConfig::default(), [None, Some(21)]).unwrap_err();
-        assert_eq!(told.to_string(), "--chunk: 21 is not in 1..=20");
+        assert_eq!(told.to_string(), "--steps-per-pass: 21 is not in 1..=20");
     }
 
     #[test]
