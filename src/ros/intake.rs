@@ -21,9 +21,15 @@ pub struct Intake<'a> {
     decode_time: Duration,
     /// Arrivals are counted from here.
     start: Instant,
-    /// That of a camera that was placed here, for others.
-    leveled: Option<TransformStamped>,
+    /// That of a camera that was placed here, for others, and since when.
+    leveled: Option<(TransformStamped, Instant)>,
+    /// Whether another node tells where that camera is.
+    is_withdrawn: bool,
 }
+
+/// How long a camera's made-up place is kept from other nodes: a robot that is still starting may tell
+/// the true one, and what is latched can't be taken back from those who heard it.
+const LEVELED_HOLD: Duration = Duration::from_secs(5);
 
 impl<'a> Intake<'a> {
     /// Leaves frames in `mailbox`, and notes in `health` what comes and what is missing.
@@ -42,6 +48,7 @@ impl<'a> Intake<'a> {
             decode_time: Duration::ZERO,
             start: Instant::now(),
             leveled: None,
+            is_withdrawn: false,
         }
     }
 
@@ -64,8 +71,12 @@ impl<'a> Intake<'a> {
         let since_start = Stamp::from_nanos(self.nanos_at(arrived));
         let frame = self.frames.push_raw_at(topic, bytes, since_start);
         if let Some(Leveled { transform, news }) = level_camera(&mut self.frames) {
-            tracing::warn!("{news}");
-            self.leveled = Some(transform);
+            let secs = LEVELED_HOLD.as_secs();
+            tracing::warn!("{news}. Other nodes are told in {secs} s, unless one tells otherwise");
+            self.leveled = Some((transform, arrived));
+        }
+        if self.frames.take_withdrawn() {
+            (self.leveled, self.is_withdrawn) = (None, true);
         }
         self.decode_time += arrived.elapsed();
         self.report(&before, topic);
@@ -128,9 +139,16 @@ impl<'a> Intake<'a> {
         self.health.note(|facts, now| facts.frame(now, waited_ms));
     }
 
-    /// Where a camera is that was placed by what it sees, for others: once.
+    /// Where a camera is that was placed by what it sees, for others: once, and only after nobody has told
+    /// otherwise for a while.
     pub fn take_leveled(&mut self) -> Option<TransformStamped> {
-        self.leveled.take()
+        let is_due = |(_, since): &mut (_, Instant)| since.elapsed() >= LEVELED_HOLD;
+        self.leveled.take_if(is_due).map(|(transform, _)| transform)
+    }
+
+    /// Whether that is no longer so, as another node tells where the camera is: once.
+    pub fn is_leveled_withdrawn(&mut self) -> bool {
+        std::mem::take(&mut self.is_withdrawn)
     }
 
     /// Takes other tolerances; topics stay as they are.

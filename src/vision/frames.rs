@@ -386,10 +386,10 @@ impl Frames {
 
     fn push_tf(&mut self, message: &TfMessage, is_static: bool) {
         for transform in &message.transforms {
+            self.note_placed_elsewhere(transform);
             if let Err(error) = self.tf.insert(transform, is_static) {
                 self.bad_message(error.to_string());
             }
-            self.note_placed_elsewhere(transform);
         }
         self.note_late_transforms();
     }

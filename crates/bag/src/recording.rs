@@ -5,6 +5,7 @@
 
 mod ahead;
 mod proposal;
+mod words;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -369,7 +370,8 @@ impl Recording {
         // Why not, if the last frame might have been the one.
         level_camera(&mut frames);
         let _ = self.told.set(frames.take_warnings().collect());
-        Ok((*frames.counts(), frames.problems()))
+        let problems = frames.problems().into_iter().map(words::of_recordings);
+        Ok((*frames.counts(), problems.collect()))
     }
 }
 

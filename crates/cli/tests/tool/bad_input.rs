@@ -409,7 +409,9 @@ fn training_tells_what_it_skips() {
         small,
         "\"sensor_noise\": 0, \"curriculum\": [[0, 1]]",
     );
-    let sizes = ["--width", "8", "--chunk", "1", "--batch", "1"].into_iter().chain(file.split(' '));
+    let sizes = ["--width", "8", "--steps-per-pass", "1", "--batch", "1"]
+        .into_iter()
+        .chain(file.split(' '));
     let sizes: Vec<&str> = sizes.collect();
     let run = ["train", &recordings, "--out", &out, "--steps", "1"];
     let (success, _, told) = tool(&[&run[..], &sizes].concat());

@@ -200,7 +200,7 @@ fn a_plan_gives_each_variant_the_steps_of_its_budget_and_as_many_weights() {
     let other = Settings { topics, ..settings.clone() };
     let message = open(&other).err().unwrap().to_string();
     assert!(
-        message.contains("(-p robot: optional there, none here): take another --out"),
+        message.contains("(-p robot: optional there, none here): choose another --out"),
         "{message}"
     );
     let stopped = Comparison::open(folder.path().join("b"), settings, &data, &Patience::until(0));
