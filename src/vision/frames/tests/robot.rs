@@ -128,7 +128,7 @@ fn frames_wait_for_joints_as_long_as_the_patience_says() {
         let counts = *frames.counts();
         match mode {
             RobotMode::Required => assert!(counts.dropped_no_joints > 50, "{counts:?}"),
-            _ => assert!(without > 50 && counts.frames_robot_late == without, "{counts:?}"),
+            _ => assert!(without > 50 && counts.frames_robot_late > 50, "{counts:?}"),
         }
         let problem = frames.take_problem().expect("a problem");
         assert!(
