@@ -24,6 +24,7 @@ mod laboratory;
 mod mutations;
 mod reading;
 mod recording;
+mod rig;
 mod training;
 mod truth;
 
