@@ -5,6 +5,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod calibrate;
+mod check;
 mod compare;
 mod curve;
 mod encoder;
@@ -115,6 +116,7 @@ struct Cli {
 #[derive(clap::Subcommand)]
 enum Command {
     Info(info::Args),
+    Check(check::Args),
     Replay(Box<replay::Args>),
     Label(Box<label::Args>),
     Merge(merge::Args),
@@ -131,6 +133,7 @@ impl Cli {
     fn run(self) -> anyhow::Result<Outcome> {
         match self.command {
             Command::Info(args) => info::run(&args).map(|()| Outcome::Done),
+            Command::Check(args) => check::run(&args),
             Command::Replay(args) => replay::run(&args),
             Command::Label(args) => label::run(&args),
             Command::Merge(args) => merge::run(&args),
