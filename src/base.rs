@@ -1,5 +1,6 @@
 //! The ground floor: errors, geometry, draws by counter, vector code, threads. Knows nothing of robots.
 
+pub mod end_signal;
 pub mod error;
 pub mod geometry;
 pub mod instruction_set;

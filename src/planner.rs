@@ -192,7 +192,22 @@ impl Planner {
         snapshot: &Snapshot,
         goal: &Goal,
         settings: &PlanSettings,
+        goes_on: impl FnMut(&Progress) -> bool,
+    ) -> Result<Planned> {
+        self.plan_while(snapshot, goal, settings, goes_on, || true)
+    }
+
+    /// As [`Planner::plan`], and ends with the roll-out under way once `is_wanted` is false; threads ask.
+    ///
+    /// # Errors
+    /// As [`Planner::plan`].
+    pub fn plan_while(
+        &mut self,
+        snapshot: &Snapshot,
+        goal: &Goal,
+        settings: &PlanSettings,
         mut goes_on: impl FnMut(&Progress) -> bool,
+        is_wanted: impl Fn() -> bool + Sync,
     ) -> Result<Planned> {
         let start = Instant::now();
         settings.check()?;
@@ -217,7 +232,7 @@ impl Planner {
             start,
         };
         search.stand(&mut self.candidates)?;
-        search.run(&mut self.candidates, &mut goes_on)?;
+        search.run(&mut self.candidates, &mut goes_on, &is_wanted)?;
         Ok(search.end(&whole))
     }
 }
@@ -256,6 +271,7 @@ impl Search<'_> {
         &mut self,
         candidates: &mut Candidates,
         goes_on: &mut impl FnMut(&Progress) -> bool,
+        is_wanted: &(impl Fn() -> bool + Sync),
     ) -> Result<()> {
         let mut sampler = Sampler::new(self.settings.seed, &self.situation);
         let end = self.settings.budget.map(|budget| self.start + budget);
@@ -266,7 +282,7 @@ impl Search<'_> {
         if self.is_reached {
             return Ok(());
         }
-        while n_empty < MAX_EMPTY {
+        while n_empty < MAX_EMPTY && is_wanted() {
             // Some are tried in any case.
             let is_first = self.n_plans == 0;
             let needed = if is_first { Duration::ZERO } else { candidates.slowest() };
@@ -282,7 +298,7 @@ impl Search<'_> {
                 break;
             }
             // As long as the round before took, the next one may, and a roll-out is to follow.
-            let draws_on = |took| is_time_for(needed + took);
+            let draws_on = |took| is_time_for(needed + took) && is_wanted();
             let drawn = self.draw(&mut sampler, wanted, candidates.threads(), draws_on);
             if self.n_plans > 0 && !is_time_for(needed) {
                 break;
@@ -292,7 +308,7 @@ impl Search<'_> {
             let costs = match to_roll.is_empty() {
                 true => Vec::new(),
                 false => {
-                    let goes_on = || is_time_for(needed);
+                    let goes_on = || is_time_for(needed) && is_wanted();
                     candidates.evaluate(self.snapshot, self.judge, &to_roll, goes_on)?
                 }
             };

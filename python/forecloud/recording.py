@@ -346,7 +346,7 @@ class Recording:
         self.counts: dict[str, int] | None = None
         """What became of the messages, once it was iterated to its end; see `problem`."""
         self.problem: str | None = None
-        """The last cause of a dropped frame or message, with its remedy."""
+        """The first cause of dropped frames or messages, with its remedy."""
 
     def __iter__(self) -> Iterator[Frame]:
         """Frames in order, read ahead by a thread; each iteration starts anew."""

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use forecloud::message::Stamp;
 use forecloud::vision::cloud::Workspace;
-use forecloud::vision::frames::{Frame as Inner, FrameCounts, FramesConfig};
+use forecloud::vision::frames::{Frame as Inner, FrameCounts, FramesConfig, Problem};
 use forecloud_bag::recording::{BodyIds, BodyKind, Recording as Opened};
 use forecloud_eval::{Class, TrueMotion};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArrayDyn};
@@ -123,7 +123,9 @@ impl Recording {
                 })
             }));
             let end = match played {
-                Ok(Ok((counts, problem))) => Handed::End(counts, problem),
+                Ok(Ok((counts, problems))) => {
+                    Handed::End(counts, problems.first().map(Problem::text))
+                }
                 Ok(Err(())) => return,
                 Err(panic) => Handed::Panic(work::internal(&*panic)),
             };
@@ -312,7 +314,7 @@ impl Frames {
         })
     }
 
-    /// What became of the messages, as JSON, and the last problem; none before the end.
+    /// What became of the messages, as JSON, and the first cause; none before the end.
     fn counts(&self) -> PyResult<Option<(String, Option<String>)>> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.as_ref().map(|(counts, problem)| Ok((json(counts)?, problem.clone()))).transpose()

@@ -1,7 +1,7 @@
 //! Files that appear whole or not at all, and whose making harms no file of others.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Result, Write};
+use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::path::{Path, PathBuf};
 
 /// How names of files that are not whole yet begin and end; the process and a number stand between.
@@ -23,6 +23,19 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     // The name, too; not every file system can.
     let _ = File::open(folder_of(path)).and_then(|folder| folder.sync_all());
     Ok(())
+}
+
+/// The bytes of a file, of `most` at most: whatever size it says it has, as pipes and devices say none.
+///
+/// # Errors
+/// Those of the system; [`ErrorKind::FileTooLarge`] if there are more.
+pub fn read_at_most(path: &Path, most: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > most {
+        true => Err(Error::new(ErrorKind::FileTooLarge, format!("more than {most} bytes"))),
+        false => Ok(bytes),
+    }
 }
 
 /// A new file in the folder of `path`: of a name that nobody has, not even a link.
@@ -87,6 +100,19 @@ mod tests {
             assert_eq!(fs::read_to_string(at(name)).unwrap(), "theirs", "{name}");
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 5);
+    }
+
+    #[test]
+    fn no_more_is_read_than_asked_for_whatever_size_a_file_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "12345").unwrap();
+        assert_eq!(read_at_most(&path, 5).unwrap(), b"12345");
+        let failed = |path: &Path| read_at_most(path, 4).unwrap_err().kind();
+        assert_eq!(failed(&path), ErrorKind::FileTooLarge);
+        // It has no end, and says 0 bytes.
+        #[cfg(unix)]
+        assert_eq!(failed(Path::new("/dev/zero")), ErrorKind::FileTooLarge);
     }
 
     #[test]

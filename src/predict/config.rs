@@ -9,7 +9,7 @@ use crate::engine::backend::Device;
 use crate::engine::model::ModelConfig;
 use crate::predict::deadline::Deadline;
 use crate::robot::kinematics::RobotMode;
-use crate::vision::cloud::Workspace;
+use crate::vision::cloud::{Place, Workspace};
 use crate::{Error, Result};
 
 /// How the predictor runs a model.
@@ -124,6 +124,14 @@ impl PredictorConfig {
     /// Scene particles of a prediction that is not late.
     pub fn n_particles_of(&self, model: &ModelConfig) -> usize {
         if self.n_particles == 0 { model.n_particles } else { self.n_particles }
+    }
+
+    /// The same at `place`, where the cameras of a scene see most, unless a workspace is set.
+    pub fn placed(self, place: Place) -> Self {
+        if self.workspace.is_some() {
+            return self;
+        }
+        Self { workspace: Some(place.workspace), origin: place.origin, ..self }
     }
 
     /// Box of the particles (world frame, m).

@@ -63,7 +63,8 @@ impl Snapshot {
             return Err(Error::Plan { problem: problem.into() });
         };
         if !self.course.has_robot() {
-            let problem = "the robot was not part of the newest frame: see why in the diagnostics";
+            let problem = "the robot was not part of the newest frame: its joint states or its place came too late, or not \
+                           at all";
             return Err(Error::Plan { problem: problem.into() });
         }
         Ok(robot)

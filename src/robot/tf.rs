@@ -106,6 +106,11 @@ impl TransformBuffer {
         self.ancestors_where(plain_name(frame), |_| true).ok()?.pop()
     }
 
+    /// Forgets the transform from its parent to `frame`.
+    pub fn remove(&mut self, frame: &str) {
+        self.links.remove(plain_name(frame));
+    }
+
     /// Keeps static transforms only: time was set back.
     pub fn forget_moving(&mut self) {
         self.links.retain(|_, link| link.is_static);

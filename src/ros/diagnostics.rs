@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use r2r::builtin_interfaces::msg::Time;
 use r2r::diagnostic_msgs::msg::{DiagnosticArray, DiagnosticStatus, KeyValue};
 use r2r::{Publisher, QosProfile};
 
@@ -60,8 +61,11 @@ impl Monitor {
     }
 
     /// Does what is due. To be called often; returns at once if nothing is.
-    pub fn tick(&mut self, node: &r2r::Node, topics: &mut TopicWatch, health: &Health) {
+    ///
+    /// `now`: ROS time.
+    pub fn tick(&mut self, node: &r2r::Node, topics: &mut TopicWatch, health: &Health, now: Time) {
         let start = Instant::now();
+        self.diagnostics.now = Some(now);
         self.publish_log();
         if self.looked.is_none_or(|looked| start - looked >= LOOK) {
             self.looked = Some(start);
@@ -149,12 +153,14 @@ impl Monitor {
 /// The publisher of `/diagnostics`.
 pub struct Diagnostics {
     publisher: Publisher<DiagnosticArray>,
-    /// Name of the node, with which names of statuses begin.
+    /// Full name of the node without the first slash, with which names of statuses begin.
     node_name: String,
     /// Its full name.
     hardware_id: String,
     levels: Vec<Level>,
     published: Option<Instant>,
+    /// ROS time, as it was told last; before that, the system's counts.
+    now: Option<Time>,
 }
 
 impl Diagnostics {
@@ -168,10 +174,12 @@ impl Diagnostics {
             .map_err(|error| anyhow::anyhow!("publisher of /diagnostics: {error}"))?;
         Ok(Self {
             publisher,
-            node_name: node.name()?,
+            // With the namespace: nodes of several robots have the same name.
+            node_name: node.fully_qualified_name()?.trim_start_matches('/').to_owned(),
             hardware_id: node.fully_qualified_name()?,
             levels: Vec::new(),
             published: None,
+            now: None,
         })
     }
 
@@ -195,7 +203,8 @@ impl Diagnostics {
                 .collect(),
         };
         let mut message = DiagnosticArray::default();
-        message.header.stamp = system_time(std::time::SystemTime::now());
+        let now = || system_time(std::time::SystemTime::now());
+        message.header.stamp = self.now.clone().unwrap_or_else(now);
         message.status = statuses.iter().map(status).collect();
         message
     }

@@ -4,6 +4,7 @@
 mod recent;
 mod report;
 mod robot;
+mod said;
 #[cfg(test)]
 mod tests;
 mod topic;
@@ -18,6 +19,7 @@ use crate::robot::kinematics::RobotMode;
 pub use recent::{Recent, WINDOW};
 pub use report::{Level, Status};
 pub use robot::Description;
+pub use said::Said;
 pub use topic::{Kind, Publisher, Topic};
 
 /// Latencies that p50 and p99 are taken of.
@@ -86,8 +88,8 @@ const N_CAUSES: usize = Cause::Publish as usize + 1;
 struct Trouble {
     /// How often.
     recent: Recent,
-    /// What was said last.
-    text: String,
+    /// What was said.
+    said: Said,
 }
 
 /// All facts; times are since the start of the node.
@@ -191,7 +193,7 @@ impl Facts {
     pub fn bad_message(&mut self, now: Duration, topic: &str, n: u64, text: &str) {
         if let Some(topic) = self.topics.iter_mut().find(|known| known.key == topic) {
             topic.bad.add(now, n);
-            text.clone_into(&mut topic.last_problem);
+            topic.said.add(now, text, |_| false);
         }
     }
 
@@ -199,7 +201,10 @@ impl Facts {
     pub fn trouble(&mut self, now: Duration, cause: Cause, n: u64, text: &str) {
         let trouble = &mut self.troubles[cause as usize];
         trouble.recent.add(now, n);
-        text.clone_into(&mut trouble.text);
+        // A camera that is left out is told of once.
+        let absent = &self.absent_cameras;
+        let is_absent = |text: &str| absent.iter().any(|name| text.contains(&format!("'{name}'")));
+        trouble.said.add(now, text, |text| cause == Cause::LeftOut && is_absent(text));
     }
 
     /// A frame is complete.

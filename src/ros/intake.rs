@@ -9,7 +9,7 @@ use super::mailbox::{FrameJob, Mailbox, Refusal};
 use super::problems::Problems;
 use crate::message::{Stamp, TransformStamped};
 use crate::vision::cloud::{Leveled, level_camera};
-use crate::vision::frames::{Frame, FrameCounts, Frames, FramesConfig, Role};
+use crate::vision::frames::{Frame, FrameCounts, Frames, FramesConfig, Problem, ProblemKind, Role};
 
 /// Frames in the making.
 pub struct Intake<'a> {
@@ -19,9 +19,15 @@ pub struct Intake<'a> {
     problems: Problems,
     arrivals: Arrivals,
     decode_time: Duration,
-    /// That of a camera that was placed here, for others.
-    leveled: Option<TransformStamped>,
+    /// That of a camera that was placed here, for others, and since when.
+    leveled: Option<(TransformStamped, Instant)>,
+    /// Whether another node tells where that camera is.
+    is_withdrawn: bool,
 }
+
+/// How long a camera's made-up place is kept from other nodes: a robot that is still starting may tell
+/// the true one, and what is latched can't be taken back from those who heard it.
+const LEVELED_HOLD: Duration = Duration::from_secs(5);
 
 impl<'a> Intake<'a> {
     /// Leaves frames in `mailbox`, and notes in `health` what comes and what is missing.
@@ -39,6 +45,7 @@ impl<'a> Intake<'a> {
             problems: Problems::default(),
             decode_time: Duration::ZERO,
             leveled: None,
+            is_withdrawn: false,
         }
     }
 
@@ -60,14 +67,19 @@ impl<'a> Intake<'a> {
         let robot_before = self.frames.robot_description().cloned();
         let frame = self.frames.push_raw(topic, bytes);
         if let Some(Leveled { transform, news }) = level_camera(&mut self.frames) {
-            tracing::warn!("{news}");
-            self.leveled = Some(transform);
+            let secs = LEVELED_HOLD.as_secs();
+            tracing::warn!("{news}. Other nodes are told in {secs} s, unless one tells otherwise");
+            self.leveled = Some((transform, arrived));
+        }
+        if self.frames.take_withdrawn() {
+            (self.leveled, self.is_withdrawn) = (None, true);
         }
         self.decode_time += arrived.elapsed();
 
         self.health.note(|facts, _| facts.absent_cameras(self.frames.absent_cameras()));
-        if let Some(problem) = self.frames.take_problem() {
-            self.report_problem(&before, topic, &problem);
+        let problems = self.frames.take_problems();
+        if !problems.is_empty() {
+            self.report_problems(&before, topic, &problems);
         }
         if let Some(news) = self.frames.take_news() {
             tracing::info!("{news}");
@@ -95,9 +107,16 @@ impl<'a> Intake<'a> {
         self.health.note(|facts, now| facts.frame(now));
     }
 
-    /// Where a camera is that was placed by what it sees, for others: once.
+    /// Where a camera is that was placed by what it sees, for others: once, and only after nobody has told
+    /// otherwise for a while.
     pub fn take_leveled(&mut self) -> Option<TransformStamped> {
-        self.leveled.take()
+        let is_due = |(_, since): &mut (_, Instant)| since.elapsed() >= LEVELED_HOLD;
+        self.leveled.take_if(is_due).map(|(transform, _)| transform)
+    }
+
+    /// Whether that is no longer so, as another node tells where the camera is: once.
+    pub fn is_leveled_withdrawn(&mut self) -> bool {
+        std::mem::take(&mut self.is_withdrawn)
     }
 
     /// Takes other tolerances; topics stay as they are.
@@ -123,26 +142,25 @@ impl<'a> Intake<'a> {
         }
     }
 
-    /// Notes and logs what was counted since `before`; `problem` is about the last of it.
-    fn report_problem(&mut self, before: &FrameCounts, topic: &str, problem: &str) {
+    /// Notes and logs what was counted since `before`, with what was said of it, causes first.
+    fn report_problems(&mut self, before: &FrameCounts, topic: &str, problems: &[Problem]) {
         let after = self.frames.counts();
-        let n_bad = after.bad_messages - before.bad_messages;
         let mut counted = counted(before, after);
-        if counted.is_empty() && n_bad == 0 {
-            // More about a camera that is left out already.
-            counted.push((Cause::LeftOut, 0));
-        }
-        // `Frames` keeps the last problem only; the others get general words.
-        let mut problem = Some(problem);
-        for (cause, n) in counted {
-            let text = problem.take().unwrap_or_else(|| in_general(cause));
+        let mut n_bad = after.bad_messages - before.bad_messages;
+        let mut problems: Vec<&Problem> = problems.iter().collect();
+        problems.sort_by_key(|problem| problem.kind);
+        for Problem { kind, first: text, .. } in problems {
+            let Some(cause) = cause_of(*kind) else {
+                let n_bad = std::mem::take(&mut n_bad);
+                self.health.note(|facts, now| facts.bad_message(now, topic, n_bad, text));
+                self.problems.warn(&format!("bad message on {topic}"), text);
+                continue;
+            };
+            // Several problems of one cause share its count.
+            let at = counted.iter().position(|(counted, _)| *counted == cause);
+            let n = at.map_or(0, |at| counted.swap_remove(at).1);
             self.health.note(|facts, now| facts.trouble(now, cause, n, text));
             self.problems.warn(&format!("{cause:?}"), text);
-        }
-        if n_bad > 0 {
-            let text = problem.unwrap_or("a part of the message could not be used");
-            self.health.note(|facts, now| facts.bad_message(now, topic, n_bad, text));
-            self.problems.warn(&format!("bad message on {topic}"), text);
         }
     }
 }
@@ -193,7 +211,7 @@ fn header_stamp(bytes: &[u8]) -> Option<Stamp> {
     })
 }
 
-/// What was counted between the two, and how often, the last first; bad messages aside.
+/// What was counted between the two, and how often; bad messages aside.
 fn counted(before: &FrameCounts, after: &FrameCounts) -> Vec<(Cause, u64)> {
     if after.time_jumps > before.time_jumps {
         // Images that waited then are unpaired for that reason only.
@@ -213,14 +231,20 @@ fn counted(before: &FrameCounts, after: &FrameCounts) -> Vec<(Cause, u64)> {
     counts.map(|(cause, before, after)| (cause, after - before)).collect()
 }
 
-/// What a cause is, where another one's words are known only.
-fn in_general(cause: Cause) -> &'static str {
-    match cause {
-        Cause::LeftOut => "a camera is left out, as it sends nothing: check its driver",
-        Cause::Unpaired => "images found no partners: check that all image topics publish",
-        Cause::Late => "images came after those of a later time: check the cameras' clocks",
-        _ => "see the log",
-    }
+/// What the node counts a problem as; none: as a bad message of its topic.
+fn cause_of(kind: ProblemKind) -> Option<Cause> {
+    Some(match kind {
+        ProblemKind::BadMessage => return None,
+        ProblemKind::TimeJump => Cause::TimeJump,
+        ProblemKind::Mismatch => Cause::Image,
+        ProblemKind::Calibration => Cause::Calibration,
+        ProblemKind::Placing | ProblemKind::Transform => Cause::Transform,
+        ProblemKind::Joints => Cause::Joints,
+        ProblemKind::Robot => Cause::Robot,
+        ProblemKind::Unpaired => Cause::Unpaired,
+        ProblemKind::LeftOut => Cause::LeftOut,
+        ProblemKind::Late => Cause::Late,
+    })
 }
 
 #[cfg(test)]

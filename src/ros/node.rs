@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use futures::{FutureExt, Stream, StreamExt};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::arguments::Arguments;
 use super::clock::RosClock;
@@ -30,6 +29,7 @@ use super::rosout::{self, Records};
 use super::services::Services;
 use super::static_tf::StaticTf;
 use super::worker::Worker;
+use crate::base::end_signal::EndSignal;
 use crate::engine::model::{Model, ModelConfig};
 use crate::predict::predictor::Predictor;
 use crate::robot::kinematics::{MeshSearch, RobotMode};
@@ -37,7 +37,7 @@ use crate::vision::frames::{Frame, Frames, FramesConfig, TopicSpec};
 
 /// Longest wait for a message: how soon a signal is seen.
 pub(super) const SPIN: Duration = Duration::from_millis(20);
-/// How long the node stays after its last answers.
+/// How long the node stays, after its last work, for those that it answers.
 pub(super) const FAREWELL: Duration = Duration::from_millis(200);
 /// How long it stays at most for threads that work on requests: far less than what ends a process that does
 /// not end by itself (5 s in ros2 launch).
@@ -48,7 +48,7 @@ const NAME: &str = "forecloud";
 
 type Messages = Box<dyn Stream<Item = Vec<u8>> + Unpin>;
 
-/// Runs the node until SIGINT or SIGTERM.
+/// Runs the node until SIGINT, SIGTERM or SIGHUP.
 ///
 /// Fails, and logs why, if ROS arguments or parameters are wrong or a model cannot be used.
 pub fn run() -> ExitCode {
@@ -82,16 +82,9 @@ fn prepare(
     Ok((node, monitor, stop))
 }
 
-/// What becomes true with the first SIGINT or SIGTERM.
+/// What becomes true with the first SIGINT, SIGTERM or SIGHUP.
 pub(super) fn watch_signals() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // The second one ends the process at once, should the clean end hang.
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .context("signal handlers")?;
-    }
-    Ok(stop)
+    Ok(EndSignal::register().context("signal handlers")?.flag())
 }
 
 /// Sets everything up, and works until `stop`.
@@ -219,14 +212,16 @@ impl<'a> Spinner<'a> {
         let Self { node, clock, services, .. } = self;
         let mut doors = services.close();
         let start = Instant::now();
-        let mut last_answer = doors.end().then_some(start);
+        let (mut answered, mut worked) = (doors.end(), start);
         loop {
             let works = workers.iter().any(|worker| !worker.is_finished());
             node.spin_once(SPIN);
-            if doors.refuse(clock.stamp()) || works {
-                last_answer = Some(Instant::now());
+            answered |= doors.refuse(clock.stamp());
+            if works {
+                (answered, worked) = (true, Instant::now());
             }
-            let stays = last_answer.is_some_and(|answer| answer.elapsed() < FAREWELL);
+            // From its work on, not from the last answer: who asks again and again does not keep it.
+            let stays = answered && worked.elapsed() < FAREWELL;
             if !stays || start.elapsed() > PATIENCE {
                 return;
             }
@@ -247,9 +242,12 @@ impl<'a> Spinner<'a> {
                 intake.take(topic, bytes);
             }
         }
-        if let Some(transform) = intake.take_leveled()
-            && let Err(error) = self.static_tf.publish(node, &transform)
-        {
+        let told = match (intake.take_leveled(), intake.is_leveled_withdrawn()) {
+            (Some(transform), _) => self.static_tf.publish(node, &transform),
+            (None, true) => self.static_tf.withdraw(),
+            (None, false) => Ok(()),
+        };
+        if let Err(error) = told {
             tracing::error!("{error:#}: other nodes don't know where the camera is");
         }
         self.services.serve(intake, links.mailbox, parameters.config().horizon, clock.stamp());
@@ -260,7 +258,7 @@ impl<'a> Spinner<'a> {
             links.mailbox.order(|orders| orders.settings = Some(settings));
             Ok(clock.now())
         });
-        links.monitor.tick(node, &mut links.topics, links.health);
+        links.monitor.tick(node, &mut links.topics, links.health, clock.now());
     }
 }
 

@@ -47,8 +47,8 @@ parameters! {
             /// Frame of the predictions: fixed to the ground, z up.
             AtStart world_frame: String = FramesConfig::default().world_frame;
             /// Whether to place a single camera by what it sees, if no transform places it within
-            /// 2 s: the largest plane in view (table or floor) is taken as level. The node publishes
-            /// the result on `/tf_static`, so leave this false if another node will.
+            /// 2 s: the largest plane in view (table or floor) is taken as level. Other nodes are told
+            /// on `/tf_static` 5 s later; once another node places the camera, its word counts.
             AtStart level_camera: bool = FramesConfig::default().level_camera;
             /// Whether there is a robot. `required`: predict only once its description and joint
             /// states have come. `optional`: predict without it until they have. `none`: subscribe

@@ -7,6 +7,7 @@
 mod goals;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use anyhow::Context;
 use r2r::action_msgs::msg::GoalStatusArray;
@@ -97,6 +98,10 @@ impl PlanAction {
             withdraw(ended.len());
             ended.into_iter().for_each(answer_all);
         }
+        if self.shared.lock().goals.are_overdue(Instant::now()) {
+            let ended = self.shared.change(|goals| goals.end_overdue(Instant::now()));
+            ended.into_iter().for_each(answer_all);
+        }
         while let Some(request) = self.get_result.next() {
             n += 1;
             let id = Plan::Action::destructure_result_request_msg(request.message.clone());
@@ -148,6 +153,12 @@ impl PlanGoal {
     /// Whether work on it is to end.
     pub fn is_cancelled(&self) -> bool {
         self.shared.lock().goals.is_cancelled(self.ticket)
+    }
+
+    /// Tells threads whether work on it is to go on.
+    pub fn is_wanted(&self) -> impl Fn() -> bool + Sync + use<> {
+        let (shared, ticket) = (self.shared.clone(), self.ticket);
+        move || !shared.lock().goals.is_cancelled(ticket)
     }
 
     /// Tells how far it is.

@@ -208,11 +208,13 @@ impl Planning {
             Ok(outcome) => outcome,
             Err(_) => Err("planning panicked: see the node's log".into()),
         };
-        goal.end(outcome.map_err(|told| {
+        let outcome = outcome.map_err(|told| {
             let message = bounded(&told);
             tracing::warn!("~/plan refused: {message}");
             only_words(&message)
-        }));
+        });
+        // Without a plan that is worth executing the goal was not reached: the result says why.
+        goal.end(outcome.and_then(|found| if found.success { Ok(found) } else { Err(found) }));
     }
 
     fn plan(
@@ -246,7 +248,9 @@ impl Planning {
             });
             !handle.is_cancelled()
         };
-        let planned = self.planner.plan(&snapshot, &goal, &settings, goes_on).map_err(words)?;
+        let is_wanted = handle.is_wanted();
+        let planned = self.planner.plan_while(&snapshot, &goal, &settings, goes_on, is_wanted);
+        let planned = planned.map_err(words)?;
         let cancelled = match handle.is_cancelled() {
             true => "cancelled; the best so far: ",
             false => "",

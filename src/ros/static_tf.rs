@@ -33,6 +33,19 @@ impl StaticTf {
         let publisher = self.0.insert(publisher);
         publisher.publish(&TFMessage { transforms: vec![to_ros(transform)] }).map_err(failed)
     }
+
+    /// Publishes no transform in place of the one that was: who comes later gets none. Those who heard
+    /// it keep it until another one of the same frame comes.
+    ///
+    /// # Errors
+    /// What rcl says.
+    pub fn withdraw(&mut self) -> anyhow::Result<()> {
+        let Some(publisher) = self.0.take() else { return Ok(()) };
+        let sent = publisher.publish(&TFMessage::default());
+        // Kept, as what is latched goes with its publisher; not taken again.
+        self.0 = Some(publisher);
+        sent.map_err(|error| anyhow::anyhow!("publisher of /tf_static: {error}"))
+    }
 }
 
 fn to_ros(transform: &message::TransformStamped) -> TransformStamped {

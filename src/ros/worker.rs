@@ -147,7 +147,7 @@ impl Worker {
             self.idle_without_subscribers = settings.idle_without_subscribers;
             self.follows_cameras = settings.predictor.workspace.is_none();
             match self.followed.filter(|_| self.follows_cameras) {
-                Some(place) => self.set_config(in_place(settings.predictor, place)),
+                Some(place) => self.set_config(settings.predictor.placed(place)),
                 None => self.set_config(settings.predictor),
             }
         }
@@ -182,7 +182,7 @@ impl Worker {
                  little in the model's; workspace_min and workspace_max override it"
             );
         }
-        self.set_config(in_place(*self.predictor.config(), place));
+        self.set_config(self.predictor.config().placed(place));
     }
 
     /// Sends a snapshot, now or with the next prediction.
@@ -485,8 +485,4 @@ impl Worker {
         self.health.note(|facts, now| facts.trouble(now, cause, 1, &text));
         self.problems.warn(&format!("{cause:?}"), text);
     }
-}
-
-fn in_place(config: PredictorConfig, place: Place) -> PredictorConfig {
-    PredictorConfig { workspace: Some(place.workspace), origin: place.origin, ..config }
 }

@@ -10,6 +10,7 @@ mod frame;
 mod images;
 mod joints;
 mod place;
+mod problems;
 mod robot;
 mod sets;
 mod shots;
@@ -26,6 +27,7 @@ use crate::robot::tf::TransformBuffer;
 use images::{ImagePairer, Shot};
 use joints::JointHistory;
 use place::Placing;
+use problems::Problems;
 use robot::RobotSource;
 use sets::{SetPairer, ShotSet};
 use std::borrow::Cow;
@@ -37,6 +39,7 @@ use watch::Watch;
 pub use frame::{CameraFrame, ColorView, Frame, FrameCounts, FramesConfig, MAX_CAMERAS, View};
 pub use joints::Joints;
 pub use place::Unplaced;
+pub use problems::{Problem, ProblemKind, are_alike};
 pub use robot::RobotState;
 pub use topics::{CameraInput, CameraTopics, Input, Role, TopicSpec, Topics};
 
@@ -73,7 +76,7 @@ pub struct Frames {
     counts: FrameCounts,
     /// Part of the counts: what the sets lost.
     n_unpaired_shots: u64,
-    problem: Option<String>,
+    problems: Problems,
     news: Option<String>,
 }
 
@@ -93,12 +96,13 @@ enum Missing {
 }
 
 impl Missing {
-    fn into_problem(self) -> String {
-        let (Self::Info(problem)
-        | Self::Tf(problem)
-        | Self::Joints(problem)
-        | Self::Match(problem)) = self;
-        problem
+    fn problem(&self) -> (ProblemKind, &str) {
+        match self {
+            Self::Info(problem) => (ProblemKind::Calibration, problem),
+            Self::Tf(problem) => (ProblemKind::Transform, problem),
+            Self::Joints(problem) => (ProblemKind::Joints, problem),
+            Self::Match(problem) => (ProblemKind::Mismatch, problem),
+        }
     }
 }
 
@@ -126,7 +130,7 @@ impl Frames {
             last_frame: None,
             counts: FrameCounts::default(),
             n_unpaired_shots: 0,
-            problem: None,
+            problems: Problems::default(),
             news: None,
             config,
         }
@@ -137,14 +141,25 @@ impl Frames {
         &self.counts
     }
 
-    /// The newest cause of a count other than `frames`, with its remedy.
-    pub fn last_problem(&self) -> Option<&str> {
-        self.problem.as_deref()
+    /// Why there are counts other than `frames`, with the remedies: the first of each kind, causes
+    /// before what follows from them.
+    pub fn problems(&self) -> Vec<Problem> {
+        self.problems.all()
     }
 
-    /// The same, once: `None` until another problem comes.
+    /// The newest cause that was not taken.
+    pub fn last_problem(&self) -> Option<&str> {
+        self.problems.last()
+    }
+
+    /// The newest cause, once: `None` until another problem comes.
     pub fn take_problem(&mut self) -> Option<String> {
-        self.problem.take()
+        self.problems.take().pop().map(|problem| problem.first)
+    }
+
+    /// What came up since this was called last, in that order.
+    pub fn take_problems(&mut self) -> Vec<Problem> {
+        self.problems.take()
     }
 
     /// URDF of the robot, once it has come.
@@ -201,7 +216,7 @@ impl Frames {
     pub fn time_jumped(&mut self, problem: String) {
         self.forget();
         self.counts.time_jumps += 1;
-        self.problem = Some(problem);
+        self.problems.note(ProblemKind::TimeJump, problem);
     }
 
     /// Decodes a message and adds it; other topics than those of the settings change nothing.
@@ -277,10 +292,10 @@ impl Frames {
 
     fn push_tf(&mut self, message: &TfMessage, is_static: bool) {
         for transform in &message.transforms {
+            self.note_placed_elsewhere(transform);
             if let Err(error) = self.tf.insert(transform, is_static) {
                 self.bad_message(error.to_string());
             }
-            self.note_placed_elsewhere(transform);
         }
     }
 
@@ -298,7 +313,7 @@ impl Frames {
     /// Counts a message that could not be used.
     pub fn bad_message(&mut self, problem: String) {
         self.counts.bad_messages += 1;
-        self.problem = Some(problem);
+        self.problems.note(ProblemKind::BadMessage, problem);
     }
 
     /// Starts anew if the stamps of `source` went back.
@@ -311,9 +326,10 @@ impl Frames {
                     *newest = stamp.min(*newest);
                 }
                 self.counts.time_jumps += 1;
-                self.problem = Some(format!(
+                let problem = format!(
                     "time of the {what} went back from {newest} s to {stamp} s: started anew"
-                ));
+                );
+                self.problems.note(ProblemKind::TimeJump, problem);
             }
             newest => self.newest[source] = newest.max(Some(stamp)),
         }
@@ -400,18 +416,19 @@ impl Frames {
     }
 
     fn drop_frame(&mut self, stamp: Stamp, missing: &Missing) {
-        let (count, problem) = match missing {
-            Missing::Info(problem) => (&mut self.counts.dropped_no_info, problem),
-            Missing::Tf(problem) => (&mut self.counts.dropped_no_tf, problem),
-            Missing::Joints(problem) => (&mut self.counts.dropped_no_joints, problem),
-            Missing::Match(problem) => (&mut self.counts.dropped_mismatched, problem),
+        let count = match missing {
+            Missing::Info(_) => &mut self.counts.dropped_no_info,
+            Missing::Tf(_) => &mut self.counts.dropped_no_tf,
+            Missing::Joints(_) => &mut self.counts.dropped_no_joints,
+            Missing::Match(_) => &mut self.counts.dropped_mismatched,
         };
         *count += 1;
         let hint = match missing {
             Missing::Tf(_) => self.placing_hint(),
             _ => "",
         };
-        self.problem = Some(format!("dropped the frame of {stamp} s: {problem}{hint}"));
+        let (kind, problem) = missing.problem();
+        self.problems.note(kind, format!("dropped the frame of {stamp} s: {problem}{hint}"));
     }
 }
 

@@ -278,3 +278,12 @@ def test_a_model_that_cannot_be_used_is_told_before_the_node_ends(ros, tmp_path)
     node = NodeProcess("-r", "__node:=blind", "-p", f"model:={model}")
     diagnostics.wait_for("start", ERROR, str(model))
     assert node.wait_for_end() == 1
+
+
+def test_names_of_statuses_carry_the_namespace(ros, start_node):
+    """Nodes of several robots have one name."""
+    diagnostics = Diagnostics(ros, "arm/forecloud")
+    start_node("-r", "__ns:=/arm")
+    wait_for(lambda: "images" in diagnostics.statuses(), "its statuses")
+    assert diagnostics.statuses()["images"].hardware_id == "/arm/forecloud"
+

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import signal
 import struct
+import time
+from pathlib import Path
 
 import pytest
 from conftest import Received, wait_for
@@ -170,12 +172,28 @@ def test_two_nodes_side_by_side_in_namespaces(ros, recording, start_node):
     player.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_cleanly(start_node, number):
+    """Also twice in one instant: `timeout` and `ros2 launch` send it to the process and to its group."""
+    before = set(Path("/dev/shm").glob("fastrtps_*"))
     node = start_node()
     node.wait_for_log("waits for messages")
+    node.process.send_signal(number)
     assert node.stop(number, timeout_secs=10.0) == 0
     assert "ends" in node.log
+    own = [path for path in set(Path("/dev/shm").glob("fastrtps_*")) - before if "port" not in path.name]
+    assert not own, "it cleans up"
+
+
+def test_it_ends_soon_while_another_of_its_name_runs(ros, start_node):
+    first, second = start_node(), start_node()
+    for node in (first, second):
+        node.wait_for_log("waits for messages")
+    begun = time.monotonic()
+    assert first.stop(timeout_secs=10.0) == 0
+    # 0.4 s, and a loaded machine's share.
+    assert time.monotonic() - begun < 1.5
+    assert second.running()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -141,3 +141,14 @@ def test_a_paused_simulation_makes_no_frame_old(ros, recording, start_node, cloc
     assert not answer.success and "the last frame is 3.0 s old" in answer.message
     ros.destroy_client(client)
     player.close()
+
+
+def test_diagnostics_are_stamped_by_the_clock_in_use(ros, start_node, clock):
+    start_node("-p", "use_sim_time:=true")
+    diagnostics = Received(ros, "/diagnostics", "diagnostic_msgs/msg/DiagnosticArray")
+
+    def is_simulated() -> bool:
+        clock(SIM_SEC)
+        return any(m.header.stamp.sec == SIM_SEC for m in diagnostics.messages)
+
+    wait_for(is_simulated, "a stamp of /clock")

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::yaml;
+
 use forecloud::planner::costs::{Goal, Mask, Reach, Select, Zone};
 use forecloud::{Error, Result};
 
@@ -73,12 +75,7 @@ fn no_rotation() -> [f64; 4] {
 pub fn read_goal(path: &Path) -> Result<Goal> {
     let io = |cause| Error::Io { path: path.into(), cause };
     let place = path.display().to_string();
-    let n_bytes = std::fs::metadata(path).map_err(io)?.len();
-    if n_bytes > MAX_BYTES {
-        let problem = format!("{n_bytes} bytes, at most {MAX_BYTES} are read");
-        return Err(Error::Goal { field: place, problem });
-    }
-    let text = std::fs::read_to_string(path).map_err(io)?;
+    let text = yaml::read_text(path, MAX_BYTES).map_err(io)?;
     let folder = path.parent().unwrap_or(Path::new("."));
     parse_goal(&text, &place, |mask, camera| read_mask(&folder.join(mask), camera))
 }
@@ -96,7 +93,7 @@ pub fn parse_goal(
     let wrong = |problem: String| Error::Goal { field: place.to_owned(), problem };
     // Some editors begin a file with a byte-order mark; the parser takes it for a document of its own.
     let text = text.trim_start_matches('\u{feff}');
-    let file: File = serde_norway::from_str(text).map_err(|error| wrong(error.to_string()))?;
+    let file: File = yaml::parse(text).map_err(wrong)?;
     let select = match file.select {
         SelectFile { region: Some(zone), pixels: None, body: None } => Select::Region(zone),
         SelectFile { region: None, pixels: Some(pixels), body: None } => {

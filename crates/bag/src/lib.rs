@@ -8,3 +8,4 @@ pub mod outputs;
 pub mod plans_file;
 pub mod recording;
 pub mod shards;
+mod yaml;

@@ -135,7 +135,7 @@ impl Outputs {
             Target::File { place, .. } => {
                 Ok(Unfinished { file: beside(&place, path)?, place, kind })
             }
-            Target::Stream => Err(wrong(path, "is no regular file: name another")),
+            Target::Stream => Err(wrong(path, "is not a regular file: name another")),
         }
     }
 
@@ -164,7 +164,7 @@ impl Outputs {
             Err(error) => return Err(unreadable(error)),
             Ok(_) => match fs::canonicalize(path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    return Err(wrong(path, "is a link that leads nowhere: remove it"));
+                    return Err(wrong(path, "is a broken link: remove it"));
                 }
                 place => (place.map_err(unreadable)?, true),
             },
@@ -232,7 +232,7 @@ impl Unfinished {
         // It was there before, or another thread or process has just written the same.
         match is_ours(&place, self.kind) {
             Ok(true) => taken.persist(&place).map(drop).map_err(|error| io(error.error)),
-            _ => Err(wrong(&place, "is another's file by now: name another file")),
+            _ => Err(wrong(&place, "was written by another program meanwhile: name another file")),
         }
     }
 }

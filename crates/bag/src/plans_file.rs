@@ -4,6 +4,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::yaml;
+
 use forecloud::message::{Header, JointTrajectory, TrajectoryPoint};
 use forecloud::{Error, Result};
 
@@ -40,12 +42,8 @@ struct PointFile {
 pub fn read_plans(path: &Path) -> Result<Vec<JointTrajectory>> {
     let io = |cause| Error::Io { path: path.into(), cause };
     let wrong = |problem: String| Error::Plan { problem: format!("{}: {problem}", path.display()) };
-    let n_bytes = std::fs::metadata(path).map_err(io)?.len();
-    if n_bytes > MAX_BYTES {
-        return Err(wrong(format!("{n_bytes} bytes, at most {MAX_BYTES} are read")));
-    }
-    let text = std::fs::read_to_string(path).map_err(io)?;
-    let file: File = serde_norway::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let text = yaml::read_text(path, MAX_BYTES).map_err(io)?;
+    let file: File = yaml::parse(&text).map_err(wrong)?;
     let trajectory = |(i, plan): (usize, PlanFile)| {
         let point = |point: PointFile| match (0.0..MAX_SECS).contains(&point.time) {
             true => Ok(TrajectoryPoint {

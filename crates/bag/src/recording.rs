@@ -4,6 +4,7 @@
 //! body is; from these follows where every point truly goes, for as long as the recording lasts.
 
 mod proposal;
+mod words;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -17,7 +18,8 @@ use forecloud::message::{Image, PoseArray, Stamp, StringMessage};
 use forecloud::robot::kinematics::Robot;
 use forecloud::vision::cloud::{Place, Workspace, level_camera};
 use forecloud::vision::frames::{
-    CameraTopics, Frame, FrameCounts, Frames, FramesConfig, MAX_CAMERAS, TopicSpec, Topics, View,
+    CameraTopics, Frame, FrameCounts, Frames, FramesConfig, MAX_CAMERAS, Problem, TopicSpec,
+    Topics, View,
 };
 use forecloud::{Error, Result};
 
@@ -287,7 +289,8 @@ impl Recording {
     }
 
     /// Calls `f` with each frame in order, and with its body ids where the truth has them for all
-    /// cameras of the frame; returns what became of the messages.
+    /// cameras of the frame; returns what became of the messages, and the first problem of each
+    /// kind.
     ///
     /// Messages that can't be read are counted and left out.
     ///
@@ -296,7 +299,7 @@ impl Recording {
     pub fn play<E>(
         &self,
         mut f: impl FnMut(Frame, Option<BodyIds>) -> std::result::Result<(), E>,
-    ) -> std::result::Result<(FrameCounts, Option<String>), E> {
+    ) -> std::result::Result<(FrameCounts, Vec<Problem>), E> {
         let mut frames = Frames::new(self.config.clone());
         self.bad_poses.iter().for_each(|problem| frames.bad_message(problem.clone()));
         let cameras = &self.config.topics.cameras;
@@ -337,7 +340,8 @@ impl Recording {
         }
         // Why not, if the last frame might have been the one.
         level_camera(&mut frames);
-        Ok((*frames.counts(), frames.take_problem()))
+        let problems = frames.problems().into_iter().map(words::of_recordings);
+        Ok((*frames.counts(), problems.collect()))
     }
 }
 

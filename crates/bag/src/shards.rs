@@ -18,6 +18,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::outputs::{Kind, Outputs};
+use forecloud::base::whole_file::read_at_most;
 use forecloud::{Error, Result};
 
 pub use fingerprint::fingerprint;
@@ -354,11 +355,7 @@ fn manifests(folder: &Path) -> Result<Vec<Manifest>> {
 /// Reads a file of a shard; else why that can't be.
 fn read<T: for<'d> Deserialize<'d>>(path: &Path) -> std::result::Result<T, String> {
     let told = |error: &dyn Display| format!("{}: {error}: run the shard again", path.display());
-    let n_bytes = std::fs::metadata(path).map_err(|error| told(&error))?.len();
-    if n_bytes > MAX_BYTES {
-        return Err(told(&format!("{n_bytes} bytes, more than {MAX_BYTES}")));
-    }
-    let bytes = std::fs::read(path).map_err(|error| told(&error))?;
+    let bytes = read_at_most(path, MAX_BYTES).map_err(|error| told(&error))?;
     serde_json::from_slice(&bytes).map_err(|error| told(&error))
 }
 

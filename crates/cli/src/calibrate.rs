@@ -13,9 +13,9 @@ use forecloud::robot::kinematics::MeshSearch;
 use forecloud::vision::cloud::SensorNoise;
 use forecloud::vision::frames::FramesConfig;
 use forecloud_bag::outputs::{Kind, Outputs};
-use forecloud_bag::recording::Recording;
+use forecloud_bag::recording::{Glimpse, Recording};
 use forecloud_eval::Replay;
-use forecloud_train::calibration::Scores;
+use forecloud_train::calibration::{LEAST_RECORDINGS, Scores};
 use forecloud_train::config::{DatasetConfig, Teacher};
 use forecloud_train::dataset::Dataset;
 use forecloud_train::flow_labels::SURE;
@@ -69,7 +69,7 @@ pub struct Args {
     /// Steps to calibrate, from 1 to 100; later ones count as the last
     #[arg(long, value_name = "STEPS", default_value_t = 10, value_parser = within(1..=100usize))]
     horizon: usize,
-    /// Replan after this many steps: a divisor of the model's steps per pass (--chunk of `train`). It is
+    /// Replan after this many steps: a divisor of the model's steps per pass (--steps-per-pass of `train`). It is
     /// stored in the model file; half a pass was best for `small` (docs/src/notebook/accuracy.md)
     /// [default: the model's own]
     #[arg(long, value_name = "STEPS")]
@@ -105,6 +105,7 @@ fn calibrate(args: &Args) -> Result<()> {
     let plain = Model::new(config, model.weights).map_err(|error| wrong(by_option(error)))?;
     let recordings = Recordings::find(&args.recordings, false)?;
     let teacher = Teacher::from_name(&args.teacher).context("unknown --teacher")?;
+    must_be_enough(&recordings, args, teacher)?;
     let mut found = Found {
         args,
         plain: &plain,
@@ -177,6 +178,31 @@ fn calibrate(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// Whether a recording is of those to calibrate on.
+fn is_asked_for(glimpse: &Glimpse, args: &Args, teacher: Teacher) -> bool {
+    match glimpse.truth() {
+        Some(truth) => truth.split == args.split,
+        None => teacher != Teacher::Truth,
+    }
+}
+
+/// Refuses too few recordings before any is played; how many can be used is seen only then.
+fn must_be_enough(recordings: &Recordings, args: &Args, teacher: Teacher) -> Result<()> {
+    // What can't be opened is told where it is played.
+    let counts = |path: &&PathBuf| {
+        Recording::glimpse(path).map_or(true, |glimpse| is_asked_for(&glimpse, args, teacher))
+    };
+    let n = recordings.paths().iter().filter(counts).take(LEAST_RECORDINGS).count();
+    ensure!(
+        n >= LEAST_RECORDINGS,
+        "{} of split '{}' (--split), or without truth where --teacher takes them: at least \
+         {LEAST_RECORDINGS} are needed",
+        told_recordings(n),
+        args.split
+    );
+    Ok(())
+}
+
 /// What was found of the recordings so far.
 struct Found<'a> {
     args: &'a Args,
@@ -192,11 +218,7 @@ impl Found<'_> {
     /// left of one that fails.
     fn add(&mut self, path: &Path, teacher: Teacher) -> Result<Option<Teacher>> {
         let glimpse = Recording::glimpse(path)?;
-        let is_asked_for = match glimpse.truth() {
-            Some(truth) => truth.split == self.args.split,
-            None => teacher != Teacher::Truth,
-        };
-        if !is_asked_for {
+        if !is_asked_for(&glimpse, self.args, teacher) {
             return Ok(None);
         }
         let has_truth = glimpse.truth().is_some() && teacher.takes_truth();

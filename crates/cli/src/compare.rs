@@ -1,11 +1,11 @@
 //! `forecloud compare`: rivals trained for the same time with the same care, and their table.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
+use forecloud::base::end_signal::EndSignal;
 use forecloud::engine::model::ModelConfig;
 use forecloud::vision::cloud::SensorNoise;
 use forecloud_bag::outputs::{Kind, Outputs};
@@ -20,10 +20,9 @@ use indicatif::ProgressBar;
 use super::intake::{HoldOutArgs, Recordings, hold_out, must_have_windows, summary};
 use super::memory;
 use super::model_config::ModelConfigArgs;
-use super::numbers::{by_option, must, with_default, within, wrong};
+use super::numbers::{by_option, must, of_settings, with_default, within, wrong};
 use super::out_folder::{OutFolder, refused};
-use super::say::say;
-use super::stop::Stop;
+use super::say::{self, say};
 use super::threads::cores;
 use super::topics::ReadArgs;
 use super::train::VALIDATION_STEPS;
@@ -47,7 +46,7 @@ fixes the steps of all runs in OUT/plan.json. From then on no clock matters: a b
 interruption (Ctrl-C; the same command resumes) changes nothing in the table. With --steps, all runs take \
 that many steps, however long they need. All variants have the same number of weights, try the same \
 learning rates, train with the same seeds, and roll out whole passes. OUT also gets comparison.csv (a line \
-for each run) and comparison.png (validation errors over time).
+for each run) and comparison.svg (validation errors over time).
 
 Recordings are looked for in the folder and in all folders below it; everything left out is listed with the \
 reason.
@@ -141,7 +140,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let watch = Progress::new().context("signal handlers")?;
     let Some(table) = compare(args, settings, jobs, &watch)? else { return watch.end(args) };
-    print(args, &table).context("standard output")?;
+    print(args, &table)?;
     let n = table.failures.len();
     ensure!(n == 0, "{n} failed: {}", table.failures.join("; "));
     Ok(())
@@ -158,7 +157,7 @@ fn compare(
     check_files(args, &settings)?;
     let Some(data) = load(args, &settings, watch)? else { return Ok(None) };
     let comparison = Comparison::open(args.out.clone(), settings, &data, watch)
-        .map_err(by_option)
+        .map_err(of_settings)
         .context("can't plan the comparison")?;
     let Some(comparison) = comparison else { return Ok(None) };
     watch.plan(comparison.plan(), jobs);
@@ -182,7 +181,7 @@ fn check_files(args: &Args, settings: &Settings) -> Result<()> {
             );
         }
     }
-    for (path, kind) in [(table, Kind::Table(Table::CSV_HEAD)), (picture, Kind::Picture)] {
+    for (path, kind) in [(table, Kind::Table(Table::CSV_HEAD)), (picture, Kind::Plot)] {
         Outputs::default().check(&path, kind).with_context(|| refused(&args.out))?;
     }
     Ok(())
@@ -202,8 +201,7 @@ fn print(args: &Args, table: &Table) -> Result<()> {
         true => serde_json::to_string_pretty(table)? + "\n",
         false => format!("{table}\nRuns and curves: {}\n", args.out.display()),
     };
-    let mut stdout = std::io::stdout().lock();
-    Ok(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())?)
+    say::print(&text)
 }
 
 /// The split that a table may be about: one that no run has learnt or chosen by.
@@ -262,6 +260,7 @@ fn settings(args: &Args) -> Result<Settings> {
 fn load(args: &Args, settings: &Settings, watch: &Progress) -> Result<Option<Data>> {
     let recordings = Recordings::find(&args.recordings, true)?;
     recordings.must_not_hold(&args.out)?;
+    recordings.must_have_split("--test-split", &args.test_split)?;
     let (frames, meshes) = (args.topics.config()?, args.topics.meshes());
     // As many points of each frame as the variant with most particles takes.
     let models = settings.variants.iter().map(|variant| variant.model);
@@ -314,12 +313,12 @@ fn load(args: &Args, settings: &Settings, watch: &Progress) -> Result<Option<Dat
 /// The bar over all runs, and the signal that asks for an end.
 struct Progress {
     bar: ProgressBar,
-    stop: Stop,
+    stop: EndSignal,
 }
 
 impl Progress {
     fn new() -> std::io::Result<Self> {
-        Ok(Self { bar: bar(0, "{wide_bar} {percent} % {msg}"), stop: Stop::register()? })
+        Ok(Self { bar: bar(0, "{wide_bar} {percent} % {msg}"), stop: EndSignal::register()? })
     }
 
     fn plan(&self, plan: &Plan, jobs: usize) {

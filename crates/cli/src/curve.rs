@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use plotters::prelude::SeriesLabelPosition;
 use serde_json::Value;
 
-use super::plot::{Axis, Curve, GREY, Line, Panel};
+use forecloud_eval::plot::{Axis, Curve, GREY, Legend, Line, Panel};
 
 /// A validation. What was not measured is none.
 struct Check {
@@ -54,7 +53,7 @@ pub fn panels(logs: &[impl AsRef<Path>]) -> Result<Vec<Panel>> {
         }
         let axis = |name, range| Axis { name, range, log: false };
         let (x, y) = (axis("steps of the optimiser", [0.0, from]), axis(name, range));
-        Some(Panel { title: title.into(), x, y, curves, legend: SeriesLabelPosition::UpperRight })
+        Some(Panel { title: title.into(), x, y, curves, legend: Legend::UpperRight })
     };
     let all = [
         panel("Object points that move", "error / error of 'nothing moves'", shares),
@@ -109,7 +108,9 @@ mod tests {
         let drawn = panels(&[&log]).unwrap();
         assert_eq!(drawn.len(), 1);
         assert_eq!(drawn[0].curves[0].points, [[10.0, 0.5], [20.0, 0.4]]);
-        assert!(super::super::plot::svg(&drawn).unwrap().contains("False motion"));
+        let picture = folder.path().join("curve.svg");
+        forecloud_eval::plot::draw(&picture, &drawn).unwrap();
+        assert!(std::fs::read_to_string(picture).unwrap().contains("False motion"));
         std::fs::write(&log, r#"{"step":10,"validation":{"n_windows":0,"n_steps":5}}"#).unwrap();
         assert!(panels(&[&log]).unwrap().is_empty());
         std::fs::write(&log, "{}\n").unwrap();

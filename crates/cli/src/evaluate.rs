@@ -1,6 +1,6 @@
 //! `forecloud evaluate`: what plans would cost.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use forecloud::planner::candidates::{Candidate, Candidates, PLAN_PARTICLES};
 use forecloud::planner::costs::PlanCost;
 use forecloud::predict::config::PredictorConfig;
@@ -8,10 +8,10 @@ use forecloud_bag::goal_file::read_goal;
 use forecloud_bag::plans_file::read_plans;
 use serde_json::json;
 use std::fmt::Write as _;
-use std::io::Write;
 use std::path::PathBuf;
 
 use super::numbers::within;
+use super::say::print;
 use super::snapshot::SnapshotArgs;
 
 /// Score plans against a goal, starting from a frame of a recording.
@@ -46,7 +46,7 @@ pub struct Args {
     json: bool,
     // Last: what comes after it would stand under the heading of its topics.
     #[command(flatten)]
-    snapshot: SnapshotArgs,
+    pub snapshot: SnapshotArgs,
 }
 
 /// Prints the costs to stdout.
@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> Result<()> {
     let goal = read_goal(&args.goal)?;
     let plans = read_plans(&args.plans)?;
     ensure!(!plans.is_empty(), "{} has no plans", args.plans.display());
-    let snapshot = args.snapshot.take("forecloud evaluate")?;
+    let snapshot = args.snapshot.take("evaluate")?;
     let (snapshot, judge) = snapshot.for_plans(&goal, args.thin)?;
     let candidates: Vec<Candidate> =
         plans.into_iter().map(|plan| Candidate { plan, n_steps: args.steps }).collect();
@@ -92,8 +92,7 @@ pub fn run(args: &Args) -> Result<()> {
             text
         }
     };
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")
+    print(&text)
 }
 
 /// Costs as a table.

@@ -9,11 +9,11 @@ use forecloud_bag::bag::{Bag, TopicInfo};
 use forecloud_bag::recording::Recording;
 use forecloud_eval::rig_check::{CheckReport, check_first};
 use serde_json::{Value, json};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::replay_args::corner;
-use super::say::{name_first, say};
+use super::say::{name_first, print, say};
 
 /// What the rig is checked by: the first so many seconds.
 const CHECKED_SECS: f64 = 10.0;
@@ -75,11 +75,6 @@ pub fn run(args: &Args) -> Result<()> {
             Ok(())
         }
     }
-}
-
-fn print(text: &str) -> Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")
 }
 
 /// What `path` holds, as JSON and as a table.

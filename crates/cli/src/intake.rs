@@ -1,6 +1,6 @@
 //! What `forecloud train` and `forecloud compare` read, and what they tell of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -8,6 +8,7 @@ use forecloud::Error;
 use forecloud::predict::rig::Item;
 use forecloud_bag::bag::{Found, recordings_below};
 use forecloud_bag::outputs::Outputs;
+use forecloud_bag::recording::Recording;
 use forecloud_train::config::Teacher;
 use forecloud_train::dataset::Dataset;
 use forecloud_train::hold_out::HoldOut;
@@ -15,7 +16,7 @@ use forecloud_train::reading::{Cause, Intake, LeftOut, Reading, read_recordings}
 use forecloud_train::rig::Rig;
 use forecloud_train::skipped::Skipped;
 
-use super::numbers::{by_option, within};
+use super::numbers::{by_option, within, wrong};
 use super::out_folder::refused;
 use super::say::name_first;
 
@@ -73,7 +74,8 @@ impl Recordings {
         let mut found = recordings_below(folder).context("no recordings")?;
         ensure!(
             !found.recordings.is_empty(),
-            "{}: no recordings in it or below; make some with `python -m sim.generate --out {0}`",
+            "{}: no recordings in it or below: name a folder of your own (ros2 bag record), or make some with \
+             `python -m sim.generate --out {0}`",
             folder.display()
         );
         if some {
@@ -89,6 +91,30 @@ impl Recordings {
     pub fn must_not_hold(&self, out: &Path) -> Result<()> {
         let outputs = Outputs::default().protect(&self.found.recordings);
         outputs.check_folder(out).with_context(|| refused(out))
+    }
+
+    /// Refuses a split that none of them is of, before all are read.
+    ///
+    /// # Errors
+    /// Names the splits that there are.
+    pub fn must_have_split(&self, option: &str, split: &str) -> Result<()> {
+        let mut others = BTreeSet::new();
+        for path in &self.found.recordings {
+            // What is wrong with one is told where it is read.
+            let Ok(glimpse) = Recording::glimpse(path) else { continue };
+            match glimpse.truth() {
+                Some(truth) if truth.split == split => return Ok(()),
+                Some(truth) => others.extend(Some(truth.split.clone()).filter(|s| !s.is_empty())),
+                None => {}
+            }
+        }
+        let others: Vec<String> = others.into_iter().collect();
+        let has = match others.is_empty() {
+            true => "none says its split (/truth/bodies)".into(),
+            false => format!("there are {}", others.join(", ")),
+        };
+        let folder = self.folder.display();
+        Err(wrong(format!("{option} {split}: no recording in {folder} is of this split; {has}")))
     }
 
     /// Where they are.
@@ -287,8 +313,15 @@ pub fn summary(purpose: &str, data: &Dataset) -> Vec<String> {
 pub fn must_have_windows(purpose: &str, split: &str, data: &Dataset) -> Result<()> {
     match (data.n_recordings(), data.n_windows()) {
         (0, _) => bail!(
-            "no recording can be used for {purpose}: it takes some of split '{split}' (in \
-             /truth/bodies); make them with `python -m sim.generate --out recordings --split {split}`"
+            "no recording can be used for {purpose}{}; what was left out stands above, with the reason",
+            match purpose {
+                "training" =>
+                    ": any recordings of your robot will do, and simulated ones of split 'train'"
+                        .to_owned(),
+                _ => format!(
+                    ": it takes recordings whose truth (/truth/bodies) says split '{split}'"
+                ),
+            }
         ),
         (n, 0) => bail!(
             "no window in the {} for {purpose}: it takes three usable frames one step apart; what \

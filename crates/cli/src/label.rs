@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
+use forecloud::Error;
 use forecloud::engine::model::{Model, ModelConfig};
 use forecloud_bag::bag::recordings_below;
 use forecloud_bag::outputs::Outputs;
@@ -12,7 +13,7 @@ use forecloud_bag::recording::Recording;
 use forecloud_bag::shards::{Manifest, Outcome as Came, Shard, ShardFolder, fingerprint};
 use forecloud_train::config::{DatasetConfig, Teacher, TrainConfig};
 use forecloud_train::dataset::Dataset;
-use forecloud_train::flow_labels::LabelCache;
+use forecloud_train::flow_labels::{LabelCache, MISSING};
 use serde::{Deserialize, Serialize};
 
 use super::intake::recordings as count;
@@ -121,17 +122,27 @@ fn label(args: &Args) -> Result<Outcome> {
         data.with_meshes(meshes.clone()).with_labels(cache.clone())
     };
     let own = folder.recordings();
-    let (mut n_before, mut n_skipped) = (0, 0);
+    let (mut n_before, mut n_skipped) = (0, 0u64);
     let bar = bar(own.len() as u64, "labelling {wide_bar} {pos} of {len} recordings, {eta} left");
     for path in &own {
         let print = fingerprint(path);
         let before = print.as_ref().ok().and_then(|print| folder.done(path, print));
         let before = before.and_then(|done| serde_json::from_value::<Labelled>(done).ok());
-        if before.is_some_and(|done| done.is_there(&args.labels)) {
+        if before.is_some_and(|done| done.problem(std::slice::from_ref(&args.labels)).is_none()) {
             n_before += 1;
         } else {
             let came = match label_one(path, teacher, configs.map(empty)) {
                 Ok(labelled) => Came::Result(serde_json::to_value(labelled)?),
+                // It would be the same with all that follow.
+                Err(error) if is_out_of_room(&error) => {
+                    return Err(error).with_context(|| {
+                        let n_done = bar.position() - n_skipped;
+                        format!(
+                            "{} done, and the same command does the rest",
+                            count(n_done as usize)
+                        )
+                    });
+                }
                 Err(error) => {
                     bar.suspend(|| {
                         say(format_args!("skipped: {}", name_first(path, &error.to_string())))
@@ -146,7 +157,7 @@ fn label(args: &Args) -> Result<Outcome> {
     }
     bar.finish_and_clear();
     let (shard, n, labels) = (args.shard, own.len(), args.labels.display());
-    let n_now = n - n_before - n_skipped;
+    let n_now = n - n_before - n_skipped as usize;
     say(format_args!(
         "shard {shard}: {} looked at, {n_before} already done, {n_skipped} skipped: \
          {labels}, for `forecloud train --labels`",
@@ -189,34 +200,62 @@ fn label_one(
 }
 
 impl Labelled {
-    /// Whether what it tells of is still there.
-    fn is_there(&self, labels: &Path) -> bool {
-        match self {
-            Self::Labels(names) => names.iter().all(|name| labels.join(name).is_file()),
-            Self::Truth | Self::Split(_) => true,
-        }
+    /// What is wrong with the files that it tells of, which may lie in any of the folders; none if they
+    /// are there and whole.
+    fn problem(&self, folders: &[PathBuf]) -> Option<String> {
+        let Self::Labels(names) = self else { return None };
+        names.iter().find_map(|name| {
+            let checks = folders.iter().map(|folder| LabelCache::new(folder).check(name));
+            let mut problem = None;
+            for check in checks {
+                match check {
+                    Ok(()) => return None,
+                    // Where it is but damaged says more than where it is not.
+                    Err(why) if problem.is_none() || why != MISSING => problem = Some(why),
+                    Err(_) => {}
+                }
+            }
+            problem.map(|why| format!("{name} {why}"))
+        })
     }
 }
 
-/// What shards of labels come to, for people.
-pub fn summary(outcomes: &[(PathBuf, Came)]) -> Result<(String, Outcome)> {
+/// Whether there is no room for what comes next either.
+fn is_out_of_room(error: &Error) -> bool {
+    use std::io::ErrorKind;
+    let full = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::FileTooLarge];
+    matches!(error, Error::Io { cause, .. } if full.contains(&cause.kind()))
+}
+
+/// What shards of labels in these folders come to, for people; labels that are not there any more, or not
+/// whole, don't count.
+pub fn summary(outcomes: &[(PathBuf, Came)], folders: &[PathBuf]) -> Result<(String, Outcome)> {
     let (mut text, mut counts) = (String::new(), BTreeMap::<String, usize>::new());
+    let mut is_whole = true;
     for (path, came) in outcomes {
         let what = match came {
             Came::Skipped(reason) => {
                 text += &format!("skipped    {}\n", name_first(path, reason));
                 "skipped".to_owned()
             }
-            Came::Result(result) => match Labelled::deserialize(result)? {
-                Labelled::Labels(_) => "labelled".into(),
-                Labelled::Truth => "with truth, which needs no labels".into(),
-                Labelled::Split(split) => format!("of split '{split}', left out"),
-            },
+            Came::Result(result) => {
+                let labelled = Labelled::deserialize(result)?;
+                match (labelled.problem(folders), labelled) {
+                    (Some(problem), _) => {
+                        let told = format!("{problem}: label it again");
+                        text += &format!("lost       {}\n", name_first(path, &told));
+                        "lost".into()
+                    }
+                    (None, Labelled::Labels(_)) => "labelled".into(),
+                    (None, Labelled::Truth) => "with truth, which needs no labels".into(),
+                    (None, Labelled::Split(split)) => format!("of split '{split}', left out"),
+                }
+            }
         };
+        is_whole &= !["skipped", "lost"].contains(&&*what);
         *counts.entry(what).or_default() += 1;
     }
     let counts: Vec<String> = counts.iter().map(|(what, n)| format!("{n} {what}")).collect();
     text += &format!("recordings {}: {}\n", outcomes.len(), counts.join(", "));
-    let is_whole = outcomes.iter().all(|(_, came)| matches!(came, Came::Result(_)));
     Ok((text, if is_whole { Outcome::Done } else { Outcome::Partial }))
 }

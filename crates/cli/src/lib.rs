@@ -24,13 +24,11 @@ mod params;
 mod plan;
 // Each user of it, the examples among them, takes a part.
 #[allow(dead_code)]
-mod plot;
 mod replay;
 mod replay_args;
 mod replay_folder;
 mod say;
 mod snapshot;
-mod stop;
 mod threads;
 mod topics;
 mod train;
@@ -63,7 +61,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     // A negative number is the value of its option, whose range is told; else it would be an option
     // that nobody knows.
     let command = Cli::command().mut_subcommands(|command| command.allow_negative_numbers(true));
-    let given = command.try_get_matches_from(arguments);
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let given = command.try_get_matches_from(&arguments);
     let cli = match given.and_then(|given| Cli::from_arg_matches(&given)) {
         Ok(cli) => cli,
         Err(told) => {
@@ -72,7 +71,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             return told.exit_code().try_into().unwrap_or(1);
         }
     };
-    match InstructionSet::from_environment().map_err(Into::into).and_then(|_| cli.run()) {
+    match InstructionSet::from_environment().map_err(Into::into).and_then(|_| cli.run(&arguments)) {
         Ok(outcome) => outcome.exit_code(),
         Err(error) => {
             say(format_args!("error: {error:#}"));
@@ -130,7 +129,15 @@ enum Command {
 
 impl Cli {
     /// Runs the chosen command.
-    fn run(self) -> anyhow::Result<Outcome> {
+    fn run(mut self, arguments: &[OsString]) -> anyhow::Result<Outcome> {
+        let given = arguments.iter().skip(1).map(|word| word.to_string_lossy().into_owned());
+        // For those that propose another one.
+        match &mut self.command {
+            Command::Replay(args) => args.topics.given = given.collect(),
+            Command::Evaluate(args) => args.snapshot.topics.given = given.collect(),
+            Command::Plan(args) => args.snapshot.topics.given = given.collect(),
+            _ => {}
+        }
         match self.command {
             Command::Info(args) => info::run(&args).map(|()| Outcome::Done),
             Command::Check(args) => check::run(&args),

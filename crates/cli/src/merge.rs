@@ -8,6 +8,7 @@ use forecloud_eval::Report;
 
 use super::numbers::must;
 use super::outcome::Outcome;
+use super::say::print;
 use super::{label, replay};
 
 /// Merge the shards of `forecloud replay --shard` into the report of one replay, or check those of
@@ -22,7 +23,7 @@ Exit codes:
   0  all recordings were predicted
   1  no result: shards are missing, duplicated, unfinished or of other settings, or nothing was predicted
   2  wrong arguments
-  3  a partial result: recordings were skipped
+  3  a partial result: recordings were skipped, or their labels are lost
 
 Examples:
   forecloud replay --shard 1/2 --out shards push_*; forecloud replay --shard 2/2 --out shards push_*
@@ -42,8 +43,8 @@ pub fn run(args: &Args) -> Result<Outcome> {
     let joined = Joined::read(&args.folders)?;
     if joined.manifest.command == "label" {
         must(!args.json, || "--json: labels have no report".into())?;
-        let (text, outcome) = label::summary(&joined.outcomes)?;
-        replay::write(&text)?;
+        let (text, outcome) = label::summary(&joined.outcomes, &args.folders)?;
+        print(&text)?;
         return Ok(outcome);
     }
     let report = Report::of_shards(&joined)?;

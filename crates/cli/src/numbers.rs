@@ -46,12 +46,13 @@ pub fn must(holds: bool, problem: impl FnOnce() -> String) -> anyhow::Result<()>
 
 /// Settings of the library, and the options that they come from.
 const OPTIONS: &[(&str, &str)] = &[
-    ("model.stride", "--stride"),
+    ("model.stride", "--replan-interval"),
     ("hold_out", "--hold-out"),
     ("horizon", "--horizon"),
     ("n_particles", "--particles"),
     ("workspace", "--workspace"),
     ("budget", "--budget"),
+    ("max_plans", "--max-plans"),
     ("video.vit.cut_m", "--patch-cut"),
 ];
 
@@ -63,6 +64,14 @@ pub fn by_option(error: Error) -> Error {
             Error::Config { key: option.map_or(key, |(_, option)| (*option).to_owned()), problem }
         }
         error => error,
+    }
+}
+
+/// The error of work with the settings that were given: a setting that is wrong is a wrong argument.
+pub fn of_settings(error: Error) -> anyhow::Error {
+    match error {
+        Error::Config { .. } => wrong(by_option(error)),
+        error => error.into(),
     }
 }
 

@@ -31,8 +31,8 @@ impl OutFolder {
         match folder._lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => bail!(
-                "{}: another `forecloud train` or `forecloud compare` is writing here: wait until it \
-                 ends, or choose another --out",
+                "{}: another run of forecloud is writing here: wait until it ends, or choose another \
+                 --out",
                 path.display()
             ),
             // Some network file systems have no locks.
@@ -81,7 +81,7 @@ mod tests {
         let path = place.path().join("a/b");
         let first = OutFolder::open(&path).unwrap();
         let told = format!("{:#}", OutFolder::open(&path).err().unwrap());
-        assert!(told.contains("another `forecloud train`") && told.contains("a/b"), "{told}");
+        assert!(told.contains("another run of forecloud") && told.contains("a/b"), "{told}");
         drop(first);
         assert!(!place.path().join("a").exists(), "it was made for nothing");
         let again = OutFolder::open(&path).unwrap();

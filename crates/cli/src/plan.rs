@@ -1,16 +1,16 @@
 //! `forecloud plan`: finds a plan.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use forecloud::planner::{PlanSettings, Planner};
 use forecloud::predict::config::PredictorConfig;
 use forecloud_bag::goal_file::read_goal;
 use serde_json::json;
-use std::io::Write;
 use std::path::PathBuf;
 
 use super::evaluate::table;
-use super::numbers::{by_option, within, wrong};
+use super::numbers::{by_option, of_settings, within, wrong};
 use super::outcome::Outcome;
+use super::say::print;
 use super::snapshot::SnapshotArgs;
 
 /// Find a plan that reaches a goal, starting from a frame of a recording.
@@ -58,7 +58,7 @@ pub struct Args {
     json: bool,
     // Last: what comes after it would stand under the heading of its topics.
     #[command(flatten)]
-    snapshot: SnapshotArgs,
+    pub snapshot: SnapshotArgs,
 }
 
 /// Prints what was found to stdout.
@@ -78,9 +78,9 @@ pub fn run(args: &Args) -> Result<Outcome> {
         seed: args.seed,
         n_particles: args.thin,
     };
-    let snapshot = args.snapshot.take("forecloud plan")?;
+    let snapshot = args.snapshot.take("plan")?;
     let mut planner = Planner::on(args.snapshot.device(), args.snapshot.n_threads())?;
-    let planned = planner.plan(&snapshot, &goal, &settings, |_| true)?;
+    let planned = planner.plan(&snapshot, &goal, &settings, |_| true).map_err(of_settings)?;
     args.snapshot.tell_device(planner.candidates());
     let points = planned.plan.points.iter();
     let points: Vec<_> = points
@@ -111,7 +111,6 @@ pub fn run(args: &Args) -> Result<Outcome> {
             table(&[planned.cost, planned.idle])
         ),
     };
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")?;
+    print(&text)?;
     Ok(if planned.success { Outcome::Done } else { Outcome::Partial })
 }

@@ -12,16 +12,16 @@ use forecloud_eval::published::Agreement;
 use forecloud_eval::rig_check::MANY_WITHOUT;
 use forecloud_eval::{Film, MostActive, Replay, Report};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::intake::recordings as count;
 use super::numbers::{by_option, wrong};
+use super::out_folder::OutFolder;
 use super::outcome::Outcome;
 use super::replay_args::corner;
 use super::replay_folder::{self, Folder};
-use super::say::{name_first, say};
-use super::{model_file, threads, topics};
+use super::say::{self, name_first, printable, say};
+use super::{model_file, threads};
 
 pub use super::replay_args::Args;
 
@@ -33,9 +33,10 @@ pub fn run(args: &Args) -> Result<Outcome> {
     if let Some(shard) = args.shard {
         return pool.install(|| replay_shard(args, shard));
     }
-    let report = pool.install(|| replay(args))?;
+    let (report, has_pictures) = pool.install(|| replay(args))?;
     print(&report, args.json)?;
-    outcome(&report)
+    let outcome = outcome(&report)?;
+    Ok(if has_pictures { outcome } else { Outcome::Partial })
 }
 
 /// Prints the report to stdout.
@@ -44,14 +45,7 @@ pub fn print(report: &Report, json: bool) -> Result<()> {
         true => serde_json::to_string_pretty(report)? + "\n",
         false => report.to_string(),
     };
-    write(&text)
-}
-
-/// Writes to stdout.
-pub fn write(text: &str) -> Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    // Flushed by hand: what is left to the end of the program fails in silence.
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("standard output")
+    say::print(&text)
 }
 
 /// What a script is told.
@@ -96,9 +90,12 @@ struct Session<'a> {
     most_active: MostActive,
     film: Option<Film>,
     folder: Option<Folder>,
+    /// That of `folder`, from the start; after it, so that it goes last.
+    _out: Option<OutFolder>,
 }
 
-fn replay(args: &Args) -> Result<Report> {
+/// The report, and whether all pictures could be saved.
+fn replay(args: &Args) -> Result<(Report, bool)> {
     let (mut session, model_path) = Session::open(args)?;
     for (index, path) in args.bags.iter().enumerate() {
         if let Err(error) = session.play(index, path) {
@@ -178,6 +175,7 @@ impl<'a> Session<'a> {
         if let Some(path) = args.page() {
             replay_folder::check(path, &outputs)?;
         }
+        let out = args.page().map(OutFolder::open).transpose()?;
         let step_secs = model.config.step_secs;
         let most_active = MostActive::new(step_secs, config.horizon, config.history_tolerance_secs);
         let (horizon, tolerance_secs) = (config.horizon, config.history_tolerance_secs);
@@ -187,14 +185,15 @@ impl<'a> Session<'a> {
         let replay =
             replay.ignore_truth(args.no_truth).with_noise(args.noise()?).with_meshes(meshes);
         let folder = None;
-        let session = Self { args, outputs, model, config, replay, most_active, film, folder };
+        let session =
+            Self { args, outputs, model, config, replay, most_active, film, folder, _out: out };
         Ok((session, model_path))
     }
 
     /// Plays one recording.
     fn play(&mut self, index: usize, path: &Path) -> Result<()> {
         let (args, n_bags) = (self.args, self.args.bags.len());
-        let recording = open(path, &self.replay)?;
+        let recording = open(path, &self.replay, args)?;
         if let Some(Workspace { min, max }) = self.replay.follow_cameras(&recording)? {
             say(format_args!(
                 "{}: workspace {} to {} (m, in '{}'), as the cameras see little in the model's; \
@@ -242,16 +241,20 @@ impl<'a> Session<'a> {
         self.folder.as_mut().map_or(Ok(()), |folder| folder.end_bag(path, sheet.as_ref()))
     }
 
-    fn finish(self, model_path: PathBuf) -> Result<Report> {
+    fn finish(self, model_path: PathBuf) -> Result<(Report, bool)> {
         let (args, report) = (self.args, self.replay.report());
         let n = args.bags.len();
         ensure!(!report.bags.is_empty(), "no recording of {n} can be replayed");
+        let mut has_pictures = true;
         if let Some(path) = &args.picture {
             match self.most_active.get() {
-                Some(shot) => {
-                    shot.save(path, &self.outputs).context("cannot save the picture")?;
-                    say(format_args!("{}: {}", path.display(), shot.caption()));
-                }
+                Some(shot) => match shot.save(path, &self.outputs) {
+                    Ok(()) => say(format_args!("{}: {}", path.display(), shot.caption())),
+                    Err(error) => {
+                        say(format_args!("cannot save the picture: {error}"));
+                        has_pictures = false;
+                    }
+                },
                 None => say(
                     "no picture: no frame has objects whose points are known over the whole horizon; \
                      take a longer recording or a shorter --horizon",
@@ -267,16 +270,16 @@ impl<'a> Session<'a> {
         }
         let report = Report { model_path: Some(model_path), video, ..report };
         if let Some(folder) = self.folder {
-            folder.finish(&report, &self.most_active)?;
+            has_pictures &= folder.finish(&report, &self.most_active)?;
         }
-        Ok(report)
+        Ok((report, has_pictures))
     }
 }
 
 /// Opens the recording at `path`; its warnings are told.
-fn open(path: &Path, replay: &Replay) -> Result<Recording> {
+fn open(path: &Path, replay: &Replay, args: &Args) -> Result<Recording> {
     let recording = Recording::open(path, replay.frames_config().clone())
-        .map_err(|error| topics::with_command(error, "forecloud replay"))?;
+        .map_err(|error| args.topics.with_command(error, "replay"))?;
     warn(path, recording.bag().warnings());
     Ok(recording)
 }
@@ -298,6 +301,6 @@ fn progress(recording: &Recording, number: usize, n_bags: usize) -> ProgressBar 
         bar.set_style(style);
     }
     let name = recording.bag().path().file_name().unwrap_or_default().to_string_lossy();
-    bar.set_message(format!("{number}/{n_bags} {name}"));
+    bar.set_message(format!("{number}/{n_bags} {}", printable(&name)));
     bar
 }

@@ -1,4 +1,5 @@
-//! The folder of `forecloud replay --out`: the page and the files beside it, by fixed names.
+//! The folder of `forecloud replay --out`: the page and the files beside it, by fixed names. What an
+//! earlier replay left stays until all of this one is there.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ use forecloud::predict::config::PredictorConfig;
 use forecloud::vision::cloud::Workspace;
 use forecloud_bag::outputs::{Kind, Outputs};
 use forecloud_eval::film::Sheet;
-use forecloud_eval::page::{MARK, MAX_SCENE_BYTES};
+use forecloud_eval::page::MAX_SCENE_BYTES;
 use forecloud_eval::{MostActive, Page, Recorder, Replayed, Report, Scenes, Setting, csv};
 
 use super::say::say;
@@ -23,9 +24,14 @@ const VIDEO: &str = "video";
 const FILM: &str = "film";
 const MAX_FILMS: usize = 4;
 
+/// Where files wait in the folder until all are there.
+const STAGE: &str = ".forecloud-replay.part";
+
 /// Collects what goes into the folder while recordings are played.
 pub struct Folder {
     path: PathBuf,
+    /// Removed with all in it at the end, however that comes.
+    stage: PathBuf,
     outputs: Outputs,
     model: Model,
     world_frame: String,
@@ -38,6 +44,8 @@ pub struct Folder {
     /// What each film shows, and its bytes.
     films: Vec<(String, Vec<u8>)>,
     failure: Option<anyhow::Error>,
+    /// Whether a picture could not be saved.
+    lacks_picture: bool,
 }
 
 /// Checks that results may be written to the folder `path`; it is not made yet.
@@ -52,7 +60,7 @@ pub fn check(path: &Path, outputs: &Outputs) -> Result<()> {
 }
 
 impl Folder {
-    /// Makes the folder, or takes one that an earlier replay made: its files are removed.
+    /// Takes the folder, which nobody else writes now; what a replay that was killed left there goes.
     pub fn create(
         path: &Path,
         outputs: &Outputs,
@@ -60,17 +68,13 @@ impl Folder {
         world_frame: &str,
         n_bags: usize,
     ) -> Result<Self> {
-        outputs.folder(path)?;
         check(path, outputs)?;
-        for (name, kind) in ours(path)? {
-            outputs.remove(&path.join(name), kind)?;
+        let stage = path.join(STAGE);
+        let cannot = || format!("{}: cannot be used", stage.display());
+        if std::fs::symlink_metadata(&stage).is_ok() {
+            std::fs::remove_dir_all(&stage).with_context(cannot)?;
         }
-        // Also tells that the folder is ours if this ends early.
-        let waiting = format!(
-            "<!doctype html>{MARK}<title>Unfinished</title>This replay is under \
-                               way, or was ended before it was done.\n"
-        );
-        outputs.write(&path.join(PAGE), Kind::Page, waiting.as_bytes())?;
+        std::fs::create_dir(&stage).with_context(cannot)?;
         let setting = Setting {
             step_secs: model.config.step_secs,
             horizon: config.horizon,
@@ -80,6 +84,7 @@ impl Folder {
         };
         Ok(Self {
             path: path.to_owned(),
+            stage,
             outputs: outputs.clone(),
             model: model.clone(),
             world_frame: world_frame.to_owned(),
@@ -90,6 +95,7 @@ impl Folder {
             files: Vec::new(),
             films: Vec::new(),
             failure: None,
+            lacks_picture: false,
         })
     }
 
@@ -109,7 +115,7 @@ impl Folder {
         self.scenes.watch(frame)?;
         let Some(prediction) = frame.prediction else { return Ok(()) };
         if self.recorder.is_none() {
-            let file = self.path.join(self.predictions());
+            let file = self.stage.join(self.predictions());
             let (outputs, world_frame) = (&self.outputs, &self.world_frame);
             self.recorder = Some(Recorder::create(&file, outputs, &self.model, world_frame)?);
         }
@@ -146,17 +152,14 @@ impl Folder {
         let bag = bag.file_name().unwrap_or(bag.as_os_str()).to_string_lossy();
         if let Some(sheet) = sheet {
             let name = self.numbered(VIDEO, "png");
-            sheet
-                .save(&self.path.join(&name), &self.outputs)
-                .context("cannot save the pictures")?;
+            let saved = sheet.save(&self.stage.join(&name), &self.outputs);
             let what =
                 format!("what a camera saw of {bag}, and what was predicted that it would see");
-            self.files.push((name, what));
+            self.add_picture(saved, name, what);
             let (name, film) = (self.numbered(FILM, "png"), sheet.film(2));
-            let written = self.outputs.write(&self.path.join(&name), Kind::Picture, &film);
-            written.context("cannot save the film")?;
+            let saved = self.outputs.write(&self.stage.join(&name), Kind::Picture, &film);
             let what = format!("{bag}: seen, predicted, and if nothing moved, at half speed");
-            self.files.push((name, format!("a film of {what}")));
+            self.add_picture(saved, name, format!("a film of {what}"));
             // More than these the page does not show.
             if self.films.len() < MAX_FILMS {
                 self.films.push((what, sheet.film(1)));
@@ -171,8 +174,20 @@ impl Folder {
         Ok(())
     }
 
-    /// Writes all that is left, the page last, and says what was written.
-    pub fn finish(mut self, report: &Report, most_active: &MostActive) -> Result<()> {
+    /// A picture that can't be saved is told, and costs nothing else.
+    fn add_picture(&mut self, saved: forecloud::Result<()>, name: String, what: String) {
+        match saved {
+            Ok(()) => self.files.push((name, what)),
+            Err(error) => {
+                say(format_args!("no {name}: {error}"));
+                self.lacks_picture = true;
+            }
+        }
+    }
+
+    /// Writes all that is left, puts it in the place of what was there, the page last, and says what was
+    /// written; whether all pictures are there.
+    pub fn finish(mut self, report: &Report, most_active: &MostActive) -> Result<bool> {
         let mut files = vec![(JSON.to_owned(), "all figures, as --json prints them".to_owned())];
         let json = serde_json::to_string_pretty(report)? + "\n";
         self.write(JSON, Kind::Json, &json)?;
@@ -188,14 +203,14 @@ impl Folder {
             self.write(HINDSIGHT, Kind::Table(csv::HINDSIGHT), &text)?;
         }
         if let Some(shot) = most_active.get() {
-            let path = self.path.join(PICTURE);
-            shot.save(&path, &self.outputs).context("cannot save the picture")?;
-            files.push((PICTURE.into(), shot.caption()));
+            let saved = shot.save(&self.stage.join(PICTURE), &self.outputs);
+            self.add_picture(saved, PICTURE.into(), shot.caption());
         }
         files.append(&mut self.files);
         let (scenes, films) = (&self.scenes, &self.films[..]);
         let page = Page { report, scenes, films, files: &files };
         self.write(PAGE, Kind::Page, &page.html())?;
+        self.publish()?;
         let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
         let folder = self.path.display();
         let beside = match names.len() {
@@ -203,11 +218,34 @@ impl Folder {
             n => format!("{} and {} more", names[..6].join(", "), n - 6),
         };
         say(format_args!("{folder}: {PAGE}, to open in a browser; beside it {beside}"));
+        Ok(!self.lacks_picture)
+    }
+
+    /// Moves all files to their places; those of earlier replays that have no successor go.
+    fn publish(&self) -> Result<()> {
+        check(&self.path, &self.outputs)?;
+        let (mut new, old) = (ours(&self.stage)?, ours(&self.path)?);
+        new.sort_by_key(|(name, _)| name == PAGE);
+        for (name, kind) in old.iter().filter(|old| !new.contains(old)) {
+            self.outputs.remove(&self.path.join(name), *kind)?;
+        }
+        for (name, _) in &new {
+            let place = self.path.join(name);
+            let moved = std::fs::rename(self.stage.join(name), &place);
+            moved.with_context(|| place.display().to_string())?;
+        }
         Ok(())
     }
 
     fn write(&self, name: &str, kind: Kind, text: &str) -> Result<()> {
-        Ok(self.outputs.write(&self.path.join(name), kind, text.as_bytes())?)
+        Ok(self.outputs.write(&self.stage.join(name), kind, text.as_bytes())?)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What can't be removed, the next replay removes.
+        let _ = std::fs::remove_dir_all(&self.stage);
     }
 }
 

@@ -8,9 +8,9 @@ use forecloud::predict::predictor::Predictor;
 use forecloud_bag::recording::Recording;
 use std::path::PathBuf;
 
-use super::numbers::within;
+use super::numbers::{of_settings, within};
 use super::say::say;
-use super::topics::{self, PredictArgs};
+use super::topics::PredictArgs;
 use super::{model_file, threads};
 
 /// Which frame, and how it is read.
@@ -39,7 +39,7 @@ pub struct SnapshotArgs {
     #[arg(long, default_value_t = Device::default())]
     device: Device,
     #[command(flatten)]
-    topics: PredictArgs,
+    pub topics: PredictArgs,
 }
 
 impl SnapshotArgs {
@@ -66,7 +66,7 @@ impl SnapshotArgs {
         let frames = self.topics.config()?;
         let world_frame = frames.world_frame.clone();
         let recording = Recording::open(&self.bag, frames)
-            .map_err(|error| topics::with_command(error, command))?;
+            .map_err(|error| self.topics.with_command(error, command))?;
         let place = recording.place(&model.config.workspace)?;
         let mut config = PredictorConfig {
             n_particles: self.particles,
@@ -75,10 +75,9 @@ impl SnapshotArgs {
             ..self.topics.predictor()
         };
         if let Some(place) = place {
-            config.workspace = Some(place.workspace);
-            config.origin = place.origin;
+            config = config.placed(place);
         }
-        let mut predictor = Predictor::new(model, config)?;
+        let mut predictor = Predictor::new(model, config).map_err(of_settings)?;
         predictor.set_meshes(self.topics.meshes());
         let Some(urdf) = recording.robot_description()? else {
             bail!("{} has no robot description: plans need a robot", self.bag.display());
@@ -87,8 +86,10 @@ impl SnapshotArgs {
         let mut first = None;
         let mut taken: Result<Option<Snapshot>> = Ok(None);
         // An error ends the play.
-        let _ = recording.play(|frame, _| {
+        let mut last_secs = 0.0;
+        let played = recording.play(|frame, _| {
             let secs = frame.stamp.secs_since(*first.get_or_insert(frame.stamp));
+            last_secs = secs;
             let step_secs = predictor.model().config.step_secs;
             if secs < self.at - 2.0 * step_secs {
                 return Ok(());
@@ -107,11 +108,24 @@ impl SnapshotArgs {
         });
         let taken = taken.with_context(|| format!("cannot predict {}", self.bag.display()))?;
         let Some(snapshot) = taken else {
-            bail!(
-                "{}: no frame after {} s can be predicted from: choose an earlier --at",
-                self.bag.display(),
-                self.at
-            );
+            // None: an error ended the play.
+            let cause = played.ok().and_then(|(_, problems)| Some(problems.first()?.text()));
+            let (bag, at) = (self.bag.display(), self.at);
+            match (first, cause) {
+                (None, Some(cause)) => {
+                    bail!("{bag}: no frame can be made of its messages: {cause}")
+                }
+                (None, None) => bail!("{bag}: no frame can be made of its messages"),
+                (Some(_), _) if at > last_secs => bail!(
+                    "{bag}: no frame after {at} s: choose an earlier --at, as the last one is at {last_secs:.1} s"
+                ),
+                (Some(_), cause) => bail!(
+                    "{bag}: no frame after {at} s has another one a step ({} s) before it, which predictions \
+                     need{}",
+                    predictor.model().config.step_secs,
+                    cause.map_or(String::new(), |cause| format!(": {cause}"))
+                ),
+            }
         };
         Ok(snapshot)
     }

@@ -40,17 +40,34 @@ pub struct TopicArgs<const PREDICTS: bool> {
         value_parser = |text: &str| params::parse(text, PREDICTS)
     )]
     param: Vec<Param>,
+    /// The whole command as it was given, without the tool's name; empty if nobody said.
+    #[arg(skip)]
+    pub given: Vec<String>,
 }
 
-/// The error; where a recording lacks topics, with the command that may read it.
-pub fn with_command(error: Error, command: &str) -> anyhow::Error {
-    match error {
-        Error::MissingTopics { path, problem, arguments: Some(arguments) } => {
-            let word = shell_word(&path.display().to_string());
-            anyhow!("{}: {problem}\nTry:\n  {command} {word} {arguments}", path.display())
+/// The command without what says which topics are read.
+fn without_topics(given: &[String]) -> Vec<&str> {
+    let (mut kept, mut words) = (Vec::new(), given.iter().map(String::as_str));
+    let is_registered = |value: &str| value.trim_start_matches('=').starts_with("depth_registered");
+    while let Some(word) = words.next() {
+        let name = word.split_once('=').map_or(word, |(name, _)| name);
+        let value = word.strip_prefix("--param").or_else(|| word.strip_prefix("-p"));
+        match (name, value) {
+            ("--cameras" | "--input" | "--remap", _) => {
+                if name == word {
+                    words.next();
+                }
+            }
+            (_, Some("")) => {
+                let value = words.next();
+                kept.extend(value.filter(|value| !is_registered(value)).map(|_| word));
+                kept.extend(value.filter(|value| !is_registered(value)));
+            }
+            (_, Some(value)) if is_registered(value) => {}
+            _ => kept.push(word),
         }
-        error => error.into(),
     }
+    kept
 }
 
 fn parse_remap(text: &str) -> Result<(String, String), String> {
@@ -90,6 +107,21 @@ impl<const PREDICTS: bool> TopicArgs<PREDICTS> {
             }
         }
         params
+    }
+
+    /// The error; where a recording lacks topics, with the command that may read it: as it was given,
+    /// but for the topics. `name` is the command's.
+    pub fn with_command(&self, error: Error, name: &str) -> anyhow::Error {
+        let Error::MissingTopics { path, problem, arguments: Some(arguments) } = error else {
+            return error.into();
+        };
+        let path = path.display().to_string();
+        let own = match self.given.is_empty() {
+            true => vec![name, &path],
+            false => without_topics(&self.given),
+        };
+        let own: Vec<String> = own.into_iter().map(shell_word).collect();
+        anyhow!("{path}: {problem}\nTry:\n  forecloud {} {arguments}", own.join(" "))
     }
 
     /// Whether recordings have a robot.
@@ -233,6 +265,26 @@ mod tests {
         assert_eq!(names[..6], expected);
         assert_eq!((&*config.world_frame, config.tolerance_secs), ("map", 0.05));
         assert!(config.topics.cameras.iter().all(|camera| !camera.depth_registered));
+    }
+
+    #[test]
+    fn a_proposed_command_keeps_all_but_the_topics() {
+        let given = "replay my bag --cameras a,b --model m.x --input=points -p depth_registered:=true \
+                     -p world_frame:=map --remap /a:=/b --param=depth_registered:=false --json";
+        let given: Vec<String> = given.split_whitespace().map(str::to_owned).collect();
+        let kept = ["replay", "my", "bag", "--model", "m.x", "-p", "world_frame:=map", "--json"];
+        assert_eq!(without_topics(&given), kept);
+        let mut topics = Command::try_parse_from(["tool"]).unwrap().topics;
+        let error = || Error::MissingTopics {
+            path: "a b".into(),
+            problem: "lacks".into(),
+            arguments: Some("--cameras c".into()),
+        };
+        let told = topics.with_command(error(), "plan").to_string();
+        assert_eq!(told, "a b: lacks\nTry:\n  forecloud plan 'a b' --cameras c");
+        topics.given = ["plan", "a b", "--goal", "g.yaml"].map(str::to_owned).into();
+        let told = topics.with_command(error(), "plan").to_string();
+        assert_eq!(told, "a b: lacks\nTry:\n  forecloud plan 'a b' --goal g.yaml --cameras c");
     }
 
     #[test]

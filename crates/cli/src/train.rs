@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use forecloud::Error;
+use forecloud::base::end_signal::EndSignal;
 use forecloud::engine::model::{Model, ModelConfig};
 use forecloud_bag::outputs::{Kind, Outputs};
 use forecloud_train::config::{Teacher, TrainConfig};
@@ -22,7 +23,6 @@ use super::model_config::ModelConfigArgs;
 use super::numbers::{by_option, must, with_default, within, wrong};
 use super::out_folder::{OutFolder, refused, set_aside};
 use super::say::say;
-use super::stop::Stop;
 use super::threads;
 use super::topics::ReadArgs;
 use super::train_data::{Data, data};
@@ -43,7 +43,7 @@ prediction are compared with what the cameras saw.
 
 The run's folder gets model.safetensors, checkpoint.safetensors, train.jsonl (a line for each validation) \
 and curve.svg. The same command resumes a stopped run, with the same result; with another start model or \
-other recordings it is refused. Ctrl-C (SIGINT) and SIGTERM write a checkpoint first. A run --from a model \
+other recordings it is refused. Ctrl-C (SIGINT), SIGTERM and SIGHUP write a checkpoint first. A run --from a model \
 ends with the errors before and after, and keeps the earlier model unless the new one is surely better \
 (--keep).
 
@@ -74,7 +74,7 @@ pub struct Args {
     #[arg(long, value_name = "STEP", value_parser = within(TrainConfig::STEPS))]
     pub(super) stop_at: Option<u64>,
     /// Start from this model instead of random weights (fine-tuning). Its sizes stay; --width may widen
-    /// it without changing its output, and --chunk lengthens its passes: the new steps are still to be
+    /// it without changing its output, and --steps-per-pass lengthens its passes: the new steps are still to be
     /// learned
     #[arg(long, value_name = "MODEL")]
     pub(super) from: Option<PathBuf>,
@@ -230,7 +230,7 @@ fn train(args: &Args) -> Result<()> {
     if !files.checkpoint.exists() {
         keep_earlier(&files)?;
     }
-    let stop = Stop::register().context("signal handlers")?;
+    let stop = EndSignal::register().context("signal handlers")?;
     let end = args.stop_at.unwrap_or(u64::MAX).min(trainer.config().steps);
     let settings = Loop {
         files: &files,
@@ -337,7 +337,7 @@ fn grow(args: &Args, start: Model) -> Result<Model> {
         None => start,
     };
     match args.steps_per_pass {
-        Some(steps_per_pass) => wider.extended(steps_per_pass).map_err(named("--chunk")),
+        Some(steps_per_pass) => wider.extended(steps_per_pass).map_err(named("--steps-per-pass")),
         None => Ok(wider),
     }
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use forecloud::engine::model::Model;
 use forecloud_bag::recording::shell_word;
 use forecloud_eval::metrics::{Class, Scores};
+use forecloud_eval::plot;
 use forecloud_train::dataset::Dataset;
 use forecloud_train::evaluate::Evaluation;
 use forecloud_train::files::RunFiles;
@@ -16,7 +17,6 @@ use forecloud_train::trainer::Trainer;
 
 use super::curve;
 use super::intake::recordings;
-use super::plot;
 
 /// Writes the picture of the run's curves; false if there is nothing to draw.
 ///

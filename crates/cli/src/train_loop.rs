@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use forecloud::base::end_signal::EndSignal;
 use forecloud_train::dataset::Dataset;
 use forecloud_train::files::RunFiles;
 use forecloud_train::trainer::{StepReport, Trainer};
@@ -13,7 +14,6 @@ use forecloud_train::validation::Validation;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
 use super::say::say;
-use super::stop::Stop;
 
 /// What a loop does, and when.
 pub struct Loop<'a> {
@@ -30,7 +30,7 @@ pub struct Loop<'a> {
     /// Seconds from one checkpoint to the next.
     pub checkpoint_secs: f64,
     /// What ends it early.
-    pub stop: &'a Stop,
+    pub stop: &'a EndSignal,
 }
 
 impl Loop<'_> {

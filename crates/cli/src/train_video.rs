@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use forecloud::base::end_signal::EndSignal;
 use forecloud_bag::outputs::{Kind, Outputs};
 use forecloud_train::origin::Origin;
 use forecloud_train::video::{VideoDataset, VideoScore, VideoTrainConfig, VideoTrainer};
@@ -14,7 +15,6 @@ use super::intake::{Recordings, recordings as count};
 use super::numbers::{by_option, with_default, within, wrong};
 use super::out_folder::{OutFolder, refused, set_aside};
 use super::say::{name_first, say};
-use super::stop::Stop;
 use super::threads;
 use super::topics::ReadArgs;
 use super::train::CANT_GO_ON;
@@ -29,7 +29,7 @@ split 'train', or of none, are trained on; those of 'val' are validated with. Wi
 drawn of where particles are up to a second later.
 
 The folder gets video.safetensors, for `forecloud replay --render --video` and `forecloud train --video`, \
-and checkpoint.safetensors: the same command resumes a stopped run. Ctrl-C (SIGINT) and SIGTERM save a \
+and checkpoint.safetensors: the same command resumes a stopped run. Ctrl-C (SIGINT), SIGTERM and SIGHUP save a \
 checkpoint first. Pictures need disk space in the folder while it runs: 130 kB per camera and 0.2 s.
 
 Exit codes:
@@ -144,7 +144,7 @@ fn train(args: &Args) -> Result<()> {
         let (path, kept) = (path.display(), kept.display());
         say(format_args!("{path}: from a run without checkpoint; kept as {kept}"));
     }
-    let stop = Stop::register().context("signal handlers")?;
+    let stop = EndSignal::register().context("signal handlers")?;
     let (mut saved, mut secs, mut losses) = (Instant::now(), 0.0, Vec::new());
     let end = args.stop_at.unwrap_or(u64::MAX).min(config.steps);
     let progress = bar(config.steps, "{wide_bar} step {pos} of {len}, {eta} left");

@@ -23,6 +23,7 @@ pub mod page;
 pub mod part;
 mod pending_predictions;
 pub mod picture;
+pub mod plot;
 pub mod published;
 pub mod record;
 pub mod region;

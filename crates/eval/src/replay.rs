@@ -20,7 +20,7 @@ use forecloud::predict::predictor::{Prediction, Predictor};
 use forecloud::predict::rig::Item;
 use forecloud::robot::kinematics::{MeshSearch, Mounting, RobotMode};
 use forecloud::vision::cloud::{SensorNoise, Workspace};
-use forecloud::vision::frames::{CameraFrame, Frame, FrameCounts, FramesConfig};
+use forecloud::vision::frames::{CameraFrame, Frame, FrameCounts, FramesConfig, Problem};
 use forecloud::{Error, Result};
 use forecloud_bag::recording::{BodyIds, Recording, Truth};
 
@@ -61,8 +61,10 @@ pub struct BagResult {
     pub rig: Vec<Item>,
     /// What became of its messages.
     pub frames: FrameCounts,
-    /// Why the last frame that was dropped was dropped.
-    pub last_problem: Option<String>,
+    /// Why messages and frames were dropped: the first of each kind, causes before what follows from
+    /// them.
+    #[serde(default)]
+    pub problems: Vec<Problem>,
     /// What its reader, the robot's description and the world frame give cause to warn of.
     pub warnings: Vec<String>,
     /// Where its points are, and how its frames follow each other.
@@ -191,9 +193,8 @@ impl Replay {
             return Ok(None);
         }
         let usual = self.model.config.workspace;
-        let place = recording.place(&usual)?;
-        self.config.workspace = place.map(|place| place.workspace);
-        self.config.origin = place.map_or([0.0; 3], |place| place.origin);
+        let asked = PredictorConfig { workspace: None, origin: [0.0; 3], ..self.config };
+        self.config = recording.place(&usual)?.map_or(asked, |place| asked.placed(place));
         let proposed = self.config.workspace.filter(|proposed| *proposed != usual);
         self.follows_cameras = proposed.is_some();
         Ok(proposed)
@@ -238,7 +239,7 @@ impl Replay {
         bag.rig = checked.map_or(Vec::new(), |report| report.findings().cloned().collect());
         let noise = self.noise.map(|noise| noise.of_recording(recording.bag().path()));
         noise.map_or(Ok(()), |noise| noise.validate())?;
-        let (frames, last_problem) = recording.play(|mut frame, ids| -> Result<()> {
+        let (frames, problems) = recording.play(|mut frame, ids| -> Result<()> {
             if let Some(Err(error)) = noise.map(|noise| noise.apply(&mut frame)) {
                 self.fail(&error);
                 return Ok(());
@@ -291,7 +292,7 @@ impl Replay {
             let world_frame = &self.frames.world_frame;
             warnings.extend(Mounting::of(&urdf, world_frame)?.warning(world_frame));
         }
-        self.part.bag = BagResult { frames, last_problem, warnings, survey, ..bag };
+        self.part.bag = BagResult { frames, problems, warnings, survey, ..bag };
         self.part.device = Device::this();
         self.parts.push(std::mem::take(&mut self.part));
         Ok(())

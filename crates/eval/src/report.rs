@@ -24,7 +24,7 @@ use forecloud::vision::frames::FrameCounts;
 
 pub use hindsight::{HindsightReport, HindsightRow};
 pub(super) use hindsight_table::{HOW_TO_READ, percent};
-pub(super) use table::millimetres;
+pub(super) use table::{MAX_PROBLEMS, millimetres};
 pub use verdict::{BaselineValue, Verdict};
 
 /// All that a replay found; serialises to the JSON of `forecloud replay --json`.

@@ -7,10 +7,6 @@
 
 #[path = "../../cli/src/curve.rs"]
 mod curve;
-// Each user of it takes a part.
-#[allow(dead_code)]
-#[path = "../../cli/src/plot.rs"]
-mod plot;
 
 use std::path::PathBuf;
 
@@ -31,5 +27,5 @@ fn main() -> Result<()> {
     let args = Args::parse();
     let panels = curve::panels(&args.logs)?;
     ensure!(!panels.is_empty(), "the logs have no errors to draw");
-    plot::draw(&args.picture, &panels)
+    Ok(forecloud_eval::plot::draw(&args.picture, &panels)?)
 }

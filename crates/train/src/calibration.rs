@@ -8,7 +8,8 @@
 
 mod conformal;
 
-use conformal::{LEAST_RECORDINGS, quantile};
+pub use conformal::LEAST_RECORDINGS;
+use conformal::quantile;
 use forecloud::engine::model::calibration::{Calibration, LEVELS};
 use forecloud::engine::motion_class::MotionClass;
 use forecloud::{Error, Result};
@@ -57,7 +58,7 @@ impl Scores {
                 let usual = factor_of(&lists, share).ok_or_else(|| Error::Config {
                     key: "calibration".into(),
                     problem: format!(
-                        "{} recordings tell of step {}: at least {LEAST_RECORDINGS} are needed",
+                        "{} recordings reach step {}: at least {LEAST_RECORDINGS} are needed",
                         all.len(),
                         step + 1
                     ),

@@ -75,7 +75,7 @@ pub(super) fn read(
     differing.extend(differences(&stored, config));
     if !differing.is_empty() {
         let problem = format!(
-            "the checkpoint is of other settings ({}): give the same ones, or take another --out",
+            "the checkpoint was made with other settings ({}): use the same ones, or choose another --out",
             differing.join("; ")
         );
         return Err(Error::Checkpoint { path: path.to_owned(), problem });
@@ -106,7 +106,7 @@ fn damaged(path: &Path, error: Error) -> Error {
 }
 
 fn no_checkpoint(path: &Path, problem: &str) -> Error {
-    remedied(path, &format!("is no checkpoint of this version of Forecloud ({problem})"))
+    remedied(path, &format!("is not a checkpoint of this version of Forecloud ({problem})"))
 }
 
 /// With what to do next.
@@ -116,8 +116,8 @@ fn remedied(path: &Path, problem: &str) -> Error {
         true => {
             format!("go on from the model beside it (--from {} and another --out)", model.display())
         }
-        false => "take another --out".into(),
+        false => "choose another --out".into(),
     };
-    let problem = format!("{problem}. To start anew, move it away; or {go_on}");
+    let problem = format!("{problem}. To start over, move it away; or {go_on}");
     Error::Checkpoint { path: path.to_owned(), problem }
 }

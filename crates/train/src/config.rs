@@ -130,7 +130,7 @@ impl TrainConfig {
         check("train.second_looks", self.second_looks, Self::SECOND_LOOKS, "")?;
         if self.second_looks > 0.0 && self.pixels.is_some() {
             let problem =
-                "pixels teach what was seen at a window's start alone: set it to 0 beside them";
+                "pixels teach only from what was seen at a window's start: set it to 0 with them";
             return wrong("second_looks", problem.into());
         }
         for weight in self.loss_weights {

@@ -285,7 +285,8 @@ impl Dataset {
             ("chunk", reach(&model) > reach(&self.model)),
         ];
         if let Some((key, _)) = differs.iter().find(|(_, differs)| *differs) {
-            let problem = "not that for which the recordings were read: read them again".into();
+            let problem =
+                "differs from the one that the recordings were read for: read them again".into();
             return Err(Error::Config { key: format!("model.{key}"), problem });
         }
         let known = self.known.as_ref().map(|known| known.for_model(model).map(Arc::new));

@@ -148,7 +148,7 @@ impl Episode {
         let bodies = truth.iter().flat_map(|truth| &truth.bodies);
         let kinds: Vec<BodyKind> = bodies.map(|body| body.kind).collect();
         let mut skipped = Skipped::default();
-        let (messages, problem) = recording.play(|frame, ids| -> Result<()> {
+        let (messages, problems) = recording.play(|frame, ids| -> Result<()> {
             on_frame();
             let stamp = frame.stamp;
             let poses = truth.and_then(|truth| truth.poses(stamp));
@@ -162,8 +162,8 @@ impl Episode {
             Ok(())
         })?;
         skipped.messages = messages;
-        if let Some(problem) = problem.filter(|_| messages.n_dropped() > 0) {
-            skipped.note(path, problem);
+        if let Some(problem) = problems.first().filter(|_| messages.n_dropped() > 0) {
+            skipped.note(path, problem.text());
         }
         let Reader { samples, mut robot, .. } = reader;
         if let Some(robot) = robot.as_mut().filter(|_| messages.frames_without_robot > 0) {

@@ -12,7 +12,7 @@ mod flow;
 mod tests;
 mod tracks;
 
-pub use cache::{LabelCache, LabelKey, Labelled};
+pub use cache::{LabelCache, LabelKey, Labelled, MISSING};
 pub use flow::{Flow, Labeler, View};
 pub use tracks::{Sight, Tracks};
 

@@ -106,7 +106,7 @@ fn refuse(path: &Path, what: &str, differing: &[String]) -> Result<()> {
         return Ok(());
     }
     let problem = format!(
-        "the run was begun {what} ({}): give the same ones, or take another --out",
+        "the run began {what} ({}): use the same ones, or choose another --out",
         differing.join("; ")
     );
     Err(Error::Checkpoint { path: path.to_owned(), problem })

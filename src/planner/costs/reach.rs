@@ -25,8 +25,7 @@ impl Aim {
                 field,
                 format!(
                     "{at:.3?} lies outside of the workspace {min:.3?} to {max:.3?} (m, world \
-                     frame), where nothing is predicted: choose a goal in it, or widen it \
-                     (workspace_min, workspace_max)"
+                     frame), where nothing is predicted: choose a goal in it, or widen the workspace"
                 ),
             )
         };

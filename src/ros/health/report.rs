@@ -111,7 +111,7 @@ impl Facts {
         let n = trouble.recent.sum(now);
         if n > 0 {
             let level = hindered(now, since);
-            status.add(level, format!("{} ({n} in the last 5 s)", trouble.text));
+            status.add(level, format!("{} ({n} in the last 5 s)", trouble.said.text()));
         }
     }
 }

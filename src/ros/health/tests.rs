@@ -280,6 +280,19 @@ fn bad_messages_are_told_by_topic() {
 }
 
 #[test]
+fn the_first_cause_is_told_with_what_followed() {
+    let mut facts = facts();
+    for i in 0..30 {
+        let now = at(0.1 * f64::from(i));
+        facts.trouble(now, Cause::Calibration, 1, &format!("frame {i}: K is 0. Remedy: calibrate"));
+    }
+    facts.trouble(at(3.0), Cause::Calibration, 1, "no calibration has come");
+    let told =
+        ["frame 0: K is 0. Remedy: calibrate; then: no calibration has come (31 in the last 5 s)"];
+    assert_status(&facts, 3.0, "cameras", Level::Error, &told);
+}
+
+#[test]
 fn publishers_that_do_not_fit_and_topics_without_are_told() {
     let mut facts = facts();
     let mismatch = Some("is volatile. Remedy: publish it transient local".to_owned());

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::recent::{Recent, WINDOW};
+use super::said::Said;
 use crate::message::Stamp;
 
 /// Time without a message after which a topic is silent.
@@ -70,8 +71,8 @@ pub struct Topic {
     pub publishers: Option<Vec<Publisher>>,
     /// Messages that could not be used.
     pub bad: Recent,
-    /// What was wrong with the last one of them.
-    pub last_problem: String,
+    /// What was wrong with them.
+    pub said: Said,
     /// Size of the largest message, bytes.
     pub largest_bytes: usize,
     /// Messages so far.
@@ -100,7 +101,7 @@ impl Topic {
             required,
             publishers: None,
             bad: Recent::default(),
-            last_problem: String::new(),
+            said: Said::default(),
             largest_bytes: 0,
             n_messages: 0,
             last: None,
@@ -159,9 +160,14 @@ impl Topic {
     }
 
     fn lost_in_gaps(&self, now: Duration) -> u64 {
-        let stamps = self.recent(now).map(|&(_, stamp)| stamp);
-        let later = stamps.clone().skip(1);
-        let gaps = stamps.zip(later).map(|(before, after)| after.secs_since(before));
+        let mut stamps: Vec<Stamp> = self.recent(now).map(|&(_, stamp)| stamp).collect();
+        // What came out of order has come; time that was set back starts anew.
+        let goes_back = |a: &Stamp, b: &Stamp| a.secs_since(*b) > MAX_GAP_SECS;
+        let runs = stamps.chunk_by_mut(|a, b| !goes_back(a, b));
+        let gaps = runs.flat_map(|run| {
+            run.sort_unstable();
+            run.windows(2).map(|pair| pair[1].secs_since(pair[0])).collect::<Vec<_>>()
+        });
         let gaps: Vec<f64> = gaps.filter(|secs| (1e-6..=MAX_GAP_SECS).contains(secs)).collect();
         if gaps.len() < MIN_DIFFERENCES {
             return 0;
@@ -222,6 +228,17 @@ mod tests {
             played(&mut topic, 0.1, 40, lost);
             assert_eq!(topic.loss(at(4.0), None).lost, n_lost);
         }
+    }
+
+    #[test]
+    fn what_comes_out_of_order_is_not_lost() {
+        let mut topic = images();
+        for i in 0..40 {
+            // Each two change places.
+            let secs = 0.1 * f64::from(i ^ 1);
+            topic.heard(at(0.1 * f64::from(i)), Some(Stamp::from_secs(1e9 + secs)), 1);
+        }
+        assert_eq!(topic.loss(at(4.0), None), Loss { lost: 0, came: 40 });
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The goals of the action, from when they are accepted until they are forgotten.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use r2r::action_msgs::msg::{GoalInfo, GoalStatus, GoalStatusArray};
 use r2r::action_msgs::srv::CancelGoal;
@@ -17,6 +18,8 @@ pub struct Ticket(u64);
 
 /// Goals that have ended and are remembered, with their results, at most.
 const MAX_ENDED: usize = 64;
+/// How long work on a cancelled goal may go on to tell the best so far: its client waits no longer.
+const GRACE: Duration = Duration::from_millis(200);
 /// Requests for the result of one goal that wait at most.
 const MAX_ASKED: usize = 16;
 
@@ -38,6 +41,8 @@ struct Goal<R> {
     status: Status,
     /// Whether work on it has begun.
     is_begun: bool,
+    /// When it was cancelled, while work on it goes on.
+    cancelled: Option<Instant>,
     /// Of a goal that has ended.
     result: Plan::Result,
     /// Who waits for it.
@@ -90,6 +95,7 @@ impl<R> Goals<R> {
             accepted: now,
             status: Status::Accepted,
             is_begun: false,
+            cancelled: None,
             result: Plan::Result::default(),
             waiting: Vec::new(),
         });
@@ -175,9 +181,21 @@ impl<R> Goals<R> {
                 ended.push(goal.end(Status::Canceled, result));
             } else {
                 goal.status = Status::Canceling;
+                goal.cancelled.get_or_insert_with(Instant::now);
             }
         }
         Cancelled { answer, ended }
+    }
+
+    /// Whether work on a cancelled goal goes on for too long at `now`.
+    pub fn are_overdue(&self, now: Instant) -> bool {
+        self.goals.iter().any(|goal| goal.is_overdue(now))
+    }
+
+    /// Ends cancelled goals that work goes on for too long on: what comes of it is nobody's.
+    pub fn end_overdue(&mut self, now: Instant) -> Vec<Ended<R>> {
+        let overdue = self.goals.iter_mut().filter(|goal| goal.is_overdue(now));
+        overdue.map(|goal| goal.end(Status::Canceled, only_words("cancelled"))).collect()
     }
 
     /// Asks for the result of a goal: who is answered now. While the goal goes on, that is nobody, and
@@ -225,6 +243,11 @@ impl<R> Goal<R> {
     fn info(&self) -> GoalInfo {
         let (sec, nanosec) = self.accepted.parts();
         GoalInfo { goal_id: uuid(&self.id), stamp: Time { sec, nanosec } }
+    }
+
+    fn is_overdue(&self, now: Instant) -> bool {
+        let since = self.cancelled.filter(|_| self.status == Status::Canceling);
+        since.is_some_and(|since| now.saturating_duration_since(since) >= GRACE)
     }
 
     fn end(&mut self, status: Status, result: Plan::Result) -> Ended<R> {
@@ -371,6 +394,23 @@ mod tests {
         assert_eq!(ended.status, Status::Canceled.code());
         assert_eq!(codes(&goals), [4, 5, 5, 5, 5]);
         assert!(cancelled(&goals.cancel(&request(0, 0)).answer).is_empty());
+    }
+
+    #[test]
+    fn a_cancelled_goal_does_not_wait_for_long_work() {
+        let (mut goals, tickets) = five();
+        goals.ask(&id(2), 20);
+        let start = Instant::now();
+        assert!(!goals.are_overdue(start + 2 * GRACE), "nobody has cancelled it");
+        goals.cancel(&request(2, 0));
+        assert!(!goals.are_overdue(start) && goals.end_overdue(start).is_empty());
+        let later = start + Duration::from_secs(60);
+        assert!(goals.are_overdue(later));
+        let ended = goals.end_overdue(later).pop().unwrap();
+        assert_eq!((ended.status, ended.waiting), (Status::Canceled.code(), vec![20]));
+        assert_eq!(ended.result.message, "cancelled");
+        assert!(!goals.are_overdue(later));
+        assert!(goals.end(tickets[1], Ok(found("too late"))).is_none());
     }
 
     #[test]

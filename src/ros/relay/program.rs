@@ -26,7 +26,7 @@ use crate::ros::rosout::{self, Rosout};
 /// Name of the node, unless it is remapped.
 const NAME: &str = "forecloud_plan_relay";
 
-/// Runs the relay until SIGINT or SIGTERM.
+/// Runs the relay until SIGINT, SIGTERM or SIGHUP.
 ///
 /// Fails, and logs why, if ROS arguments or parameters are wrong. At its end the goals go on: the
 /// controllers have them.

@@ -2,7 +2,7 @@
 
 use nalgebra::Isometry3;
 
-use super::{CameraFrame, Frames, ShotSet};
+use super::{CameraFrame, Frames, ProblemKind, ShotSet};
 use crate::message::{Header, Stamp, TfMessage, TransformStamped};
 
 /// Seconds (of the images' stamps) that transforms may take to come.
@@ -25,6 +25,10 @@ pub(super) struct Placing {
     offered: Option<Unplaced>,
     /// The transform that was made up for it.
     made: Option<TransformStamped>,
+    /// Whether another node has told where it is: then nothing is made up any more.
+    is_withdrawn: bool,
+    /// Whether that was not asked for yet.
+    is_news: bool,
 }
 
 impl Placing {
@@ -62,9 +66,14 @@ impl Frames {
         made
     }
 
-    /// Tells why the camera was not placed, in place of the last problem.
+    /// Whether the camera's place was withdrawn, as a transform says otherwise: once.
+    pub fn take_withdrawn(&mut self) -> bool {
+        std::mem::take(&mut self.placing.is_news)
+    }
+
+    /// Tells why the camera was not placed.
     pub fn not_placed(&mut self, why: String) {
-        self.problem = Some(why);
+        self.problems.note(ProblemKind::Placing, why);
     }
 
     /// Whether there is one camera, and nobody else tells of the world frame.
@@ -91,7 +100,12 @@ impl Frames {
         let is_late = set.stamp.secs_since(since) >= PATIENCE_SECS;
         let is_only = self.config.topics.cameras.len() == 1;
         let is_known = self.tf.knows(&self.config.world_frame) || self.robot.is_rooted_in_world();
-        if !self.config.level_camera || !is_late || !is_only || is_known {
+        if !self.config.level_camera
+            || !is_late
+            || !is_only
+            || is_known
+            || self.placing.is_withdrawn
+        {
             return;
         }
         self.placing.offered = set.shots.into_iter().next().and_then(|(camera, shot)| {
@@ -101,9 +115,10 @@ impl Frames {
         });
     }
 
-    /// Warns where another node places the camera that was placed here.
+    /// Withdraws the place that was made up where another node places the camera, or the world frame:
+    /// before that transform is taken.
     pub(super) fn note_placed_elsewhere(&mut self, transform: &TransformStamped) {
-        let Some(made) = &self.placing.made else { return };
+        let Some(made) = self.placing.made.clone() else { return };
         let TransformStamped { header, child_frame_id: child, parent_from_child: pose } = transform;
         let [parent, child] = [&header.frame_id, child].map(|name| name.trim_start_matches('/'));
         let world = made.header.frame_id.as_str();
@@ -111,11 +126,14 @@ impl Frames {
         let difference = pose.to_homogeneous() - made.parent_from_child.to_homogeneous();
         let is_made = parent == world && difference.amax() < 1e-9;
         if child == world || child == made.child_frame_id && !is_made {
-            self.problem = Some(format!(
-                "a transform from '{parent}' to '{child}' has come, though the camera was placed \
-                 by what it sees: set level_camera to false and start again, so that it has one \
-                 place"
-            ));
+            self.tf.remove(&made.child_frame_id);
+            (self.placing.made, self.placing.is_withdrawn, self.placing.is_news) =
+                (None, true, true);
+            let problem = format!(
+                "a transform from '{parent}' to '{child}' has come: it counts from now on, and the place \
+                 that the camera was given by what it sees does not. Set level_camera to false"
+            );
+            self.problems.note(ProblemKind::Placing, problem);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Frames, Joints, Missing};
+use super::{Frames, Joints, Missing, ProblemKind};
 use crate::message::Stamp;
 use crate::robot::kinematics::{Mount, Mounting, RobotMode};
 
@@ -111,13 +111,14 @@ impl Frames {
         self.counts.frames_without_robot += 1;
         if !was_given_up {
             let why = match self.measured(stamp, self.config.tolerance_secs) {
-                Err(Lack { missing, .. }) => missing.into_problem(),
+                Err(Lack { missing, .. }) => missing.problem().1.to_owned(),
                 Ok(_) => String::new(),
             };
-            self.problem = Some(format!(
+            let problem = format!(
                 "frames go on without the robot from {stamp} s on: {why}. If there is none, say \
                  so with robot: none"
-            ));
+            );
+            self.problems.note(ProblemKind::Robot, problem);
         }
     }
 }

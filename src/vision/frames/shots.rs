@@ -2,7 +2,7 @@
 
 use super::images::Shot;
 use super::stream::Stamped;
-use super::{CameraTopics, Frames};
+use super::{CameraTopics, Frames, ProblemKind};
 use crate::base::error::{Error, Result};
 use crate::message::{Image, Stamp};
 
@@ -49,8 +49,8 @@ impl Frames {
                 Some(last) if set.stamp <= last => {
                     self.counts.dropped_late += 1;
                     let stamp = set.stamp;
-                    self.problem =
-                        Some(format!("images of {stamp} s came after those of {last} s"));
+                    let problem = format!("images of {stamp} s came after those of {last} s");
+                    self.problems.note(ProblemKind::Late, problem);
                 }
                 _ => self.waiting.push_back(set),
             }

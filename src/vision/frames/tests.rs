@@ -246,6 +246,29 @@ fn images_without_partners_are_bounded_and_counted() {
 }
 
 #[test]
+fn the_first_cause_is_kept_and_told_before_what_follows_from_it() {
+    let mut frames = Frames::new(FramesConfig::default());
+    let topic = "/camera_left/color/camera_info";
+    for i in 0..5 {
+        for input in images(START_NS + i * PERIOD_NS) {
+            push(&mut frames, input);
+        }
+        assert!(frames.push_raw(topic, &[0_u8, 1, 0, 0, 1][..]).is_none());
+    }
+    let problems = frames.problems();
+    assert_eq!((problems[0].kind, problems[0].count), (ProblemKind::BadMessage, 5));
+    assert!(problems[0].first.starts_with(topic), "{problems:?}");
+    // The first frame was dropped before anything came; the others' calibrations were refused.
+    let calibrations: Vec<&Problem> =
+        problems.iter().filter(|problem| problem.kind == ProblemKind::Calibration).collect();
+    assert!(
+        calibrations.iter().any(|problem| problem.first.contains("were refused: ")),
+        "{problems:?}"
+    );
+    assert!(problems.is_sorted_by_key(|problem| problem.kind));
+}
+
+#[test]
 fn what_is_missing_is_counted_with_its_remedy() {
     let mut frames = Frames::new(FramesConfig::default());
     let feed = |frames: &mut Frames, i: i64| {

@@ -148,7 +148,12 @@ impl Frames {
     ) -> Found<Arc<CameraInfo>> {
         slot.clone().ok_or_else(|| {
             let name = &self.config.topics.cameras[camera].name;
-            Missing::Info(format!("no calibration of '{name}' has come: publish {topic}"))
+            Missing::Info(match self.problems.refused(topic) {
+                Some((why, n)) => format!(
+                    "no calibration of '{name}' can be used: {n} came on {topic} and were refused: {why}"
+                ),
+                None => format!("no calibration of '{name}' has come: publish {topic}"),
+            })
         })
     }
 

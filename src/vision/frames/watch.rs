@@ -1,8 +1,11 @@
 //! Which cameras are left out at present, and what to do about it; what images were lost.
 
 use super::images::Losses;
-use super::{CameraInput, CameraTopics, Frames};
+use super::{CameraInput, CameraTopics, Frames, ProblemKind};
 use crate::message::Stamp;
+
+/// Images further apart do not belong into one frame: half of a model's usual step.
+const MAX_TOLERANCE_SECS: f64 = 0.05;
 
 /// What is known of the cameras' silence.
 #[derive(Debug, Default)]
@@ -66,7 +69,8 @@ impl Frames {
                     && self.sets.slow_period(camera).is_some() =>
                 {
                     self.watch.told_slow[camera] = true;
-                    self.problem = Some(self.absence(camera, newest));
+                    let problem = self.absence(camera, newest);
+                    self.problems.note(ProblemKind::LeftOut, problem);
                 }
                 _ => {}
             }
@@ -74,7 +78,7 @@ impl Frames {
         if !went.is_empty() {
             self.counts.cameras_left_out += went.len() as u64;
             let problems: Vec<String> = went.into_iter().map(|i| self.absence(i, newest)).collect();
-            self.problem = Some(problems.join("; "));
+            self.problems.note(ProblemKind::LeftOut, problems.join("; "));
         }
     }
 
@@ -92,6 +96,7 @@ impl Frames {
         };
         let silent = streams.into_iter().filter(|(_, i)| is_silent(*i));
         let silent: Vec<&str> = silent.map(|(name, _)| name.as_str()).collect();
+        let refused = silent.iter().find_map(|topic| Some((topic, self.problems.refused(topic)?)));
         let lag = self.watch.lags[camera];
         let cause = if lag > self.timeout {
             let lag_secs = lag as f64 * 1e-9;
@@ -99,6 +104,8 @@ impl Frames {
         } else if let Some(period) = self.sets.slow_period(camera) {
             let (period_secs, enough_secs) = (round_up_secs(period), round_up_secs(2 * period));
             format!("it sends every {period_secs} s: set camera_timeout_secs to {enough_secs}")
+        } else if let Some((topic, (why, n))) = refused {
+            format!("{n} messages came on {topic} and were refused: {why}")
         } else if !silent.is_empty() {
             format!(
                 "nothing readable came on {} for {timeout_secs} s (camera_timeout_secs): check its driver, \
@@ -130,10 +137,11 @@ impl Frames {
         }
         self.counts.dropped_unpaired = unpaired;
         let of_sets = self.sets.losses.unpaired;
-        self.problem = Some(match self.n_unpaired_shots == of_sets {
+        let problem = match self.n_unpaired_shots == of_sets {
             true => self.unpaired_images(camera),
             false => self.unpaired_shots(),
-        });
+        };
+        self.problems.note(ProblemKind::Unpaired, problem);
         self.n_unpaired_shots = of_sets;
     }
 
@@ -144,10 +152,16 @@ impl Frames {
         let silent = silent.filter(|(_, newest)| newest.is_none()).map(|(topic, _)| topic).next();
         let tolerance_secs = self.config.tolerance_secs;
         match (silent, self.closest(pairer.losses.closest)) {
-            (Some(topic), _) => format!(
-                "images of camera '{name}' found no partners: nothing has come on {topic}; check \
-                 that it is published (ros2 topic list)"
-            ),
+            (Some(topic), _) => match self.problems.refused(topic) {
+                Some((why, n)) => format!(
+                    "images of camera '{name}' found no partners: {n} messages came on {topic} and \
+                     were refused: {why}"
+                ),
+                None => format!(
+                    "images of camera '{name}' found no partners: nothing has come on {topic}; check \
+                     that it is published (ros2 topic list)"
+                ),
+            },
             (None, Some((ms, secs))) => format!(
                 "colour and depth of camera '{name}' found no partners within {tolerance_secs} s: \
                  closest pair {ms} ms apart: {}",
@@ -192,7 +206,13 @@ fn round_up_secs(nanos: u64) -> f64 {
 /// What to do about images that are `secs` apart.
 fn remedy(secs: f64, what: &str) -> String {
     match secs {
-        ..=1.0 => format!("raise tolerance_secs above {secs} or synchronise the {what}"),
+        ..=MAX_TOLERANCE_SECS => {
+            format!("raise tolerance_secs above {secs} or synchronise the {what}")
+        }
+        ..=1.0 => format!(
+            "too far for one frame, as things move in between: synchronise the {what}, or let all \
+             of them stamp by one clock when the image is taken"
+        ),
         _ => "one of them is stamped by another clock, or not at all: see to its driver".into(),
     }
 }

@@ -1,6 +1,7 @@
 //! `metadata.yaml`, which need not be there, and the files of a recording.
 
 use super::format::Format;
+use crate::yaml;
 use forecloud::base::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -71,12 +72,11 @@ fn read_metadata(folder: &Path) -> std::result::Result<Option<Information>, Stri
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(format!("can't be read ({error})")),
         Ok(metadata) if !metadata.is_file() => return Err("is no file".into()),
-        Ok(metadata) if metadata.len() > MAX_METADATA_BYTES => return Err("is too large".into()),
         Ok(_) => {}
     }
-    let text = std::fs::read_to_string(&path).map_err(|e| format!("can't be read ({e})"))?;
-    let metadata: Metadata =
-        serde_norway::from_str(&text).map_err(|e| format!("is not rosbag2's ({e})"))?;
+    let text = yaml::read_text(&path, MAX_METADATA_BYTES);
+    let text = text.map_err(|e| format!("can't be read ({e})"))?;
+    let metadata: Metadata = yaml::parse(&text).map_err(|e| format!("is not rosbag2's ({e})"))?;
     Ok(Some(metadata.rosbag2_bagfile_information))
 }
 
@@ -123,7 +123,7 @@ fn unlisted(folder: &Path, present: Vec<PathBuf>, mut warnings: Vec<String>) -> 
     let is_copy = |path: &PathBuf| present.iter().any(|other| add_zstd(other) == *path);
     let (copies, paths): (Vec<_>, Vec<_>) = present.iter().cloned().partition(is_copy);
     for path in copies {
-        warnings.push(format!("{} is there unpacked, too: skipped", path.display()));
+        warnings.push(format!("{} is also there unpacked: skipped", path.display()));
     }
     Ok(Files { paths, warnings, message_count: None })
 }

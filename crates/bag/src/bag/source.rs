@@ -53,7 +53,7 @@ impl Source {
             None if n == 0 => return refuse("is empty"),
             None => {
                 return refuse(
-                    "is no recording of ROS 2: it starts with the magic bytes of neither MCAP, \
+                    "is not a ROS 2 recording: it starts with the magic bytes of neither MCAP, \
                      SQLite nor zstd",
                 );
             }

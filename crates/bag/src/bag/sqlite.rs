@@ -130,7 +130,7 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 fn refusal(path: &Path, error: &rusqlite::Error) -> Error {
-    let problem = format!("is not to be read as SQLite ({error})");
+    let problem = format!("can't be read as SQLite ({error})");
     Error::Bag { path: path.to_owned(), problem }
 }
 

@@ -120,7 +120,7 @@ fn inputs_are_safe_by_any_name() {
         ("bag/new.png", "lies in the recording"),
         ("folder/deep/new.png", "lies in the recording"),
         ("other/../bag/new", "lies in the recording"),
-        ("dangling", "leads nowhere"),
+        ("dangling", "broken link"),
         ("other", "is a folder"),
         ("none/new", "make it first"),
         ("loose.mcap/new", "is no folder"),

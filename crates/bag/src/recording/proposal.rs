@@ -13,6 +13,23 @@ use cameras::Found;
 use forecloud::vision::frames::{CameraInput, CameraTopics, TopicSpec, Topics};
 
 const UNREGISTERED: &str = "-p depth_registered:=false";
+/// Words in names of joint states that nobody measured.
+const COMMAND_WORDS: [&str; 12] = [
+    "command",
+    "commands",
+    "commanded",
+    "cmd",
+    "desired",
+    "target",
+    "targets",
+    "goal",
+    "reference",
+    "setpoint",
+    "planned",
+    "leader",
+];
+/// Words in names of robot descriptions.
+const DESCRIPTION_WORDS: [&str; 2] = ["robot_description", "urdf"];
 /// Topics that are listed.
 const MAX_LISTED: usize = 60;
 
@@ -38,7 +55,8 @@ pub fn propose(topics: &[TopicInfo], wanted: &Topics) -> Proposal {
     let default = Topics::default();
     let mut proposal = Proposal::default();
     if of_cameras.iter().any(|spec| spec.required && !has(&spec.name)) {
-        proposal.set_cameras(cameras::find(&topics));
+        let is_unregistered = wanted.cameras.iter().all(|camera| !camera.depth_registered);
+        proposal.set_cameras(cameras::find(&topics), is_unregistered);
     } else if wanted.cameras != default.cameras {
         proposal.cameras.clone_from(&wanted.cameras);
     }
@@ -58,15 +76,31 @@ pub fn propose(topics: &[TopicInfo], wanted: &Topics) -> Proposal {
     proposal
 }
 
-/// The topic of the same type that has most messages.
+/// The topic of the same type that has most messages, measured ones before commanded ones.
 fn similar<'a>(topics: &[&'a TopicInfo], spec: &TopicSpec) -> Option<&'a str> {
     // Other nodes publish transforms and texts, too: only those of the same last name will do.
-    let by_name = matches!(spec.message_type, "tf2_msgs/msg/TFMessage" | "std_msgs/msg/String");
-    let fits = |topic: &&&TopicInfo| {
-        topic.message_type == spec.message_type
-            && (!by_name || last_part(&topic.name) == last_part(&spec.name))
+    let is_named_alike = |name: &str| match spec.message_type {
+        "tf2_msgs/msg/TFMessage" => last_part(name) == last_part(&spec.name),
+        "std_msgs/msg/String" => {
+            DESCRIPTION_WORDS.iter().any(|word| last_part(name).contains(word))
+        }
+        _ => true,
     };
-    topics.iter().filter(fits).max_by_key(|topic| topic.n_messages).map(|topic| &*topic.name)
+    let fits = |topic: &&&TopicInfo| {
+        topic.message_type == spec.message_type && is_named_alike(&topic.name)
+    };
+    let is_measured = |topic: &TopicInfo| {
+        spec.message_type != "sensor_msgs/msg/JointState"
+            || !last_words(&topic.name).any(|word| COMMAND_WORDS.contains(&&*word))
+    };
+    let best =
+        topics.iter().filter(fits).max_by_key(|topic| (is_measured(topic), topic.n_messages));
+    best.map(|topic| &*topic.name)
+}
+
+/// Words of a topic's last part, small.
+fn last_words(name: &str) -> impl Iterator<Item = String> {
+    last_part(name).split('_').map(str::to_lowercase).collect::<Vec<_>>().into_iter()
 }
 
 /// What a recording lacks and has, for [`forecloud::Error::MissingTopics`].
@@ -139,14 +173,18 @@ impl Proposal {
     }
 
     /// Images where there are any; clouds of lidars beside them are not asked for.
-    fn set_cameras(&mut self, found: Vec<Found>) {
+    /// `is_unregistered`: it was said that depth is not registered to colour.
+    fn set_cameras(&mut self, mut found: Vec<Found>, is_unregistered: bool) {
+        if is_unregistered {
+            found.iter_mut().for_each(Found::unregister);
+        }
         let has_images = found.iter().any(|camera| camera.images.is_some());
         let topics = |camera: &Found| match has_images {
             true => camera.images.clone(),
             false => camera.points.clone(),
         };
         self.cameras = found.iter().filter_map(topics).collect();
-        if self.cameras.is_empty() {
+        if self.cameras.is_empty() && found.is_empty() {
             self.notes.push(
                 "no camera was found: record the colour and depth images and the calibration \
                  (sensor_msgs/msg/CameraInfo) of each, or its point cloud"
@@ -156,11 +194,14 @@ impl Proposal {
         }
         for camera in found.iter().filter(|camera| topics(camera).is_none()) {
             let namespace = if camera.namespace.is_empty() { "/" } else { &camera.namespace };
-            let lack = "its colour, depth or calibration is missing";
-            self.notes.push(format!("the camera in {namespace} is left out: {lack}"));
+            let is = if self.cameras.is_empty() { "can't be used" } else { "is left out" };
+            self.notes.push(format!("the camera in {namespace} {is}: {}", camera.lack));
+        }
+        if self.cameras.is_empty() {
+            return;
         }
         self.register();
-        if has_images && found.iter().any(|camera| camera.is_unsure) {
+        if has_images && !is_unregistered && found.iter().any(|camera| camera.is_unsure) {
             let (is, change) = match self.cameras.iter().all(|camera| camera.depth_registered) {
                 true => ("is not", "add"),
                 false => ("is", "leave out"),

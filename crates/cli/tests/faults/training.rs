@@ -7,6 +7,7 @@ use super::run::{Workplace, ended_by, signal, steps_in, tool, wait_until};
 
 /// Many more than those at which runs are killed: a loaded machine must not come too late.
 const STEPS: u64 = 80;
+const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
@@ -142,14 +143,16 @@ fn signals_end_training_with_a_checkpoint() {
     let whole = place.result("whole", &place.run("whole", STEPS, &[]));
     let log = place.path("stopped").join("train.jsonl");
     let n_lines = || std::fs::read_to_string(&log).map_or(0, |text| text.lines().count());
-    for (name, number) in [("TERM", SIGTERM), ("INT", SIGINT)] {
+    let all = [("TERM", SIGTERM), ("INT", SIGINT), ("HUP", SIGHUP)];
+    // `timeout`, terminals and launch files send it to the process and to its group.
+    for (i, (name, number)) in all.into_iter().enumerate() {
         // Without checkpoints but the one that the signal asks for.
         let mut command = tool();
         command.args(place.arguments("stopped", STEPS)).stderr(std::process::Stdio::piped());
         let steps_before = n_lines();
         let child = command.spawn().unwrap();
         wait_until("steps", || n_lines() > steps_before + 2);
-        signal(&child, name);
+        (0..=i).for_each(|_| signal(&child, name));
         let output = child.wait_with_output().unwrap();
         assert_eq!(ended_by(output.status), Some(number), "{}", stderr(&output));
         let n_steps = steps_in(&place.checkpoint("stopped"));

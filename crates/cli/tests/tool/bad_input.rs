@@ -157,7 +157,7 @@ fn frames_repeated_with_the_same_stamp_are_used_once_and_told() {
     let whole = whole();
     (0..4).for_each(|i| assert_same(twice.window(i, 1), whole.window(i, 1)));
     let (text, first) = (twice.report.to_string(), twice.data.skipped().first.clone());
-    assert!(text.contains("messages that can't be used: 4; the last, in "), "{text}");
+    assert!(text.contains("messages that can't be used: 4"), "{text}");
     assert!(text.contains("came twice") && first.unwrap().contains("came twice"), "{text}");
 }
 
@@ -409,7 +409,9 @@ fn training_tells_what_it_skips() {
         small,
         "\"sensor_noise\": 0, \"curriculum\": [[0, 1]]",
     );
-    let sizes = ["--width", "8", "--chunk", "1", "--batch", "1"].into_iter().chain(file.split(' '));
+    let sizes = ["--width", "8", "--steps-per-pass", "1", "--batch", "1"]
+        .into_iter()
+        .chain(file.split(' '));
     let sizes: Vec<&str> = sizes.collect();
     let run = ["train", &recordings, "--out", &out, "--steps", "1"];
     let (success, _, told) = tool(&[&run[..], &sizes].concat());

@@ -69,15 +69,15 @@ fn where_a_model_looks_again_is_written_into_its_file() {
         Model::load(&out).unwrap().config.replan_interval
     };
     assert_eq!(calibrated(&plain, &[]), None);
-    assert_eq!(calibrated(&plain, &["--stride", "1"]), Some(1));
+    assert_eq!(calibrated(&plain, &["--replan-interval", "1"]), Some(1));
     let again = folder.path().join("again.safetensors");
     std::fs::copy(&out, &again).unwrap();
     assert_eq!(calibrated(&again, &[]), Some(1), "the model's own");
-    assert_eq!(calibrated(&again, &["--stride", "2"]), None, "all steps of a pass");
+    assert_eq!(calibrated(&again, &["--replan-interval", "2"]), None, "all steps of a pass");
     for stride in ["0", "3"] {
-        let refused = calibrate(&all, &plain, &out, &["--stride", stride]);
+        let refused = calibrate(&all, &plain, &out, &["--replan-interval", stride]);
         let told = stderr_of(&refused);
-        assert!(!refused.status.success() && told.contains("--stride: "), "{told}");
+        assert!(!refused.status.success() && told.contains("--replan-interval: "), "{told}");
     }
 }
 
@@ -136,6 +136,7 @@ fn too_few_recordings_other_models_and_inputs_as_outputs_are_refused() {
     refuse(&silent, &out, &[], "the model has no sigma");
     let telling = model(folder.path(), true);
     refuse(&telling, &telling, &[], "cannot save the model");
+    refuse(&telling, &out, &["--split", "test"], "3 recordings of split 'test'");
     refuse(&telling, &out, &["--split", "test"], "at least 8");
     refuse(&telling, &out, &[], "0 recordings of split 'val'");
     assert!(!out.exists());
@@ -177,7 +178,7 @@ fn a_recording_that_cannot_be_used_is_left_out_by_name() {
         std::fs::remove_dir_all(all.join(format!("push_{i}"))).unwrap();
     }
     let (is_done, said, _) = calibrated("truth");
-    assert!(!is_done && said.contains("0 recordings of split 'test'"), "{said}");
+    assert!(!is_done && said.contains("at least 8 are needed"), "{said}");
 }
 
 #[test]

@@ -190,6 +190,53 @@ fn files_of_others_are_not_overwritten() {
 }
 
 #[test]
+fn earlier_results_stay_until_the_new_ones_are_whole() {
+    let place = Place::new();
+    let (out, bag) = (place.text("out"), tiny_push());
+    let arguments = ["--horizon", "2", "--out", &out];
+    succeed(place.replay(&[&arguments[..], &[&bag]].concat()));
+    let read = |name: &str| place.read(&format!("out/{name}"));
+    let before: Vec<(String, Vec<u8>)> =
+        place.names("out").into_iter().map(|name| (name.clone(), read(&name))).collect();
+    let is_as_before = || {
+        let names = before.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        assert_eq!(place.names("out"), names);
+        assert!(before.iter().all(|(name, bytes)| *bytes == read(name)));
+    };
+    // What another run that was killed left in the folder goes; nothing else does.
+    let stage = place.path("out/.forecloud-replay.part");
+    std::fs::create_dir(&stage).unwrap();
+    std::fs::write(stage.join("predictions.mcap"), "half").unwrap();
+    // No frame of this one can be played.
+    let empty = place.path("empty.mcap");
+    std::fs::write(&empty, "").unwrap();
+    refuse(place.replay(&[&arguments[..], &[&empty.display().to_string()]].concat()), "empty.mcap");
+    std::fs::remove_dir_all(&stage).unwrap_or_default();
+    is_as_before();
+
+    // Two at a time are refused.
+    let lock = std::fs::File::open(place.path("out")).unwrap();
+    lock.lock().unwrap();
+    refuse(place.replay(&[&arguments[..], &[&bag]].concat()), "another run of forecloud");
+    drop(lock);
+    is_as_before();
+
+    // One that is killed leaves the earlier results, and the next one no trace of it.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forecloud"));
+    command.arg("replay").args(["--model", &place.text("model"), "--out", &out]);
+    let mut child = command.args([bag.as_str(); 30]).spawn().unwrap();
+    while !stage.exists() && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(stage.exists());
+    succeed(place.replay(&[&arguments[..], &[&bag]].concat()));
+    let names = before.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    assert_eq!(place.names("out"), names);
+}
+
+#[test]
 fn a_page_stays_small_and_says_what_it_leaves_out() {
     let place = Place::new();
     let (out, bag) = (place.text("out"), tiny_push());

@@ -264,6 +264,26 @@ fn labels_of_shards_are_joined_by_what_came_of_each() {
 }
 
 #[test]
+fn a_full_disk_ends_labelling_with_one_error() {
+    let place = Place::new();
+    for name in ["a", "b", "d"] {
+        edited::write_recording(&place.path("mine").join(name), "train", |_| true);
+    }
+    let mut command = Command::new("bash");
+    // Room for what says what is done, not for labels.
+    command.arg("-c").arg("trap '' XFSZ; ulimit -f 16; exec \"$@\"").arg("bash");
+    command.arg(env!("CARGO_BIN_EXE_forecloud")).current_dir(place.path(""));
+    let output = command
+        .args(["label", "mine", "--labels", "labels", "--teacher", "hindsight"])
+        .output()
+        .unwrap();
+    let told = stderr_of(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert_eq!(told.matches("File too large").count(), 1, "{told}");
+    assert!(!told.contains("skipped"), "{told}");
+}
+
+#[test]
 fn labels_of_shards_are_found_by_training() {
     let place = Place::new();
     let folder = place.path("mine");
@@ -300,12 +320,21 @@ fn labels_of_shards_are_found_by_training() {
         "{text}"
     );
     assert!(text.contains("skipped    mine/c"), "{text}");
+    // One that is lost, and one that is cut: neither counts as labelled.
+    let cut = made.last().unwrap();
+    let bytes = std::fs::read(cut).unwrap();
+    std::fs::write(cut, &bytes[..bytes.len() / 2]).unwrap();
     std::fs::remove_file(made.first().unwrap()).unwrap();
+    let lost = place.tool(&["merge", "labels"]);
+    let (code, told) = (lost.status.code(), String::from_utf8_lossy(&lost.stdout).into_owned());
+    assert!(told.contains("1 labelled, 2 lost") && code == Some(3), "{told}");
+    assert!(told.contains(".labels is missing") && told.contains(".labels is cut"), "{told}");
+    std::fs::write(cut, bytes).unwrap();
     let again = label("1/2") + &label("2/2");
     assert_eq!(again.matches(" 1 recording looked at").count(), 1, "{again}");
     assert_eq!(names(), made);
     let arguments = ["train", "mine", "--labels", "labels", "--out", "run", "--steps", "1"];
-    let small = ["--width", "16", "--chunk", "1"];
+    let small = ["--width", "16", "--steps-per-pass", "1"];
     let trained = place.tool(&[&arguments[..], &fixed, &small].concat());
     assert!(trained.status.success(), "{}", stderr_of(&trained));
     assert_eq!(names(), made, "training labelled nothing anew");

@@ -175,7 +175,9 @@ fn what_was_just_given_is_not_proposed_again() {
     });
     // Of two things that lack, the proposal mends one.
     let told = text(&place.replay(&["bag", "-p", "robot:=required"]));
-    assert!(told.contains("Try:\n  forecloud replay bag --cameras camera_left"), "{told}");
+    // All else of the command stays as it was given.
+    let proposed = "Try:\n  forecloud replay --model model --horizon 1 bag -p robot:=required --cameras camera_left";
+    assert!(told.contains(proposed), "{told}");
     let told = text(&place.replay(&["bag", "--cameras", "camera_left", "-p", "robot:=required"]));
     assert!(
         told.contains("/joint_states (sensor_msgs/msg/JointState)") && !told.contains("Try:"),

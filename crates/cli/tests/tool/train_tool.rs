@@ -35,6 +35,16 @@ fn refused(output: &Output, code: i32, words: &[&str]) {
 }
 
 #[test]
+fn a_split_that_nothing_is_of_is_refused_before_the_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let recordings = folder.path().join("recordings");
+    crate::edited::write_recording(&recordings.join("a"), "train", |_| true);
+    let (recordings, out) = (recordings.display(), folder.path().join("out").display().to_string());
+    let line = format!("compare {recordings} --out {out} --test-split nope");
+    refused(&tool_with(&line), 2, &["--test-split nope", "there are train"]);
+}
+
+#[test]
 fn numbers_out_of_range_are_refused_when_they_are_read_by_option_and_range() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().display();
@@ -92,7 +102,7 @@ fn numbers_out_of_range_are_refused_when_they_are_read_by_option_and_range() {
     for (words, told) in [
         ("--width=0", "--width: 0 is not in 1..=4096"),
         ("--width=30", "--width: 4 does not divide width 30"),
-        ("--chunk=21", "--chunk: 21 is not in 1..=20"),
+        ("--steps-per-pass=21", "--steps-per-pass: 21 is not in 1..=20"),
         ("--keep=new", "--keep"),
         ("--remember=x", "--remember: only a run that starts --from"),
         ("--teacher=video", "--video FILE"),
@@ -299,7 +309,7 @@ fn what_forecloud_did_not_write_is_not_replaced() {
     refused(&tool_with(&line), 1, &["lies in the recording", "another --out"]);
     assert!(!inside.exists());
     // The same for comparisons.
-    for file in ["comparison.csv", "comparison.png", "grf", "plan.json"] {
+    for file in ["comparison.csv", "comparison.svg", "grf", "plan.json"] {
         let out = place.path(&format!("of_{file}"));
         std::fs::create_dir_all(&out).unwrap();
         std::fs::write(out.join(file), "somebody's work\n").unwrap();
@@ -316,10 +326,10 @@ fn two_runs_in_one_folder_are_refused_until_the_first_ends_however_it_does() {
     let place = Workplace::new();
     let mut first = place.start("out", 2000);
     wait_until("a checkpoint", || steps_in(&place.checkpoint("out")) >= 1);
-    refused(&place.run("out", 2000, &[]), 1, &["another `forecloud train`", "--out"]);
+    refused(&place.run("out", 2000, &[]), 1, &["another run of forecloud", "--out"]);
     let line =
         format!("compare {0} --out {1}", place.path("none").display(), place.path("out").display());
-    refused(&tool_with(&line), 1, &["another `forecloud train`"]);
+    refused(&tool_with(&line), 1, &["another run of forecloud"]);
     first.kill().unwrap();
     first.wait().unwrap();
     let step = (steps_in(&place.checkpoint("out")) + 1).to_string();
@@ -414,7 +424,7 @@ fn recordings_without_truth_are_trained_on_by_hindsight() {
     assert!(tool_with(&format!("{line} --keep new")).status.success());
     assert_eq!(load("tuned/model.safetensors"), load("tuned/tried.safetensors"));
     // What has grown is left in any case: before its training it is nobody's model.
-    let grown = line.replace("/tuned ", "/grown ") + " --chunk 12";
+    let grown = line.replace("/tuned ", "/grown ") + " --steps-per-pass 12";
     assert!(tool_with(&grown).status.success());
     assert!(!place.path("grown/tried.safetensors").exists());
     assert_eq!(

@@ -7,7 +7,7 @@ use super::scenes::Span;
 use super::text::{date, escape, escape_message};
 use crate::published::Agreement;
 use crate::replay::BagResult;
-use crate::report::{Report, Verdict};
+use crate::report::{MAX_PROBLEMS, Report, Verdict};
 use forecloud::vision::frames::FrameCounts;
 
 /// Recordings with a row of their own.
@@ -83,13 +83,16 @@ pub(super) fn warnings(report: &Report) -> String {
         let (n, first) = (failure.count, escape_message(&failure.first));
         items.push(format!("{n} frames could not be predicted; the first: {first}"));
     }
-    for bag in report.bags.iter().filter(|bag| bag.frames.n_dropped() > 0).take(5) {
+    for bag in report.bags.iter().filter(|bag| !bag.problems.is_empty()).take(5) {
         let (name, why) = (escape(&short_name(&bag.path)), dropped(&bag.frames));
-        let problem = bag
-            .last_problem
-            .as_deref()
-            .map_or(String::new(), |problem| format!("; the last: {}", escape_message(problem)));
-        items.push(format!("<bdi>{name}</bdi>: dropped {why}{problem}"));
+        if !why.is_empty() {
+            items.push(format!("<bdi>{name}</bdi>: dropped {why}"));
+        }
+        let problems = bag.problems.iter().take(MAX_PROBLEMS);
+        items.extend(
+            problems
+                .map(|problem| format!("<bdi>{name}</bdi>: {}", escape_message(&problem.text()))),
+        );
     }
     for bag in report.skipped.iter().take(5) {
         let (name, why) = (escape(&short_name(&bag.path)), escape_message(&bag.reason));

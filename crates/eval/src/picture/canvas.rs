@@ -1,14 +1,12 @@
-//! Pixels: discs and lines, smooth by drawing at twice the size; text; PNG.
+//! Pixels: discs and lines by `tiny-skia`, text, PNG.
 
 use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_width};
+use tiny_skia::{Color, ColorU8, FillRule, LineCap, Paint, PathBuilder, Pixmap, Stroke, Transform};
 
 use forecloud_bag::outputs::SOFTWARE;
 
 /// Red, green, blue.
 pub type Rgb = [u8; 3];
-
-/// Drawn pixels a side of one shown.
-const FINE: usize = 2;
 
 /// Letters of a `scale`: 1 small, 2 for lines of text, 3 for titles.
 fn letters(scale: usize) -> RasterHeight {
@@ -26,38 +24,33 @@ pub fn text_width(scale: usize, text: &str) -> usize {
 
 /// A picture that is drawn on.
 pub struct Canvas {
-    size: [usize; 2],
-    fine: Vec<Rgb>,
+    pixmap: Pixmap,
 }
 
 impl Canvas {
-    /// A picture of `size` (width, height) in one colour.
+    /// A picture of `size` (width, height), at least one pixel and at most 2^14 a side, in one colour.
     pub fn new(size: [usize; 2], color: Rgb) -> Self {
-        Self { size, fine: vec![color; FINE * size[0] * FINE * size[1]] }
+        let [width, height] = size.map(|side| side.clamp(1, 1 << 14) as u32);
+        let mut pixmap = Pixmap::new(width, height).expect("a picture of these sizes fits");
+        pixmap.fill(opaque(color));
+        Self { pixmap }
     }
 
-    /// A filled disc; centre and radius in shown pixels.
+    /// A filled disc; centre and radius in pixels.
     pub fn disc(&mut self, center: [f32; 2], radius: f32, color: Rgb) {
-        let [cx, cy] = center.map(|c| c * FINE as f32);
-        let radius = radius * FINE as f32;
-        let reach = radius.ceil() as i64;
-        for dy in -reach..=reach {
-            for dx in -reach..=reach {
-                if (dx * dx + dy * dy) as f32 <= radius * radius {
-                    self.set(cx as i64 + dx, cy as i64 + dy, color);
-                }
-            }
-        }
+        let Some(disc) = PathBuilder::from_circle(center[0], center[1], radius) else { return };
+        let (rule, still) = (FillRule::Winding, Transform::identity());
+        self.pixmap.fill_path(&disc, &paint(color), rule, still, None);
     }
 
-    /// A line of a width; all in shown pixels.
+    /// A line of a width; all in pixels.
     pub fn line(&mut self, [from, to]: [[f32; 2]; 2], width: f32, color: Rgb) {
-        let (dx, dy) = (to[0] - from[0], to[1] - from[1]);
-        let n = ((dx.abs().max(dy.abs()) * FINE as f32).ceil() as usize).clamp(1, 10_000);
-        for i in 0..=n {
-            let t = i as f32 / n as f32;
-            self.disc([from[0] + t * dx, from[1] + t * dy], 0.5 * width, color);
-        }
+        let mut path = PathBuilder::new();
+        path.move_to(from[0], from[1]);
+        path.line_to(to[0], to[1]);
+        let Some(path) = path.finish() else { return };
+        let stroke = Stroke { width, line_cap: LineCap::Round, ..Stroke::default() };
+        self.pixmap.stroke_path(&path, &paint(color), &stroke, Transform::identity(), None);
     }
 
     /// A line of text, its middle 4 `scale` pixels below `at`, where it begins; characters beyond
@@ -86,37 +79,37 @@ impl Canvas {
         scale: usize,
         colors: &[[f32; 3]],
     ) {
-        let side = FINE * scale;
+        let [left, top] = at.map(|x| x as i64);
         for (i, color) in colors.iter().enumerate() {
             let color = color.map(|c| (255.0 * c.clamp(0.0, 1.0)).round() as u8);
-            let corner = [at[0] * FINE + i % width * side, at[1] * FINE + i / width * side];
-            for (x, y) in (0..side).flat_map(|y| (0..side).map(move |x| (x, y))) {
-                self.set((corner[0] + x) as i64, (corner[1] + y) as i64, color);
+            let [x, y] = [i % width * scale, i / width * scale].map(|offset| offset as i64);
+            for (dx, dy) in
+                (0..scale as i64).flat_map(|dy| (0..scale as i64).map(move |dx| (dx, dy)))
+            {
+                self.blend(left + x + dx, top + y + dy, color, 255);
             }
         }
     }
 
-    /// Mixes a colour into a shown pixel; `cover` of 255 takes its place.
+    /// Mixes a colour into a pixel; `cover` of 255 takes its place. Outside of the picture nothing happens.
     fn blend(&mut self, x: i64, y: i64, color: Rgb, cover: u8) {
-        let [width, height] = self.size.map(|side| side as i64);
-        if !(0..width).contains(&x) || !(0..height).contains(&y) {
+        let width = i64::from(self.pixmap.width());
+        if !(0..width).contains(&x) || !(0..i64::from(self.pixmap.height())).contains(&y) {
             return;
         }
-        let (x, y) = (FINE * x as usize, FINE * y as usize);
-        for i in 0..FINE * FINE {
-            let below = &mut self.fine[(y + i / FINE) * FINE * width as usize + x + i % FINE];
-            let (share, rest) = (u16::from(cover), 255 - u16::from(cover));
-            *below = std::array::from_fn(|c| {
-                ((u16::from(color[c]) * share + u16::from(below[c]) * rest + 127) / 255) as u8
-            });
-        }
-    }
-
-    fn set(&mut self, x: i64, y: i64, color: Rgb) {
-        let [width, height] = self.size.map(|side| (FINE * side) as i64);
-        if (0..width).contains(&x) && (0..height).contains(&y) {
-            self.fine[(y * width + x) as usize] = color;
-        }
+        let below = &mut self.pixmap.pixels_mut()[(y * width + x) as usize];
+        let (share, rest) = (u16::from(cover), 255 - u16::from(cover));
+        let mix = |over: u8, below: u8| {
+            ((u16::from(over) * share + u16::from(below) * rest + 127) / 255) as u8
+        };
+        let [r, g, b] = color;
+        *below = ColorU8::from_rgba(
+            mix(r, below.red()),
+            mix(g, below.green()),
+            mix(b, below.blue()),
+            255,
+        )
+        .premultiply();
     }
 
     /// The picture as a PNG file's bytes.
@@ -127,9 +120,10 @@ impl Canvas {
     /// Canvases of one size as an animated PNG file, again and again, each shown for so long (s); one
     /// alone stands still. Programs that know no animation show the first.
     pub(crate) fn film(frames: &[(&Self, f64)]) -> Vec<u8> {
-        let [width, height] = frames.first().map_or([1, 1], |(canvas, _)| canvas.size);
+        let size = |canvas: &Self| [canvas.pixmap.width(), canvas.pixmap.height()];
+        let [width, height] = frames.first().map_or([1, 1], |(canvas, _)| size(canvas));
         let mut bytes = Vec::new();
-        let mut encoder = png::Encoder::new(&mut bytes, width as u32, height as u32);
+        let mut encoder = png::Encoder::new(&mut bytes, width, height);
         encoder.set_color(png::ColorType::Rgb);
         encoder.set_depth(png::BitDepth::Eight);
         // By this a picture of ours is told from others', which are never replaced.
@@ -150,21 +144,21 @@ impl Canvas {
         bytes
     }
 
-    /// Means over the drawn pixels of each shown one, row by row.
+    /// Red, green and blue, row by row: nothing shines through a canvas.
     fn shown(&self) -> Vec<u8> {
-        let [width, height] = self.size;
-        let mut shown = Vec::with_capacity(3 * width * height);
-        for (y, x) in (0..height).flat_map(|y| (0..width).map(move |x| (y, x))) {
-            for channel in 0..3 {
-                let fine = |i: usize| {
-                    let (row, column) = (FINE * y + i / FINE, FINE * x + i % FINE);
-                    u32::from(self.fine[row * FINE * width + column][channel])
-                };
-                shown.push(((0..FINE * FINE).map(fine).sum::<u32>() / (FINE * FINE) as u32) as u8);
-            }
-        }
-        shown
+        let colors = self.pixmap.pixels().iter();
+        colors.flat_map(|pixel| [pixel.red(), pixel.green(), pixel.blue()]).collect()
     }
+}
+
+fn opaque([r, g, b]: Rgb) -> Color {
+    Color::from_rgba8(r, g, b, 255)
+}
+
+fn paint(color: Rgb) -> Paint<'static> {
+    let mut paint = Paint { anti_alias: true, ..Paint::default() };
+    paint.set_color(opaque(color));
+    paint
 }
 
 #[cfg(test)]

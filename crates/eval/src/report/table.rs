@@ -11,9 +11,12 @@ use crate::metrics::Class;
 use crate::published::{Agreement, Comparison};
 use crate::survey::Survey;
 use forecloud::vision::cloud::Workspace;
+use forecloud::vision::frames::Problem;
 
 /// Warnings that are shown.
 const MAX_WARNINGS: usize = 8;
+/// Causes of what was dropped that are shown, of all recordings or of each.
+pub(crate) const MAX_PROBLEMS: usize = 4;
 /// Columns of the task and of the method.
 const TASK_WIDTH: usize = 12;
 pub(super) const METHOD_WIDTH: usize = 29;
@@ -176,6 +179,7 @@ impl Report {
         if let Some(dropped) = self.dropped() {
             fact("dropped", dropped)?;
         }
+        self.problems().into_iter().try_for_each(|problem| fact("cause", problem))?;
         if let Some([least, most]) = self.n_particles {
             let least = if least < most { format!("{least} to ") } else { String::new() };
             let (history, robot) = (self.n_history, self.of_robot());
@@ -331,10 +335,26 @@ impl Report {
         let jumps = (self.messages.time_jumps, "times that stamps went back");
         let losses = losses.chain([jumps].into_iter().filter(|(n, _)| *n > 0));
         let losses: Vec<String> = losses.map(|(n, what)| format!("{what}: {n}")).collect();
-        let last = self.bags.iter().rev().find(|bag| bag.last_problem.is_some());
-        let last = last.and_then(|bag| Some((bag.path.display(), bag.last_problem.as_ref()?)));
-        let last = last.map(|(path, problem)| format!("; the last, in {path}: {problem}"));
-        (!losses.is_empty()).then(|| losses.join("; ") + &last.unwrap_or_default())
+        (!losses.is_empty()).then(|| losses.join("; "))
+    }
+
+    /// Why, of all recordings: the first of each kind, causes first; at most [`MAX_PROBLEMS`].
+    fn problems(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for bag in &self.bags {
+            Problem::merge(&mut all, bag.problems.iter().cloned());
+        }
+        let several = self.bags.len() > 1;
+        let of = |problem: &Problem| {
+            let bag = self.bags.iter().find(|bag| bag.problems.iter().any(|p| p.is_like(problem)));
+            bag.filter(|_| several).map_or(String::new(), |bag| format!("{}: ", bag.path.display()))
+        };
+        let line = |problem: &Problem| of(problem) + &problem.text();
+        let mut lines: Vec<String> = all.iter().take(MAX_PROBLEMS).map(line).collect();
+        if all.len() > MAX_PROBLEMS {
+            lines.push(format!("{} more are in the JSON report", all.len() - MAX_PROBLEMS));
+        }
+        lines
     }
 
     pub(crate) fn agreement(&self) -> Option<String> {

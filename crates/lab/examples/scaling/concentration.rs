@@ -3,9 +3,8 @@
 use crate::graphs::{GraphName, Graphs};
 use crate::measure::{self, TAIL, Tail};
 use crate::names::{SamplerName, SideName};
-use crate::plot::{Axis, Curve, GREY, Line, Panel};
 use anyhow::Result;
-use plotters::prelude::SeriesLabelPosition;
+use forecloud_eval::plot::{Axis, Curve, GREY, Legend, Line, Panel};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -91,7 +90,7 @@ impl Args {
                 log: true,
             };
             let title = format!("{}, {title}", first.label());
-            Panel { title, x, y, curves, legend: SeriesLabelPosition::LowerLeft }
+            Panel { title, x, y, curves, legend: Legend::LowerLeft }
         };
         vec![
             panel(SideName::Symmetric, "walks on both sides: theorem 3.2"),

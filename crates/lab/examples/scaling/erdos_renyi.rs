@@ -2,11 +2,10 @@
 
 use crate::measure::{self, ErdosRenyi};
 use crate::names::{SamplerName, SideName};
-use crate::plot::{Axis, Curve, Line, Panel};
 use anyhow::Result;
 use clap::ValueEnum;
 use forecloud::engine::graph::walks::Sampler;
-use plotters::prelude::SeriesLabelPosition;
+use forecloud_eval::plot::{Axis, Curve, Legend, Line, Panel};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -144,8 +143,8 @@ impl Args {
         };
         let y = Axis::spanning(y_name, &curves, 1, sparsity && log_x);
         let legend = match sparsity && log_x {
-            true => SeriesLabelPosition::UpperRight,
-            false => SeriesLabelPosition::LowerRight,
+            true => Legend::UpperRight,
+            false => Legend::LowerRight,
         };
         Panel { title: title.to_string(), x, y, curves, legend }
     }

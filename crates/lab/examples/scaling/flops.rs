@@ -1,11 +1,10 @@
 //! Cost of attention against the number of tokens: figure 3 of GRF masking.
 
 use crate::measure::{self, Flops};
-use crate::plot::{Axis, Curve, GREY, Line, Panel};
 use crate::theory::bounds::AttentionFlops;
 use anyhow::Result;
 use forecloud::engine::graph::walks::Sampler;
-use plotters::prelude::SeriesLabelPosition;
+use forecloud_eval::plot::{Axis, Curve, GREY, Legend, Line, Panel};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -84,5 +83,5 @@ fn panels(rows: &[Flops]) -> Vec<Panel> {
     let x = Axis::spanning("tokens N", &curves, 0, true);
     let y = Axis::spanning("operations (FLOP)", &curves, 1, true);
     let title = "Cost of one head of attention on a path of tokens".to_string();
-    vec![Panel { title, x, y, curves, legend: SeriesLabelPosition::UpperLeft }]
+    vec![Panel { title, x, y, curves, legend: Legend::UpperLeft }]
 }

@@ -1,11 +1,10 @@
 //! How far attention to the k best keys is from attention to all, and what weight these keys have.
 
-use crate::plot::{Axis, Curve, Line, Panel};
 use anyhow::Result;
 use forecloud::base::random::{draw, normal_pair};
-use forecloud::engine::ops::k_mip_attention::{BLOCK, k_mip_attention_forward};
 use forecloud::engine::ops::linear_attention::Heads;
-use plotters::prelude::SeriesLabelPosition;
+use forecloud_eval::plot::{Axis, Curve, Legend, Line, Panel};
+use forecloud_lab::ops::k_mip_attention::{BLOCK, k_mip_attention_forward};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -145,13 +144,13 @@ impl Args {
                 "distance from full attention",
                 "L2 distance",
                 |row| row.distance,
-                SeriesLabelPosition::UpperRight,
+                Legend::UpperRight,
             ),
             panel(
                 "weight of the k best keys",
                 "share of the weight",
                 |row| row.share,
-                SeriesLabelPosition::UpperLeft,
+                Legend::UpperLeft,
             ),
         ]
     }

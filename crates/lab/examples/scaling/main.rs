@@ -13,8 +13,6 @@ mod measure;
 mod motifs;
 #[path = "../support/names.rs"]
 mod names;
-#[path = "../../../cli/src/plot.rs"]
-mod plot;
 mod prefixes;
 mod solver;
 mod sparsity;
@@ -24,7 +22,7 @@ mod theory;
 
 use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
-use plot::Panel;
+use forecloud_eval::plot::{self, Panel};
 use serde::Serialize;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;

@@ -4,12 +4,11 @@
 mod data;
 mod net;
 
-use crate::plot::{Axis, Curve, Line, Panel};
 use anyhow::{Result, ensure};
 use data::{Example, Motif, example};
+use forecloud_eval::plot::{Axis, Curve, Legend, Line, Panel};
 use forecloud_train::adamw::{AdamW, AdamWConfig};
 use net::{Kind, Net};
-use plotters::prelude::SeriesLabelPosition;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::fmt::Write;
@@ -129,7 +128,7 @@ impl Args {
                 x: Axis { name: "epoch", range: [1.0, self.epochs.max(2) as f64], log: false },
                 y: Axis { name: "accuracy", range: [0.4, 1.0], log: false },
                 curves: curves.map(curve).collect(),
-                legend: SeriesLabelPosition::LowerRight,
+                legend: Legend::LowerRight,
             }
         };
         self.motifs.iter().map(panel).collect()

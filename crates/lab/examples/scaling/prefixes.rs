@@ -3,11 +3,10 @@
 use crate::graphs::{GraphName, Graphs};
 use crate::measure::{self, Mean, Prefixes};
 use crate::names::SamplerName;
-use crate::plot::{Axis, Curve, Line, Panel};
 use anyhow::Result;
 use clap::ValueEnum;
 use forecloud::engine::graph::EdgeWeights;
-use plotters::prelude::SeriesLabelPosition;
+use forecloud_eval::plot::{Axis, Curve, Legend, Line, Panel};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -123,7 +122,7 @@ impl Args {
             let x = Axis::spanning("walks n a node", &curves, 0, true);
             let y = Axis::spanning("relative squared error of the mask", &curves, 1, true);
             let title = format!("3 hops on 3 neighbours, weights: {weights}");
-            Panel { title, x, y, curves, legend: SeriesLabelPosition::LowerLeft }
+            Panel { title, x, y, curves, legend: Legend::LowerLeft }
         };
         vec![panel("uniform"), panel("distance")]
     }

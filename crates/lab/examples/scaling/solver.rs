@@ -4,12 +4,11 @@ mod layers;
 mod learn;
 mod trial;
 
-use crate::plot::{Axis, Curve, Line, Panel};
 use anyhow::Result;
-use forecloud::engine::graph::solver::{electric_flow, heat_kernel, resistive_embedding};
+use forecloud_eval::plot::{Axis, Curve, Legend, Line, Panel};
+use forecloud_lab::solver::{electric_flow, heat_kernel, resistive_embedding};
 use learn::{by_gradient, least_squares, powers};
 use nalgebra::DMatrix;
-use plotters::prelude::SeriesLabelPosition;
 use serde::Serialize;
 use std::fmt::Write;
 use trial::{DEMANDS, Family, NODES, S, TASKS, Task, Trial, loss, trial};
@@ -125,7 +124,7 @@ impl Args {
                 x: Axis { name: "layers", range: [1.0, last], log: true },
                 y: Axis { name: "loss", range: [1e-14, 10.0], log: true },
                 curves: curves.collect(),
-                legend: SeriesLabelPosition::LowerLeft,
+                legend: Legend::LowerLeft,
             }
         };
         [(Family::Full, "all edges"), (Family::SkipLinks, "skip links")].map(panel).into()

@@ -3,9 +3,8 @@
 use crate::graphs::{GraphName, Graphs};
 use crate::measure::{self, Sparsity};
 use crate::names::SamplerName;
-use crate::plot::{Axis, Curve, GREY, Line, Panel};
 use anyhow::{Result, ensure};
-use plotters::prelude::SeriesLabelPosition;
+use forecloud_eval::plot::{Axis, Curve, GREY, Legend, Line, Panel};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -116,7 +115,7 @@ impl Args {
         let most = rows.iter().map(|row| row.sparsity.bound).fold(1.0, f64::max);
         let name = "non-zero entries (dotted: mean)";
         let y = Axis { name, range: [1.0, 2.0 * most], log: true };
-        let legend = SeriesLabelPosition::UpperLeft;
+        let legend = Legend::UpperLeft;
         Panel { title, x, y, curves, legend }
     }
 }

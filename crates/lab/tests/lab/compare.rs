@@ -158,7 +158,7 @@ fn a_comparison_stopped_again_and_again_gives_the_table_of_one_that_was_not() {
     assert_eq!(hashes.len(), 8);
     let nothing = |i: usize| table.runs[i].outcome.test.as_ref().unwrap().nothing_mm[0].unwrap();
     assert!((1..8).all(|i| nothing(i) == nothing(0)));
-    let files = ["comparison.csv", "comparison.png", "grf/seed_1/model.safetensors"];
+    let files = ["comparison.csv", "comparison.svg", "grf/seed_1/model.safetensors"];
     assert!(files.iter().all(|file| whole.path().join(file).is_file()));
     let csv = std::fs::read_to_string(whole.path().join("comparison.csv")).unwrap();
     let columns: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
@@ -200,7 +200,7 @@ fn a_plan_gives_each_variant_the_steps_of_its_budget_and_as_many_weights() {
     let other = Settings { topics, ..settings.clone() };
     let message = open(&other).err().unwrap().to_string();
     assert!(
-        message.contains("(-p robot: optional there, none here): take another --out"),
+        message.contains("(-p robot: optional there, none here): choose another --out"),
         "{message}"
     );
     let stopped = Comparison::open(folder.path().join("b"), settings, &data, &Patience::until(0));

@@ -1,7 +1,7 @@
 //! Split conformal quantiles with recordings as units.
 
 /// Recordings below which nothing is said.
-pub(crate) const LEAST_RECORDINGS: usize = 8;
+pub const LEAST_RECORDINGS: usize = 8;
 
 /// The least value that a share of all values does not exceed, each list weighing as much as any other;
 /// the share is a little larger than `share`, as a list that is not here could lie anywhere among these

@@ -15,13 +15,14 @@ use super::settings::Settings;
 use super::table::Table;
 use super::watch::Watch;
 use forecloud::Result;
+use forecloud_eval::plot;
 
 /// Names of a comparison's files in its folder; beside them is a folder for each variant.
 pub const PLAN: &str = "plan.json";
 /// A line for each run.
 pub const TABLE: &str = "comparison.csv";
 /// Validation errors on the way.
-pub const PICTURE: &str = "comparison.png";
+pub const PICTURE: &str = "comparison.svg";
 
 /// A comparison in its folder.
 pub struct Comparison {
@@ -83,7 +84,10 @@ impl Comparison {
         let Some(outcomes) = self.all(&runs, data, jobs, watch)? else { return Ok(None) };
         let table = Table::new(&self.plan, &chosen, &runs, &outcomes);
         write(&self.folder.join(TABLE), table.csv().as_bytes())?;
-        write(&self.folder.join(PICTURE), &curves::png(&table))?;
+        let panels = curves::panels(&table);
+        if !panels.is_empty() {
+            plot::draw(&self.folder.join(PICTURE), &panels)?;
+        }
         Ok(Some(table))
     }
 

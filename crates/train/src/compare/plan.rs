@@ -83,7 +83,7 @@ impl Plan {
         data: &DataSummary,
     ) -> Result<()> {
         let key = path.display().to_string();
-        let remedy = "take another --out, or the settings and recordings that it was begun with";
+        let remedy = "choose another --out, or the settings and recordings that it was begun with";
         let other = |what: &str| {
             Err(Error::Config { key: key.clone(), problem: format!("a plan {what}: {remedy}") })
         };
@@ -99,7 +99,7 @@ impl Plan {
         }
         let names = self.variants.iter().map(|variant| &variant.name);
         if !names.eq(settings.variants.iter().map(|variant| &variant.name)) {
-            return other("whose variants are not its settings'");
+            return other("whose variants don't match its settings");
         }
         Ok(())
     }

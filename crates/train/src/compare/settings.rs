@@ -76,7 +76,7 @@ impl Settings {
         for (i, variant) in self.variants.iter().enumerate() {
             variant.model.validate().map_err(|error| variant.error(&error))?;
             if self.variants[..i].iter().any(|other| other.name == variant.name) {
-                return wrong("variants", &format!("{} is there twice", variant.name));
+                return wrong("variants", &format!("{} is listed twice", variant.name));
             }
             let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
             if variant.name.is_empty() || !variant.name.chars().all(is_plain) {
@@ -99,7 +99,7 @@ impl Settings {
         seeds.sort_unstable();
         seeds.dedup();
         if seeds.is_empty() || seeds.len() < self.seeds.len() {
-            return wrong("seeds", "there are none, or one is there twice");
+            return wrong("seeds", "there are none, or one is listed twice");
         }
         for (key, count) in [
             ("compare.validation_steps", self.validation_steps),

@@ -16,8 +16,13 @@ const VERSION: u32 = 1;
 /// Bytes of a point's label, and of what stands before those of a frame.
 const POINT_BYTES: usize = 24;
 const FRAME_BYTES: usize = 8;
+/// Bytes of a file of labels that are looked at, packed and unpacked, to tell whether it is whole.
+const MAX_CHECKED_BYTES: u64 = 1 << 36;
 /// Fast, and most motions are 0.
 const LEVEL: i32 = 1;
+
+/// What [`LabelCache::check`] says of a file that is not there.
+pub const MISSING: &str = "is missing";
 
 /// A folder of labels.
 #[derive(Debug, Clone)]
@@ -71,6 +76,35 @@ impl LabelCache {
     /// In `folder`, which is made with the first labels.
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned() }
+    }
+
+    /// Whether a file of labels is there and whole, by its form alone.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self, name: &str) -> std::result::Result<(), &'static str> {
+        let file = File::open(self.folder.join(name));
+        let mut file = file.map_err(|_| MISSING)?.take(MAX_CHECKED_BYTES);
+        let mut head = vec![0; LABELS.len()];
+        if file.read_exact(&mut head).is_err() || head != LABELS.as_bytes() {
+            return Err("is not a file of labels");
+        }
+        let mut decoder = zstd::Decoder::new(file).map_err(|_| "is cut")?.take(MAX_CHECKED_BYTES);
+        let mut frame = [0; FRAME_BYTES];
+        // None is left before a frame: that is the end.
+        while let Ok(1..) = decoder.read(&mut frame[..1]) {
+            let more = decoder.read_exact(&mut frame[1..]);
+            let n = u64::from(u32::from_le_bytes([frame[4], frame[5], frame[6], frame[7]]));
+            let n_bytes = n * POINT_BYTES as u64;
+            let points = std::io::copy(&mut (&mut decoder).take(n_bytes), &mut std::io::sink());
+            if more.is_err() || points.ok() != Some(n_bytes) {
+                return Err("is cut or damaged");
+            }
+        }
+        match decoder.read(&mut frame) {
+            Ok(0) => Ok(()),
+            _ => Err("is cut or damaged"),
+        }
     }
 
     /// Labels of frames that have `n_points` each, if they are there and whole; what is damaged is as
@@ -196,7 +230,11 @@ mod tests {
         for n in 0..whole.len() {
             std::fs::write(&path, &whole[..n]).unwrap();
             assert_eq!(cache.read(&key(1.0), &[5, 2]), None, "{n} bytes");
+            assert!(cache.check(&key(1.0).file_name()).is_err(), "{n} bytes");
         }
+        std::fs::write(&path, &whole).unwrap();
+        assert_eq!(cache.check(&key(1.0).file_name()), Ok(()));
+        assert_eq!(cache.check("none.labels"), Err(MISSING));
         // More than there can be is not unpacked.
         let bomb = zstd::bulk::compress(&vec![0; 1 << 24], LEVEL).unwrap();
         std::fs::write(&path, [LABELS.as_bytes(), &bomb].concat()).unwrap();

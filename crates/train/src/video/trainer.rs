@@ -79,7 +79,7 @@ impl VideoTrainer {
         if !differing.is_empty() {
             let which = differing.join("; ");
             return Err(wrong(format!(
-                "it is of other settings ({which}): give the same ones, or take another --out"
+                "it was made with other settings ({which}): use the same ones, or choose another --out"
             )));
         }
         let step = text(STEP_KEY)?.parse().map_err(|_| wrong(format!("bad {STEP_KEY}")))?;

@@ -7,6 +7,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
+use crate::base::whole_file::read_at_most;
+
 /// Which files may be read at all: descriptions come from outside.
 const EXTENSIONS: [&str; 3] = ["stl", "obj", "dae"];
 pub(super) const OTHER_FORMAT: &str =
@@ -206,11 +208,12 @@ fn is_package(folder: &Path, name: &str) -> bool {
         return true;
     }
     let path = folder.join("package.xml");
-    let is_small = |found: std::fs::Metadata| found.is_file() && found.len() <= MAX_PACKAGE_XML;
-    if !std::fs::metadata(&path).is_ok_and(is_small) {
+    // Before it is opened: that would wait for a FIFO's other end.
+    if !path.is_file() {
         return false;
     }
-    let Ok(text) = std::fs::read_to_string(&path) else { return false };
+    let text = read_at_most(&path, MAX_PACKAGE_XML).ok().and_then(|it| String::from_utf8(it).ok());
+    let Some(text) = text else { return false };
     let Ok(document) = roxmltree::Document::parse(&text) else { return false };
     let mut named = document.root_element().children().filter(|node| node.has_tag_name("name"));
     named.next().and_then(|node| node.text()).is_some_and(|text| text.trim() == name)

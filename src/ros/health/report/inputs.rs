@@ -75,7 +75,7 @@ impl Facts {
                     "frames are made without {}: {}. Remedy: see the status 'images'; a camera \
                      that sends again is taken back",
                     self.absent_cameras.join(", "),
-                    self.troubles[Cause::LeftOut as usize].text
+                    self.troubles[Cause::LeftOut as usize].said.text()
                 ),
             );
         }
@@ -144,7 +144,7 @@ impl Facts {
         }
         let lacking = &self.troubles[Cause::Robot as usize];
         if lacking.recent.sum(now) > 0 {
-            status.add(Level::Warn, &lacking.text);
+            status.add(Level::Warn, lacking.said.text());
         }
         for (i, remark) in in_use.into_iter().flatten().enumerate() {
             status.value(format!("remark {}", i + 1), remark);
@@ -195,7 +195,7 @@ impl Facts {
                 format!(
                     "{n} times in the last 5 s: {}. Remedy: two publishers of one topic use \
                      different clocks: stop one, or give all of them the same use_sim_time",
-                    trouble.text
+                    trouble.said.text()
                 ),
             );
         } else if n > 0 {
@@ -204,7 +204,7 @@ impl Facts {
                 format!(
                     "{}. Remedy: none if a recording or a simulation was started again; otherwise \
                      synchronise the publishers' clocks",
-                    trouble.text
+                    trouble.said.text()
                 ),
             );
         }
@@ -222,7 +222,8 @@ impl Facts {
                     hindered(now, self.last_frame),
                     format!(
                         "{n} bad ones on {} in the last 5 s: {}. Remedy: correct their publisher",
-                        topic.name, topic.last_problem
+                        topic.name,
+                        topic.said.text()
                     ),
                 );
             }

@@ -62,6 +62,11 @@ fn after_two_seconds_without_a_transform_a_camera_is_offered_and_placed() {
     let problem = frames.take_problem().expect("a problem");
     assert!(problem.contains("from 'base' to 'camera_link'"), "{problem}");
     assert!(problem.contains("level_camera"), "{problem}");
+    // What was made up is gone, and nothing is made up again.
+    assert!(frames.take_withdrawn() && !frames.take_withdrawn());
+    assert!(frames.tf.lookup("base", "camera_link", Stamp::from_nanos(START_NS)).is_ok());
+    assert!(!frames.tf.knows("world"));
+    assert!(play(&mut frames, 100).is_none());
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl Extent {
         if n_bytes < expected {
             Some(format!("cut off: {n_bytes} of {expected} bytes"))
         } else if self.has_part_of_page() {
-            Some(format!("cut off: {n_bytes} bytes are no multiple of {page_bytes}"))
+            Some(format!("cut off: {n_bytes} bytes are not a multiple of {page_bytes}"))
         } else {
             None
         }

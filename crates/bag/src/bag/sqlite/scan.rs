@@ -85,7 +85,7 @@ impl Database {
         // What is cut off nothing can save.
         let end =
             self.cut.as_ref().map_or(format!("); {RECOVER}"), |cut| format!("; it is {cut})"));
-        let problem = format!("is no recording that can be read ({problem}{end}");
+        let problem = format!("can't be read as a recording ({problem}{end}");
         Error::Bag { path: self.path.clone(), problem }
     }
 

@@ -35,6 +35,24 @@ pub(super) struct Found {
     pub(super) points: Option<CameraTopics>,
     /// Whether its depth image may be registered or not.
     pub(super) is_unsure: bool,
+    /// Why its images can't be used, where they can't.
+    pub(super) lack: String,
+}
+
+impl Found {
+    /// Takes depth whose name doesn't tell for what was said of it: not registered.
+    pub(super) fn unregister(&mut self) {
+        let Some(camera) = self.images.as_mut().filter(|_| self.is_unsure) else { return };
+        if camera.depth_info.is_empty() {
+            self.lack = format!(
+                "its depth is not registered to colour, and has no calibration of its own beside {}",
+                camera.depth
+            );
+            self.images = None;
+        } else {
+            camera.depth_registered = false;
+        }
+    }
 }
 
 /// An image topic.
@@ -53,7 +71,49 @@ pub(super) fn find(topics: &[&TopicInfo]) -> Vec<Found> {
     }
     let found =
         groups.into_iter().map(|(namespace, group)| in_namespace(namespace, &group, topics));
-    found.flatten().collect()
+    let mut found: Vec<Found> = found.flatten().collect();
+    found.sort_by_cached_key(|camera| natural(&camera.namespace));
+    found
+}
+
+/// A key by which `camera_2` comes before `camera_10`.
+fn natural(name: &str) -> Vec<(String, u64)> {
+    let mut parts = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let (text, after) =
+            rest.split_at(rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len()));
+        let end = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+        let (digits, more) = after.split_at(end);
+        parts.push((text.to_owned(), digits.parse().unwrap_or(0)));
+        rest = more;
+    }
+    parts
+}
+
+/// What of a camera's images is missing.
+fn lack(namespace: &str, group: &[&TopicInfo], all: &[&TopicInfo]) -> String {
+    let inputs = [CameraInput::Images, CameraInput::Compressed];
+    let images = || inputs.into_iter().flat_map(|i| group.iter().filter_map(move |t| image(t, i)));
+    let has = |is_it: fn(&str) -> bool| images().any(|image| is_it(image.base));
+    let is_here = |topic: &&&TopicInfo| super::cameras::namespace(&topic.name) == namespace;
+    let has_calibration = all.iter().filter(is_here).any(|topic| is_calibration(topic));
+    let parts = [
+        (has(is_color), "colour images"),
+        (has(is_depth), "depth images"),
+        (has_calibration, "calibration (sensor_msgs/msg/CameraInfo)"),
+    ];
+    let of = |wanted: bool| {
+        let parts = parts.iter().filter(move |(has, _)| *has == wanted).map(|(_, what)| *what);
+        parts.collect::<Vec<_>>().join(" and ")
+    };
+    match (of(true).as_str(), of(false).as_str()) {
+        (_, "") => "the names of its colour, depth and calibration don't tell what belongs together, or one \
+                    of its images is compressed and the other is not"
+            .into(),
+        ("", lacks) => format!("it has no {lacks}: record them"),
+        (has, lacks) => format!("it has {has}, and no {lacks}: record them"),
+    }
 }
 
 /// `all`: the calibration may lie elsewhere.
@@ -71,7 +131,8 @@ fn in_namespace(namespace: &str, group: &[&TopicInfo], all: &[&TopicInfo]) -> Op
     }
     let depth = images.as_ref().map(|camera| &*camera.depth);
     let is_unsure = depth.is_some_and(|depth| is_registered(depth).is_none());
-    Some(Found { namespace: namespace.into(), images, points, is_unsure })
+    let lack = lack(namespace, group, all);
+    Some(Found { namespace: namespace.into(), images, points, is_unsure, lack })
 }
 
 fn nameless(namespace: &str, input: CameraInput, depth_registered: bool) -> CameraTopics {

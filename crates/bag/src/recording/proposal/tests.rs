@@ -245,13 +245,18 @@ fn cameras_that_are_there_stay() {
 
 #[test]
 fn without_a_camera_it_says_what_to_record() {
-    for names in [&["S /chatter"][..], &[], &["I /camera/depth/image_raw", "S /chatter"]] {
+    for names in [&["S /chatter"][..], &[]] {
         let proposal = propose(&topics(names), &Topics::default());
         assert_eq!(proposal.arguments(), None);
         // A robot need not be there.
         assert_eq!(proposal.notes.len(), 1, "{:?}", proposal.notes);
         assert!(proposal.notes[0].contains("no camera was found"));
     }
+    // One that is there is not denied.
+    let proposal = propose(&topics(&["I /cam/depth/image_raw", "S /chatter"]), &Topics::default());
+    let lacks = "the camera in /cam can't be used: it has depth images, and no colour images and \
+                 calibration (sensor_msgs/msg/CameraInfo): record them";
+    assert_eq!((proposal.arguments(), proposal.notes), (None, vec![lacks.to_owned()]));
     let mut silent = topics(&REALSENSE);
     for topic in &mut silent {
         topic.n_messages = 0;
@@ -264,4 +269,43 @@ fn arguments_are_one_word_each_to_a_shell() {
     let names = ["P /a b$(ls)'/points", "J /joint_states"];
     let arguments = propose(&topics(&names), &Topics::default()).arguments().unwrap();
     assert_eq!(arguments, r"--cameras 'a b$(ls)'\''' --input points");
+}
+
+#[test]
+fn cameras_come_in_natural_order() {
+    let of = |i: u32| {
+        let name = |kind, rest: &str| format!("{kind} /camera_{i}/{rest}");
+        [name("I", "color/image_raw"), name("I", "depth/image_raw"), name("K", "color/camera_info")]
+    };
+    let names: Vec<String> = [10, 2, 1].into_iter().flat_map(of).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    assert_eq!(arguments(&names), "--cameras camera_1,camera_2,camera_10");
+}
+
+#[test]
+fn measured_joint_states_come_before_commands() {
+    let mut topics = topics(&["J /isaac_joint_commands", "J /isaac_joint_states", "S /arm/urdf"]);
+    topics[0].n_messages = 1000;
+    let proposal = propose(&topics, &Topics::default());
+    let remap = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+    let expected =
+        [remap("/joint_states", "/isaac_joint_states"), remap("/robot_description", "/arm/urdf")];
+    assert_eq!(proposal.remaps, expected);
+}
+
+#[test]
+fn what_was_said_of_depth_is_kept() {
+    let names = [
+        "I /a/color/image_raw",
+        "I /a/depth/image_raw",
+        "K /a/color/camera_info",
+        "K /a/depth/camera_info",
+    ];
+    let camera = CameraTopics::new("camera_left", CameraInput::Images, false);
+    let wanted = Topics { cameras: vec![camera], ..Topics::default() };
+    let proposal = propose(&topics(&names), &wanted);
+    assert_eq!(proposal.arguments().unwrap(), "--cameras a -p depth_registered:=false");
+    assert_eq!(proposal.notes, [] as [String; 0]);
+    let proposal = propose(&topics(&names[..3]), &wanted);
+    assert!(proposal.notes[0].contains("no calibration of its own"), "{:?}", proposal.notes);
 }

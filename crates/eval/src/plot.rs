@@ -1,6 +1,6 @@
-//! Panels of curves as SVG, by `plotters`; also for the examples.
+//! Panels of curves as SVG, by `plotters`.
 
-use anyhow::{Context, Result, ensure};
+use forecloud::{Error, Result};
 use forecloud_bag::outputs::{Kind, Outputs, PLOT};
 use plotters::coord::cartesian::Cartesian2d;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
@@ -9,14 +9,23 @@ use plotters::prelude::*;
 use std::ops::Range;
 use std::path::Path;
 
+pub use plotters::prelude::SeriesLabelPosition as Legend;
+
 /// Okabe and Ito's colours, which most colour-blind people tell apart.
-const COLORS: [RGBColor; 6] = [
+const COLORS: [RGBColor; 12] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
     RGBColor(204, 121, 167),
     RGBColor(230, 159, 0),
     RGBColor(60, 60, 60),
+    // Others beside them, for comparisons of many.
+    RGBColor(86, 180, 233),
+    RGBColor(150, 90, 40),
+    RGBColor(120, 70, 180),
+    RGBColor(110, 140, 20),
+    RGBColor(170, 20, 60),
+    RGBColor(150, 150, 150),
 ];
 /// Number of the neutral one, for bounds.
 pub const GREY: usize = 5;
@@ -24,81 +33,109 @@ const PANEL: (u32, u32) = (560, 400);
 /// Ticks that an axis has at most.
 const MAX_TICKS: usize = 9;
 
-#[derive(Clone, Copy, PartialEq)]
+/// How a curve is drawn.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Line {
+    /// Without gaps, with markers where the points are few.
     Solid,
+    /// For bounds and models.
     Dashed,
+    /// For what stands behind the others.
     Dotted,
 }
 
 /// A line through points, which have a marker each where it is solid and they are few.
+#[derive(Debug, Clone)]
 pub struct Curve {
-    /// In the legend; none for none.
+    /// In the legend; empty for none.
     pub label: String,
+    /// Number of its colour.
     pub color: usize,
+    /// How it is drawn.
     pub line: Line,
+    /// x and y of each point.
     pub points: Vec<[f64; 2]>,
-    /// Standard errors of the points; none for none.
+    /// Standard errors of the points; empty for none.
     pub errors: Vec<f64>,
 }
 
 impl Curve {
+    /// A curve without standard errors.
     pub fn new(label: impl Into<String>, color: usize, line: Line, points: Vec<[f64; 2]>) -> Self {
         Self { label: label.into(), color, line, points, errors: Vec::new() }
     }
 }
 
 /// Name with unit, range and scale of an axis.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Axis {
+    /// Name with unit.
     pub name: &'static str,
+    /// From where to where.
     pub range: [f64; 2],
+    /// Whether its scale is logarithmic.
     pub log: bool,
 }
 
+/// Curves over the same axes.
+#[derive(Debug, Clone)]
 pub struct Panel {
+    /// Above it.
     pub title: String,
+    /// The horizontal axis.
     pub x: Axis,
+    /// The vertical axis.
     pub y: Axis,
+    /// In the order in which they are drawn.
     pub curves: Vec<Curve>,
-    pub legend: SeriesLabelPosition,
+    /// Where names stand.
+    pub legend: Legend,
 }
 
-/// Draws `panels` in rows of two; a file that is no plot of ours is not replaced.
+/// Why a plot could not be drawn, in the words of the library that draws.
+type Drawn<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// Draws `panels` in rows of two into the file `path`.
+///
+/// # Errors
+/// [`Error::Io`], and [`Error::Output`] for a file that is no plot of ours, and for panels without a range.
 pub fn draw(path: &Path, panels: &[Panel]) -> Result<()> {
     if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        std::fs::create_dir_all(folder)
+            .map_err(|cause| Error::Io { path: folder.to_owned(), cause })?;
     }
-    let text = format!("{PLOT}{}", svg(panels)?);
-    Ok(Outputs::default().write(path, Kind::Plot, text.as_bytes())?)
+    let drawn = svg(panels)
+        .map_err(|problem| Error::Output { path: path.to_owned(), problem: problem.to_string() })?;
+    Outputs::default().write(path, Kind::Plot, format!("{PLOT}{drawn}").as_bytes())
 }
 
-/// Draws `panels` in rows of two.
-pub fn svg(panels: &[Panel]) -> Result<String> {
+fn svg(panels: &[Panel]) -> Drawn<String> {
     let mut text = String::new();
     draw_into(&mut text, panels)?;
     Ok(text)
 }
 
-fn draw_into(text: &mut String, panels: &[Panel]) -> Result<()> {
+fn draw_into(text: &mut String, panels: &[Panel]) -> Drawn<()> {
     let columns = panels.len().min(2);
     let rows = panels.len().div_ceil(columns.max(1));
     let size = (PANEL.0 * columns as u32, PANEL.1 * rows as u32);
     let root = SVGBackend::with_string(text, size).into_drawing_area();
     root.fill(&WHITE)?;
     for (area, panel) in root.split_evenly((rows, columns)).iter().zip(panels) {
-        draw_panel(area, panel).with_context(|| panel.title.clone())?;
+        draw_panel(area, panel).map_err(|error| format!("{}: {error}", panel.title))?;
     }
     Ok(root.present()?)
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
-fn draw_panel(area: &Area, panel: &Panel) -> Result<()> {
+fn draw_panel(area: &Area, panel: &Panel) -> Drawn<()> {
     let [x, y] = [&panel.x, &panel.y];
     let drawable =
         |axis: &Axis| axis.range.iter().all(|v| v.is_finite()) && axis.range[0] < axis.range[1];
-    ensure!(drawable(x) && drawable(y), "nothing to draw from {:?} and {:?}", x.range, y.range);
+    if !drawable(x) || !drawable(y) {
+        return Err(format!("nothing to draw from {:?} and {:?}", x.range, y.range).into());
+    }
     let mut chart = ChartBuilder::on(area)
         .caption(&panel.title, ("sans-serif", 17))
         .margin(12)
@@ -132,7 +169,7 @@ fn draw_panel(area: &Area, panel: &Panel) -> Result<()> {
 
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
 
-fn draw_curve<'b: 'a, 'a>(chart: &mut Chart<'a, 'b>, panel: &Panel, curve: &Curve) -> Result<()> {
+fn draw_curve<'b: 'a, 'a>(chart: &mut Chart<'a, 'b>, panel: &Panel, curve: &Curve) -> Drawn<()> {
     let color = COLORS[curve.color % COLORS.len()];
     let (line, style) = (curve.line, color.stroke_width(2));
     let inside = |[x, y]: &[f64; 2]| panel.x.holds(*x) && panel.y.holds(*y);
