@@ -5,16 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use forecloud::predict::rig::Verdict;
-use forecloud::robot::kinematics::MeshSearch;
 use forecloud::vision::frames::FramesConfig;
 use forecloud_bag::recording::Recording;
 use forecloud_eval::rig_check::{CheckReport, check};
 use serde_json::json;
 
 use super::outcome::Outcome;
-use super::replay::write;
-use super::say::{name_first, say};
-use super::topics::{ReadArgs, with_command};
+use super::say::{name_first, print, printable, say};
+use super::topics::ReadArgs;
 
 /// Check whether the robot is where the cameras see it, and whether cameras, clocks and joints agree.
 #[derive(clap::Args)]
@@ -51,15 +49,15 @@ pub struct Args {
 /// # Errors
 /// If a recording could not be read: after all others have been checked.
 pub fn run(args: &Args) -> Result<Outcome> {
-    let (config, meshes) = (args.topics.config()?, args.topics.meshes());
+    let config = args.topics.config()?;
     let (mut shown, mut failed, mut worst) = (Vec::new(), Vec::new(), Verdict::Ok);
     for path in &args.bags {
-        match of(path, &config, &meshes) {
+        match of(path, &config, args) {
             Ok(report) => {
                 worst = worst.max(report.verdict);
                 match args.json {
                     true => shown.push(serde_json::to_value(&report)?),
-                    false => write(&report.to_string())?,
+                    false => print(&printable(&report.to_string()))?,
                 }
             }
             Err(error) => {
@@ -73,7 +71,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
         }
     }
     if args.json {
-        write(&(serde_json::to_string_pretty(&shown)? + "\n"))?;
+        print(&(serde_json::to_string_pretty(&shown)? + "\n"))?;
     }
     let (n, all) = (failed.len(), args.bags.len());
     match failed.pop() {
@@ -84,8 +82,9 @@ pub fn run(args: &Args) -> Result<Outcome> {
 }
 
 /// Checks one recording.
-fn of(path: &Path, config: &FramesConfig, meshes: &MeshSearch) -> Result<CheckReport> {
+fn of(path: &Path, config: &FramesConfig, args: &Args) -> Result<CheckReport> {
     let recording = Recording::open(path, config.clone())
-        .map_err(|error| with_command(error, "forecloud check"))?;
-    check(&recording, meshes).with_context(|| format!("cannot check {}", path.display()))
+        .map_err(|error| args.topics.with_command(error, "check"))?;
+    check(&recording, &args.topics.meshes())
+        .with_context(|| format!("cannot check {}", path.display()))
 }

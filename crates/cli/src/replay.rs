@@ -59,7 +59,8 @@ pub fn outcome(report: &Report) -> Result<Outcome> {
     for bag in &report.bags {
         let (without, n) = (bag.n_without_robot, bag.frames.frames);
         if without as f64 > MANY_WITHOUT * n as f64 {
-            let why = bag.last_problem.as_deref().unwrap_or("`forecloud check` tells why");
+            let why = bag.problems.first().map(|problem| problem.text());
+            let why = why.unwrap_or("`forecloud check` tells why".into());
             let told = format!("{without} of {n} frames go without the robot: {why}");
             say(format_args!("warning: {}", name_first(&bag.path, &told)));
         }

@@ -22,7 +22,7 @@ use forecloud::predict::rig::{
 };
 use forecloud::robot::kinematics::{MeshSearch, Robot, RobotMode};
 use forecloud::vision::cloud::Workspace;
-use forecloud::vision::frames::{FrameCounts, View};
+use forecloud::vision::frames::{FrameCounts, Problem, View};
 use forecloud::{Error, Result};
 use forecloud_bag::recording::Recording;
 use looks::Looks;
@@ -141,8 +141,10 @@ pub fn check_first(recording: &Recording, meshes: &MeshSearch, secs: f64) -> Res
         looks.take(frame, &mut watch, &mut depths);
         Ok(())
     });
-    let (counts, problem) =
-        played.unwrap_or_else(|frames| (FrameCounts { frames, ..FrameCounts::default() }, None));
+    let (counts, problems) = played
+        .unwrap_or_else(|frames| (FrameCounts { frames, ..FrameCounts::default() }, Vec::new()));
+    // The first cause comes first.
+    let problem = problems.first().map(Problem::text);
     let mut found = looks.finish(&mut watch)?;
     if let Some(robot) = watch.robot() {
         found.trials.largest_rad = largest_rad(robot, &series);
