@@ -7,4 +7,5 @@ pub mod known_motion;
 pub mod observation;
 pub mod prediction;
 pub mod predictor;
+pub mod rig;
 pub mod snapshot;

@@ -25,7 +25,7 @@ class Result:
     """What a command of the tool came to."""
 
     exit_code: int
-    """0: all was done; 3: a result, but not of all that was asked for."""
+    """0: all was done; 3: a result, but not of all that was asked for, or something in it is suspicious."""
     stdout: str
     """What it printed."""
     messages: list[str] = field(default_factory=list)
@@ -193,6 +193,26 @@ def replay(bags: Any, *, model: Any = None, progress: bool = True, **options: An
     table = Table({name: np.array(column, types.get(name, str)) for name, column in columns.items()})
     table.report = report
     return table
+
+
+def check(bags: Any, *, progress: bool = False, **options: Any) -> list[dict[str, Any]]:
+    """Whether the robot is where the cameras see it, and cameras, clocks and joints agree: `forecloud check`.
+
+    `bags`: a recording or a list of them. Options are the command's (`cameras="front"`, `param="robot:=none"`,
+    …).
+
+    Returns a dictionary for each: `path`, `verdict` (`"ok"`, `"warn"` or `"fail"`, the worst of all),
+    `n_frames`, `n_with_robot` and `items`, each with `what`, `verdict`, `evidence`, `values` (numbers, by names
+    that end with their units), `cause` and `remedy` (None where nothing is wrong).
+
+    Raises `ToolError` if one can't be read.
+    """
+    if isinstance(bags, (str, bytes, os.PathLike)):
+        bags = [bags]
+    bags = [os.fsdecode(bag) for bag in bags]
+    if not bags:
+        raise InputError("bags: no recording was named")
+    return json.loads(run("check", *bags, progress=progress, json=True, **options).stdout)
 
 
 def train(recordings: Any, out: Any, *, progress: bool = True, **options: Any) -> dict[str, Any]:

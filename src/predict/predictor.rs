@@ -257,6 +257,11 @@ impl Predictor {
         self.memory.one_step_back(frame.stamp, frame.camera_numbers(), has_robot).is_some()
     }
 
+    /// Whether predictions from `frame` have the robot: its description and joints are there.
+    pub fn sees_robot(&self, frame: &Frame) -> bool {
+        self.observer.sees_robot(frame)
+    }
+
     /// Whether a frame was seen one step before `frame`, by whichever cameras: a history it is only
     /// if they are the same.
     pub fn has_frame_before(&self, frame: &Frame) -> bool {

@@ -23,6 +23,7 @@ pub use limits::JointLimits;
 pub use mesh::MeshSearch;
 pub use mounting::{Mount, Mounting, Outline, RobotMode};
 pub use order::JointOrder;
+pub use surface_index::SurfacePoint;
 
 /// The number of no link.
 pub const NO_LINK: u32 = u32::MAX;

@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::message::Stamp;
+use crate::predict::rig::Item;
 use crate::robot::kinematics::RobotMode;
 pub use recent::{Recent, WINDOW};
 pub use report::{Level, Status};
@@ -122,6 +123,8 @@ pub struct Facts {
     device: String,
     missed_device: Option<String>,
     robot: Description,
+    /// What was found of the rig last; none before.
+    pub rig: Option<Vec<Item>>,
     absent_cameras: Vec<String>,
     memory_problems: Vec<String>,
     memory_values: Vec<(String, String)>,
@@ -178,6 +181,7 @@ impl Facts {
             device: String::new(),
             missed_device: None,
             robot: Description::default(),
+            rig: None,
             absent_cameras: Vec::new(),
             memory_problems: Vec::new(),
             memory_values: Vec::new(),

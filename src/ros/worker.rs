@@ -20,6 +20,8 @@ use crate::base::keep_workers_hot::keep_workers_hot;
 use crate::message::Stamp;
 use crate::predict::config::PredictorConfig;
 use crate::predict::predictor::Predictor;
+use crate::predict::rig::LiveRig;
+use crate::robot::kinematics::MeshSearch;
 use crate::vision::cloud::{Place, Workspace};
 use crate::vision::frames::Frame;
 
@@ -63,6 +65,9 @@ pub struct Worker {
     refusals: Sender<Refusal>,
     /// Where the points outside of the workspace are, and when that was.
     outside: Option<(Instant, String)>,
+    rig: LiveRig,
+    /// Where its robot's meshes are looked for.
+    meshes: MeshSearch,
     frames_used: u64,
     frames_without_history: u64,
     /// The first of the frames without history since the last prediction.
@@ -104,6 +109,8 @@ impl Worker {
             robot: None,
             refusals,
             outside: None,
+            rig: LiveRig::new(config.cameras.clone()),
+            meshes: MeshSearch::new(&config.mesh_paths),
             frames_used: 0,
             frames_without_history: 0,
             without_history_since: None,
@@ -132,6 +139,7 @@ impl Worker {
         if orders.reset {
             self.passed.clear();
             self.predictor.forget();
+            self.rig.forget();
             self.without_history_since = None;
             self.followed = None;
         }
@@ -304,6 +312,8 @@ impl Worker {
                 tracing::info!("robot description received");
                 warnings.iter().for_each(|warning| tracing::warn!("robot_description: {warning}"));
                 self.health.note(|facts, _| facts.robot(Ok(warnings)));
+                // The predictor has taken it: nothing is wrong with it.
+                let _ = self.rig.set_robot(&urdf, &self.world_frame, &self.meshes);
                 self.robot = Some(urdf);
             }
             Err(error) => {
@@ -435,7 +445,16 @@ impl Worker {
             );
             self.trouble(Cause::World, text);
         }
+        self.watch_rig(&parcel.frame);
         Ok(())
+    }
+
+    /// Looks at the rig now and then, and notes what was found.
+    fn watch_rig(&mut self, frame: &Frame) {
+        // What is wrong with the frame is told where it is predicted from.
+        if let Ok(Some(items)) = self.rig.take(frame) {
+            self.health.note(|facts, _| facts.rig = Some(items));
+        }
     }
 
     /// Notes, logs and returns why a frame gave no prediction.

@@ -23,6 +23,7 @@ mod kinematics;
 mod mutations;
 mod reading;
 mod recording;
+mod rig;
 mod training;
 mod truth;
 

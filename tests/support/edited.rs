@@ -27,11 +27,26 @@ pub fn write_messages(
     split: &str,
     mut edit: impl FnMut(RawMessage) -> Vec<RawMessage>,
 ) {
-    let from = Path::new(crate::ROOT).join("tests/data/tiny_push");
+    write_messages_of("tests/data/tiny_push", folder, |mut message| {
+        if &*message.topic == BODIES {
+            message.data = said_to_be_of(split, &message.data);
+        }
+        edit(message)
+    });
+}
+
+/// The same with the messages of another recording of the repository.
+pub fn write_messages_of(
+    recording: &str,
+    folder: &Path,
+    mut edit: impl FnMut(RawMessage) -> Vec<RawMessage>,
+) {
+    let from = Path::new(crate::ROOT).join(recording);
     std::fs::create_dir_all(folder).unwrap();
     std::fs::copy(from.join("metadata.yaml"), folder.join("metadata.yaml")).unwrap();
     let bag = Bag::open(&from).unwrap();
-    let file = std::fs::File::create(folder.join("tiny_push.mcap")).unwrap();
+    let name = Path::new(recording).file_name().unwrap().to_str().unwrap();
+    let file = std::fs::File::create(folder.join(format!("{name}.mcap"))).unwrap();
     let mut writer = mcap::WriteOptions::new().profile("ros2").create(file).unwrap();
     let mut channels = HashMap::new();
     for topic in bag.topics() {
@@ -40,11 +55,7 @@ pub fn write_messages(
         channels.insert(topic.name.to_string(), channel.unwrap());
     }
     for message in bag.messages() {
-        let mut message = message.unwrap();
-        if &*message.topic == BODIES {
-            message.data = said_to_be_of(split, &message.data);
-        }
-        for message in edit(message) {
+        for message in edit(message.unwrap()) {
             let log_time = message.log_time_ns as u64;
             let channel_id = channels[&*message.topic];
             let header =
@@ -144,7 +155,8 @@ pub fn rename_encoding(message: &mut RawMessage, encoding: &str) {
     message.data = cdr(&Image { encoding: encoding.into(), ..image });
 }
 
-fn cdr(image: &Image) -> Vec<u8> {
+/// `sensor_msgs/msg/Image`.
+pub fn cdr(image: &Image) -> Vec<u8> {
     let mut body = Vec::new();
     let put = |body: &mut Vec<u8>, value: u32| {
         body.resize(body.len().next_multiple_of(4), 0);

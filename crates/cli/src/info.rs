@@ -2,10 +2,12 @@
 
 use anyhow::{Context, Result, ensure};
 use forecloud::engine::model::Model;
+use forecloud::robot::kinematics::MeshSearch;
 use forecloud::vision::cloud::Workspace;
 use forecloud::vision::frames::FramesConfig;
 use forecloud_bag::bag::{Bag, TopicInfo};
 use forecloud_bag::recording::Recording;
+use forecloud_eval::rig_check::{CheckReport, check_first};
 use forecloud_video::VideoModel;
 use serde_json::{Value, json};
 use std::io::Read;
@@ -13,6 +15,9 @@ use std::path::{Path, PathBuf};
 
 use super::replay_args::corner;
 use super::say::{name_first, print, say};
+
+/// What the rig is checked by: the first so many seconds.
+const CHECKED_SECS: f64 = 10.0;
 
 /// Show what recordings contain (topics, message counts, rates) or what a model file is (hash, sizes,
 /// settings).
@@ -103,8 +108,15 @@ fn look(path: &Path) -> Result<(Value, String)> {
     for warning in bag.warnings() {
         say(format_args!("warning: {}", name_first(path, warning)));
     }
-    let workspace = workspace(path);
-    Ok((to_json(&bag, workspace.as_ref()), to_table(&bag, workspace.as_ref())))
+    let (workspace, rig) = (workspace(path), rig(path));
+    let table = to_table(&bag, workspace.as_ref(), rig.as_ref());
+    Ok((to_json(&bag, workspace.as_ref(), rig.as_ref()), table))
+}
+
+/// What `check` finds in the first seconds; none if the topics have other names.
+fn rig(path: &Path) -> Option<CheckReport> {
+    let recording = Recording::open(path, FramesConfig::default()).ok()?;
+    check_first(&recording, &MeshSearch::default(), CHECKED_SECS).ok()
 }
 
 /// The box that `replay` and the node predict in, unless one is named; none if the topics have other
@@ -172,7 +184,7 @@ impl ModelFile {
     }
 }
 
-fn to_json(bag: &Bag, workspace: Option<&Workspace>) -> Value {
+fn to_json(bag: &Bag, workspace: Option<&Workspace>, rig: Option<&CheckReport>) -> Value {
     let topic = |topic: &TopicInfo| {
         json!({
             "name": &*topic.name,
@@ -192,6 +204,7 @@ fn to_json(bag: &Bag, workspace: Option<&Workspace>) -> Value {
         "compression": bag.compression().collect::<Vec<_>>(),
         "topics": bag.topics().iter().map(topic).collect::<Vec<_>>(),
         "workspace": workspace,
+        "rig": rig,
         "warnings": bag.warnings(),
         "error": null,
     })
@@ -209,7 +222,7 @@ fn storage(bag: &Bag) -> String {
     format!("{storage} in {files}, {compression}")
 }
 
-fn to_table(bag: &Bag, workspace: Option<&Workspace>) -> String {
+fn to_table(bag: &Bag, workspace: Option<&Workspace>, rig: Option<&CheckReport>) -> String {
     let start = bag.start().map_or("none".into(), |start| start.to_string());
     let mut rows = vec![["topic", "type", "messages", "Hz"].map(String::from)];
     rows.extend(bag.topics().iter().map(|topic| {
@@ -233,6 +246,10 @@ fn to_table(bag: &Bag, workspace: Option<&Workspace>) -> String {
         let (min, max) = (corner(*min), corner(*max));
         text +=
             &format!("  workspace {min} to {max} (m), as the cameras see; --workspace sets it\n");
+    }
+    if let Some(rig) = rig {
+        let line = rig.line();
+        text += &format!("  rig: {line} (first {CHECKED_SECS} s; `forecloud check` tells more)\n");
     }
     for [topic, message_type, n_messages, hz] in &rows {
         text +=

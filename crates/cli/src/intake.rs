@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use forecloud::Error;
+use forecloud::predict::rig::Item;
 use forecloud_bag::bag::{Found, recordings_below};
 use forecloud_bag::outputs::Outputs;
 use forecloud_bag::recording::Recording;
@@ -24,6 +25,9 @@ const LEAST_MOTION_SECS: f64 = 180.0;
 /// From which on a lag between joints and cameras is told (s), and a distance of the cameras' planes (m).
 const TOLD_LAG_SECS: f64 = 0.04;
 const TOLD_APART_M: f64 = 0.012;
+
+/// Kinds of other findings that are told.
+const MAX_FINDINGS: usize = 6;
 
 /// Options that say where validation recordings come from.
 #[derive(clap::Args)]
@@ -229,6 +233,16 @@ fn rig_lines(rigs: &[Rig]) -> Vec<String> {
         }
         lines.push(text);
     }
+    let mut others: BTreeMap<&str, (&Item, usize)> = BTreeMap::new();
+    for item in rigs.iter().flat_map(|rig| &rig.findings) {
+        others.entry(&item.what).or_insert((item, 0)).1 += 1;
+    }
+    let others = others.into_values().take(MAX_FINDINGS);
+    lines.extend(
+        others.map(|(item, n)| {
+            format!("warning: rig of {}, the first: {}", recordings(n), item.line())
+        }),
+    );
     lines
 }
 

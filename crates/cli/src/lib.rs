@@ -5,6 +5,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod calibrate;
+mod check;
 mod compare;
 mod curve;
 mod encoder;
@@ -114,6 +115,7 @@ struct Cli {
 #[derive(clap::Subcommand)]
 enum Command {
     Info(info::Args),
+    Check(check::Args),
     Replay(Box<replay::Args>),
     Label(Box<label::Args>),
     Merge(merge::Args),
@@ -138,6 +140,7 @@ impl Cli {
         }
         match self.command {
             Command::Info(args) => info::run(&args).map(|()| Outcome::Done),
+            Command::Check(args) => check::run(&args),
             Command::Replay(args) => replay::run(&args),
             Command::Label(args) => label::run(&args),
             Command::Merge(args) => merge::run(&args),

@@ -5,7 +5,7 @@
 pub enum Outcome {
     /// All was done.
     Done,
-    /// There is a result, and it is not of all that was asked for.
+    /// There is a result, and it is not of all that was asked for, or something in it is suspicious.
     Partial,
 }
 

@@ -9,6 +9,7 @@ use forecloud_bag::outputs::{Kind, Outputs};
 use forecloud_bag::recording::Recording;
 use forecloud_bag::shards::{Manifest, Outcome as Came, Shard, ShardFolder, fingerprint};
 use forecloud_eval::published::Agreement;
+use forecloud_eval::rig_check::MANY_WITHOUT;
 use forecloud_eval::{Film, MostActive, Replay, Report};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
@@ -55,6 +56,15 @@ pub fn outcome(report: &Report) -> Result<Outcome> {
         bail!("the published predictions are not those of replay: {}", published.verdict());
     }
     ensure!(report.n_predicted > 0, "no frame was predicted: {}", report.why_nothing());
+    for bag in &report.bags {
+        let (without, n) = (bag.n_without_robot, bag.frames.frames);
+        if without as f64 > MANY_WITHOUT * n as f64 {
+            let why = bag.problems.first().map(|problem| problem.text());
+            let why = why.unwrap_or("`forecloud check` tells why".into());
+            let told = format!("{without} of {n} frames go without the robot: {why}");
+            say(format_args!("warning: {}", name_first(&bag.path, &told)));
+        }
+    }
     let n_skipped = report.skipped.len();
     let n_empty = report.bags.iter().filter(|bag| bag.n_predicted == 0).count();
     let lacks = usize::from(agreement == Some(Agreement::Partial));

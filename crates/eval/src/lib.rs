@@ -11,6 +11,7 @@
 mod check;
 
 pub mod baselines;
+
 pub mod coverage;
 pub mod csv;
 pub mod film;
@@ -28,6 +29,7 @@ pub mod record;
 pub mod region;
 pub mod replay;
 pub mod report;
+pub mod rig_check;
 #[cfg(test)]
 mod scene;
 pub mod similarity;

@@ -10,6 +10,7 @@ use crate::observed::Eye;
 use crate::part::{Part, Terms};
 use crate::published::{self, Published, Setup};
 use crate::report::Device;
+use crate::rig_check::check_first;
 use crate::survey::{Survey, Surveyor};
 use crate::{TrueMotion, baselines};
 use forecloud::base::keep_workers_hot::keep_workers_hot;
@@ -17,11 +18,15 @@ use forecloud::engine::model::Model;
 use forecloud::message::Stamp;
 use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::predictor::{Prediction, Predictor};
+use forecloud::predict::rig::Item;
 use forecloud::robot::kinematics::{MeshSearch, Mounting, RobotMode};
 use forecloud::vision::cloud::{SensorNoise, Workspace};
 use forecloud::vision::frames::{CameraFrame, Frame, FrameCounts, FramesConfig, Problem};
 use forecloud::{Error, Result};
 use forecloud_bag::recording::{BodyIds, Recording, Truth};
+
+/// What the rig of a recording is checked by: its first so many seconds.
+const CHECKED_SECS: f64 = 20.0;
 
 /// What became of one recording.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
@@ -49,6 +54,15 @@ pub struct BagResult {
     pub n_without_history: u64,
     /// Of those: frames that have one by other cameras.
     pub n_other_cameras: u64,
+    /// Frames that have the robot.
+    #[serde(default)]
+    pub n_with_robot: u64,
+    /// Frames that lack it, although the robot is described.
+    #[serde(default)]
+    pub n_without_robot: u64,
+    /// What is suspicious of its rig, in its first seconds: [`crate::rig_check`].
+    #[serde(default)]
+    pub rig: Vec<Item>,
     /// What became of its messages.
     pub frames: FrameCounts,
     /// Why messages and frames were dropped: the first of each kind, causes before what follows from
@@ -225,6 +239,9 @@ impl Replay {
         let mut hindsight = truth.is_none().then(|| self.hindsight(urdf.as_deref(), &meshes));
         let mut bag = BagResult::new(recording.bag().path(), task);
         bag.truth_lack = truth.map_or(Vec::new(), |_| recording.truth_lack());
+        // What can't be checked is told where it is predicted.
+        let checked = check_first(recording, &self.meshes, CHECKED_SECS);
+        bag.rig = checked.map_or(Vec::new(), |report| report.findings().cloned().collect());
         let noise = self.noise.map(|noise| noise.of_recording(recording.bag().path()));
         noise.map_or(Ok(()), |noise| noise.validate())?;
         let (frames, problems) = recording.play(|mut frame, ids| -> Result<()> {
@@ -249,6 +266,9 @@ impl Replay {
             }
             // What is wrong with the frame is told where it is predicted.
             let _ = surveyor.watch(&frame);
+            let has_robot = predictor.sees_robot(&frame);
+            bag.n_with_robot += u64::from(has_robot);
+            bag.n_without_robot += u64::from(takes_robot && urdf.is_some() && !has_robot);
             if let Some(hindsight) = &mut hindsight {
                 hindsight.observe(&frame).unwrap_or_else(|error| self.fail(&error));
             }

@@ -189,7 +189,8 @@ impl Episode {
                 episode.label(labels, on_frame)?;
                 let cameras = recording.frames_config().topics.cameras.iter();
                 let names: Vec<String> = cameras.map(|camera| camera.name.clone()).collect();
-                episode.rig = episode.look_at_rig(&names)?;
+                episode.must_stand(&names)?;
+                episode.rig = Rig::of(recording, meshes);
             }
             false => episode.mark_active(),
         }

@@ -1,9 +1,10 @@
 //! Which points lie on the robot: its whole surface, much denser than its particles, link by link.
 
+use super::Robot;
 use super::surface::{Patch, low_discrepancy};
 use crate::Result;
 use crate::base::geometry::{PointTree, Vec3, dot, length, minus};
-use nalgebra::{Isometry3, Point3};
+use nalgebra::{Isometry3, Point3, Vector3};
 use std::sync::Arc;
 
 /// Points on the whole surface for each of the robot's particles, and at most: about a centimetre apart
@@ -19,6 +20,46 @@ const REACH_M: f32 = 0.02;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Skin {
     links: Vec<Arc<LinkSkin>>,
+    /// About how far the points lie apart (m).
+    spacing_m: f64,
+}
+
+/// A point of the robot's surface, where the robot was placed last.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SurfacePoint {
+    /// Number of its link, in the order of [`Robot::link_poses`].
+    pub link: usize,
+    /// Where it is (world frame, m).
+    pub position: Vec3,
+    /// Normal of the surface (world frame), either way round.
+    pub normal: Vec3,
+}
+
+impl Robot {
+    /// Points all over the surface of the links that joints move, at `positions` (as
+    /// [`Robot::place`]), into `out`: link by link, the same points each time, about
+    /// [`Robot::surface_spacing_m`] apart. Links whose meshes could not be read have none.
+    ///
+    /// # Errors
+    /// As [`Robot::place`].
+    pub fn place_surface(&mut self, positions: &[f64], out: &mut Vec<SurfacePoint>) -> Result<()> {
+        self.update(positions)?;
+        out.clear();
+        for skin in &self.skin.links {
+            let pose: Isometry3<f32> = self.world_from_link[skin.node].cast();
+            out.extend(skin.points.iter().zip(&skin.normals).map(|(point, normal)| {
+                let position = (pose * Point3::from(*point)).coords.into();
+                let normal = (pose.rotation * Vector3::from(*normal)).into();
+                SurfacePoint { link: skin.node, position, normal }
+            }));
+        }
+        Ok(())
+    }
+
+    /// About how far the points of [`Robot::place_surface`] lie apart (m).
+    pub fn surface_spacing_m(&self) -> f64 {
+        self.skin.spacing_m
+    }
 }
 
 /// The surface of a link, in its own frame.
@@ -59,7 +100,8 @@ impl Skin {
             }
             Ok(Arc::new(LinkSkin::new(node, points, normals)?))
         };
-        Ok(Self { links: nodes.iter().map(of_node).collect::<Result<_>>()? })
+        let spacing_m = (total / n_points.max(1) as f64).sqrt();
+        Ok(Self { links: nodes.iter().map(of_node).collect::<Result<_>>()?, spacing_m })
     }
 
     /// The number of the link whose surface the point `p` (world frame, m) lies on, if any, where the
@@ -147,6 +189,21 @@ mod tests {
             links(std::f64::consts::FRAC_PI_2, 0.0, &turned),
             [0, 0, none, none, 1, 1, none]
         );
+    }
+
+    #[test]
+    fn the_surface_goes_with_its_links() {
+        let mut robot = Robot::from_urdf(ROBOT, 256, "world").unwrap();
+        let mut points = Vec::new();
+        robot.place_surface(&[std::f64::consts::FRAC_PI_2, 0.5], &mut points).unwrap();
+        let drum = robot.link_number("drum").unwrap();
+        let (on_drum, on_bar): (Vec<super::SurfacePoint>, Vec<super::SurfacePoint>) =
+            points.iter().partition(|p| p.link == drum);
+        assert!(on_bar.iter().all(|p| p.position[0].abs() < 0.021 && p.position[1] < 0.201));
+        assert!(on_drum.iter().all(|p| (0.749..0.851).contains(&p.position[1])), "at 0.8 m");
+        let lid = |p: &&super::SurfacePoint| p.normal[2].abs() > 0.99;
+        assert!(on_drum.iter().filter(lid).all(|p| (p.position[2].abs() - 0.05).abs() < 1e-6));
+        assert!((0.003..0.01).contains(&robot.surface_spacing_m()));
     }
 
     #[test]

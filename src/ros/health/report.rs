@@ -5,6 +5,7 @@
 
 mod inputs;
 mod outputs;
+mod rig;
 
 pub(super) use inputs::is_losing;
 
@@ -82,6 +83,7 @@ impl Facts {
             self.transforms(now),
             self.joints(now),
             self.robot_description(now),
+            self.rig(),
             self.plan(now),
             self.time(now),
             self.messages(now),

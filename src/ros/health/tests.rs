@@ -346,3 +346,21 @@ fn a_gpu_that_is_not_used_is_a_warning_as_long_as_it_is_not() {
     assert!(status.message.contains("too old"), "{}", status.message);
     assert!(status.values.contains(&("device".into(), "cpu".into())));
 }
+
+#[test]
+fn the_rig_is_told_once_it_was_looked_at() {
+    use crate::predict::rig::{Item, Verdict};
+    let mut facts = facts();
+    assert_eq!(status(&facts, 1.0, "rig").level, Level::Ok);
+    let fine = Item::ok("robot in the picture", "99 % seen").value("seen_share", 0.99);
+    facts.rig = Some(vec![fine.clone()]);
+    let told = status(&facts, 1.0, "rig");
+    assert_eq!((told.level, &*told.message), (Level::Ok, "robot in the picture: 99 % seen"));
+    assert_eq!(told.values, [("robot in the picture: seen_share".into(), "0.990".into())]);
+    let off =
+        Item::wrong(Verdict::Fail, "place of the robot", "20 mm off", "its base", "measure it");
+    facts.rig = Some(vec![fine, off]);
+    let told = status(&facts, 1.0, "rig");
+    assert_eq!(told.level, Level::Warn);
+    assert!(told.message.contains("20 mm off") && told.message.ends_with("measure it"));
+}

@@ -75,25 +75,32 @@ impl<'a> DepthImage<'a> {
     /// Depths of row `v` along the optical axis, metres: one per column; NaN where nothing was
     /// measured (zero, not finite, or out of [`DEPTH_RANGE_M`]). No values if there is no such row.
     pub fn row(&self, v: u32) -> impl Iterator<Item = f32> + use<'a> {
-        let n_bytes = self.format.n_bytes();
-        let big = self.image.is_bigendian;
-        let format = self.format;
-        row_bytes(self.image, v, n_bytes).chunks_exact(n_bytes).map(move |bytes| {
-            let depth = match (format, bytes) {
-                (Format::Millimetres, &[a, b]) => {
-                    let value =
-                        if big { u16::from_be_bytes([a, b]) } else { u16::from_le_bytes([a, b]) };
-                    f32::from(value) * 1e-3
-                }
-                (Format::Metres, &[a, b, c, d]) => {
-                    let bytes = [a, b, c, d];
-                    if big { f32::from_be_bytes(bytes) } else { f32::from_le_bytes(bytes) }
-                }
-                _ => f32::NAN,
-            };
-            // A NaN is in no range.
-            if (DEPTH_RANGE_M[0]..=DEPTH_RANGE_M[1]).contains(&depth) { depth } else { f32::NAN }
+        // A NaN is in no range.
+        self.raw_row(v).map(|depth_m| {
+            if (DEPTH_RANGE_M[0]..=DEPTH_RANGE_M[1]).contains(&depth_m) {
+                depth_m
+            } else {
+                f32::NAN
+            }
         })
+    }
+
+    /// As [`DepthImage::row`], and what can't be a measurement as it was published.
+    pub fn raw_row(&self, v: u32) -> impl Iterator<Item = f32> + use<'a> {
+        let (format, big) = (self.format, self.image.is_bigendian);
+        let n_bytes = format.n_bytes();
+        let rows = row_bytes(self.image, v, n_bytes).chunks_exact(n_bytes);
+        rows.map(move |bytes| format.reading(bytes, big))
+    }
+
+    /// Depth of the pixel (column, row), as [`DepthImage::row`]; NaN beside the image.
+    pub fn at(&self, [u, v]: [u32; 2]) -> f32 {
+        let n_bytes = self.format.n_bytes();
+        let row = row_bytes(self.image, v, n_bytes);
+        let bytes = row.get(u as usize * n_bytes..).and_then(|rest| rest.get(..n_bytes));
+        let depth_m =
+            bytes.map_or(f32::NAN, |bytes| self.format.reading(bytes, self.image.is_bigendian));
+        if (DEPTH_RANGE_M[0]..=DEPTH_RANGE_M[1]).contains(&depth_m) { depth_m } else { f32::NAN }
     }
 }
 
@@ -135,6 +142,22 @@ pub fn write_depths(image: &mut Image, depths_m: &[f32]) -> Result<()> {
 }
 
 impl Format {
+    /// Metres.
+    fn reading(self, bytes: &[u8], big: bool) -> f32 {
+        match (self, bytes) {
+            (Self::Millimetres, &[a, b]) => {
+                let value =
+                    if big { u16::from_be_bytes([a, b]) } else { u16::from_le_bytes([a, b]) };
+                f32::from(value) * 1e-3
+            }
+            (Self::Metres, &[a, b, c, d]) => {
+                let bytes = [a, b, c, d];
+                if big { f32::from_be_bytes(bytes) } else { f32::from_le_bytes(bytes) }
+            }
+            _ => f32::NAN,
+        }
+    }
+
     fn n_bytes(self) -> usize {
         match self {
             Self::Millimetres => 2,

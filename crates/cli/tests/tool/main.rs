@@ -13,6 +13,7 @@ mod bad_input;
 mod bag_damage;
 mod bag_storages;
 mod calibrate;
+mod check;
 mod info;
 mod instruction_set;
 mod outputs;

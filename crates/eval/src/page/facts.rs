@@ -197,12 +197,10 @@ pub(super) fn facts(report: &Report) -> String {
     }
     if let Some([least, most]) = report.n_particles {
         let least = if least < most { format!("{least} to ") } else { String::new() };
-        let (history, robot) = (report.n_history, report.n_kinematic);
-        facts.push((
-            "particles",
-            format!("{least}{most}; {history} of history, {robot} of the robot"),
-        ));
+        let (history, robot) = (report.n_history, report.of_robot());
+        facts.push(("particles", format!("{least}{most}; {history} of history{robot}")));
     }
+    facts.push(("rig", escape_message(&report.rig())));
     if let Some(agreement) = report.agreement() {
         facts.push(("published", escape_message(&agreement)));
     }

@@ -167,6 +167,7 @@ impl Report {
         }
         self.verdicts.iter().try_for_each(|verdict| fact("verdict", verdict.text()))?;
         self.notes.iter().try_for_each(|note| fact("note", note.clone()))?;
+        fact("rig", self.rig())?;
         self.warnings().iter().try_for_each(|warning| fact("warning", warning.clone()))?;
         for failure in &self.failures {
             fact("failed", format!("{} frames; the first: {}", failure.count, failure.first))?;
@@ -181,11 +182,8 @@ impl Report {
         self.problems().into_iter().try_for_each(|problem| fact("cause", problem))?;
         if let Some([least, most]) = self.n_particles {
             let least = if least < most { format!("{least} to ") } else { String::new() };
-            let (history, robot) = (self.n_history, self.n_kinematic);
-            fact(
-                "particles",
-                format!("{least}{most}; {history} of history, {robot} of the robot"),
-            )?;
+            let (history, robot) = (self.n_history, self.of_robot());
+            fact("particles", format!("{least}{most}; {history} of history{robot}"))?;
         }
         if let Some(time) = self.time {
             let (median, p90) = (time.step_ms_median, time.step_ms_p90);
@@ -249,6 +247,41 @@ impl Report {
             lines.push(format!("{} more are in the JSON report", n - MAX_WARNINGS));
         }
         lines
+    }
+
+    /// Frames that have the robot.
+    pub fn n_with_robot(&self) -> u64 {
+        self.bags.iter().map(|bag| bag.n_with_robot).sum()
+    }
+
+    /// The robot's particles, and the frames that have them.
+    pub(crate) fn of_robot(&self) -> String {
+        let (with, n) = (self.n_with_robot(), self.n_frames);
+        match with {
+            0 => "; no frame has a robot".into(),
+            _ => format!(", {} of the robot in {with} of {n} frames", self.n_kinematic),
+        }
+    }
+
+    /// What is suspicious of the rigs, each once.
+    pub(crate) fn rig(&self) -> String {
+        let mut texts: Vec<(&str, usize)> = Vec::new();
+        for item in self.bags.iter().flat_map(|bag| &bag.rig) {
+            match texts.iter_mut().find(|(what, _)| *what == item.what) {
+                Some((_, n)) => *n += 1,
+                None => texts.push((&item.what, 1)),
+            }
+        }
+        let told = |(what, n): &(&str, usize)| match self.bags.len() {
+            1 => (*what).to_owned(),
+            all => format!("{what} in {n} of {all} recordings"),
+        };
+        let more = if texts.len() > MAX_WARNINGS { ", …" } else { "" };
+        let told: Vec<String> = texts.iter().take(MAX_WARNINGS).map(told).collect();
+        match told.is_empty() {
+            true => "nothing suspicious".into(),
+            false => format!("suspicious: {}{more}; `forecloud check` tells why", told.join(", ")),
+        }
     }
 
     /// What was added to the depth images, if anything was.
