@@ -9,10 +9,9 @@ mod support;
 
 use forecloud::base::random::{draw, uniform};
 use forecloud::engine::graph::walks::WalkSeed;
-use forecloud::engine::masks::MaskConfig;
 use forecloud::engine::model::weights::initial_weights;
 use forecloud::engine::model::{
-    Engine, LayersConfig, Layout, LocalLayer, Mode, ModelConfig, StepGraph,
+    Engine, LayersConfig, Layout, LocalLayer, MaskConfig, Mode, ModelConfig, StepGraph,
 };
 use forecloud::vision::particles::Particles;
 use rayon::prelude::*;
@@ -22,6 +21,7 @@ use support::{Demo, time_ms};
 const RUNS: usize = 15;
 
 fn main() -> anyhow::Result<()> {
+    forecloud_lab::register();
     let args: Vec<String> = std::env::args().collect();
     let list = |name: &str, default: &[usize]| -> Vec<usize> {
         let at = args.iter().position(|arg| arg == name).and_then(|i| args.get(i + 1));
@@ -92,13 +92,11 @@ fn bench(demo: &Demo, n: usize, width: usize, layers: LayersConfig) -> anyhow::R
     let knn = median(|| graph.knn.rebuild(&particles.positions, config.k))?;
     let knn_graph = graph.knn.clone();
     let walks = match layers.local {
-        LocalLayer::MessagePassing => {
-            median(|| graph.anchors.rebuild(&particles.positions, layers.anchor_stride))?
-        }
-        LocalLayer::Masked(kind) => {
-            let (k, n_hops, mask) = (config.k, config.n_hops, MaskConfig::default());
-            let (positions, seed) = (&particles.positions, WalkSeed::default());
-            median(|| graph.rebuild_mask(kind, positions, k, n_hops, &mask, seed))? - knn
+        LocalLayer::Registered(kind) => {
+            let (mask, seed) = (MaskConfig::default(), WalkSeed::default());
+            let positions = &particles.positions;
+            let rebuild = || graph.rebuild_registered(kind, positions, &config, &mask, seed, false);
+            median(rebuild)? - knn
         }
         _ => median(|| graph.loads.rebuild(&knn_graph, config.n_hops))?,
     };
@@ -120,7 +118,10 @@ fn check(
     let config = engine.layout().config;
     graph.knn.rebuild(&particles.positions, config.k)?;
     graph.loads.rebuild(&graph.knn, config.n_hops)?;
-    graph.anchors.rebuild(&particles.positions, config.layers.anchor_stride)?;
+    if let LocalLayer::Registered(kind) = config.layers.local {
+        let (mask, seed) = (MaskConfig::default(), WalkSeed::default());
+        graph.rebuild_registered(kind, &particles.positions, &config, &mask, seed, false)?;
+    }
     engine.forward(weights, features, graph, particles.len())?;
     let output = engine.output().to_vec();
     let one = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;

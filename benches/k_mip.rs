@@ -10,10 +10,10 @@ mod support;
 
 use forecloud::base::instruction_set::InstructionSet;
 use forecloud::base::random::{draw, normal_pair};
-use forecloud::engine::ops::k_mip_attention::{BLOCK, k_mip_attention_forward};
 use forecloud::engine::ops::linear::{Mat, matmul};
 use forecloud::engine::ops::linear_attention::Heads;
-use forecloud::engine::ops::softmax_attention::{self, softmax_attention_forward};
+use forecloud_lab::ops::k_mip_attention::{BLOCK, k_mip_attention_forward};
+use forecloud_lab::ops::softmax_attention::{self, softmax_attention_forward};
 use rayon::prelude::*;
 use support::time_ms;
 

@@ -16,12 +16,14 @@ use anyhow::Context;
 use forecloud::base::instruction_set::InstructionSet;
 use forecloud::base::random::{draw, uniform};
 use forecloud::engine::graph::walks::WalkSeed;
-use forecloud::engine::graph::{KnnGraph, Loads};
-use forecloud::engine::masks::{MaskConfig, MaskKind, StepGraph};
+use forecloud::engine::graph::{KnnGraph, Loads, WeightedGraph};
+use forecloud::engine::model::{LayersConfig, LocalLayer, MaskConfig, ModelConfig};
 use forecloud::engine::ops::grf_attention::grf_attention_forward;
 use forecloud::engine::ops::linear::{Mat, matmul};
 use forecloud::engine::ops::linear_attention::Heads;
-use forecloud::engine::ops::masked_attention::{
+use forecloud::engine::registry::StepTokens;
+use forecloud_lab::masks::{MaskKind, Nodes};
+use forecloud_lab::ops::masked_attention::{
     MaskedSaved, masked_attention_backward, masked_attention_forward, n_stretches,
 };
 use support::time_ms;
@@ -119,13 +121,21 @@ fn surface(n: usize) -> Vec<[f32; 3]> {
 }
 
 fn measure(kind: MaskKind, n: usize, heads: Heads) -> anyhow::Result<Row> {
-    let (positions, mut graph) = (surface(n), StepGraph::default());
-    let (config, seed) = (MaskConfig::default(), WalkSeed::default());
-    let build =
-        |graph: &mut StepGraph| graph.rebuild_mask(kind, &positions, K, N_HOPS, &config, seed);
-    build(&mut graph)?;
-    let build = median(|| build(&mut graph))?;
-    let mask = graph.mask(kind).context("no mask")?;
+    let (positions, seed, mask) = (surface(n), WalkSeed::default(), MaskConfig::default());
+    let layers = LayersConfig { local: LocalLayer::Registered(kind.layer()), ..Default::default() };
+    let config =
+        ModelConfig { k: K, n_hops: N_HOPS, layers, ..ModelConfig::default() }.interlacer();
+    let mut knn = KnnGraph::default();
+    let mut data = kind.layer().step_data().context("no mask")?;
+    let build = median(|| {
+        knn.rebuild(&positions, K)?;
+        let (positions, knn, config, mask) = (&positions, &knn, &config, &mask);
+        data.rebuild(&StepTokens { positions, knn, config, mask, seed, training: true })
+    })?;
+    let mut graph = WeightedGraph::default();
+    graph.rebuild(&knn, &positions, mask.edge_weights);
+    let (positions, graph, cell_m) = (&positions, &graph, mask.cell_m);
+    let mask = kind.over(&Nodes { positions, graph, n_hops: N_HOPS, walks: None, cell_m, seed })?;
     let params = vec![0.0; kind.n_params(N_HOPS)];
 
     let (x, mut y) = (numbers(n * COLUMNS, 2), vec![0.0; n * COLUMNS]);
@@ -148,7 +158,7 @@ fn measure(kind: MaskKind, n: usize, heads: Heads) -> anyhow::Result<Row> {
     let rows = numbers(n * heads.row_len(), 3);
     let (mut out, mut denominators) = (vec![0.0; n * heads.width], vec![0.0; n * heads.n_heads]);
     let forward = median(|| {
-        masked_attention_forward(mask, &params, &rows, heads, &mut out, &mut denominators);
+        masked_attention_forward(&*mask, &params, &rows, heads, &mut out, &mut denominators);
         Ok(())
     })?;
     let d_out = numbers(n * heads.width, 4);
@@ -156,7 +166,15 @@ fn measure(kind: MaskKind, n: usize, heads: Heads) -> anyhow::Result<Row> {
     let mut d_rows = vec![0.0; rows.len()];
     let mut d_params = vec![0.0; n_stretches(heads) * params.len()];
     let backward = median(|| {
-        masked_attention_backward(mask, &params, saved, heads, &d_out, &mut d_rows, &mut d_params);
+        masked_attention_backward(
+            &*mask,
+            &params,
+            saved,
+            heads,
+            &d_out,
+            &mut d_rows,
+            &mut d_params,
+        );
         Ok(())
     })?;
     let per_node = |ms: f64| 1e6 * ms / n as f64;

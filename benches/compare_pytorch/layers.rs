@@ -4,6 +4,7 @@ use std::io::Write;
 
 use anyhow::ensure;
 use forecloud::engine::model::{LayersConfig, Layout, LocalLayer, ModelConfig};
+use forecloud_lab::layers::MESSAGE_PASSING;
 
 use super::support::{Demo, Training, time_ms};
 
@@ -17,7 +18,7 @@ pub fn run(
 ) -> anyhow::Result<()> {
     let demo = Demo::open()?;
     let mut rows = Vec::new();
-    for local in LocalLayer::UNMASKED {
+    for local in [LocalLayer::Grf, MESSAGE_PASSING, LocalLayer::Linear, LocalLayer::None] {
         let name = local.name();
         let layers = LayersConfig { local, ..LayersConfig::default() };
         let config = ModelConfig { width, layers, ..ModelConfig::default() };

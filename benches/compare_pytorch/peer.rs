@@ -12,10 +12,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use forecloud::engine::masks::StepGraph;
 use forecloud::engine::model::{Engine, Gradients, Mode};
 use forecloud::engine::ops::charbonnier::charbonnier;
 use forecloud::engine::ops::motion_head::{motion_head_backward, motion_head_forward};
+use forecloud::engine::step_graph::StepGraph;
 use forecloud_train::adamw::{AdamW, AdamWConfig};
 
 mod layers;

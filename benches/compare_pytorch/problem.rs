@@ -8,13 +8,13 @@ use anyhow::{Context, ensure};
 use forecloud::base::geometry::Vec3;
 use forecloud::base::random::{draw, uniform};
 use forecloud::engine::graph::walks::WalkSeed;
-use forecloud::engine::masks::StepGraph;
 use forecloud::engine::model::tokens::{N_CANDIDATES, Tokens};
 use forecloud::engine::model::{InterlacerConfig, Layout, ModelConfig};
 use forecloud::engine::ops::charbonnier::DELTA_M;
 use forecloud::engine::ops::layer_norm;
 use forecloud::engine::ops::linear_attention;
 use forecloud::engine::ops::motion_head::MAX_RESIDUAL_M;
+use forecloud::engine::step_graph::StepGraph;
 use forecloud_train::adamw::AdamWConfig;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize_to_file};
 

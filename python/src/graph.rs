@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use forecloud::engine::graph::loads::Loads;
 use forecloud::engine::graph::walks::{WalkConfig, WalkSampler, WalkSeed};
 use forecloud::engine::graph::{EdgeWeights, KnnGraph, WeightedGraph};
-use forecloud::engine::masks::{Mask as Dyn, MaskKind, Nodes};
+use forecloud_lab::masks::{Mask as Dyn, MaskKind, Nodes};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 

@@ -1,14 +1,11 @@
-//! Graphs of the particles: k-NN graph, walks on it, their merged loads, or anchors of message passing;
-//! built once per step and shared by all layers.
+//! Graphs of the particles: k-NN graph, walks on it, their merged loads; built once per step and
+//! shared by all layers.
 
-pub mod anchors;
 pub mod knn;
 pub mod loads;
-pub mod solver;
 pub mod walks;
 pub mod weighted;
 
-pub use anchors::Anchors;
 pub use knn::KnnGraph;
 pub use loads::Loads;
 pub use weighted::{EdgeWeights, WeightedGraph};

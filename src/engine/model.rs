@@ -14,13 +14,12 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::masks::MaskConfig;
 use crate::engine::model::calibration::Calibration;
 use crate::robot::plan::Horizon;
 use crate::vision::cloud::Workspace;
 use crate::{Error, Result};
 
-pub use crate::engine::masks::StepGraph;
+pub use crate::engine::step_graph::{MaskConfig, StepGraph};
 pub use cpu::{Engine, Gradients, Mode};
 pub use interlacer::{InterlacerConfig, Layout, Span};
 pub use layers::{FeatureMap, GlobalLayer, LayersConfig, LocalLayer};
@@ -220,17 +219,7 @@ impl ModelConfig {
         }
         self.interlacer().validate()?;
         self.mask.validate(self.n_hops)?;
-        if let LocalLayer::Masked(kind) = self.layers.local {
-            self.mask.validate_for(kind)?;
-        }
-        if self.layers.local == LocalLayer::Grf && self.mask.cell_m != MaskConfig::default().cell_m
-        {
-            return wrong("mask.cell_m", "GRF attention counts no cells: leave it out".into());
-        }
-        if !self.layers.local.has_mask() && !self.mask.is_default() {
-            let problem = "only GRF attention and other masked attention have one: take local: grf";
-            return wrong("mask", problem.into());
-        }
+        self.mask.validate_for(self.layers.local.name(), self.layers.local.reads())?;
         if self.n_particles <= self.k {
             let (n, k) = (self.n_particles, self.k);
             let problem = format!("{n} are too few for a graph of {k} neighbours");
@@ -463,7 +452,7 @@ mod tests {
     #[test]
     fn files_hold_every_setting_and_only_those() {
         let layers = LayersConfig {
-            local: LocalLayer::MessagePassing,
+            local: crate::engine::lab::layers::MESSAGE_PASSING,
             feature_map: FeatureMap::Favor { n_features: 24, seed: 5 },
             anchor_stride: 6,
             top_k: 16,

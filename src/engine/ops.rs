@@ -4,24 +4,19 @@
 //! All matrices are row-major f32. Weights are stored `[in, out]`, so that y = x·W + b.
 
 pub mod charbonnier;
-mod comb_maxima;
 pub mod conv2d;
 pub mod favor;
 pub mod feature_map;
 pub mod grf_attention;
 mod held_product;
-pub mod k_mip_attention;
 pub mod layer_norm;
 pub mod likelihood;
 pub mod linear;
 pub mod linear_attention;
-pub mod masked_attention;
-pub mod message_passing;
 pub mod motion_head;
 pub mod relu;
 pub mod resample2d;
 pub mod rows;
-pub mod softmax_attention;
 
 #[cfg(test)]
 #[path = "../../tests/support/check.rs"]

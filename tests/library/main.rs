@@ -20,7 +20,6 @@ mod finding;
 mod hindsight;
 mod imports;
 mod kinematics;
-mod laboratory;
 mod mutations;
 mod reading;
 mod recording;

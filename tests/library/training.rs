@@ -5,12 +5,13 @@ use std::path::Path;
 
 use forecloud::engine::graph::EdgeWeights;
 use forecloud::engine::graph::walks::{Halting, Sampler, WalkConfig};
-use forecloud::engine::masks::MaskConfig;
 use forecloud::engine::model::{
-    FeatureMap, GlobalLayer, LayersConfig, LocalLayer, Mode, Model, ModelConfig, Rollout,
+    FeatureMap, GlobalLayer, LayersConfig, LocalLayer, MaskConfig, Mode, Model, ModelConfig,
+    Rollout,
 };
 use forecloud::vision::cloud::Workspace;
 use forecloud::vision::frames::FramesConfig;
+use forecloud_lab::layers::{MESSAGE_PASSING, SOFTMAX};
 use forecloud_train::config::{DatasetConfig, TrainConfig};
 use forecloud_train::dataset::{Dataset, Window};
 use forecloud_train::trainer::Trainer;
@@ -274,10 +275,10 @@ fn others() -> Vec<ModelConfig> {
     let global = |global| LayersConfig { global, ..LayersConfig::default() };
     let map = |feature_map| LayersConfig { feature_map, ..LayersConfig::default() };
     let layers = [
-        local(LocalLayer::MessagePassing),
+        local(MESSAGE_PASSING),
         local(LocalLayer::Linear),
         local(LocalLayer::None),
-        global(GlobalLayer::Softmax),
+        global(SOFTMAX),
         global(GlobalLayer::None),
         LayersConfig { global: GlobalLayer::None, ..local(LocalLayer::None) },
         map(FeatureMap::Elu),
@@ -299,6 +300,7 @@ fn others() -> Vec<ModelConfig> {
 
 #[test]
 fn models_of_other_layers_train_and_resume() {
+    forecloud_lab::register();
     let (data, folder) = (data(), tempfile::tempdir().unwrap());
     let checkpoint = folder.path().join("checkpoint.safetensors");
     for model in others() {

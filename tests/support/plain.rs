@@ -3,7 +3,7 @@
 #![allow(dead_code)] // each crate uses some of it
 
 use forecloud::engine::ops;
-pub use forecloud::engine::ops::masked_attention::Heads;
+pub use forecloud::engine::ops::linear_attention::Heads;
 
 /// y = x·W + b in f64.
 pub fn linear(x: &[f64], weight: &[f64], bias: &[f64]) -> Vec<f64> {
@@ -40,7 +40,7 @@ pub fn masked_attention(mask: &[f64], rows: &[f64], heads: Heads) -> Vec<f64> {
     let mut out = vec![0.0; n * d];
     for (i, head) in (0..n).flat_map(|i| (0..heads.n_heads).map(move |head| (i, head))) {
         let q = &rows[i * len + head * m..][..m];
-        let mut total = f64::from(ops::masked_attention::EPSILON);
+        let mut total = f64::from(ops::linear_attention::EPSILON);
         for j in 0..n {
             let k = &rows[j * len + heads.features() + head * m..][..m];
             let score: f64 = q.iter().zip(k).map(|(q, k)| q * k).sum();

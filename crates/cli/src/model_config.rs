@@ -269,8 +269,8 @@ mod tests {
     use super::*;
     use forecloud::engine::graph::EdgeWeights;
     use forecloud::engine::graph::walks::{Sampler, WalkConfig};
-    use forecloud::engine::masks::MaskConfig;
     use forecloud::engine::model::{Encodings, FeatureMap, GlobalLayer, LocalLayer};
+    use forecloud::engine::step_graph::MaskConfig;
     use forecloud_train::preset::Preset;
 
     fn args(text: &str) -> Result<ModelConfigArgs, String> {
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn every_name_is_a_layer_a_map_or_a_sampler() {
-        for global in GlobalLayer::ALL {
+        for global in GlobalLayer::all() {
             let found = model(&format!("\"layers\": {{\"global\": \"{}\"}}", global.name()));
             assert_eq!(found.unwrap().layers.global, global);
         }
@@ -314,7 +314,7 @@ mod tests {
             let found = model(&format!("\"layers\": {{\"local\": \"{}\"}}", local.name()));
             assert_eq!(found.unwrap().layers.local, local);
         }
-        for encodings in Encodings::ALL {
+        for encodings in Encodings::all() {
             let found = model(&format!("\"encodings\": \"{}\"", encodings.name()));
             assert_eq!(found.unwrap().encodings, encodings);
         }
@@ -429,7 +429,7 @@ mod tests {
             ("\"stride\": 3", "model.stride: 3 does not divide"),
             ("\"layers\": {\"top_k\": 0}", "top_k: 0 is not in"),
             ("\"layers\": {\"mlp_ratio\": 40}", "mlp_ratio: 40 is not in 1..=16"),
-            ("\"mask\": {\"cell_m\": 0.1}", "GRF attention counts no cells"),
+            ("\"mask\": {\"cell_m\": 0.1}", "grf does not read it"),
             ("\"mask\": {\"walks\": {\"sampler\": \"iid\"}}", "n_walks"),
             ("\"mask\": {\"walks\": {\"sampler\": \"iid\", \"n_walks\": 400}}", "more than 341"),
         ] {

@@ -2,8 +2,8 @@
 
 use super::config::{Schedule, TrainConfig};
 use forecloud::engine::graph::walks::{Halting, Sampler, WalkConfig};
-use forecloud::engine::masks::MaskConfig;
 use forecloud::engine::model::{Inputs, ModelConfig};
+use forecloud::engine::step_graph::MaskConfig;
 
 /// Model and training by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -14,18 +14,18 @@ mod buffers;
 mod forward;
 mod gradients;
 mod grf;
-mod k_mip;
 mod linear;
-mod masked;
-mod messages;
 mod project;
-mod softmax;
+mod registered;
 mod views;
 
 use crate::engine::model::interlacer::Mixer;
 use crate::engine::model::{FeatureMap, InterlacerConfig, Layout};
-use buffers::{Activations, MixerBuffers, PassBuffers};
+pub use buffers::MixerBuffers;
+use buffers::{Activations, PassBuffers};
 pub use gradients::Gradients;
+pub use project::LayerPass;
+pub use registered::chunks;
 
 /// Rows that a task takes at a time: their activations stay in the second-level cache.
 const CHUNK: usize = 256;

@@ -31,8 +31,9 @@ impl Model {
             return wrong("width", problem);
         }
         let layers = self.config.layers;
-        if matches!(layers.global, GlobalLayer::Softmax | GlobalLayer::KMip) {
-            return wrong("layers.global", "a softmax can't be widened: train it anew".into());
+        if let GlobalLayer::Registered(kind) = layers.global {
+            let problem = format!("{} can't be widened: train the model anew", kind.name());
+            return wrong("layers.global", problem);
         }
         if matches!(layers.feature_map, FeatureMap::Favor { .. }) {
             let problem = "random features can't be widened: train the model anew".into();

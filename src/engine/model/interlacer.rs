@@ -9,13 +9,15 @@
 //! The global layer carries what is far apart, the local layer the geometry. Both can be others, or
 //! left out ([`LayersConfig`]): the layout holds the flat sequence of what there is.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::layers::{FeatureMap, GlobalLayer, LayersConfig, LocalLayer};
 use crate::engine::graph::loads::MAX_PREFIXES;
-use crate::engine::masks::MaskKind;
 use crate::engine::ops::grf_attention::MAX_HOP_WEIGHTS;
 use crate::engine::ops::linear_attention::Heads;
+use crate::engine::registry::{Layer, LayerKind};
 use crate::{Error, Result};
 
 /// Sizes of an Interlacer.
@@ -108,45 +110,34 @@ impl InterlacerConfig {
 
     fn mixer_flops(&self, mixer: &Mixer, n: f64, n_entries: usize) -> f64 {
         let d = self.width as f64;
-        let projections = 8.0 * n * d * d;
-        // Width of a head's features, and the cost of random ones.
-        let features = |n_heads: usize| match self.layers.feature_map {
-            FeatureMap::Favor { n_features, .. } => {
-                (n_features as f64, 4.0 * n * n_features as f64 * d)
-            }
-            _ => (d / n_heads as f64, 0.0),
-        };
-        match mixer.kind {
+        match &mixer.kind {
             MixerKind::Linear { n_heads, .. } => {
-                let (width, mapping) = features(n_heads);
-                projections + mapping + 4.0 * n * d * width + 2.0 * n * n_heads as f64 * width
-            }
-            MixerKind::Softmax { .. } => projections + 4.0 * n * n * d,
-            MixerKind::KMip { k, .. } => projections + 2.0 * n * (n + k as f64) * d,
-            // The mask's own products count nothing.
-            MixerKind::Masked { n_heads, .. } => {
-                let (width, mapping) = features(n_heads);
-                let columns = width * n_heads as f64 * (d / n_heads as f64 + 1.0);
-                projections + mapping + 3.0 * n * columns
+                let features = self.heads(*n_heads).features() as f64;
+                let width = self.heads(*n_heads).n_features as f64;
+                self.projection_flops(n, true) + 4.0 * n * d * width + 2.0 * n * features
             }
             MixerKind::Grf { .. } => {
-                let (width, mapping) = features(1);
+                let width = self.heads(1).n_features as f64;
                 let entry = 2.0 * (width + d) + 2.0 * (self.n_hops + 1) as f64;
-                projections + mapping + n_entries as f64 * entry
+                self.projection_flops(n, true) + n_entries as f64 * entry
             }
-            MixerKind::Messages { to, .. } => {
-                let anchors = n / self.layers.anchor_stride as f64;
-                let (senders, receivers, links) = match to {
-                    Receivers::Anchors => (n, anchors, anchors * self.k as f64),
-                    Receivers::Rest => (anchors, n - anchors, n - anchors),
-                };
-                2.0 * d * d * (senders + 2.0 * receivers) + 9.0 * d * links
-            }
+            MixerKind::Registered(layer) => layer.flops(self, n),
         }
     }
 
+    /// Multiply-adds × 2 of the projections around an attention, and of the feature map, if it has one, over
+    /// `n` tokens.
+    pub fn projection_flops(&self, n: f64, mapped: bool) -> f64 {
+        let d = self.width as f64;
+        let random = match self.layers.feature_map {
+            FeatureMap::Favor { n_features, .. } if mapped => n_features as f64,
+            _ => 0.0,
+        };
+        8.0 * n * d * d + 4.0 * n * random * d
+    }
+
     /// Widths of an attention of `n_heads` heads that passes through the feature map.
-    pub(crate) fn heads(&self, n_heads: usize) -> Heads {
+    pub fn heads(&self, n_heads: usize) -> Heads {
         let heads = Heads::new(self.width, n_heads);
         match self.layers.feature_map {
             FeatureMap::Favor { n_features, .. } => Heads { n_features, ..heads },
@@ -174,7 +165,8 @@ impl Span {
     }
 
     /// How many numbers it has.
-    pub(crate) fn len(self) -> usize {
+    #[allow(clippy::len_without_is_empty, reason = "none is empty")]
+    pub fn len(self) -> usize {
         self.len
     }
 
@@ -226,7 +218,7 @@ pub struct Attention {
 
 /// A token-mixing layer. Between two synchronisations the engine runs the output of one and the
 /// preparation of the next.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Mixer {
     /// Its place among the model's mixers.
     pub index: usize,
@@ -237,7 +229,7 @@ pub struct Mixer {
 }
 
 /// Kinds of token-mixing layers.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub enum MixerKind {
     /// Linear attention, every token with every other.
     Linear {
@@ -246,22 +238,6 @@ pub enum MixerKind {
         /// Heads.
         n_heads: usize,
     },
-    /// Softmax attention, every token with every other.
-    Softmax {
-        /// Projections.
-        tensors: Attention,
-        /// Heads.
-        n_heads: usize,
-    },
-    /// Softmax attention of each token to the k keys of largest inner product.
-    KMip {
-        /// Projections.
-        tensors: Attention,
-        /// Heads.
-        n_heads: usize,
-        /// Keys in each head.
-        k: usize,
-    },
     /// GRF-masked attention of one head, along the walks of the graph.
     Grf {
         /// Projections.
@@ -269,57 +245,17 @@ pub enum MixerKind {
         /// θ_t: f_t = softplus(θ_t), `[n_hops + 1]`.
         hop_logits: Span,
     },
-    /// Attention under a mask of the table, with parameters of its own.
-    Masked {
-        /// Projections.
-        tensors: Attention,
-        /// Heads.
-        n_heads: usize,
-        /// Which mask.
-        mask: MaskKind,
-        /// What it learns; none without parameters.
-        params: Option<Span>,
-    },
-    /// One of the two steps of message passing.
-    Messages {
-        /// Projections.
-        tensors: Messages,
-        /// Who hears.
-        to: Receivers,
-    },
-}
-
-/// The two steps of message passing, which are two mixers: the second reads what the first wrote.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Receivers {
-    /// Each anchor hears its k neighbours.
-    Anchors,
-    /// Every other token hears its nearest anchor.
-    Rest,
-}
-
-/// Tensors of a step of message passing.
-#[derive(Debug, Clone, Copy)]
-pub struct Messages {
-    /// LayerNorm before it.
-    pub norm: Affine,
-    /// W_s: what senders tell, `[d, d]`.
-    pub senders: Span,
-    /// W_r and b: what receivers add, `[d, d]`.
-    pub receivers: Affine,
-    /// W_p: what their relative place adds, `[3, d]`.
-    pub positions: Span,
-    /// Projection back, `[d, d]`.
-    pub out: Affine,
+    /// A registered layer, or one of those that it consists of.
+    Registered(Arc<dyn Layer>),
 }
 
 impl MixerKind {
     /// Heads of an attention whose queries and keys pass through the feature map.
     pub(crate) fn mapped_heads(&self) -> Option<usize> {
-        match *self {
-            Self::Linear { n_heads, .. } | Self::Masked { n_heads, .. } => Some(n_heads),
+        match self {
+            Self::Linear { n_heads, .. } => Some(*n_heads),
             Self::Grf { .. } => Some(1),
-            Self::Softmax { .. } | Self::KMip { .. } | Self::Messages { .. } => None,
+            Self::Registered(layer) => layer.mapped_heads(),
         }
     }
 }
@@ -369,7 +305,7 @@ impl Layout {
     /// Lays out the tensors of `config` (which must be valid).
     pub fn new(config: InterlacerConfig) -> Self {
         let d = config.width;
-        let mut table = Table::default();
+        let mut table = TensorTable::default();
         let embed = table.dense("embed", config.n_features, d);
         let (mut mixers, mut mlps) = (Vec::new(), Vec::new());
         for block in 0..config.n_blocks {
@@ -399,86 +335,80 @@ impl Layout {
     }
 }
 
-#[derive(Default)]
-struct Table {
+/// The tensors of a model that is laid out, one behind the other.
+#[derive(Debug, Default)]
+pub struct TensorTable {
     tensors: Vec<Tensor>,
     len: usize,
 }
 
-impl Table {
-    fn tensor(&mut self, name: String, shape: Vec<usize>) -> Span {
+impl TensorTable {
+    /// A tensor of this name and shape.
+    pub fn tensor(&mut self, name: String, shape: Vec<usize>) -> Span {
         let span = Span { start: self.len, len: shape.iter().product() };
         self.len += span.len;
         self.tensors.push(Tensor { name, shape, span });
         span
     }
 
-    fn dense(&mut self, name: &str, n_in: usize, n_out: usize) -> Affine {
+    /// `name.weight` `[n_in, n_out]` and `name.bias`.
+    pub fn dense(&mut self, name: &str, n_in: usize, n_out: usize) -> Affine {
         Affine {
             weight: self.tensor(format!("{name}.weight"), vec![n_in, n_out]),
             bias: self.tensor(format!("{name}.bias"), vec![n_out]),
         }
     }
 
-    fn norm(&mut self, name: &str, d: usize) -> Affine {
+    /// Those of a LayerNorm of width `d`.
+    pub fn norm(&mut self, name: &str, d: usize) -> Affine {
         Affine {
             weight: self.tensor(format!("{name}.weight"), vec![d]),
             bias: self.tensor(format!("{name}.bias"), vec![d]),
         }
     }
 
+    /// Those around an attention of width `d`.
+    pub fn attention(&mut self, name: &str, d: usize) -> Attention {
+        Attention {
+            norm: self.norm(&format!("{name}.norm"), d),
+            qkv: self.dense(&format!("{name}.qkv"), d, 3 * d),
+            out: self.dense(&format!("{name}.out"), d, d),
+        }
+    }
+
     fn global(&mut self, name: &str, config: &InterlacerConfig) -> Vec<MixerKind> {
-        let (d, n_heads) = (config.width, config.n_heads);
         match config.layers.global {
             GlobalLayer::Linear => {
-                vec![MixerKind::Linear { tensors: self.attention(name, d), n_heads }]
-            }
-            GlobalLayer::Softmax => {
-                vec![MixerKind::Softmax { tensors: self.attention(name, d), n_heads }]
-            }
-            GlobalLayer::KMip => {
-                let (tensors, k) = (self.attention(name, d), config.layers.top_k);
-                vec![MixerKind::KMip { tensors, n_heads, k }]
+                let tensors = self.attention(name, config.width);
+                vec![MixerKind::Linear { tensors, n_heads: config.n_heads }]
             }
             GlobalLayer::None => Vec::new(),
+            GlobalLayer::Registered(kind) => self.registered(kind, name, config),
         }
     }
 
     fn local(&mut self, name: &str, config: &InterlacerConfig) -> Vec<MixerKind> {
-        let d = config.width;
         match config.layers.local {
             LocalLayer::Grf => {
-                let tensors = self.attention(name, d);
+                let tensors = self.attention(name, config.width);
                 let hop_logits = self.tensor(format!("{name}.hop_logits"), vec![config.n_hops + 1]);
                 vec![MixerKind::Grf { tensors, hop_logits }]
             }
             LocalLayer::Linear => {
-                vec![MixerKind::Linear { tensors: self.attention(name, d), n_heads: 1 }]
+                vec![MixerKind::Linear { tensors: self.attention(name, config.width), n_heads: 1 }]
             }
-            LocalLayer::Masked(mask) => {
-                let (tensors, n_params) = (self.attention(name, d), mask.n_params(config.n_hops));
-                let name = || format!("{name}.mask");
-                let params = (n_params > 0).then(|| self.tensor(name(), vec![n_params]));
-                vec![MixerKind::Masked { tensors, n_heads: config.n_heads, mask, params }]
-            }
-            LocalLayer::MessagePassing => [Receivers::Anchors, Receivers::Rest]
-                .map(|to| {
-                    let step = if to == Receivers::Anchors { "anchors" } else { "rest" };
-                    MixerKind::Messages { tensors: self.messages(&format!("{name}.{step}"), d), to }
-                })
-                .into(),
             LocalLayer::None => Vec::new(),
+            LocalLayer::Registered(kind) => self.registered(kind, name, config),
         }
     }
 
-    fn messages(&mut self, name: &str, d: usize) -> Messages {
-        Messages {
-            norm: self.norm(&format!("{name}.norm"), d),
-            senders: self.tensor(format!("{name}.senders.weight"), vec![d, d]),
-            receivers: self.dense(&format!("{name}.receivers"), d, d),
-            positions: self.tensor(format!("{name}.positions.weight"), vec![3, d]),
-            out: self.dense(&format!("{name}.out"), d, d),
-        }
+    fn registered(
+        &mut self,
+        kind: LayerKind,
+        name: &str,
+        config: &InterlacerConfig,
+    ) -> Vec<MixerKind> {
+        kind.layers(name, self, config).into_iter().map(MixerKind::Registered).collect()
     }
 
     fn mlp(&mut self, name: &str, config: &InterlacerConfig) -> Mlp {
@@ -487,14 +417,6 @@ impl Table {
             norm: self.norm(&format!("{name}.norm"), d),
             up: self.dense(&format!("{name}.up"), d, wide),
             down: self.dense(&format!("{name}.down"), wide, d),
-        }
-    }
-
-    fn attention(&mut self, name: &str, d: usize) -> Attention {
-        Attention {
-            norm: self.norm(&format!("{name}.norm"), d),
-            qkv: self.dense(&format!("{name}.qkv"), d, 3 * d),
-            out: self.dense(&format!("{name}.out"), d, d),
         }
     }
 }

@@ -2,37 +2,47 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::masks::MaskKind;
 pub use crate::engine::ops::feature_map::FeatureMap;
+use crate::engine::registry::{LayerKind, Place, Reads, named};
 use crate::{Error, Result};
 
 /// The layer of a block in which every token meets every other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(try_from = "String", into = "&'static str")]
 pub enum GlobalLayer {
     /// Linear attention: linear cost.
     #[default]
     Linear,
-    /// Softmax attention, exact: quadratic time, for comparison.
-    Softmax,
-    /// Softmax attention to the `top_k` keys of largest inner product, exact (k-MIP): quadratic time for
-    /// the scores alone, linear memory.
-    KMip,
     /// No such layer.
     None,
+    /// One that is registered ([`crate::engine::registry::register`]).
+    Registered(LayerKind),
 }
 
 impl GlobalLayer {
-    /// All: what the tool's options and the tests run through.
-    pub const ALL: [Self; 4] = [Self::Linear, Self::Softmax, Self::KMip, Self::None];
+    /// Those that ship.
+    pub const SHIPPED: [Self; 2] = [Self::Linear, Self::None];
+
+    /// All, with those that are registered: what the tool's options and the tests run through.
+    pub fn all() -> Vec<Self> {
+        with_registered(&Self::SHIPPED, Place::Global, Self::Registered)
+    }
 
     /// Its name in options and model files.
-    pub const fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Linear => "linear",
-            Self::Softmax => "softmax",
-            Self::KMip => "k_mip",
             Self::None => "none",
+            Self::Registered(kind) => kind.name(),
+        }
+    }
+
+    /// Which settings it reads.
+    pub fn reads(self) -> Reads {
+        match self {
+            Self::Linear => Reads { feature_map: true, ..Reads::NOTHING },
+            Self::None => Reads::NOTHING,
+            Self::Registered(kind) => kind.reads(),
         }
     }
 }
@@ -44,42 +54,62 @@ pub enum LocalLayer {
     /// GRF-masked attention of one head.
     #[default]
     Grf,
-    /// Message passing over anchors: each anchor hears its k neighbours, then every other token its
-    /// nearest anchor (the Interlacer of Whitney et al. 2024). Relative positions are inputs: within
-    /// a roll-out no gradient flows through them.
-    MessagePassing,
     /// Linear attention of one head, as the GRF attention has one, but without its mask: the
     /// transformer that the papers call unmasked.
     Linear,
     /// No such layer.
     None,
-    /// Attention of the model's heads under a registered mask ([`crate::engine::masks::register`]).
-    Masked(MaskKind),
+    /// One that is registered ([`crate::engine::registry::register`]).
+    Registered(LayerKind),
 }
 
 impl LocalLayer {
-    /// Those without another mask: the rivals of the GRF attention.
-    pub const UNMASKED: [Self; 4] = [Self::Grf, Self::MessagePassing, Self::Linear, Self::None];
-    /// All that are there, those of registered masks included: what the tool's options and the tests run
-    /// through.
+    /// Those that ship.
+    pub const SHIPPED: [Self; 3] = [Self::Grf, Self::Linear, Self::None];
+
+    /// All, with those that are registered: what the tool's options and the tests run through.
     pub fn all() -> Vec<Self> {
-        Self::UNMASKED.into_iter().chain(MaskKind::all().into_iter().map(Self::Masked)).collect()
+        with_registered(&Self::SHIPPED, Place::Local, Self::Registered)
     }
 
     /// Its name in options and model files.
-    pub const fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Grf => "grf",
-            Self::MessagePassing => "message_passing",
             Self::Linear => "linear",
             Self::None => "none",
-            Self::Masked(kind) => kind.name(),
+            Self::Registered(kind) => kind.name(),
         }
     }
 
-    /// Whether [`crate::engine::masks::MaskConfig`] says how its mask is made.
-    pub const fn has_mask(self) -> bool {
-        matches!(self, Self::Grf | Self::Masked(_))
+    /// Which settings it reads.
+    pub fn reads(self) -> Reads {
+        match self {
+            Self::Grf => Reads { feature_map: true, ..Reads::WALKS },
+            Self::Linear => Reads { feature_map: true, ..Reads::NOTHING },
+            Self::None => Reads::NOTHING,
+            Self::Registered(kind) => kind.reads(),
+        }
+    }
+}
+
+/// Those that ship, and those that are registered for `place`.
+fn with_registered<T: Copy>(shipped: &[T], place: Place, of: fn(LayerKind) -> T) -> Vec<T> {
+    let registered = LayerKind::all().into_iter().filter(|kind| kind.place() == place);
+    shipped.iter().copied().chain(registered.map(of)).collect()
+}
+
+impl From<GlobalLayer> for &'static str {
+    fn from(layer: GlobalLayer) -> Self {
+        layer.name()
+    }
+}
+
+impl TryFrom<String> for GlobalLayer {
+    type Error = String;
+
+    fn try_from(name: String) -> std::result::Result<Self, String> {
+        named("global layer", &name, &Self::all(), Self::SHIPPED.len(), Self::name)
     }
 }
 
@@ -93,16 +123,7 @@ impl TryFrom<String> for LocalLayer {
     type Error = String;
 
     fn try_from(name: String) -> std::result::Result<Self, String> {
-        let all = Self::all();
-        all.iter().copied().find(|layer| layer.name() == name).ok_or_else(|| {
-            let names: Vec<&str> = all.iter().map(|layer| layer.name()).collect();
-            let more = match all.len() == Self::UNMASKED.len() {
-                true => "; other masks are in the crate forecloud-lab, which this program is built without: \
-                         use the tool `forecloud`, or call forecloud_lab::register() first",
-                false => "",
-            };
-            format!("local layer `{name}` is none of {}{more}", names.join(", "))
-        })
+        named("local layer", &name, &Self::all(), Self::SHIPPED.len(), Self::name)
     }
 }
 
@@ -139,19 +160,6 @@ impl Default for LayersConfig {
 }
 
 impl LayersConfig {
-    /// Whether any layer has a feature map.
-    pub fn has_feature_map(&self) -> bool {
-        let global = match self.global {
-            GlobalLayer::Linear => true,
-            GlobalLayer::Softmax | GlobalLayer::KMip | GlobalLayer::None => false,
-        };
-        let local = match self.local {
-            LocalLayer::Grf | LocalLayer::Linear | LocalLayer::Masked(_) => true,
-            LocalLayer::MessagePassing | LocalLayer::None => false,
-        };
-        global || local
-    }
-
     /// Checks that the settings belong together.
     ///
     /// # Errors
@@ -161,25 +169,26 @@ impl LayersConfig {
         let wrong = |key: &str, problem: String| {
             Err(Error::Config { key: format!("model.layers.{key}"), problem })
         };
-        if !self.has_feature_map() && self.feature_map != FeatureMap::default() {
+        let read =
+            |reads: fn(&Reads) -> bool| reads(&self.global.reads()) || reads(&self.local.reads());
+        let default = Self::default();
+        if !read(|reads| reads.feature_map) && self.feature_map != default.feature_map {
             let problem = "no layer has one: take linear or GRF attention, or leave it out";
             return wrong("feature_map", problem.into());
         }
-        if !(2..=64).contains(&self.anchor_stride) {
-            let problem = format!("{} is not in 2..=64", self.anchor_stride);
-            return wrong("anchor_stride", problem);
+        let sizes = [
+            ("anchor_stride", self.anchor_stride, 2..=64),
+            ("top_k", self.top_k, 1..=1024),
+            ("mlp_ratio", self.mlp_ratio, 1..=16),
+        ];
+        if let Some((key, size, range)) = sizes.into_iter().find(|(_, n, range)| !range.contains(n))
+        {
+            return wrong(key, format!("{size} is not in {range:?}"));
         }
-        if !(1..=1024).contains(&self.top_k) {
-            return wrong("top_k", format!("{} is not in 1..=1024", self.top_k));
-        }
-        if self.global != GlobalLayer::KMip && self.top_k != Self::default().top_k {
+        if !read(|reads| reads.top_k) && self.top_k != default.top_k {
             return wrong("top_k", "only the k_mip layer chooses keys: leave it out".into());
         }
-        if !(1..=16).contains(&self.mlp_ratio) {
-            return wrong("mlp_ratio", format!("{} is not in 1..=16", self.mlp_ratio));
-        }
-        let has_anchors = self.local == LocalLayer::MessagePassing;
-        if !has_anchors && self.anchor_stride != Self::default().anchor_stride {
+        if !read(|reads| reads.anchor_stride) && self.anchor_stride != default.anchor_stride {
             let problem = "only message passing has anchors: leave it out".into();
             return wrong("anchor_stride", problem);
         }
@@ -190,20 +199,29 @@ impl LayersConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::ops::check::names_in_files;
+    use crate::engine::lab::layers::{MESSAGE_PASSING, SOFTMAX};
+
+    fn assert_listed<T>(all: &[T], name: fn(T) -> &'static str)
+    where
+        T: Copy + PartialEq + std::fmt::Debug + Serialize + serde::de::DeserializeOwned,
+    {
+        for (i, layer) in all.iter().enumerate() {
+            let json = serde_json::to_string(layer).unwrap();
+            assert_eq!(json, format!("\"{}\"", name(*layer)));
+            assert_eq!(serde_json::from_str::<T>(&json).unwrap(), *layer);
+            assert!(all[..i].iter().all(|other| name(*other) != name(*layer)));
+        }
+        let unknown = serde_json::from_str::<T>("\"gnn\"").unwrap_err().to_string();
+        let first = name(all[0]);
+        assert!(unknown.contains(&format!("`gnn` is none of {first}, ")), "{unknown}");
+        assert!(!unknown.contains("forecloud-lab"), "the laboratory is there: {unknown}");
+    }
 
     #[test]
     fn all_layers_are_listed_under_their_names() {
-        let global = GlobalLayer::ALL.map(GlobalLayer::name);
-        assert_eq!(global.to_vec(), names_in_files::<GlobalLayer>());
-        for (i, local) in LocalLayer::all().into_iter().enumerate() {
-            let json = serde_json::to_string(&local).unwrap();
-            assert_eq!(json, format!("\"{}\"", local.name()));
-            assert_eq!(serde_json::from_str::<LocalLayer>(&json).unwrap(), local);
-            assert!(LocalLayer::all()[..i].iter().all(|other| other.name() != local.name()));
-        }
-        let unknown = serde_json::from_str::<LocalLayer>("\"gnn\"").unwrap_err().to_string();
-        assert!(unknown.contains("`gnn` is none of grf, "), "{unknown}");
+        assert_listed(&GlobalLayer::all(), GlobalLayer::name);
+        assert_listed(&LocalLayer::all(), LocalLayer::name);
+        assert!(GlobalLayer::all().len() > GlobalLayer::SHIPPED.len());
     }
 
     #[test]
@@ -216,12 +234,12 @@ mod tests {
         };
         let maps = [FeatureMap::Elu, FeatureMap::Favor { n_features: 9, seed: 1 }];
         for feature_map in maps {
-            let layers = LayersConfig { global: GlobalLayer::Softmax, feature_map, ..good };
+            let layers = LayersConfig { global: SOFTMAX, feature_map, ..good };
             assert!(layers.validate().is_ok(), "the local layer has a map");
-            let local = LocalLayer::MessagePassing;
+            let local = MESSAGE_PASSING;
             refused(LayersConfig { local, ..layers }, "feature_map");
         }
-        let local = LocalLayer::MessagePassing;
+        let local = MESSAGE_PASSING;
         assert!(LayersConfig { local, anchor_stride: 7, ..good }.validate().is_ok());
         refused(LayersConfig { local, anchor_stride: 1, ..good }, "anchor_stride");
         refused(LayersConfig { anchor_stride: 7, ..good }, "anchor_stride");

@@ -9,9 +9,9 @@ use super::layers::LocalLayer;
 use super::tokens::{N_CANDIDATES, StateGradients, TokenConfig};
 use crate::base::geometry::{self, Vec3};
 use crate::engine::graph::walks::WalkSeed;
-use crate::engine::masks::{MaskConfig, StepGraph};
 use crate::engine::ops::motion_head::motion_head_backward;
 use crate::engine::rollout_input::{RolloutInput, history_index};
+use crate::engine::step_graph::{MaskConfig, StepGraph};
 use crate::{Error, Result};
 pub(crate) use passes::Passes;
 use passes::{MAX_LOG_SIGMA, Pass};
@@ -253,14 +253,9 @@ fn rebuild_graph(
                 graph.transposed.rebuild(&graph.loads);
             }
         }
-        LocalLayer::MessagePassing => {
-            graph.rebuild_anchors(positions, k, layers.anchor_stride)?;
-            if mode != Mode::Inference {
-                graph.anchors.transpose(&graph.knn);
-            }
-        }
-        LocalLayer::Masked(kind) => {
-            graph.rebuild_mask(kind, positions, k, n_hops, &config.mask, seed)?;
+        LocalLayer::Registered(kind) => {
+            let (model, training) = (&config.interlacer, mode != Mode::Inference);
+            graph.rebuild_registered(kind, positions, model, &config.mask, seed, training)?;
         }
         LocalLayer::Linear | LocalLayer::None => {}
     }

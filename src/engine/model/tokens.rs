@@ -16,7 +16,6 @@ use crate::base::geometry::{Nearest, RigidMotion, Vec3, add, follow_some_links, 
 use crate::engine::rollout_input::StepState;
 use crate::vision::motion::MOTION_SCALE_M;
 use contacts::Contacts;
-use encodings::EncodedGraph;
 use features::{
     AHEAD_DIRECTION, BODY, COLOR, DIRECTION, KIND, NEAR_MOTION, NEARNESS, ROBOT_MOTION, VELOCITY,
     VELOCITY_KNOWN, encode_motion, encode_nearness, encode_octaves, encode_position,
@@ -82,7 +81,6 @@ pub struct Tokens {
     links_ahead: Vec<Vec<RigidMotion>>,
     contacts: Contacts,
     flight: Flight,
-    graph: EncodedGraph,
 }
 
 /// Gradients of one pass's scene, history and velocities.
@@ -133,7 +131,7 @@ impl Tokens {
     ///
     /// # Errors
     /// [`crate::Error::Shape`] if the state's vectors do not belong together, or the robot's do not
-    /// reach the end of the pass; with encodings as [`crate::engine::graph::KnnGraph::rebuild`].
+    /// reach the end of the pass; with encodings as [`crate::engine::registry::EncodingSpec::encode`].
     pub fn encode(&mut self, state: &StepState, config: &TokenConfig) -> Result<()> {
         state.check(config.steps_per_pass)?;
         let stride = state.stride();
@@ -502,7 +500,7 @@ pub(crate) mod tests {
 
     #[test]
     fn gradients_of_the_state_are_finite_differences() {
-        let encodings = Encodings::Both;
+        let encodings = crate::engine::lab::encodings::BOTH;
         let encoded = TokenConfig { encodings, ..THREE };
         for config in [ONE, THREE, TokenConfig { inputs: Inputs::Paper, ..THREE }, encoded] {
             check_gradients(&config);

@@ -327,8 +327,8 @@ mod tests {
 
     #[test]
     fn favor_comes_closer_to_softmax_attention_with_more_features() {
+        use crate::engine::lab::ops::softmax_attention::plain::softmax_attention;
         use crate::engine::ops::favor::favor_forward;
-        use crate::engine::ops::softmax_attention::plain::softmax_attention;
         let (n, d, n_heads) = (60, 16, 2);
         let mut qkv = numbers(n * 3 * d, 8);
         qkv.chunks_exact_mut(3 * d)

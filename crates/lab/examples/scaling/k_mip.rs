@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use forecloud::base::random::{draw, normal_pair};
-use forecloud::engine::ops::k_mip_attention::{BLOCK, k_mip_attention_forward};
 use forecloud::engine::ops::linear_attention::Heads;
 use forecloud_eval::plot::{Axis, Curve, Legend, Line, Panel};
+use forecloud_lab::ops::k_mip_attention::{BLOCK, k_mip_attention_forward};
 use serde::Serialize;
 use std::fmt::Write;
 

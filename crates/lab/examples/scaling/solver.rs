@@ -5,8 +5,8 @@ mod learn;
 mod trial;
 
 use anyhow::Result;
-use forecloud::engine::graph::solver::{electric_flow, heat_kernel, resistive_embedding};
 use forecloud_eval::plot::{Axis, Curve, Legend, Line, Panel};
+use forecloud_lab::solver::{electric_flow, heat_kernel, resistive_embedding};
 use learn::{by_gradient, least_squares, powers};
 use nalgebra::DMatrix;
 use serde::Serialize;

@@ -11,6 +11,7 @@ mod forest;
 mod grid_heat;
 mod grouped;
 mod learnt_features;
+mod mask;
 mod packed;
 mod padded_grid;
 mod pagerank;
@@ -27,14 +28,13 @@ mod tree;
 mod voxels;
 mod walked;
 
-use forecloud::engine::masks::{
-    BackwardColumns, Mask, MaskSpec, Nodes, Reads, StepMask, gradients_by_backward,
-    register as register_masks,
-};
+use forecloud::engine::registry::Reads;
+use mask::gradients_by_backward;
 
 pub use causal::Causal;
 pub use factorised::Factorised;
 pub use grid_heat::GridHeat;
+pub use mask::{BackwardColumns, Mask, MaskKind, MaskSpec, Nodes, StepMask};
 pub use packed::{Packed, Part};
 pub use toeplitz::Toeplitz;
 
@@ -85,11 +85,6 @@ static MASKS: [MaskSpec; 11] = [
         "an ablation: features learnt for each stretch of the tokens' order, whatever the graph",
     ),
 ];
-
-/// Makes the masks known to models; once or more often.
-pub fn register() {
-    register_masks(&MASKS);
-}
 
 /// ln(1 + e^x), stable for large x: what makes parameters positive.
 fn softplus(x: f32) -> f32 {

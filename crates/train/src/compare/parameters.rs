@@ -33,6 +33,7 @@ mod tests {
     use forecloud::engine::graph::walks::WalkSeed;
     use forecloud::engine::model::weights::initial_weights;
     use forecloud::engine::model::{Engine, Gradients, LocalLayer, Mode, StepGraph};
+    use forecloud_lab::layers::MESSAGE_PASSING;
 
     #[test]
     fn rivals_of_the_grf_layer_get_its_weights_by_whole_widths() {
@@ -43,9 +44,8 @@ mod tests {
             with_as_many_parameters(model, &base)
         };
         // 4 d² of weights in the GRF layer, 6 d² in message passing, 2 d² in a hidden width.
-        let ratios =
-            [LocalLayer::Grf, LocalLayer::Linear, LocalLayer::MessagePassing, LocalLayer::None]
-                .map(|local| of(local).layers.mlp_ratio);
+        let ratios = [LocalLayer::Grf, LocalLayer::Linear, MESSAGE_PASSING, LocalLayer::None]
+            .map(|local| of(local).layers.mlp_ratio);
         assert_eq!(ratios, [4, 4, 3, 6]);
     }
 

@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::parameters::with_as_many_parameters;
 use forecloud::engine::graph::EdgeWeights;
 use forecloud::engine::graph::walks::{Halting, Sampler, WalkConfig};
-use forecloud::engine::masks::{MaskConfig, MaskKind};
-use forecloud::engine::model::{GlobalLayer, LocalLayer, ModelConfig};
+use forecloud::engine::model::{GlobalLayer, LocalLayer, MaskConfig, ModelConfig};
+use forecloud_lab::layers::{K_MIP, MESSAGE_PASSING, SOFTMAX};
+use forecloud_lab::masks::MaskKind;
 
 /// σ of edges weighed by distance (m), walkers a token and their halting probability, where samplers
 /// are compared: with uniform weights and full walks they would hardly differ.
@@ -98,13 +99,14 @@ fn of_layers(base: ModelConfig, global: GlobalLayer, local: LocalLayer) -> Model
 
 fn layers(base: ModelConfig) -> Named {
     let of = |local: LocalLayer| of_layers(base, GlobalLayer::Linear, local);
-    LocalLayer::UNMASKED.map(|local| (local.name().to_owned(), of(local))).into()
+    let rivals = [LocalLayer::Grf, MESSAGE_PASSING, LocalLayer::Linear, LocalLayer::None];
+    rivals.map(|local| (local.name().to_owned(), of(local))).into()
 }
 
 /// The GRF attention, linear attention without a mask, and all masks of the table.
 fn masks(base: ModelConfig) -> Named {
     let of = |local: LocalLayer| of_layers(base, GlobalLayer::Linear, local);
-    let masks = MaskKind::all().into_iter().map(LocalLayer::Masked);
+    let masks = MaskKind::all().into_iter().map(|kind| LocalLayer::Registered(kind.layer()));
     let all = [LocalLayer::Grf, LocalLayer::Linear].into_iter().chain(masks);
     all.map(|local| (local.name().to_owned(), of(local))).collect()
 }
@@ -114,7 +116,8 @@ fn cells(base: ModelConfig) -> Named {
     let grf = of_layers(base, GlobalLayer::Linear, LocalLayer::Grf);
     let mut models = vec![("grf".to_owned(), grf)];
     for kind in MaskKind::all().into_iter().filter(|kind| kind.reads().cell) {
-        let masked = of_layers(base, GlobalLayer::Linear, LocalLayer::Masked(kind));
+        let local = LocalLayer::Registered(kind.layer());
+        let masked = of_layers(base, GlobalLayer::Linear, local);
         for (cell_cm, n_hops) in [(4u8, 3), (4, 1), (6, 2), (6, 1), (8, 2), (8, 1), (12, 1)] {
             let mask = MaskConfig { cell_m: f32::from(cell_cm) / 100.0, ..base.mask };
             let name = format!("{}_{cell_cm}cm_{n_hops}", kind.name());
@@ -129,9 +132,9 @@ fn softmax(base: ModelConfig) -> Named {
     vec![
         model("linear_grf", GlobalLayer::Linear, LocalLayer::Grf),
         model("linear_alone", GlobalLayer::Linear, LocalLayer::None),
-        model("softmax_alone", GlobalLayer::Softmax, LocalLayer::None),
-        model("softmax_grf", GlobalLayer::Softmax, LocalLayer::Grf),
-        model("k_mip_grf", GlobalLayer::KMip, LocalLayer::Grf),
+        model("softmax_alone", SOFTMAX, LocalLayer::None),
+        model("softmax_grf", SOFTMAX, LocalLayer::Grf),
+        model("k_mip_grf", K_MIP, LocalLayer::Grf),
     ]
 }
 

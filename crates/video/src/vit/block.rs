@@ -1,7 +1,6 @@
 //! A block of the vision transformer, LayerNorms before its parts: linear attention under a mask, ReLU
 //! before queries and keys, then two dense layers, each added to the tokens.
 
-use forecloud::engine::masks::Mask;
 use forecloud::engine::model::Span;
 use forecloud::engine::model::interlacer::Affine;
 use forecloud::engine::ops::feature_map::{FeatureMap, feature_map_backward};
@@ -12,10 +11,11 @@ use forecloud::engine::ops::linear::{
     linear_backward_input, linear_backward_weights, linear_forward_add, linear_relu_forward,
 };
 use forecloud::engine::ops::linear_attention::Heads;
-use forecloud::engine::ops::masked_attention::{
+use forecloud::engine::ops::relu::relu_backward;
+use forecloud_lab::masks::Mask;
+use forecloud_lab::ops::masked_attention::{
     MaskedSaved, masked_attention_backward, masked_attention_forward, n_stretches,
 };
-use forecloud::engine::ops::relu::relu_backward;
 
 /// Tensors of a block.
 #[derive(Debug, Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use forecloud::engine::masks::MaskKind;
+use forecloud_lab::masks::MaskKind;
 
 /// What gives each pixel its features.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -46,7 +46,6 @@ pub enum PatchMask {
 impl PatchMask {
     /// All: what the tool's options and the tests run through.
     pub fn all() -> Vec<Self> {
-        forecloud_lab::register();
         let graphs = MaskKind::all().into_iter().map(Self::Graph);
         [Self::None, Self::Toeplitz].into_iter().chain(graphs).collect()
     }

@@ -10,8 +10,7 @@ use forecloud::Result;
 use forecloud::base::geometry::Vec3;
 use forecloud::engine::graph::WeightedGraph;
 use forecloud::engine::graph::walks::{Halting, Sampler, WalkConfig, WalkSeed};
-use forecloud::engine::masks::{Mask, Nodes};
-use forecloud_lab::masks::{Causal, Factorised, Packed, Part, Toeplitz};
+use forecloud_lab::masks::{Causal, Factorised, Mask, Nodes, Packed, Part, Toeplitz};
 
 /// Chance that a walk ends before a hop, as in GRF masking, Table 2.
 const P_HALT: f32 = 0.1;
@@ -51,7 +50,7 @@ impl Masks {
     /// Of frames, the oldest first, whose patches lie at `depths_m`.
     ///
     /// # Errors
-    /// As [`Toeplitz::new`], [`WeightedGraph::of_depth`] and [`forecloud::engine::masks::MaskKind::over`].
+    /// As [`Toeplitz::new`], [`WeightedGraph::of_depth`] and [`forecloud_lab::masks::MaskKind::over`].
     pub fn new(
         config: &VitConfig,
         patches: &Patches,

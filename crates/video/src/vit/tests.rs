@@ -5,7 +5,7 @@ use crate::plain::linear;
 use crate::plain::masked_attention;
 use crate::weights::EncoderLayout;
 use crate::{Encoder, VideoConfig, of_tiny_push};
-use forecloud::engine::masks::{Mask, MaskKind};
+use forecloud_lab::masks::{Mask, MaskKind};
 
 fn kind(name: &str) -> PatchMask {
     PatchMask::try_from(name.to_owned()).unwrap()

@@ -175,14 +175,11 @@ impl Forward<'_> {
                 self.mlp(&layout.mlps[block])?;
             }
             let Some(mixer) = layout.mixers.get(i) else { break };
-            match mixer.kind {
-                MixerKind::Linear { ref tensors, n_heads } => self.linear(tensors, n_heads)?,
-                MixerKind::Grf { ref tensors, hop_logits } => self.grf(tensors, hop_logits)?,
+            match &mixer.kind {
+                MixerKind::Linear { tensors, n_heads } => self.linear(tensors, *n_heads)?,
+                MixerKind::Grf { tensors, hop_logits } => self.grf(tensors, *hop_logits)?,
                 // `unsupported` refuses such models.
-                MixerKind::Softmax { .. }
-                | MixerKind::KMip { .. }
-                | MixerKind::Messages { .. }
-                | MixerKind::Masked { .. } => {
+                MixerKind::Registered(_) => {
                     let problem = "has a layer that runs on the CPU only".into();
                     return Err(Error::Config { key: "model.layers".into(), problem });
                 }

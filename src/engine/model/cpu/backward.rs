@@ -2,17 +2,15 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use super::backward_buffers::Slot;
 use super::buffers::{MlpBuffers, PassBuffers, mlp_rows};
 use super::forward::{Given, neighbors};
-use super::gradients::{GRADIENT_GROUPS, Gradients};
+use super::gradients::Gradients;
+use super::project::{LayerPass, normalized_linear};
 use super::views::SavedNorm;
-use super::{CHUNK, Engine, MixerBuffers, Mode};
+use super::{Engine, MixerBuffers, Mode};
 use crate::base::scratch::with_scratch;
 use crate::base::simd::vectorize;
-use crate::engine::masks::StepGraph;
 use crate::engine::model::Layout;
 use crate::engine::model::interlacer::{Mixer, MixerKind, Mlp};
 use crate::engine::ops::layer_norm::layer_norm_output;
@@ -21,6 +19,7 @@ use crate::engine::ops::linear::{
 };
 use crate::engine::ops::relu::relu_backward;
 use crate::engine::ops::rows::SharedRows;
+use crate::engine::step_graph::StepGraph;
 use crate::{Error, Result};
 
 /// What all phases read and write.
@@ -49,7 +48,7 @@ impl Engine {
     /// Back-propagates through the selected pass's last forward pass.
     ///
     /// `d_output`: gradient of [`Engine::output`]; `weights`, `features`, `graph` as in that pass,
-    /// its transposed loads or anchors up to date. Adds to `gradients`; writes `d_features`.
+    /// built for a backward pass. Adds to `gradients`; writes `d_features`.
     ///
     /// # Errors
     /// [`Error::Shape`] if the arguments do not belong to the last forward pass, or the engine was
@@ -112,14 +111,14 @@ impl Engine {
         results: &mut Results<'_>,
     ) {
         let (at, config) = (self.activations_index(), self.layout.config);
+        if part != Part::Lower {
+            self.backward_registered(i, given, results.gradients);
+        }
         let (activations, saved) = (&self.activations[at], &self.passes[self.pass]);
         let n_mixers = self.layout.mixers.len();
         let (current, next) = neighbors(&mut self.backward.slots, n_mixers, i);
-        let slot = |i: usize, buffers| {
-            Slot::new(buffers, &self.layout.mixers[i].kind, &config, saved.n_tokens)
-        };
-        let (current, next) =
-            (current.map(|buffers| slot(i - 1, buffers)), next.map(|buffers| slot(i, buffers)));
+        let slot = |buffers| Slot::new(buffers, &config, saved.n_tokens);
+        let (current, next) = (current.map(slot), next.map(slot));
         let pass = Pass {
             weights: given.weights,
             layout: &self.layout,
@@ -138,6 +137,18 @@ impl Engine {
             dx: SharedRows::new(&mut self.backward.dx, config.width),
         };
         pass.phase(i, part, current, next, results.gradients);
+    }
+
+    /// All of mixer `i`, if it is registered: from dx after it to dx before it.
+    fn backward_registered(&mut self, i: usize, given: Given<'_>, gradients: &mut Gradients) {
+        let at = self.activations_index();
+        let Some(mixer) = self.layout.mixers.get(i) else { return };
+        let MixerKind::Registered(layer) = &mixer.kind else { return };
+        let Given { weights, graph, .. } = given;
+        let pass = LayerPass::new(mixer, weights, &self.layout, graph, &self.projections);
+        let mixers = &mut self.activations[at].mixers;
+        let slot = i % mixers.len();
+        layer.backward(&pass, &mut mixers[slot], &mut self.backward.dx, gradients);
     }
 }
 
@@ -166,11 +177,11 @@ impl Pass<'_> {
             |i: usize, slot| (&self.layout.mixers[i], &self.mixers[i % self.mixers.len()], slot);
         let next = next.map(|slot| with(i, slot));
         let current = current.map(|slot| with(i - 1, slot));
-        if let (Some((mixer, saved, slot)), Part::Whole | Part::Upper) = (&next, part) {
-            self.settle(mixer, saved, slot, gradients);
+        if let (Some((mixer, _, slot)), Part::Whole | Part::Upper) = (&next, part) {
+            self.settle(mixer, slot, gradients);
         }
         let blocks = self.layout.mlps_before(i);
-        self.chunks(gradients, |rows, gradient| {
+        gradients.chunks(self.n_tokens, |rows, gradient| {
             if part != Part::Lower {
                 match &next {
                     None => self.head(rows.clone(), gradient),
@@ -192,15 +203,9 @@ impl Pass<'_> {
         });
     }
 
-    /// Runs `f(rows, gradient)` on all chunks: groups in parallel, a group's chunks in order.
-    fn chunks(&self, gradients: &mut Gradients, f: impl Fn(Range<usize>, &mut [f32]) + Sync) {
-        let per_group = self.n_tokens.div_ceil(CHUNK).div_ceil(GRADIENT_GROUPS) * CHUNK;
-        gradients.groups.par_iter_mut().enumerate().for_each(|(group, gradient)| {
-            let end = ((group + 1) * per_group).min(self.n_tokens);
-            for start in (group * per_group..end).step_by(CHUNK) {
-                f(start..(start + CHUNK).min(end), gradient);
-            }
-        });
+    /// What a layer is given of this pass.
+    pub(super) fn of(&self, mixer: &Mixer) -> LayerPass<'_> {
+        LayerPass::new(mixer, self.weights, self.layout, self.graph, self.projections)
     }
 
     /// From dx to the gradients within a mixer, as far as a chunk's outputs tell.
@@ -212,41 +217,23 @@ impl Pass<'_> {
         rows: Range<usize>,
         gradient: &mut [f32],
     ) {
-        match mixer.kind {
-            MixerKind::Linear { ref tensors, n_heads } => {
-                self.linear_queries(tensors, n_heads, saved, slot, rows, gradient)
+        match &mixer.kind {
+            MixerKind::Linear { tensors, n_heads } => {
+                self.linear_queries(mixer, tensors, *n_heads, saved, slot, rows, gradient)
             }
-            MixerKind::Softmax { ref tensors, n_heads } => {
-                self.softmax_queries(tensors, n_heads, saved, slot, rows, gradient)
+            MixerKind::Grf { tensors, .. } => {
+                self.grf_queries(mixer, tensors, saved, slot, rows, gradient)
             }
-            MixerKind::Grf { ref tensors, .. } => {
-                self.grf_queries(tensors, saved, slot, rows, gradient)
-            }
-            MixerKind::Masked { ref tensors, .. } | MixerKind::KMip { ref tensors, .. } => {
-                self.outputs_gradient(tensors, saved, slot, rows, gradient)
-            }
-            MixerKind::Messages { ref tensors, to } => {
-                self.message_receivers(tensors, to, saved, slot, rows, gradient)
-            }
+            MixerKind::Registered(_) => {}
         }
     }
 
     /// What all rows share of a mixer's gradients, once every chunk has added its part.
-    fn settle(
-        &self,
-        mixer: &Mixer,
-        saved: &MixerBuffers,
-        slot: &Slot<'_>,
-        gradients: &mut Gradients,
-    ) {
-        match mixer.kind {
+    fn settle(&self, mixer: &Mixer, slot: &Slot<'_>, gradients: &mut Gradients) {
+        match &mixer.kind {
             MixerKind::Linear { .. } => self.sum_d_states(slot),
-            MixerKind::Grf { hop_logits, .. } => self.hop_logits(hop_logits, slot, gradients),
-            MixerKind::Masked { n_heads, mask, params, .. } => {
-                self.masked_gradients((n_heads, mask, params), saved, slot, gradients)
-            }
-            MixerKind::KMip { n_heads, .. } => self.k_mip_gradients(n_heads, saved, slot),
-            MixerKind::Softmax { .. } | MixerKind::Messages { .. } => {}
+            MixerKind::Grf { hop_logits, .. } => self.hop_logits(*hop_logits, slot, gradients),
+            MixerKind::Registered(_) => {}
         }
     }
 
@@ -259,22 +246,14 @@ impl Pass<'_> {
         rows: Range<usize>,
         gradient: &mut [f32],
     ) {
-        match mixer.kind {
-            MixerKind::Linear { ref tensors, n_heads } => {
-                self.linear_keys(mixer, tensors, n_heads, saved, slot, rows, gradient)
+        match &mixer.kind {
+            MixerKind::Linear { tensors, n_heads } => {
+                self.linear_keys(mixer, tensors, *n_heads, saved, slot, rows, gradient)
             }
-            MixerKind::Softmax { ref tensors, n_heads } => {
-                self.softmax_keys(mixer, tensors, n_heads, saved, slot, rows, gradient)
-            }
-            MixerKind::Grf { ref tensors, .. } => {
+            MixerKind::Grf { tensors, .. } => {
                 self.grf_keys(mixer, tensors, saved, slot, rows, gradient)
             }
-            MixerKind::Masked { ref tensors, .. } | MixerKind::KMip { ref tensors, .. } => {
-                self.rows_gradient(mixer, tensors, saved, slot, rows, gradient)
-            }
-            MixerKind::Messages { ref tensors, to } => {
-                self.message_senders(tensors, to, saved, slot, rows, gradient)
-            }
+            MixerKind::Registered(_) => {}
         }
     }
 
@@ -293,7 +272,8 @@ impl Pass<'_> {
         let dy = &self.d_output[scene.start * n_outputs..scene.end * n_outputs];
         let saved = self.head.rows(&scene, d);
         let (norm, head) = (self.layout.head_norm, self.layout.head);
-        self.normalized_linear(norm, head, saved, dy, &mut dx[..scene.len() * d], gradient);
+        let dx = &mut dx[..scene.len() * d];
+        normalized_linear(self.weights, norm, head, saved, dy, dx, gradient);
     }
 
     fn embed(&self, rows: Range<usize>, gradient: &mut [f32]) {
@@ -330,7 +310,7 @@ impl Pass<'_> {
             linear_backward_weights(hidden, dx, dw, db);
             linear_backward_input(dx, mlp.down.weight.of(self.weights), d, d_hidden);
             vectorize(|| relu_backward(hidden, d_hidden));
-            self.normalized_linear(mlp.norm, mlp.up, norm, d_hidden, dx, gradient);
+            normalized_linear(self.weights, mlp.norm, mlp.up, norm, d_hidden, dx, gradient);
         });
     }
 

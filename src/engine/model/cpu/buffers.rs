@@ -1,11 +1,11 @@
 //! What the forward pass writes, and what of it is kept for the backward pass.
 
+use std::any::Any;
 use std::ops::Range;
 
 use super::{CHUNK, Mode};
-use crate::engine::masks::StepGraph;
 use crate::engine::model::Layout;
-use crate::engine::model::interlacer::{InterlacerConfig, MixerKind, Receivers};
+use crate::engine::model::interlacer::{InterlacerConfig, MixerKind};
 
 /// What a forward pass leaves besides activations.
 #[derive(Debug, Default)]
@@ -82,30 +82,29 @@ pub(super) fn mlp_rows(
 }
 
 /// Buffers of one mixer, a row a token; those that its kind has no use for stay empty.
-#[derive(Debug, Default, Clone)]
-pub(super) struct MixerBuffers {
+#[derive(Debug, Default)]
+pub struct MixerBuffers {
+    /// Rows `[n, d]` that its LayerNorm normalised, before weight and bias; empty in inference.
     pub normalized: Vec<f32>,
+    /// 1 over their standard deviations, `[n]`; likewise.
     pub inverse_deviation: Vec<f32>,
     /// `[q | k | v]`, feature map applied; q alone in inference of linear attention, whose keys and
     /// values are in its state.
     pub qkv: Vec<f32>,
     /// `[q | k]` before it, where its gradient needs them.
-    pub unmapped: Vec<f32>,
-    /// What senders and receivers bring into their messages, a row for each of either.
-    pub senders: Vec<f32>,
-    pub receivers: Vec<f32>,
+    pub(super) unmapped: Vec<f32>,
     /// Outputs; of linear attention in inference none, as they are folded into the projection.
     pub out: Vec<f32>,
-    /// Of linear and GRF attention; the log-sum-exp of the scores of softmax attention.
+    /// Of each output and head; the log-sum-exp of the scores of softmax attention.
     pub denominators: Vec<f32>,
-    /// Keys that the k-MIP attention chose, `[n, n_heads, k]`.
-    pub chosen: Vec<u32>,
     /// A chunk's part of the state, a row a chunk.
-    pub partial_states: Vec<f32>,
+    pub(super) partial_states: Vec<f32>,
     /// Of linear attention: the state times the weights behind it.
-    pub folded: Vec<f32>,
+    pub(super) folded: Vec<f32>,
     /// What all rows share: the summed state of linear attention, the hop weights of the GRFs.
-    pub state: Vec<f32>,
+    pub(super) state: Vec<f32>,
+    /// What a registered layer keeps besides.
+    own: Option<Box<dyn Any + Send + Sync>>,
 }
 
 /// Buffers of mixers that serve all blocks. Two at least: a mixer's rows are read by all while the
@@ -121,18 +120,18 @@ impl Activations {
         let n_slots = if all { n_mixers } else { n_shared_slots(layout) };
         let n_mlps = if all || n_mixers == 0 { n_blocks } else { 1 };
         Self {
-            mixers: vec![MixerBuffers::default(); n_slots],
+            mixers: std::iter::repeat_with(MixerBuffers::default).take(n_slots).collect(),
             mlp: MlpBuffers { n_slots: n_mlps, ..MlpBuffers::default() },
             kept: (0, 0..0),
         }
     }
 
     /// Sizes all buffers for `n_tokens` tokens; allocates only when they grow.
-    pub fn resize(&mut self, layout: &Layout, mode: Mode, n_tokens: usize, graph: &StepGraph) {
+    pub fn resize(&mut self, layout: &Layout, mode: Mode, n_tokens: usize) {
         let config = &layout.config;
         let keep = usize::from(mode != Mode::Inference);
         for (buffers, mixer) in self.mixers.iter_mut().zip(&layout.mixers) {
-            buffers.resize(&mixer.kind, config, graph, n_tokens, keep);
+            buffers.resize(&mixer.kind, config, n_tokens, keep);
         }
         let n_kept = keep * self.mlp.n_slots * n_tokens;
         self.mlp.normalized.resize(n_kept * config.width, 0.0);
@@ -143,14 +142,7 @@ impl Activations {
 }
 
 impl MixerBuffers {
-    fn resize(
-        &mut self,
-        kind: &MixerKind,
-        config: &InterlacerConfig,
-        graph: &StepGraph,
-        n: usize,
-        keep: usize,
-    ) {
+    fn resize(&mut self, kind: &MixerKind, config: &InterlacerConfig, n: usize, keep: usize) {
         let d = config.width;
         self.normalized.resize(keep * n * d, 0.0);
         self.inverse_deviation.resize(keep * n, 0.0);
@@ -166,54 +158,37 @@ impl MixerBuffers {
                 n_out = keep * n;
                 self.denominators.resize(n_out * n_heads, 0.0);
             }
-            MixerKind::Softmax { n_heads, .. } => self.denominators.resize(n * n_heads, 0.0),
-            MixerKind::Masked { n_heads, .. } => self.denominators.resize(n * n_heads, 0.0),
-            MixerKind::KMip { n_heads, .. } => {
-                self.denominators.resize(n * n_heads, 0.0);
-                self.chosen.resize(n * chosen_len(kind), 0);
-            }
             MixerKind::Grf { .. } => {
                 self.denominators.resize(n, 0.0);
                 self.state.resize(config.n_hops + 1, 0.0);
             }
-            MixerKind::Messages { to, .. } => {
-                let (n_senders, n_receivers) = message_counts(to, graph);
-                self.senders.resize(n_senders * d, 0.0);
-                self.receivers.resize(n_receivers * d, 0.0);
-                n_out = n_receivers;
-            }
+            // It sizes the rest itself.
+            MixerKind::Registered(_) => return,
         }
         self.out.resize(n_out * d, 0.0);
         self.qkv.resize(n * row_len(kind, config, keep > 0), 0.0);
-        let keeps_input = kind.mapped_heads().is_some() && config.layers.feature_map.keeps_input();
+        let keeps_input = config.layers.feature_map.keeps_input();
         self.unmapped.resize(if keeps_input { keep * n * 2 * d } else { 0 }, 0.0);
     }
+
+    /// Takes what the registered layer itself keeps, a new one at first; [`Self::keep_own`] puts it back.
+    pub fn take_own<T: Any + Default + Send + Sync>(&mut self) -> Box<T> {
+        self.own.take().and_then(|own| own.downcast().ok()).unwrap_or_default()
+    }
+
+    /// Puts back what [`Self::take_own`] took.
+    pub fn keep_own<T: Any + Send + Sync>(&mut self, own: Box<T>) {
+        self.own = Some(own);
+    }
 }
 
-/// Numbers in a row of a mixer's `qkv`, kept to be differentiated or not; 0 of one that has none.
+/// Numbers in a row of a mixer's `qkv`, kept to be differentiated or not; 0 of one that is registered.
 pub(super) fn row_len(kind: &MixerKind, config: &InterlacerConfig, keep: bool) -> usize {
-    match (kind, kind.mapped_heads()) {
-        (MixerKind::Messages { .. }, _) => 0,
-        // Keys and values are in the state, and only queries are read again.
-        (MixerKind::Linear { n_heads, .. }, _) if !keep => config.heads(*n_heads).features(),
-        (_, Some(n_heads)) => config.heads(n_heads).row_len(),
-        (_, None) => 3 * config.width,
-    }
-}
-
-/// Keys that a row of a mixer chooses in all heads.
-pub(super) fn chosen_len(kind: &MixerKind) -> usize {
     match *kind {
-        MixerKind::KMip { n_heads, k, .. } => n_heads * k,
-        _ => 0,
-    }
-}
-
-/// Senders and receivers of a step of message passing.
-pub(super) fn message_counts(to: Receivers, graph: &StepGraph) -> (usize, usize) {
-    let anchors = &graph.anchors;
-    match to {
-        Receivers::Anchors => (anchors.len(), anchors.n_anchors()),
-        Receivers::Rest => (anchors.n_anchors(), anchors.n_rest()),
+        // Keys and values are in the state, and only queries are read again.
+        MixerKind::Linear { n_heads, .. } if !keep => config.heads(n_heads).features(),
+        MixerKind::Linear { n_heads, .. } => config.heads(n_heads).row_len(),
+        MixerKind::Grf { .. } => config.heads(1).row_len(),
+        MixerKind::Registered(_) => 0,
     }
 }

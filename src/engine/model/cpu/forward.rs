@@ -4,16 +4,17 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::buffers::kept_blocks;
+use super::buffers::{kept_blocks, row_len};
+use super::project::LayerPass;
 use super::views::{MixerView, MlpView, NormView};
 use super::{CHUNK, Engine, MixerBuffers};
 use crate::base::scratch::with_scratch;
-use crate::engine::masks::StepGraph;
 use crate::engine::model::interlacer::{Affine, Mixer, MixerKind, Mlp};
 use crate::engine::model::{InterlacerConfig, Layout, LocalLayer};
 use crate::engine::ops::layer_norm::{Saved, layer_norm_forward};
 use crate::engine::ops::linear::{linear_forward, linear_forward_add, linear_relu_forward};
 use crate::engine::ops::rows::SharedRows;
+use crate::engine::step_graph::StepGraph;
 use crate::{Error, Result};
 
 /// What all phases read and write.
@@ -105,7 +106,7 @@ impl Engine {
         let (activations, buffers) = (&mut self.activations[at], &mut self.passes[self.pass]);
         let InterlacerConfig { width: d, n_outputs, .. } = self.layout.config;
         let n_tokens = buffers.n_tokens;
-        activations.resize(&self.layout, self.mode, n_tokens, given.graph);
+        activations.resize(&self.layout, self.mode, n_tokens);
         activations.kept = (self.pass, keep.clone());
         self.x.resize(n_tokens * d, 0.0);
         let pass = Pass {
@@ -140,12 +141,8 @@ impl Engine {
                 ("rows of the loads (of other hops)", 0)
             }
             LocalLayer::Grf => ("rows of the loads", graph.loads.len()),
-            LocalLayer::MessagePassing => (
-                "nodes of neighbours and anchors",
-                if graph.knn.len() == n_tokens { graph.anchors.len() } else { graph.knn.len() },
-            ),
-            LocalLayer::Masked(kind) => {
-                ("nodes of the mask", graph.mask(kind).map_or(0, |mask| mask.n_nodes()))
+            LocalLayer::Registered(kind) => {
+                ("nodes of the local layer", graph.data_of(kind).map_or(0, |data| data.n_nodes()))
             }
             LocalLayer::Linear | LocalLayer::None => return Ok(()),
         };
@@ -251,7 +248,9 @@ impl Pass<'_> {
     ) -> (Option<Mixing<'b>>, Option<Mixing<'b>>) {
         let (n, config, mixers) = (self.n_tokens, &self.layout.config, &self.layout.mixers);
         let view = |mixer: &'b Mixer, buffers: &'b mut MixerBuffers| {
-            (mixer, MixerView::new(buffers, &mixer.kind, config, n, self.keeps(mixer.block)))
+            let keep = self.keeps(mixer.block);
+            let row_len = row_len(&mixer.kind, config, keep);
+            (mixer, MixerView::new(buffers, (config.width, row_len), n, keep))
         };
         let current = current.map(|buffers| {
             let mixer = &mixers[i - 1];
@@ -282,55 +281,44 @@ impl Pass<'_> {
         start.copy_from_slice(x);
     }
 
-    /// What all rows share of a mixer, once every row is prepared.
+    /// What a layer is given of this pass.
+    pub(super) fn of(&self, mixer: &Mixer) -> LayerPass<'_> {
+        LayerPass::new(mixer, self.weights, self.layout, self.graph, self.projections)
+    }
+
+    /// What all rows share of a mixer, once every row is prepared; all of one that is registered.
     fn settle(&self, mixer: &Mixer, buffers: &mut MixerBuffers) {
-        match mixer.kind {
-            MixerKind::Linear { ref tensors, n_heads } => {
-                self.settle_state(tensors, n_heads, buffers)
+        match &mixer.kind {
+            MixerKind::Linear { tensors, n_heads } => self.settle_state(tensors, *n_heads, buffers),
+            MixerKind::Grf { hop_logits, .. } => self.settle_hop_weights(*hop_logits, buffers),
+            MixerKind::Registered(layer) => {
+                // SAFETY: no task is running.
+                layer.forward(&self.of(mixer), buffers, unsafe { self.x.all_mut() });
             }
-            MixerKind::Grf { hop_logits, .. } => self.settle_hop_weights(hop_logits, buffers),
-            MixerKind::Masked { n_heads, mask, params, .. } => {
-                self.masked_attention(n_heads, mask, params, buffers)
-            }
-            MixerKind::Softmax { .. } | MixerKind::KMip { .. } | MixerKind::Messages { .. } => {}
         }
     }
 
     /// x += the mixer's output, at a chunk's rows.
     fn mix(&self, mixer: &Mixer, view: &MixerView<'_>, rows: Range<usize>, x: &mut [f32]) {
-        match mixer.kind {
-            MixerKind::Linear { ref tensors, n_heads } => {
-                self.linear_attention(tensors, n_heads, view, rows, x)
+        match &mixer.kind {
+            MixerKind::Linear { tensors, n_heads } => {
+                self.linear_attention(tensors, *n_heads, view, rows, x)
             }
-            MixerKind::Softmax { ref tensors, n_heads } => {
-                self.softmax_attention(tensors, n_heads, view, rows, x)
-            }
-            MixerKind::KMip { ref tensors, n_heads, .. } => {
-                self.k_mip_attention(tensors, n_heads, view, rows, x)
-            }
-            MixerKind::Grf { ref tensors, .. } => self.grf_attention(tensors, view, rows, x),
-            MixerKind::Masked { ref tensors, .. } => self.masked_output(tensors, view, rows, x),
-            MixerKind::Messages { ref tensors, to } => {
-                self.hear_messages(tensors, to, view, rows, x)
-            }
+            MixerKind::Grf { tensors, .. } => self.grf_attention(mixer, tensors, view, rows, x),
+            MixerKind::Registered(_) => {}
         }
     }
 
     /// All that the mixer needs of a chunk's rows.
     fn prepare(&self, mixer: &Mixer, view: &MixerView<'_>, rows: Range<usize>, x: &[f32]) {
-        match mixer.kind {
-            MixerKind::Linear { ref tensors, n_heads } => {
-                self.prepare_linear(mixer, (tensors, n_heads), view, rows, x)
+        match &mixer.kind {
+            MixerKind::Linear { tensors, n_heads } => {
+                self.prepare_linear(mixer, (tensors, *n_heads), view, rows, x)
             }
-            MixerKind::Grf { ref tensors, .. }
-            | MixerKind::Masked { ref tensors, .. }
-            | MixerKind::KMip { ref tensors, .. }
-            | MixerKind::Softmax { ref tensors, .. } => {
-                self.project_qkv(mixer, tensors, view, rows, x);
+            MixerKind::Grf { tensors, .. } => {
+                self.of(mixer).project_qkv(tensors, view, rows, x);
             }
-            MixerKind::Messages { ref tensors, to } => {
-                self.prepare_messages(tensors, to, view, rows, x)
-            }
+            MixerKind::Registered(_) => {}
         }
     }
 

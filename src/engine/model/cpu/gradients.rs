@@ -1,19 +1,22 @@
 //! Accumulators of the weights' gradients.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
+use super::CHUNK;
 use crate::engine::model::Layout;
 
 /// Accumulators of weight gradients: rows are split into as many fixed groups, whatever the
 /// number of threads, and the groups' sums are added in order.
-pub(super) const GRADIENT_GROUPS: usize = 8;
+const GRADIENT_GROUPS: usize = 8;
 
 /// Gradients of all weights, accumulated over any number of backward passes.
 ///
 /// Each of a fixed number of groups of rows adds into a vector of its own.
 #[derive(Debug, Clone)]
 pub struct Gradients {
-    pub(super) groups: Vec<Vec<f32>>,
+    groups: Vec<Vec<f32>>,
 }
 
 impl Gradients {
@@ -36,5 +39,20 @@ impl Gradients {
                 out.iter_mut().zip(&group[range.clone()]).for_each(|(o, g)| *o += g);
             }
         });
+    }
+    /// Runs `f(rows, gradient)` on the chunks of `n` rows: groups in parallel, a group's chunks in order.
+    pub fn chunks(&mut self, n: usize, f: impl Fn(Range<usize>, &mut [f32]) + Sync) {
+        let per_group = n.div_ceil(CHUNK).div_ceil(GRADIENT_GROUPS) * CHUNK;
+        self.groups.par_iter_mut().enumerate().for_each(|(group, gradient)| {
+            let end = ((group + 1) * per_group).min(n);
+            for start in (group * per_group..end).step_by(CHUNK) {
+                f(start..(start + CHUNK).min(end), gradient);
+            }
+        });
+    }
+
+    /// The accumulator of what is not of some rows alone.
+    pub fn of_all_rows(&mut self) -> &mut [f32] {
+        &mut self.groups[0]
     }
 }

@@ -25,6 +25,7 @@ impl forward::Pass<'_> {
     /// x += out(GRF attention), at a chunk's rows.
     pub(super) fn grf_attention(
         &self,
+        mixer: &Mixer,
         tensors: &Attention,
         view: &MixerView<'_>,
         rows: Range<usize>,
@@ -42,7 +43,7 @@ impl forward::Pass<'_> {
         let f = view.state;
         let m = self.layout.config.heads(1).n_features;
         grf_attention_forward(rows, qkv, m, loads, f, out, denominators);
-        self.project_out(tensors.out, out, x);
+        self.of(mixer).project_out(tensors.out, out, x);
     }
 }
 
@@ -50,6 +51,7 @@ impl backward::Pass<'_> {
     /// The queries' gradient, that of the hop weights, and what the keys' pass needs.
     pub(super) fn grf_queries(
         &self,
+        mixer: &Mixer,
         tensors: &Attention,
         saved: &MixerBuffers,
         slot: &Slot<'_>,
@@ -77,7 +79,7 @@ impl backward::Pass<'_> {
         };
         d_f.fill(0.0);
         let out = &saved.out[rows.start * d..rows.end * d];
-        self.project_back(tensors.out, out, dx, d_out, gradient);
+        self.of(mixer).project_back(tensors.out, out, dx, d_out, gradient);
         let (denominators, f) = (&saved.denominators[rows.clone()], &saved.state[..]);
         let qkv = &saved.qkv[..];
         let m = self.layout.config.heads(1).n_features;
@@ -111,7 +113,7 @@ impl backward::Pass<'_> {
             let parts = chunks.iter().skip(hop).step_by(thetas.len());
             let d_f: f64 = parts.sum();
             let sigmoid = 1.0 / (1.0 + (-f64::from(theta)).exp());
-            logits.of_mut(&mut gradients.groups[0])[hop] += (d_f * sigmoid) as f32;
+            logits.of_mut(gradients.of_all_rows())[hop] += (d_f * sigmoid) as f32;
         }
     }
 
@@ -125,13 +127,15 @@ impl backward::Pass<'_> {
         rows: Range<usize>,
         gradient: &mut [f32],
     ) {
-        // SAFETY: nobody writes the queries' gradients and edges in this phase.
-        let (d_out, weights, d_scores, d_q) = unsafe {
+        // SAFETY: each task has rows of its own; nobody writes the queries' gradients and edges in this
+        // phase.
+        let (d_out, weights, d_scores, d_q, dx) = unsafe {
             (
                 slot.d_out.all(),
                 slot.edge_weights.all(),
                 slot.edge_d_scores.all(),
                 slot.d_q.rows(rows.clone()),
+                self.dx.rows_mut(rows.clone()),
             )
         };
         let transposed = &self.graph.transposed;
@@ -141,6 +145,6 @@ impl backward::Pass<'_> {
         let keys = |d_rows: &mut [f32]| {
             grf_attention_backward_key(of, qkv, m, transposed, d_out, weights, d_scores, d_rows);
         };
-        self.through_qkv(mixer, tensors, saved, rows, d_q, keys, gradient);
+        self.of(mixer).through_qkv(tensors, saved, rows, d_q, keys, dx, gradient);
     }
 }

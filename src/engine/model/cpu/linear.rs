@@ -52,7 +52,7 @@ impl forward::Pass<'_> {
         let state = unsafe { view.partial_states.rows_mut(chunk..chunk + 1) };
         let heads = config.heads(n_heads);
         if view.keep {
-            let qkv = self.project_qkv(mixer, tensors, view, rows, x);
+            let qkv = self.of(mixer).project_qkv(tensors, view, rows, x);
             linear_attention_state(qkv, heads, state);
             return;
         }
@@ -64,7 +64,7 @@ impl forward::Pass<'_> {
             let (u, rest) = scratch.split_at_mut(n * d);
             let (unmapped, qkv) = rest.split_at_mut(n * 3 * d);
             normalize(self.weights, tensors.norm, x, u, None);
-            self.map_projection(mixer, tensors, (u, unmapped), None, qkv);
+            self.of(mixer).map_projection(tensors, (u, unmapped), None, qkv);
             for (q, row) in queries.chunks_exact_mut(features).zip(qkv.chunks_exact(len)) {
                 q.copy_from_slice(&row[..features]);
             }
@@ -103,6 +103,7 @@ impl backward::Pass<'_> {
     /// The queries' gradient and a chunk's share of the state's gradient.
     pub(super) fn linear_queries(
         &self,
+        mixer: &Mixer,
         tensors: &Attention,
         n_heads: usize,
         saved: &MixerBuffers,
@@ -125,7 +126,7 @@ impl backward::Pass<'_> {
         let qkv = saved.qkv_rows(&rows, self.n_tokens);
         let denominators = &saved.denominators[rows.start * n_heads..rows.end * n_heads];
         with_scratch(out.len(), |d_out| {
-            self.project_back(tensors.out, out, dx, d_out, gradient);
+            self.of(mixer).project_back(tensors.out, out, dx, d_out, gradient);
             let state = &saved.state;
             let heads = config.heads(n_heads);
             linear_attention_backward_query(
@@ -162,11 +163,13 @@ impl backward::Pass<'_> {
         let config = &self.layout.config;
         // SAFETY: each task has rows of its own; nobody writes the gradients of queries and state in
         // this phase.
-        let (d_q, d_state) = unsafe { (slot.d_q.rows(rows.clone()), slot.d_state.all()) };
+        let (d_q, d_state, dx) = unsafe {
+            (slot.d_q.rows(rows.clone()), slot.d_state.all(), self.dx.rows_mut(rows.clone()))
+        };
         let qkv = saved.qkv_rows(&rows, self.n_tokens);
         let keys = |d_rows: &mut [f32]| {
             linear_attention_backward_key(qkv, config.heads(n_heads), d_state, d_rows);
         };
-        self.through_qkv(mixer, tensors, saved, rows, d_q, keys, gradient);
+        self.of(mixer).through_qkv(tensors, saved, rows, d_q, keys, dx, gradient);
     }
 }

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use super::buffers::row_len;
-use super::forward::{self, normalize};
+use super::MixerBuffers;
+use super::forward::normalize;
 use super::views::{MixerView, SavedNorm};
-use super::{MixerBuffers, backward};
 use crate::base::scratch::with_scratch;
 use crate::engine::model::interlacer::{Affine, Attention, Mixer};
+use crate::engine::model::{InterlacerConfig, Layout};
 use crate::engine::ops::favor::{favor_backward, favor_forward};
 use crate::engine::ops::feature_map::{FeatureMap, feature_map_backward, feature_map_forward};
 use crate::engine::ops::layer_norm::{layer_norm_backward, layer_norm_output};
@@ -16,27 +16,60 @@ use crate::engine::ops::linear::{
     linear_relu_forward,
 };
 use crate::engine::ops::linear_attention::Heads;
+use crate::engine::step_graph::StepGraph;
 
-impl forward::Pass<'_> {
-    /// `[q | k | v]` of a chunk's normalised rows, the feature map on q and k of a mixer that has
+/// What a layer is given in a pass, forward or backward.
+#[derive(Clone, Copy)]
+pub struct LayerPass<'a> {
+    /// All weights of the model.
+    pub weights: &'a [f32],
+    /// Its sizes.
+    pub config: &'a InterlacerConfig,
+    /// The step's graph.
+    pub graph: &'a StepGraph,
+    /// Heads whose queries and keys pass through the feature map.
+    pub(super) mapped_heads: Option<usize>,
+    /// Projections of its random features; empty without.
+    random: &'a [f32],
+}
+
+impl<'a> LayerPass<'a> {
+    pub(super) fn new(
+        mixer: &Mixer,
+        weights: &'a [f32],
+        layout: &'a Layout,
+        graph: &'a StepGraph,
+        projections: &'a [Vec<f32>],
+    ) -> Self {
+        let (mapped_heads, random) = (mixer.kind.mapped_heads(), &projections[mixer.index]);
+        Self { weights, config: &layout.config, graph, mapped_heads, random }
+    }
+}
+
+impl LayerPass<'_> {
+    /// Numbers in a row `[q | k | v]`, feature map applied.
+    pub(super) fn row_len(&self) -> usize {
+        self.mapped_heads.map_or(3 * self.config.width, |heads| self.config.heads(heads).row_len())
+    }
+
+    /// `[q | k | v]` of a chunk's normalised rows, the feature map on q and k of a layer that has
     /// one.
     pub(super) fn project_qkv<'v>(
         &self,
-        mixer: &Mixer,
         tensors: &Attention,
         view: &MixerView<'v>,
         rows: Range<usize>,
         x: &[f32],
     ) -> &'v [f32] {
-        let (weights, d, n) = (self.weights, self.layout.config.width, rows.len());
+        let (d, n) = (self.config.width, rows.len());
         // SAFETY: each task has rows of its own.
         let (out, saved) = unsafe { (view.qkv.rows_mut(rows.clone()), view.saved(&rows)) };
         // SAFETY: as above.
         let kept = unsafe { view.unmapped(rows) };
         with_scratch(n * 4 * d, |scratch| {
             let (u, unmapped) = scratch.split_at_mut(n * d);
-            normalize(weights, tensors.norm, x, u, saved);
-            self.map_projection(mixer, tensors, (u, unmapped), kept, out);
+            normalize(self.weights, tensors.norm, x, u, saved);
+            self.map_projection(tensors, (u, unmapped), kept, out);
         });
         out
     }
@@ -45,24 +78,21 @@ impl forward::Pass<'_> {
     /// take the rows before the map to `unmapped`, `[rows, 3d]`.
     pub(super) fn map_projection(
         &self,
-        mixer: &Mixer,
         tensors: &Attention,
         (u, unmapped): (&[f32], &mut [f32]),
         kept: Option<&mut [f32]>,
         out: &mut [f32],
     ) {
-        let config = &self.layout.config;
-        let (d, n_heads) = (config.width, mixer.kind.mapped_heads());
+        let d = self.config.width;
         let (w, b) = (tensors.qkv.weight.of(self.weights), tensors.qkv.bias.of(self.weights));
-        match (config.layers.feature_map, n_heads) {
+        match (self.config.layers.feature_map, self.mapped_heads) {
             (_, None) => linear_forward(u, w, b, out),
             // ReLU, in the pass that adds the bias.
             (FeatureMap::Relu, _) => linear_relu_forward(u, w, b, 2 * d, out),
             (FeatureMap::Favor { .. }, Some(n_heads)) => {
                 linear_forward(u, w, b, unmapped);
                 keep(unmapped, kept, d);
-                let projections = &self.projections[mixer.index];
-                map_randomly(config.heads(n_heads), projections, unmapped, out);
+                map_randomly(self.config.heads(n_heads), self.random, unmapped, out);
             }
             (map, _) => {
                 linear_forward(u, w, b, out);
@@ -72,73 +102,68 @@ impl forward::Pass<'_> {
         }
     }
 
-    /// x += out·W + b: an attention's output onto the residual stream.
+    /// x += out·W + b: the output `out` of a chunk onto the residual stream.
     pub(super) fn project_out(&self, to: Affine, out: &[f32], x: &mut [f32]) {
         linear_forward_add(out, to.weight.of(self.weights), to.bias.of(self.weights), x);
     }
-}
 
-impl backward::Pass<'_> {
-    /// Through the projection behind an attention: d_out = dx·Wᵀ and the gradients of W and b.
-    pub(super) fn project_back(
+    /// Through the projection `to` after a layer whose output was `out`, at a chunk's rows: d_out = dx·Wᵀ,
+    /// and the gradients of W and b.
+    pub fn project_back(
         &self,
-        out: Affine,
-        attention: &[f32],
+        to: Affine,
+        out: &[f32],
         dx: &[f32],
         d_out: &mut [f32],
         gradient: &mut [f32],
     ) {
-        let (dw, db) = out.weight.pair_mut(out.bias, gradient);
-        linear_backward_weights(attention, dx, dw, db);
-        linear_backward_input(dx, out.weight.of(self.weights), db.len(), d_out);
+        let (dw, db) = to.weight.pair_mut(to.bias, gradient);
+        linear_backward_weights(out, dx, dw, db);
+        linear_backward_input(dx, to.weight.of(self.weights), db.len(), d_out);
     }
 
     /// From the queries' gradient `d_q` and those of keys and values, which `keys` writes into rows
-    /// `[q | k | v]`, through feature map, projection and LayerNorm to dx.
+    /// `[q | k | v]`, through feature map, projection and LayerNorm to the rows' dx.
     pub(super) fn through_qkv(
         &self,
-        mixer: &Mixer,
         tensors: &Attention,
         saved: &MixerBuffers,
         rows: Range<usize>,
         d_q: &[f32],
         keys: impl FnOnce(&mut [f32]),
+        dx: &mut [f32],
         gradient: &mut [f32],
     ) {
-        let len = row_len(&mixer.kind, &self.layout.config, true);
-        let features = d_q.len() / rows.len().max(1);
+        let (len, features) = (self.row_len(), d_q.len() / rows.len().max(1));
         let all = |d_rows: &mut [f32]| {
             keys(d_rows);
             for (row, d_q) in d_rows.chunks_exact_mut(len).zip(d_q.chunks_exact(features)) {
                 row[..features].copy_from_slice(d_q);
             }
         };
-        self.through_rows(mixer, tensors, saved, rows, all, gradient);
+        self.through_rows(tensors, saved, rows, all, dx, gradient);
     }
 
     /// From the gradient of rows `[q | k | v]`, which `fill` writes, through feature map, projection
-    /// and LayerNorm to dx.
+    /// and LayerNorm to the rows' dx.
     pub(super) fn through_rows(
         &self,
-        mixer: &Mixer,
         tensors: &Attention,
         saved: &MixerBuffers,
         rows: Range<usize>,
         fill: impl FnOnce(&mut [f32]),
+        dx: &mut [f32],
         gradient: &mut [f32],
     ) {
-        let config = &self.layout.config;
-        let (d, n, len) = (config.width, rows.len(), row_len(&mixer.kind, config, true));
-        let random = mixer.kind.mapped_heads().is_some() && config.has_random_features();
+        let (d, n, len) = (self.config.width, rows.len(), self.row_len());
+        let random = self.mapped_heads.is_some() && self.config.has_random_features();
         let len_unmapped = if random { 3 * d } else { 0 };
         with_scratch(n * (len + len_unmapped), |scratch| {
             let (d_rows, d_unmapped) = scratch.split_at_mut(n * len);
             fill(d_rows);
-            let d_qkv = self.unmap(mixer, saved, &rows, d_rows, d_unmapped);
+            let d_qkv = self.unmap(saved, &rows, d_rows, d_unmapped);
             let norm = saved.norm().rows(&rows, d);
-            // SAFETY: each task has rows of its own.
-            let dx = unsafe { self.dx.rows_mut(rows) };
-            self.normalized_linear(tensors.norm, tensors.qkv, norm, d_qkv, dx, gradient);
+            normalized_linear(self.weights, tensors.norm, tensors.qkv, norm, d_qkv, dx, gradient);
         });
     }
 
@@ -146,21 +171,18 @@ impl backward::Pass<'_> {
     /// features, in `d_unmapped`.
     fn unmap<'s>(
         &self,
-        mixer: &Mixer,
         saved: &MixerBuffers,
         rows: &Range<usize>,
         d_rows: &'s mut [f32],
         d_unmapped: &'s mut [f32],
     ) -> &'s [f32] {
-        let config = &self.layout.config;
-        let (d, map) = (config.width, config.layers.feature_map);
-        let Some(n_heads) = mixer.kind.mapped_heads() else { return d_rows };
-        if config.has_random_features() {
-            let heads = config.heads(n_heads);
-            let features = saved.qkv_rows(rows, self.n_tokens);
-            let projections = &self.projections[mixer.index];
+        let (d, map) = (self.config.width, self.config.layers.feature_map);
+        let Some(n_heads) = self.mapped_heads else { return d_rows };
+        if self.config.has_random_features() {
+            let (heads, len) = (self.config.heads(n_heads), self.row_len());
+            let features = &saved.qkv[rows.start * len..rows.end * len];
             let kept = &saved.unmapped[rows.start * 2 * d..rows.end * 2 * d];
-            map_randomly_back(heads, projections, kept, features, d_rows, d_unmapped);
+            map_randomly_back(heads, self.random, kept, features, d_rows, d_unmapped);
             return d_unmapped;
         }
         // What the map kept, and how wide its rows are.
@@ -170,29 +192,28 @@ impl backward::Pass<'_> {
         feature_map_backward(map, kept, width, d_rows, 3 * d, 2 * d);
         d_rows
     }
+}
 
-    /// Through y = LayerNorm(x)·W + b: adds to dx and to the gradients of both layers.
-    pub(super) fn normalized_linear(
-        &self,
-        norm: Affine,
-        linear: Affine,
-        saved: SavedNorm<'_>,
-        dy: &[f32],
-        dx: &mut [f32],
-        gradient: &mut [f32],
-    ) {
-        let norm_weight = norm.weight.of(self.weights);
-        with_scratch(dx.len(), |u| {
-            let bias = norm.bias.of(self.weights);
-            layer_norm_output(saved.normalized, norm_weight, bias, u);
-            let (dw, db) = linear.weight.pair_mut(linear.bias, gradient);
-            linear_backward_weights(u, dy, dw, db);
-            linear_backward_input(dy, linear.weight.of(self.weights), db.len(), u);
-            let (dw, db) = norm.weight.pair_mut(norm.bias, gradient);
-            let (x_hat, rstd) = (saved.normalized, saved.inverse_deviation);
-            layer_norm_backward(u, x_hat, rstd, norm_weight, dx, dw, db);
-        });
-    }
+/// Through y = LayerNorm(x)·W + b: adds to dx and to the gradients of both layers.
+pub(super) fn normalized_linear(
+    weights: &[f32],
+    norm: Affine,
+    linear: Affine,
+    saved: SavedNorm<'_>,
+    dy: &[f32],
+    dx: &mut [f32],
+    gradient: &mut [f32],
+) {
+    let norm_weight = norm.weight.of(weights);
+    with_scratch(dx.len(), |u| {
+        layer_norm_output(saved.normalized, norm_weight, norm.bias.of(weights), u);
+        let (dw, db) = linear.weight.pair_mut(linear.bias, gradient);
+        linear_backward_weights(u, dy, dw, db);
+        linear_backward_input(dy, linear.weight.of(weights), db.len(), u);
+        let (dw, db) = norm.weight.pair_mut(norm.bias, gradient);
+        let (x_hat, rstd) = (saved.normalized, saved.inverse_deviation);
+        layer_norm_backward(u, x_hat, rstd, norm_weight, dx, dw, db);
+    });
 }
 
 /// Copies q and k of rows `[q | k | v]`, if they are kept.

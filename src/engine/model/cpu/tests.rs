@@ -3,9 +3,8 @@
 mod layers;
 
 use super::*;
-use crate::engine::masks::MaskConfig;
 use crate::engine::model::weights::initial_weights;
-use crate::engine::model::{LayersConfig, LocalLayer, StepGraph};
+use crate::engine::model::{LayersConfig, LocalLayer, MaskConfig, StepGraph};
 use crate::engine::ops::check::{Golden, assert_close, assert_close_of, numbers};
 
 fn config() -> InterlacerConfig {
@@ -113,14 +112,21 @@ fn positions(n: usize) -> Vec<[f32; 3]> {
     numbers(3 * n, 8).chunks_exact(3).map(|p| [p[0], p[1], p[2]]).collect()
 }
 
-fn random_scene(n: usize, anchor_stride: usize) -> (StepGraph, Vec<f32>) {
+fn random_scene(n: usize) -> (StepGraph, Vec<f32>) {
     let positions = positions(n);
     let mut graph = StepGraph::default();
-    graph.rebuild_anchors(&positions, 3, anchor_stride).unwrap();
-    graph.anchors.transpose(&graph.knn);
+    graph.knn.rebuild(&positions, 3).unwrap();
     graph.loads.rebuild(&graph.knn, 3).unwrap();
     graph.transposed.rebuild(&graph.loads);
     (graph, numbers(n * config().n_features, 9))
+}
+
+/// What a registered local layer of `config` reads of tokens at `positions`; nothing of others.
+fn rebuild_registered(graph: &mut StepGraph, positions: &[[f32; 3]], config: &InterlacerConfig) {
+    if let LocalLayer::Registered(kind) = config.layers.local {
+        let (mask, seed) = (MaskConfig::default(), Default::default());
+        graph.rebuild_registered(kind, positions, config, &mask, seed, true).unwrap();
+    }
 }
 
 /// Outputs, gradient of the weights, gradient of the features.
@@ -131,11 +137,8 @@ type Bits = (Vec<f32>, Vec<f32>, Vec<f32>);
 fn assert_same_bits(config: InterlacerConfig, n: usize) -> Bits {
     // A first block, a last one, and one between that is computed again from its start.
     let config = InterlacerConfig { n_blocks: 3, ..config };
-    let (mut graph, features) = random_scene(n, config.layers.anchor_stride);
-    if let LocalLayer::Masked(kind) = config.layers.local {
-        let (positions, mask, seed) = (positions(n), MaskConfig::default(), Default::default());
-        graph.rebuild_mask(kind, &positions, config.k, config.n_hops, &mask, seed).unwrap();
-    }
+    let (mut graph, features) = random_scene(n);
+    rebuild_registered(&mut graph, &positions(n), &config);
     let mut weights = initial_weights(Engine::new(config, Mode::Training).layout(), 3);
     weights.iter_mut().zip(numbers(1 << 20, 4)).for_each(|(w, r)| *w += 0.05 * r);
     let run = |mode: Mode, threads: usize| -> Bits {
@@ -181,7 +184,7 @@ fn threads_do_not_change_a_bit_and_inference_equals_training() {
 fn passes_are_differentiated_in_any_order_and_more_than_once() {
     let config = InterlacerConfig { n_blocks: 3, ..config() };
     let n = CHUNK + 9;
-    let (graph, features) = random_scene(n, 4);
+    let (graph, features) = random_scene(n);
     let mut weights = initial_weights(Engine::new(config, Mode::Training).layout(), 3);
     weights.iter_mut().zip(numbers(1 << 20, 4)).for_each(|(w, r)| *w += 0.05 * r);
     // The tokens of a pass are all of its own.
@@ -214,7 +217,7 @@ fn passes_are_differentiated_in_any_order_and_more_than_once() {
 
 #[test]
 fn refuses_arguments_that_do_not_belong_together() {
-    let (graph, features) = random_scene(50, 4);
+    let (graph, features) = random_scene(50);
     let mut engine = Engine::new(config(), Mode::Inference);
     let weights = vec![0.0; engine.layout().n_params()];
     assert!(engine.forward(&weights[1..], &features, &graph, 9).is_err());

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::buffers::{MixerBuffers, MlpBuffers, chosen_len, mlp_rows, row_len};
-use crate::engine::model::interlacer::{InterlacerConfig, MixerKind};
+use super::buffers::{MixerBuffers, MlpBuffers, mlp_rows};
+use crate::engine::model::InterlacerConfig;
 use crate::engine::ops::layer_norm::Saved;
 use crate::engine::ops::rows::SharedRows;
 
@@ -49,12 +49,8 @@ pub(super) struct MixerView<'a> {
     pub qkv: SharedRows<'a>,
     /// Empty where the feature map needs none.
     unmapped: SharedRows<'a>,
-    pub senders: SharedRows<'a>,
-    pub receivers: SharedRows<'a>,
     pub out: SharedRows<'a>,
     pub denominators: SharedRows<'a>,
-    /// Keys that each row chose.
-    pub chosen: SharedRows<'a, u32>,
     pub partial_states: SharedRows<'a>,
     /// Final when its mixer's outputs are computed.
     pub state: &'a [f32],
@@ -63,15 +59,13 @@ pub(super) struct MixerView<'a> {
 }
 
 impl<'a> MixerView<'a> {
-    /// Shares the buffers of `n` tokens.
+    /// Shares the buffers of `n` tokens, of width `d` and with rows `[q | k | v]` of `row_len` numbers.
     pub(super) fn new(
         buffers: &'a mut MixerBuffers,
-        kind: &MixerKind,
-        config: &InterlacerConfig,
+        (d, row_len): (usize, usize),
         n: usize,
         keep: bool,
     ) -> Self {
-        let (d, row_len) = (config.width, row_len(kind, config, keep));
         let per_token = |data: &'a mut Vec<f32>| {
             let width = data.len() / n.max(1);
             SharedRows::new(data, width)
@@ -82,11 +76,8 @@ impl<'a> MixerView<'a> {
             // Rows that are not kept may be shorter.
             qkv: SharedRows::new(&mut buffers.qkv[..n * row_len], row_len),
             unmapped: per_token(&mut buffers.unmapped),
-            senders: SharedRows::new(&mut buffers.senders, d),
-            receivers: SharedRows::new(&mut buffers.receivers, d),
             out: SharedRows::new(&mut buffers.out, d),
             denominators: per_token(&mut buffers.denominators),
-            chosen: SharedRows::new(&mut buffers.chosen, chosen_len(kind)),
             partial_states: SharedRows::new(&mut buffers.partial_states, buffers.state.len()),
             state: &buffers.state,
             folded: &buffers.folded,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::engine::model::tokens::tests::{ONE, THREE, state};
 use crate::engine::model::weights::initial_weights;
-use crate::engine::model::{GlobalLayer, LayersConfig, Layout, Model, ModelConfig};
+use crate::engine::model::{LayersConfig, Layout, Model, ModelConfig};
 use crate::engine::ops::check::numbers;
 use crate::engine::rollout_input::StepState;
 
@@ -73,7 +73,7 @@ fn backward_through_three_steps_is_the_finite_difference() {
 
 #[test]
 fn backward_is_the_finite_difference_with_encodings_of_the_graph() {
-    let tokens = TokenConfig { encodings: crate::engine::model::Encodings::Both, ..ONE };
+    let tokens = TokenConfig { encodings: crate::engine::lab::encodings::BOTH, ..ONE };
     check_gradient(of_tokens(tokens, N_OUTPUTS), &[], 5e-5);
 }
 
@@ -247,7 +247,8 @@ fn a_widened_model_predicts_the_same_and_its_copies_learn_apart() {
     };
     refuse(&narrow, 12, "12 is no multiple of the model's 8");
     refuse(&narrow, 0, "no multiple");
-    let softmax = LayersConfig { global: GlobalLayer::Softmax, ..LayersConfig::default() };
+    let softmax =
+        LayersConfig { global: crate::engine::lab::layers::SOFTMAX, ..LayersConfig::default() };
     let softmax = ModelConfig { layers: softmax, ..config };
     refuse(&Model::new(softmax, narrow.weights.clone()).unwrap(), 16, "layers.global");
 }

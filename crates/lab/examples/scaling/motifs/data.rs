@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use forecloud::base::random::{draw, uniform};
 use forecloud::engine::graph::WeightedGraph;
 use forecloud::engine::graph::walks::WalkSeed;
-use forecloud::engine::masks::{Mask, MaskKind, Nodes};
+use forecloud_lab::masks::{Mask, MaskKind, Nodes};
 use serde::Serialize;
 
 /// Nodes of the graph that a motif is joined to.

@@ -4,13 +4,13 @@ use super::data::{Example, N_FEATURES};
 use clap::ValueEnum;
 use forecloud::base::random::{draw, normal_pair};
 use forecloud::engine::graph::WeightedGraph;
-use forecloud::engine::masks::Mask;
 use forecloud::engine::ops::linear::{Mat, matmul};
 use forecloud::engine::ops::linear_attention::Heads;
-use forecloud::engine::ops::masked_attention::{
+use forecloud_lab::masks::Mask;
+use forecloud_lab::masks::{Packed, Part};
+use forecloud_lab::ops::masked_attention::{
     MaskedSaved, masked_attention_backward, masked_attention_forward, n_stretches,
 };
-use forecloud_lab::masks::{Packed, Part};
 use serde::Serialize;
 
 #[derive(Clone, Copy, PartialEq, Debug, ValueEnum, Serialize)]

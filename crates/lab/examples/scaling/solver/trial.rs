@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use forecloud::base::random::{draw, normal_pair, uniform};
 use forecloud::engine::graph::WeightedGraph;
-use forecloud::engine::graph::solver::Laplacian;
+use forecloud_lab::solver::Laplacian;
 use nalgebra::{DMatrix, DVector};
 use serde::Serialize;
 

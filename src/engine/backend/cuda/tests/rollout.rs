@@ -30,7 +30,7 @@ pub(super) fn config(width: usize, n_heads: usize, n_blocks: usize) -> RolloutCo
         n_outputs: N_OUTPUTS,
         layers: LayersConfig::default(),
     };
-    let mask = crate::engine::masks::MaskConfig::default();
+    let mask = crate::engine::step_graph::MaskConfig::default();
     RolloutConfig { interlacer, mask, tokens: ONE, replan_interval: 1 }
 }
 

@@ -5,10 +5,10 @@ use super::*;
 use crate::engine::backend::{Backend, Device};
 use crate::engine::graph::EdgeWeights;
 use crate::engine::graph::walks::{Halting, Sampler, WalkConfig};
-use crate::engine::masks::MaskConfig;
+use crate::engine::lab::layers::{K_MIP, MESSAGE_PASSING, SOFTMAX};
 use crate::engine::model::weights::initial_weights;
 use crate::engine::model::{
-    self, FeatureMap, GlobalLayer, Inputs, LayersConfig, Layout, LocalLayer, Mode,
+    self, FeatureMap, GlobalLayer, Inputs, LayersConfig, Layout, LocalLayer, MaskConfig, Mode,
 };
 use crate::engine::model::{Model, ModelConfig};
 
@@ -30,13 +30,13 @@ fn other_models() -> Vec<(ModelConfig, &'static str)> {
     let favor = FeatureMap::Favor { n_features: 24, seed: 5 };
     vec![
         (
-            layers(LayersConfig { local: LocalLayer::MessagePassing, ..default }),
+            layers(LayersConfig { local: MESSAGE_PASSING, ..default }),
             "layers.local message_passing",
         ),
         (layers(LayersConfig { local: LocalLayer::Linear, ..default }), "layers.local linear"),
         (layers(LayersConfig { local: LocalLayer::None, ..default }), "layers.local none"),
-        (layers(LayersConfig { global: GlobalLayer::Softmax, ..default }), "layers.global softmax"),
-        (layers(LayersConfig { global: GlobalLayer::KMip, ..default }), "layers.global k_mip"),
+        (layers(LayersConfig { global: SOFTMAX, ..default }), "layers.global softmax"),
+        (layers(LayersConfig { global: K_MIP, ..default }), "layers.global k_mip"),
         (layers(LayersConfig { global: GlobalLayer::None, ..default }), "layers.global none"),
         (
             layers(LayersConfig { feature_map: FeatureMap::Elu, ..default }),

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::engine::graph::walks::WalkSeed;
-use crate::engine::masks::{MaskConfig, MaskKind};
-use crate::engine::model::{GlobalLayer, LocalLayer};
+use crate::engine::lab::layers::MESSAGE_PASSING;
+use crate::engine::lab::masks::MaskKind;
+use crate::engine::model::GlobalLayer;
 use crate::engine::ops::check::{assert_close_of, f64s};
 
 /// Every golden file of layers: its name, and the layers that it says it is of.
@@ -31,13 +31,12 @@ fn every_layer_and_map_has_golden_values() {
     let how = "add a row to VARIANTS of tests/golden/generate.py and run it with --only";
     let maps = FeatureMap::ALL.map(FeatureMap::name);
     assert_eq!(missing(&maps, |layers| layers.feature_map.name()), none, "{how}");
-    assert_eq!(
-        missing(&GlobalLayer::ALL.map(GlobalLayer::name), |l| l.global.name()),
-        none,
-        "{how}"
-    );
+    let global: Vec<&str> = GlobalLayer::all().into_iter().map(GlobalLayer::name).collect();
+    assert_eq!(missing(&global, |l| l.global.name()), none, "{how}");
     // Masks have dense versions of their own; attention under them is held to PyTorch's in ops.
-    let local = LocalLayer::UNMASKED.map(LocalLayer::name);
+    let is_mask = |layer: &LocalLayer| MaskKind::from_name(layer.name()).is_some();
+    let local = LocalLayer::all().into_iter().filter(|layer| !is_mask(layer));
+    let local: Vec<&str> = local.map(LocalLayer::name).collect();
     assert_eq!(missing(&local, |l| l.local.name()), none, "{how}");
 }
 
@@ -50,12 +49,10 @@ fn mixer_names(layers: &LayersConfig, n_blocks: usize) -> Vec<String> {
         }
         match layers.local {
             LocalLayer::None => {}
-            LocalLayer::MessagePassing => {
+            layer if layer == MESSAGE_PASSING => {
                 names.extend(["anchors", "rest"].map(|step| format!("blocks.{b}.local.{step}")));
             }
-            LocalLayer::Grf | LocalLayer::Linear | LocalLayer::Masked(_) => {
-                names.push(format!("blocks.{b}.local"))
-            }
+            _ => names.push(format!("blocks.{b}.local")),
         }
     }
     names
@@ -73,13 +70,8 @@ struct Run {
 fn run(name: &str, layers: LayersConfig) -> Run {
     let golden = Golden::read(&format!("layers_{name}"));
     let mut graph = golden_graph(&golden);
-    graph.anchors.rebuild(&golden.vectors("positions"), layers.anchor_stride).unwrap();
-    graph.anchors.transpose(&graph.knn);
-    if let LocalLayer::Masked(kind) = layers.local {
-        let (positions, mask) = (golden.vectors("positions"), MaskConfig::default());
-        graph.rebuild_mask(kind, &positions, 3, 3, &mask, WalkSeed::default()).unwrap();
-    }
     let config = InterlacerConfig { width: 8, n_heads: 2, layers, ..config() };
+    rebuild_registered(&mut graph, &golden.vectors("positions"), &config);
     config.validate().unwrap();
     let mut engine = Engine::new(config, Mode::Training);
     if let FeatureMap::Favor { .. } = layers.feature_map {
@@ -155,10 +147,14 @@ fn threads_do_not_change_a_bit_of_other_layers() {
     }
 }
 
+fn masked(kind: MaskKind) -> LocalLayer {
+    LocalLayer::Registered(kind.layer())
+}
+
 #[test]
 fn threads_do_not_change_a_bit_under_any_mask() {
     for kind in MaskKind::all() {
-        let layers = LayersConfig { local: LocalLayer::Masked(kind), ..LayersConfig::default() };
+        let layers = LayersConfig { local: masked(kind), ..LayersConfig::default() };
         assert_same_bits(InterlacerConfig { layers, ..config() }, 2 * CHUNK + 77);
     }
 }
@@ -172,7 +168,7 @@ fn the_grf_model_is_that_under_the_power_series() {
         let layers = LayersConfig { local, ..LayersConfig::default() };
         assert_same_bits(InterlacerConfig { n_heads: 1, layers, ..config() }, CHUNK + 77)
     };
-    let (fused, general) = (of(LocalLayer::Grf), of(LocalLayer::Masked(series)));
+    let (fused, general) = (of(LocalLayer::Grf), of(masked(series)));
     assert_close_of("outputs", &general.0, &f64s(&fused.0), 1e-4);
     assert_close_of("gradient of the weights", &general.1, &f64s(&fused.1), 1e-4);
     assert_close_of("gradient of the features", &general.2, &f64s(&fused.2), 1e-4);
@@ -180,7 +176,7 @@ fn the_grf_model_is_that_under_the_power_series() {
 
 #[test]
 fn a_last_chunk_of_one_token_is_an_anchor_without_a_rest() {
-    let layers = LayersConfig { local: LocalLayer::MessagePassing, ..LayersConfig::default() };
+    let layers = LayersConfig { local: MESSAGE_PASSING, ..LayersConfig::default() };
     assert_same_bits(InterlacerConfig { layers, ..config() }, 2 * CHUNK + 1);
     // Anchors farther apart than a chunk is long would leave chunks without any.
     let layers = LayersConfig { anchor_stride: 64, ..layers };
@@ -189,27 +185,22 @@ fn a_last_chunk_of_one_token_is_an_anchor_without_a_rest() {
 
 #[test]
 fn a_graph_that_lacks_what_the_layers_read_is_refused() {
-    let (graph, features) = random_scene(50, 4);
-    let (mut only_loads, mut only_anchors) = (StepGraph::default(), StepGraph::default());
-    only_loads.loads = graph.loads.clone();
-    (only_anchors.anchors, only_anchors.knn) = (graph.anchors.clone(), graph.knn.clone());
-    let messages = LayersConfig { local: LocalLayer::MessagePassing, ..LayersConfig::default() };
-    let none = LayersConfig { local: LocalLayer::None, ..LayersConfig::default() };
-    let empty = StepGraph::default();
-    let mut only_mask = StepGraph::default();
-    let mask = MaskKind::all()[0];
+    let (graph, features) = random_scene(50);
+    let layers = |local| LayersConfig { local, ..LayersConfig::default() };
     let positions: Vec<[f32; 3]> = (0..50).map(|i| [i as f32, 0.0, 0.0]).collect();
-    let seed = Default::default();
-    only_mask.rebuild_mask(mask, &positions, 3, 3, &MaskConfig::default(), seed).unwrap();
-    let masked = LayersConfig { local: LocalLayer::Masked(mask), ..LayersConfig::default() };
-    let other = LocalLayer::Masked(MaskKind::all()[1]);
-    let other_mask = LayersConfig { local: other, ..LayersConfig::default() };
-    let mut engine =
-        Engine::new(InterlacerConfig { layers: other_mask, ..config() }, Mode::Inference);
-    let weights = vec![0.0; engine.layout().n_params()];
-    assert!(engine.forward(&weights, &features, &only_mask, 9).is_err());
+    let only = |layers| {
+        let mut graph = StepGraph::default();
+        rebuild_registered(&mut graph, &positions, &InterlacerConfig { layers, ..config() });
+        graph
+    };
+    let [mask, other_mask] = [0, 1].map(|i| layers(masked(MaskKind::all()[i])));
+    let (messages, none) = (layers(MESSAGE_PASSING), layers(LocalLayer::None));
+    let (only_mask, only_anchors, empty) = (only(mask), only(messages), StepGraph::default());
+    let mut only_loads = StepGraph::default();
+    only_loads.loads = graph.loads;
     for (layers, good, bad) in [
-        (masked, &only_mask, Some(&only_loads)),
+        (mask, &only_mask, Some(&only_loads)),
+        (other_mask, &only(other_mask), Some(&only_mask)),
         (LayersConfig::default(), &only_loads, Some(&only_anchors)),
         (messages, &only_anchors, Some(&only_loads)),
         (none, &empty, None),

@@ -4,7 +4,7 @@
 use nalgebra::DMatrix;
 
 use super::Laplacian;
-use crate::{Error, Result};
+use forecloud::{Error, Result};
 
 /// Most nodes that matrices are made for.
 pub const MAX_DENSE_NODES: usize = 512;

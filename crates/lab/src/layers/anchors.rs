@@ -7,9 +7,9 @@
 
 use std::ops::Range;
 
-use super::KnnGraph;
-use crate::base::geometry::{Neighbors, Vec3};
-use crate::{Error, Result};
+use forecloud::base::geometry::{Neighbors, Vec3};
+use forecloud::engine::graph::KnnGraph;
+use forecloud::{Error, Result};
 
 /// Lists of indices, one behind the other.
 #[derive(Debug, Default, Clone)]
@@ -181,8 +181,8 @@ impl Lists {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::geometry::squared_distance;
-    use crate::base::random::{draw, uniform};
+    use forecloud::base::geometry::squared_distance;
+    use forecloud::base::random::{draw, uniform};
 
     fn points(n: u64) -> Vec<Vec3> {
         (0..n).map(|i| std::array::from_fn(|axis| uniform(draw(7, 0, i, axis as u64)))).collect()

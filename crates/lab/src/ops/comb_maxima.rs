@@ -5,8 +5,8 @@
 
 use pulp::Simd;
 
-use super::linear::Mat;
-use crate::base::simd::{WithSimd, dispatch, load, prefetch, store, vectorized};
+use forecloud::base::simd::{WithSimd, dispatch, load, prefetch, store, vectorized};
+use forecloud::engine::ops::linear::Mat;
 
 /// Combs of a block of keys.
 pub(super) const LANES: usize = 16;

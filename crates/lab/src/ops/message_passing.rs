@@ -7,8 +7,8 @@
 
 use std::ops::Range;
 
-use crate::base::geometry::Vec3;
-use crate::base::simd::axpy;
+use forecloud::base::geometry::Vec3;
+use forecloud::base::simd::axpy;
 
 /// Relative positions are divided by this, so that those of neighbours are of order 1.
 pub const POSITION_SCALE_M: f32 = 0.05;
@@ -146,7 +146,7 @@ pub fn message_passing_backward_sender(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::ops::check::*;
+    use forecloud::engine::ops::check::*;
 
     /// Receiver i hears senders i, i + 1, … (2 + i % 2 of them), modulo their number.
     struct Chain {

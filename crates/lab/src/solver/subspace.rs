@@ -3,12 +3,12 @@
 //! from the last column to the first; here the first column leads).
 
 use super::Laplacian;
-use crate::Result;
+use forecloud::Result;
 
 /// Top-k eigenvectors of L from start `columns` `[n, k]`, largest eigenvalue first (Lemma 6).
 ///
 /// # Errors
-/// [`crate::Error::Shape`] unless columns are `[n, k]`.
+/// [`forecloud::Error::Shape`] unless columns are `[n, k]`.
 pub fn top_eigenvectors(
     laplacian: &Laplacian,
     columns: &[f32],
@@ -23,7 +23,7 @@ pub fn top_eigenvectors(
 /// ([`Laplacian::center`]). Once would not do: rounding brings them back, and they grow fastest.
 ///
 /// # Errors
-/// [`crate::Error::Shape`] unless columns are `[n, k]`.
+/// [`forecloud::Error::Shape`] unless columns are `[n, k]`.
 pub fn bottom_eigenvectors(
     laplacian: &Laplacian,
     columns: &[f32],

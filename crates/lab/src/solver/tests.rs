@@ -3,8 +3,8 @@
 use nalgebra::{DMatrix, DVector};
 
 use super::*;
-use crate::engine::graph::WeightedGraph;
-use crate::engine::ops::check::numbers;
+use forecloud::engine::graph::WeightedGraph;
+use forecloud::engine::ops::check::numbers;
 
 /// A path, a grid, a random graph with weights, two parts with a lone node, one node.
 fn laplacians() -> Vec<(&'static str, Laplacian)> {

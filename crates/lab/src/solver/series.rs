@@ -1,8 +1,8 @@
 //! Lemmas 1 to 3: gradient descent and power series, a sparse product a layer.
 
 use super::Laplacian;
-use crate::Result;
-use crate::base::simd::{axpy, vectorized};
+use forecloud::Result;
+use forecloud::base::simd::{axpy, vectorized};
 
 /// Potentials φ ≈ L⁺ψ of `demands` ψ `[n, width]` (Lemma 1, weights of equation (10)).
 ///
@@ -10,7 +10,7 @@ use crate::base::simd::{axpy, vectorized};
 /// Demands sum to zero on each component; δ ≤ 1 / λ_max ([`Laplacian::step`]).
 ///
 /// # Errors
-/// [`crate::Error::Shape`] unless demands are `[n, width]`.
+/// [`forecloud::Error::Shape`] unless demands are `[n, width]`.
 pub fn electric_flow(
     laplacian: &Laplacian,
     demands: &[f32],
@@ -33,7 +33,7 @@ pub fn electric_flow(
 /// [`electric_flow`].
 ///
 /// # Errors
-/// [`crate::Error::Shape`] unless demands are `[n, width]`.
+/// [`forecloud::Error::Shape`] unless demands are `[n, width]`.
 pub fn resistive_embedding(
     laplacian: &Laplacian,
     demands: &[f32],
@@ -59,7 +59,7 @@ pub fn resistive_embedding(
 /// error does not go below about 1e-7 · e^(s λ_max), so keep s λ_max under about 5.
 ///
 /// # Errors
-/// [`crate::Error::Shape`] unless demands are `[n, width]`.
+/// [`forecloud::Error::Shape`] unless demands are `[n, width]`.
 pub fn heat_kernel(
     laplacian: &Laplacian,
     demands: &[f32],

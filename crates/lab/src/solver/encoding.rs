@@ -1,8 +1,8 @@
 //! Positional encodings of nodes: features that tell where in its graph a node lies.
 
 use super::{Laplacian, bottom_eigenvectors, heat_kernel};
-use crate::Result;
-use crate::base::random::{draw, normal_pair};
+use forecloud::Result;
+use forecloud::base::random::{draw, normal_pair};
 
 /// What an encoding is made of.
 #[derive(Debug, Clone, PartialEq)]

@@ -12,11 +12,11 @@ use std::ops::Range;
 use pulp::Simd;
 use rayon::prelude::*;
 
-pub use super::linear_attention::{EPSILON, Heads};
-use super::rows::SharedRows;
-use crate::base::scratch::with_scratch;
-use crate::base::simd::{axpys, dot, dots, scaled, vectorized};
-use crate::engine::masks::{BackwardColumns, Mask};
+use super::super::masks::{BackwardColumns, Mask};
+use forecloud::base::scratch::with_scratch;
+use forecloud::base::simd::{axpys, dot, dots, scaled, vectorized};
+pub use forecloud::engine::ops::linear_attention::{EPSILON, Heads};
+use forecloud::engine::ops::rows::SharedRows;
 
 /// Columns of values that a task takes, at least one feature's.
 const COLUMNS: usize = 128;
@@ -428,7 +428,7 @@ fn contract[simd](
 }
 
 #[cfg(test)]
-use crate::engine::ops::plain;
+use forecloud::engine::ops::plain;
 
 #[cfg(test)]
 mod tests;

@@ -1,27 +1,16 @@
 //! Masks of linear attention: what a token may hear of another, as a matrix M that is never written
 //! out. Attention under any of them (general efficient low-rank masked attention, Choromanski et al.
-//! 2022, Algorithm 1: [`crate::engine::ops::masked_attention`]) needs M only as products with columns.
-//!
-//! The masks themselves are the laboratory's (`crates/lab`), which registers them; models that have one load
-//! wherever the laboratory is linked.
-
-// Tests of the engine run under every mask; what runs on the robot is built without them.
-#[cfg(test)]
-#[path = "../../crates/lab/src/masks/mod.rs"]
-#[allow(unused_imports, reason = "what other crates take of it")]
-mod lab;
-mod step;
+//! 2022, Algorithm 1: [`super::super::ops::masked_attention`]) needs M only as products with columns.
 
 use std::fmt::Debug;
-use std::sync::{PoisonError, RwLock};
 
-use crate::Result;
-use crate::base::geometry::Vec3;
-use crate::base::scratch::with_scratch;
-use crate::engine::graph::WeightedGraph;
-use crate::engine::graph::walks::{WalkConfig, WalkSeed};
-
-pub use step::{MaskConfig, StepGraph};
+use super::MASKS;
+use forecloud::Result;
+use forecloud::base::geometry::Vec3;
+use forecloud::base::scratch::with_scratch;
+use forecloud::engine::graph::WeightedGraph;
+use forecloud::engine::graph::walks::{WalkConfig, WalkSeed};
+use forecloud::engine::registry::{LayerKind, Reads};
 
 /// What a mask is made of: the tokens of one step, which are the graph's nodes.
 #[derive(Debug, Clone, Copy)]
@@ -38,28 +27,6 @@ pub struct Nodes<'a> {
     pub cell_m: f32,
     /// Of what is drawn.
     pub seed: WalkSeed,
-}
-
-/// Which settings of [`MaskConfig`] a mask reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Reads {
-    /// Weights of the graph's edges.
-    pub edge_weights: bool,
-    /// How walks are sampled.
-    pub walks: bool,
-    /// Side of the cells.
-    pub cell: bool,
-}
-
-impl Reads {
-    /// The graph alone.
-    pub const GRAPH: Self = Self { edge_weights: true, walks: false, cell: false };
-    /// Sampled walks on the graph.
-    pub const WALKS: Self = Self { walks: true, ..Self::GRAPH };
-    /// Cells, whatever the graph.
-    pub const CELLS: Self = Self { edge_weights: false, walks: false, cell: true };
-    /// Nothing of it.
-    pub const NOTHING: Self = Self { cell: false, ..Self::CELLS };
 }
 
 /// A matrix M `[n, n]`, known by its products with columns.
@@ -123,7 +90,7 @@ pub fn gradients_by_backward(
 
 /// A mask over the tokens of one step. What is built of them serves all layers of the step; each layer
 /// has parameters of its own.
-pub trait StepMask: Mask + CloneMask {
+pub trait StepMask: Mask {
     /// Parameters that a layer learns, in a model whose graph has `n_hops` hops.
     fn n_params(n_hops: usize) -> usize
     where
@@ -141,37 +108,19 @@ pub trait StepMask: Mask + CloneMask {
     fn rebuild(&mut self, nodes: &Nodes<'_>) -> Result<()>;
 }
 
-/// Copies of a mask whose type is not known.
-pub trait CloneMask {
-    /// The same mask once more.
-    fn boxed(&self) -> Box<dyn StepMask>;
-}
-
-impl<T: StepMask + Clone + 'static> CloneMask for T {
-    fn boxed(&self) -> Box<dyn StepMask> {
-        Box::new(self.clone())
-    }
-}
-
-impl Clone for Box<dyn StepMask> {
-    fn clone(&self) -> Self {
-        (**self).boxed()
-    }
-}
-
 /// A mask to choose: its name, what it is, and how it is made.
 #[derive(Debug)]
 pub struct MaskSpec {
-    name: &'static str,
+    pub(crate) name: &'static str,
     about: &'static str,
-    n_params: fn(usize) -> usize,
-    reads: fn() -> Reads,
-    build: fn() -> Box<dyn StepMask>,
+    pub(crate) n_params: fn(usize) -> usize,
+    pub(crate) reads: fn() -> Reads,
+    pub(crate) build: fn() -> Box<dyn StepMask>,
 }
 
 impl MaskSpec {
     /// The mask of type `T`: its name in options and model files, and what it is, in a few words.
-    pub const fn of<T: StepMask + Clone + Default + 'static>(
+    pub(super) const fn of<T: StepMask + Default + 'static>(
         name: &'static str,
         about: &'static str,
     ) -> Self {
@@ -182,20 +131,7 @@ impl MaskSpec {
     }
 }
 
-/// All that were registered, in the order in which they were.
-static REGISTERED: RwLock<Vec<MaskKind>> = RwLock::new(Vec::new());
-
-/// Makes masks known to models; a name that is known already stays what it is.
-pub fn register(specs: &'static [MaskSpec]) {
-    let mut known = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
-    for spec in specs {
-        if known.iter().all(|kind| kind.name() != spec.name) {
-            known.push(MaskKind(spec));
-        }
-    }
-}
-
-/// A registered mask.
+/// A mask of the table.
 #[derive(Clone, Copy)]
 pub struct MaskKind(&'static MaskSpec);
 
@@ -214,11 +150,9 @@ impl Debug for MaskKind {
 }
 
 impl MaskKind {
-    /// All that are registered: what the tool's options, the comparison and the tests run through.
+    /// All: what the tool's options, the comparison and the tests run through.
     pub fn all() -> Vec<Self> {
-        #[cfg(test)]
-        lab::register();
-        REGISTERED.read().unwrap_or_else(PoisonError::into_inner).clone()
+        MASKS.iter().map(Self).collect()
     }
 
     /// That of this name.
@@ -246,19 +180,20 @@ impl MaskKind {
         (self.0.reads)()
     }
 
+    /// Attention under it, as a local layer.
+    pub fn layer(self) -> LayerKind {
+        LayerKind::of(self.0)
+    }
+
     /// The mask over any graph: of pixels ([`WeightedGraph::of_depth`]), of a robot's links, of
     /// a sentence. Parameters: [`MaskKind::n_params`] of the nodes' hops.
     ///
     /// # Errors
     /// As [`StepMask::rebuild`].
     pub fn over(self, nodes: &Nodes<'_>) -> Result<Box<dyn Mask>> {
-        let mut mask = self.build();
+        let mut mask = (self.0.build)();
         mask.rebuild(nodes)?;
         Ok(mask)
-    }
-
-    pub(super) fn build(self) -> Box<dyn StepMask> {
-        (self.0.build)()
     }
 }
 
@@ -266,6 +201,7 @@ impl MaskKind {
 mod tests {
     use std::collections::BTreeSet;
 
+    use super::super::check::graphs;
     use super::*;
 
     #[test]
@@ -281,8 +217,8 @@ mod tests {
     #[test]
     fn every_mask_is_rebuilt_for_other_nodes() {
         for kind in MaskKind::all() {
-            let mut mask = kind.build();
-            for graph in lab::check::graphs() {
+            let mut mask = (kind.0.build)();
+            for graph in graphs() {
                 mask.rebuild(&graph.nodes()).unwrap();
                 let n = graph.positions.len();
                 assert_eq!(mask.n_nodes(), n, "{} of {}", kind.name(), graph.name);
@@ -290,8 +226,7 @@ mod tests {
                 let (x, mut again) = (vec![1.0; 3 * n], vec![f32::NAN; 3 * n]);
                 let mut y = again.clone();
                 mask.apply(&params, &x, &mut y);
-                let mut fresh = kind.build();
-                fresh.rebuild(&graph.nodes()).unwrap();
+                let fresh = kind.over(&graph.nodes()).unwrap();
                 fresh.apply(&params, &x, &mut again);
                 assert_eq!(y, again, "{} of {}", kind.name(), graph.name);
                 assert!(y.iter().all(|y| *y >= 0.0), "a mask is no sign");

@@ -7,10 +7,10 @@
 
 use std::ops::Range;
 
-use super::linear::{Mat, matmul};
-use super::linear_attention::Heads;
-use crate::base::simd::exp::exp;
-use crate::base::simd::{dot, sum, vectorized};
+use forecloud::base::simd::exp::exp;
+use forecloud::base::simd::{dot, sum, vectorized};
+use forecloud::engine::ops::linear::{Mat, matmul};
+use forecloud::engine::ops::linear_attention::Heads;
 
 /// Rows of one block of scores.
 pub const BLOCK: usize = 256;
@@ -249,7 +249,7 @@ pub(crate) mod plain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::ops::check::*;
+    use forecloud::engine::ops::check::*;
 
     /// Forward and backward on chunks of 256 rows.
     fn run(qkv: &[f32], d_out: &[f32], heads: Heads) -> (Vec<f32>, Vec<f32>) {

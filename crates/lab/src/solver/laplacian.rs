@@ -2,9 +2,9 @@
 
 use nalgebra::DMatrix;
 
-use crate::base::simd::{axpy, vectorized};
-use crate::engine::graph::WeightedGraph;
-use crate::{Error, Result};
+use forecloud::base::simd::{axpy, vectorized};
+use forecloud::engine::graph::WeightedGraph;
+use forecloud::{Error, Result};
 
 /// L = D - W `[n, n]` of a weighted undirected graph; weights are conductances (1 / resistance).
 #[derive(Debug, Clone, Default)]

@@ -12,11 +12,11 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::comb_maxima::{CombMaxima, LANES};
-use super::linear::Mat;
-use super::linear_attention::Heads;
-use super::rows::SharedRows;
-use crate::base::simd::exp::exp;
-use crate::base::simd::{axpy, dot, prefetch, vectorized};
+use forecloud::base::simd::exp::exp;
+use forecloud::base::simd::{axpy, dot, prefetch, vectorized};
+use forecloud::engine::ops::linear::Mat;
+use forecloud::engine::ops::linear_attention::Heads;
+use forecloud::engine::ops::rows::SharedRows;
 
 /// Rows of a call, and keys of a block of scores.
 pub const BLOCK: usize = 256;
@@ -354,7 +354,7 @@ pub(crate) mod plain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::ops::check::*;
+    use forecloud::engine::ops::check::*;
 
     fn run(qkv: &[f32], d_out: &[f32], heads: Heads, k: usize) -> (Vec<f32>, Vec<f32>, Vec<u32>) {
         let (d, n_heads) = (heads.width, heads.n_heads);

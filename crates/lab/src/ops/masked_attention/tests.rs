@@ -1,11 +1,11 @@
 //! Attention under masks against the dense one, the fused GRF attention and PyTorch.
 
+use super::super::super::masks::{MaskKind, Nodes};
 use super::*;
-use crate::base::simd::axpy;
-use crate::engine::graph::{KnnGraph, Loads};
-use crate::engine::masks::{MaskConfig, MaskKind, StepGraph};
-use crate::engine::ops::check::*;
-use crate::engine::ops::grf_attention::grf_attention_forward;
+use forecloud::base::simd::axpy;
+use forecloud::engine::graph::{EdgeWeights, KnnGraph, Loads, WeightedGraph};
+use forecloud::engine::ops::check::*;
+use forecloud::engine::ops::grf_attention::grf_attention_forward;
 
 /// A mask whose every entry is a parameter.
 #[derive(Debug, Clone, Default)]
@@ -41,6 +41,15 @@ impl Mask for Dense {
             *d += dy.iter().zip(x).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
         }
     }
+}
+
+/// A mask over the 3-NN graph of `positions`.
+fn over(kind: MaskKind, positions: &[[f32; 3]], n_hops: usize) -> Box<dyn Mask> {
+    let (mut knn, mut graph) = (KnnGraph::default(), WeightedGraph::default());
+    knn.rebuild(positions, 3).unwrap();
+    graph.rebuild(&knn, positions, EdgeWeights::Uniform);
+    let (graph, seed) = (&graph, Default::default());
+    kind.over(&Nodes { positions, graph, n_hops, walks: None, cell_m: 0.04, seed }).unwrap()
 }
 
 /// Rows `[q | k | v]` of non-negative features.
@@ -155,12 +164,8 @@ fn the_fused_grf_attention_is_the_general_one() {
     let (mut fused, mut denominators) = (vec![0.0; n * heads.width], vec![0.0; n]);
     grf_attention_forward(0..n, &rows, 16, &loads, &f, &mut fused, &mut denominators);
 
-    let mut graph = StepGraph::default();
-    let seed = Default::default();
-    let config = MaskConfig::default();
-    let kind = MaskKind::from_name("series").unwrap();
-    graph.rebuild_mask(kind, &positions, 3, n_hops, &config, seed).unwrap();
-    let general = both_ways(graph.mask(kind).unwrap(), &logits, &rows, heads, &d_out);
+    let series = over(MaskKind::from_name("series").unwrap(), &positions, n_hops);
+    let general = both_ways(&*series, &logits, &rows, heads, &d_out);
     assert_close(&general.out, &f64s(&fused), 1e-5);
 }
 
@@ -205,10 +210,7 @@ fn sums_over_groups_give_what_nodes_give_one_by_one() {
         .collect();
     let mut n_grouped = 0;
     for kind in MaskKind::all() {
-        let mut graph = StepGraph::default();
-        let config = MaskConfig::default();
-        graph.rebuild_mask(kind, &positions, 3, n_hops, &config, Default::default()).unwrap();
-        let mask = graph.mask(kind).unwrap();
+        let mask = &*over(kind, &positions, n_hops);
         let Some((groups, of_groups)) = mask.groups() else { continue };
         n_grouped += 1;
         assert!(groups.len() == n && 2 * of_groups.n_nodes() < n, "{}", of_groups.n_nodes());

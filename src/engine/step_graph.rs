@@ -1,13 +1,16 @@
-//! What the layers read of one step: graph, loads of the GRF attention, anchors of message passing, or a
-//! registered mask; and the settings by which masks are made.
+//! What the layers read of one step: graph, loads of the GRF attention, or what a registered layer needs; and
+//! the settings by which masks are made.
+
+use std::any::Any;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Mask, MaskKind, Nodes, StepMask};
 use crate::base::geometry::Vec3;
 use crate::engine::graph::loads::{MAX_PREFIXES, TransposedLoads};
 use crate::engine::graph::walks::{WalkConfig, WalkSeed};
-use crate::engine::graph::{Anchors, EdgeWeights, KnnGraph, Loads, WeightedGraph};
+use crate::engine::graph::{EdgeWeights, KnnGraph, Loads, WeightedGraph};
+use crate::engine::model::InterlacerConfig;
+use crate::engine::registry::{LayerKind, Reads, StepData, StepTokens};
 use crate::{Error, Result};
 
 /// How the mask of the local layer is made.
@@ -34,20 +37,20 @@ impl MaskConfig {
         *self == Self::default()
     }
 
-    /// Refuses settings that `kind` does not read: nothing is to be set in vain.
+    /// Refuses settings that the local layer `name` does not read: nothing is to be set in vain.
     ///
     /// # Errors
     /// [`Error::Config`] names the setting.
-    pub fn validate_for(&self, kind: MaskKind) -> Result<()> {
-        let (default, reads) = (Self::default(), kind.reads());
+    pub fn validate_for(&self, name: &str, reads: Reads) -> Result<()> {
+        let default = Self::default();
         let vain = [
             ("edge_weights", !reads.edge_weights && self.edge_weights != default.edge_weights),
             ("walks", !reads.walks && self.walks.is_some()),
             ("cell_m", !reads.cell && self.cell_m != default.cell_m),
         ];
         let Some((key, _)) = vain.into_iter().find(|(_, is_vain)| *is_vain) else { return Ok(()) };
-        let problem = format!("the mask {} does not read it: leave it out", kind.name());
-        Err(Error::Config { key: format!("mask.{key}"), problem })
+        let problem = format!("the local layer {name} does not read it: leave it out");
+        Err(Error::Config { key: format!("model.mask.{key}"), problem })
     }
 
     /// Checks all values, for a model with loads of `n_hops` hops.
@@ -81,36 +84,19 @@ impl MaskConfig {
 }
 
 /// The graph of one step, as a training pass needs it.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default)]
 pub struct StepGraph {
-    /// Neighbours; of models with GRF attention or message passing.
+    /// Neighbours; of models with GRF attention or a registered local layer.
     pub knn: KnnGraph,
     /// Merged loads by row; of models with GRF attention.
     pub loads: Loads,
     /// The same by column; only kept up to date in training.
     pub transposed: TransposedLoads,
-    /// Anchors of message passing; only kept up to date for models that have it.
-    pub anchors: Anchors,
     weighted: WeightedGraph,
-    mask: Option<(MaskKind, Box<dyn StepMask>)>,
+    registered: Option<(LayerKind, Box<dyn StepData>)>,
 }
 
 impl StepGraph {
-    /// Graph and anchors of `positions` (m) for message passing: `k` neighbours, every
-    /// `anchor_stride`-th node an anchor.
-    ///
-    /// # Errors
-    /// As [`KnnGraph::rebuild`] and [`Anchors::rebuild`].
-    pub fn rebuild_anchors(
-        &mut self,
-        positions: &[Vec3],
-        k: usize,
-        anchor_stride: usize,
-    ) -> Result<()> {
-        self.knn.rebuild(positions, k)?;
-        self.anchors.rebuild(positions, anchor_stride)
-    }
-
     /// Graph and loads of `positions` (m): `k` neighbours, `n_hops` hops.
     ///
     /// # Errors
@@ -134,34 +120,38 @@ impl StepGraph {
         }
     }
 
-    /// Graph of `positions` (m), `k` neighbours, and the mask `kind` of it.
+    /// Graph of `positions` (m), and what the registered local layer `kind` of a model of `config` reads of
+    /// it; for a backward pass, too, if `training`.
     ///
     /// # Errors
-    /// As [`KnnGraph::rebuild`], and what the mask lacks.
-    pub fn rebuild_mask(
+    /// As [`KnnGraph::rebuild`], and what the layer lacks.
+    pub fn rebuild_registered(
         &mut self,
-        kind: MaskKind,
+        kind: LayerKind,
         positions: &[Vec3],
-        k: usize,
-        n_hops: usize,
+        config: &InterlacerConfig,
         mask: &MaskConfig,
         seed: WalkSeed,
+        training: bool,
     ) -> Result<()> {
-        self.knn.rebuild(positions, k)?;
-        self.weighted.rebuild(&self.knn, positions, mask.edge_weights);
-        if self.mask.as_ref().is_none_or(|(known, _)| *known != kind) {
-            self.mask = Some((kind, kind.build()));
+        self.knn.rebuild(positions, config.k)?;
+        if self.registered.as_ref().is_none_or(|(known, _)| *known != kind) {
+            self.registered = kind.step_data().map(|data| (kind, data));
         }
-        let (graph, cell_m) = (&self.weighted, mask.cell_m);
-        let nodes = Nodes { positions, graph, n_hops, walks: mask.walks, cell_m, seed };
-        self.mask.as_mut().map_or(Ok(()), |(_, mask)| mask.rebuild(&nodes))
+        let tokens = StepTokens { positions, knn: &self.knn, config, mask, seed, training };
+        self.registered.as_mut().map_or(Ok(()), |(_, data)| data.rebuild(&tokens))
     }
 
-    /// The mask, if there is one of `kind`.
-    pub fn mask(&self, kind: MaskKind) -> Option<&dyn Mask> {
-        let (_, mask) = self.mask.as_ref().filter(|(known, _)| *known == kind)?;
-        let mask: &dyn Mask = &**mask;
-        Some(mask)
+    /// What the registered layer `kind` reads, if it was built.
+    pub(crate) fn data_of(&self, kind: LayerKind) -> Option<&dyn StepData> {
+        let (_, data) = self.registered.as_ref().filter(|(known, _)| *known == kind)?;
+        Some(&**data)
+    }
+
+    /// What the registered layer of the last rebuild reads, if it is a `T`.
+    pub fn data<T: StepData>(&self) -> Option<&T> {
+        let data: &dyn Any = &*self.registered.as_ref()?.1;
+        data.downcast_ref()
     }
 }
 
