@@ -20,7 +20,7 @@ use indicatif::ProgressBar;
 use super::intake::{HoldOutArgs, Recordings, hold_out, must_have_windows, summary};
 use super::memory;
 use super::model_config::ModelConfigArgs;
-use super::numbers::{by_option, must, of_settings, with_default, within, wrong};
+use super::numbers::{by_option, must, with_default, within, wrong};
 use super::out_folder::{OutFolder, refused};
 use super::say::{self, say};
 use super::threads::cores;
@@ -157,7 +157,7 @@ fn compare(
     check_files(args, &settings)?;
     let Some(data) = load(args, &settings, watch)? else { return Ok(None) };
     let comparison = Comparison::open(args.out.clone(), settings, &data, watch)
-        .map_err(of_settings)
+        .map_err(by_option)
         .context("can't plan the comparison")?;
     let Some(comparison) = comparison else { return Ok(None) };
     watch.plan(comparison.plan(), jobs);

@@ -87,7 +87,7 @@ fn what_takes_the_place_meanwhile_stays() {
     let path = folder.path().join("out");
     let file = Outputs::default().create(&path, Kind::Picture).unwrap();
     fs::write(&path, "mine").unwrap();
-    assert!(problem(file.finish()).contains("another's file by now"));
+    assert!(problem(file.finish()).contains("another program meanwhile"));
     assert_eq!(fs::read(&path).unwrap(), b"mine");
 }
 

@@ -368,7 +368,7 @@ fn a_recording_that_cannot_be_replayed_is_skipped_and_told_while_others_are_repl
     assert!(!success, "scripts must see that some were left out: {told}");
     assert!(text.contains("recordings 1 (1 push); 2 skipped"), "{text}");
     for (bag, reason) in
-        [(&broken, "is no recording of ROS 2"), (&bare, "/camera_left/depth/image_raw")]
+        [(&broken, "is not a ROS 2 recording"), (&bare, "/camera_left/depth/image_raw")]
     {
         for output in [&text, &told] {
             let start = output.find(&format!("{bag}: ")).unwrap_or_else(|| panic!("{output}"));

@@ -316,3 +316,21 @@ fn goals_that_are_reached_or_out_of_reach_are_told() {
     let nothing = Goal::new(Select::Region(zone), Reach::Box(zone));
     assert!(refused(&nothing, &settings).contains("region: no particle lies in"));
 }
+
+#[test]
+fn why_no_frame_can_be_planned_from_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("goal.yaml"), goal_yaml()).unwrap();
+    let told = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forecloud"));
+        command.current_dir(crate::ROOT).args(["plan", "tests/data/tiny_push", "--max-plans", "1"]);
+        let output = command.arg("--goal").arg(folder.path().join("goal.yaml")).args(more).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let nowhere = told(&["-p", "world_frame:=nowhere"]);
+    assert!(nowhere.contains("no path from 'nowhere'") && !nowhere.contains("--at"), "{nowhere}");
+    let late = told(&["--at", "60"]);
+    assert!(late.contains("choose an earlier --at, as the last one is at 0.5 s"), "{late}");
+}

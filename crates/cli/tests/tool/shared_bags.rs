@@ -158,8 +158,8 @@ fn damaged_files_give_their_prefix_or_one_clear_error() {
     for (name, problem) in [
         ("empty.mcap", "is empty"),
         ("empty.db3", "is empty"),
-        ("db3_header_only.db3", "no recording that can be read"),
-        ("not_zstd.db3.zstd", "no recording that can be read"),
+        ("db3_header_only.db3", "can't be read as a recording"),
+        ("not_zstd.db3.zstd", "can't be read as a recording"),
     ] {
         let error = Bag::open(copy.0.path().join(name)).err().expect(name).to_string();
         assert!(error.contains(name) && error.contains(problem), "{error}");

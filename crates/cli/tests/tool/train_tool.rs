@@ -194,7 +194,7 @@ fn without_recordings_for_training_the_reasons_stand_above_the_error() {
     refused(
         &place.run("out", 1, &[]),
         1,
-        &["of split 'test': a", "it takes some of split 'train'"],
+        &["of split 'test': a", "recordings of your robot will do"],
     );
     assert!(!place.path("out").exists(), "nothing was written, so nothing is left");
 }

@@ -92,7 +92,7 @@ fn a_stopped_training_goes_on_to_the_same_weights_on_any_number_of_threads() {
     assert!(whole != read("untold"));
     fails(&place.train("untold", ""), &["ignores_truth: true there, false here"]);
     fails(&place.train("whole", "--seed 3"), &["seed: 0 there, 3 here", "another --out"]);
-    let told = "(-p robot: optional there, none here): give the same ones";
+    let told = "(-p robot: optional there, none here): use the same ones";
     fails(&place.train("whole", "-p robot:=none"), &["can't resume", told, "another --out"]);
     edited::write_recording(&place.path("bags/more"), "train", |_| true);
     fails(&place.train("whole", ""), &["can't resume", "(training: more added)", "another --out"]);

@@ -19,7 +19,7 @@ pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     let value = serde_json::from_slice(&text).map_err(|error| Error::Config {
         key: path.display().to_string(),
         problem: format!(
-            "{error}: damaged, or not written by this version of `forecloud compare`: take another \
+            "{error}: damaged, or not written by this version of `forecloud compare`: choose another \
              --out, or move it away to do its part again"
         ),
     })?;
