@@ -99,6 +99,7 @@ impl Frame {
             cameras: cameras.collect::<PyResult<_>>()?,
             robot: robot.map(robot_state).transpose()?,
             plan: plans.into_iter().map(|given| plan("plan", given)).collect::<PyResult<_>>()?,
+            robot_description: None,
         };
         Ok(Self { inner: Arc::new(inner), ids: None })
     }

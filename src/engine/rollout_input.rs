@@ -82,6 +82,17 @@ impl RolloutInput {
         self.kinematic.iter_mut().for_each(|row| move_all(row, origin));
     }
 
+    /// Motions that took another time than a step as those of a step, which is `factor` times as long.
+    pub fn scale_motion(&mut self, factor: f32) {
+        let start = &mut self.start;
+        let scale = |v: &mut Vec3| *v = v.map(|x| x * factor);
+        start.velocities.iter_mut().chain(&mut start.extrapolated_motion).for_each(scale);
+        // The motion of the particle and that of its body's centre.
+        start.bodies.iter_mut().for_each(|body| body[..6].iter_mut().for_each(|x| *x *= factor));
+        let motions = start.body_motions.iter_mut().flatten();
+        motions.for_each(|motion| *motion = motion.scaled(factor));
+    }
+
     /// Estimates the velocities from the clouds of the two frames, one step back and now, and from
     /// the kinematic particles then, the first two rows of [`RolloutInput::kinematic`].
     pub fn set_motion(

@@ -37,7 +37,7 @@ impl Image {
     /// [`crate::Error::Message`] if it is truncated or its sizes don't belong together.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = CdrReader::new(bytes, "sensor_msgs/msg/Image")?;
-        let image = Self {
+        let mut image = Self {
             header: Header::read(&mut reader)?,
             height: reader.u32("height")?,
             width: reader.u32("width")?,
@@ -46,6 +46,7 @@ impl Image {
             step: reader.u32("step")?,
             data: reader.u8s("data")?,
         };
+        image.mend_step();
         if let Some((field, problem)) = image.problem() {
             return Err(reader.error(field, problem));
         }
@@ -64,6 +65,16 @@ impl Image {
     pub fn row(&self, y: u32) -> Option<&[u8]> {
         let start = (y < self.height).then_some(y as usize * self.step as usize)?;
         self.data.get(start..start + self.width as usize * self.bytes_per_pixel()?)
+    }
+
+    /// Where the data is as long as rows without padding, that is what they are, whatever `step` says.
+    fn mend_step(&mut self) {
+        let row_bytes = self.bytes_per_pixel().unwrap_or(0) as u64 * u64::from(self.width);
+        let is_tight =
+            row_bytes > 0 && row_bytes * u64::from(self.height) == self.data.len() as u64;
+        if let Some(step) = u32::try_from(row_bytes).ok().filter(|_| is_tight) {
+            self.step = step;
+        }
     }
 
     fn problem(&self) -> Option<(&'static str, String)> {

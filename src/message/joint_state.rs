@@ -4,14 +4,15 @@ use super::cdr::CdrReader;
 use super::header::Header;
 use crate::base::error::Result;
 
-/// Measured state of the joints; the three vectors are empty or as long as `names`.
+/// Measured state of the joints. Only names and positions are needed: the velocities and efforts of a
+/// message are left out where there are not as many as names.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct JointState {
     /// Time of the measurement.
     pub header: Header,
     /// Names of the joints.
     pub names: Vec<String>,
-    /// Radians or metres; finite.
+    /// Radians or metres, one per name, or none at all; NaN where the driver doesn't know.
     pub positions: Vec<f64>,
     /// Radians or metres a second; NaN where the driver doesn't know.
     pub velocities: Vec<f64>,
@@ -23,30 +24,20 @@ impl JointState {
     /// Decodes a serialized message.
     ///
     /// # Errors
-    /// [`crate::Error::Message`] if it is truncated, lengths differ, or a position is not finite.
+    /// [`crate::Error::Message`] if it is truncated, or has positions of another number than names.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = CdrReader::new(bytes, "sensor_msgs/msg/JointState")?;
-        let state = Self {
-            header: Header::read(&mut reader)?,
-            names: reader.strings("name")?,
-            positions: reader.f64s("position")?,
-            velocities: reader.f64s("velocity")?,
-            efforts: reader.f64s("effort")?,
-        };
-        let expected = state.names.len();
-        let lengths = [
-            ("position", state.positions.len()),
-            ("velocity", state.velocities.len()),
-            ("effort", state.efforts.len()),
-        ];
-        if let Some((field, got)) = lengths.into_iter().find(|&(_, n)| n != 0 && n != expected) {
-            return Err(reader.error(field, format!("{got} values of {expected} joints")));
+        let header = Header::read(&mut reader)?;
+        let (names, positions) = (reader.strings("name")?, reader.f64s("position")?);
+        let (expected, got) = (names.len(), positions.len());
+        if got != 0 && got != expected {
+            return Err(reader.error("position", format!("{got} values of {expected} joints")));
         }
-        if let Some(i) = state.positions.iter().position(|p| !p.is_finite()) {
-            let problem = format!("{} of joint '{}'", state.positions[i], state.names[i]);
-            return Err(reader.error("position", problem));
-        }
+        // Drivers fill these as they like.
+        let or_none = |values: Vec<f64>| if values.len() == expected { values } else { Vec::new() };
+        let velocities = or_none(reader.f64s("velocity")?);
+        let efforts = or_none(reader.f64s("effort")?);
         reader.finish()?;
-        Ok(state)
+        Ok(Self { header, names, positions, velocities, efforts })
     }
 }

@@ -39,9 +39,12 @@ pub struct PredictorConfig {
     pub carry_robot: bool,
     /// Seconds by which the history frame may miss one step back.
     pub history_tolerance_secs: f64,
-    /// Seconds from the arrival of a frame's last image within which its prediction is to end; 0
-    /// for no deadline.
+    /// Seconds from when a frame is whole (its images, joints and transforms are there) within which its
+    /// prediction is to end; 0 for no deadline.
     pub deadline_secs: f64,
+    /// Seconds from a command to the robot being there; none takes the model file's. Counts from the start of
+    /// a predictor.
+    pub plan_lag_secs: Option<f64>,
 }
 
 /// Scene particles that a late prediction keeps; it has all of them where it never had more. Plans are judged
@@ -62,6 +65,7 @@ impl Default for PredictorConfig {
             carry_robot: true,
             history_tolerance_secs: 0.025,
             deadline_secs: 0.0,
+            plan_lag_secs: None,
         }
     }
 }
@@ -77,6 +81,9 @@ impl PredictorConfig {
     /// What `deadline_secs` may be.
     pub const DEADLINE_SECS: RangeInclusive<f64> = 0.0..=10.0;
 
+    /// What `plan_lag_secs` may be.
+    pub const PLAN_LAG_SECS: RangeInclusive<f64> = 0.0..=2.0;
+
     /// Checks all values.
     ///
     /// # Errors
@@ -87,6 +94,7 @@ impl PredictorConfig {
         let tolerance_secs = self.history_tolerance_secs;
         check("history_tolerance_secs", tolerance_secs, Self::HISTORY_TOLERANCE_SECS, " s")?;
         check("deadline_secs", self.deadline_secs, Self::DEADLINE_SECS, " s")?;
+        check("plan_lag_secs", self.plan_lag_secs.unwrap_or(0.0), Self::PLAN_LAG_SECS, " s")?;
         if !self.origin.iter().all(|x| x.is_finite()) {
             let problem = format!("{:?} is not finite", self.origin);
             return Err(Error::Config { key: "origin".into(), problem });

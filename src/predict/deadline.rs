@@ -16,7 +16,7 @@ const MORE: f64 = 1.1;
 /// When a prediction must end, and what may be given up for it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Deadline {
-    /// Time from the arrival of a frame's last image to the end of its prediction; zero for none.
+    /// Time from when a frame is whole to the end of its prediction; zero for none.
     pub time: Duration,
     /// Steps of a roll-out: at least, and where there is time.
     pub steps: [usize; 2],
@@ -58,10 +58,10 @@ impl Pace {
         self.n_particles < self.deadline.particles[1]
     }
 
-    /// Starts to roll out the prediction of a frame that `arrived` then.
-    pub fn start(&self, arrived: Instant, now: Instant) -> Run {
+    /// Starts to roll out the prediction of a frame that was `whole` then.
+    pub fn start(&self, whole: Instant, now: Instant) -> Run {
         let Deadline { time, steps, .. } = self.deadline;
-        let end = (!time.is_zero()).then(|| arrived + time);
+        let end = (!time.is_zero()).then(|| whole + time);
         Run { end, steps, last: now, longest: Duration::ZERO }
     }
 

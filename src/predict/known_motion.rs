@@ -3,6 +3,7 @@
 
 mod hold_static;
 mod robot_attached;
+mod world;
 
 use crate::engine::rollout_input::RolloutInput;
 
@@ -13,6 +14,7 @@ use crate::engine::motion_class::MotionClass;
 
 pub use hold_static::HoldStatic;
 use robot_attached::RobotAttached;
+use world::common_motion;
 
 /// Which of it is made use of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +47,9 @@ impl KnownMotion {
         scene: &RolloutInput,
         prediction: &mut Prediction,
     ) {
+        prediction.world_motion_m = common_motion(scene);
+        // Where the world frame moves, nothing that seems to rest in it does.
+        let holds_still = knows.rest && prediction.world_motion_m.is_none();
         let Prediction { displacements, situations, n_planned, .. } = prediction;
         if knows.robot {
             self.carried.carry(scene, displacements);
@@ -52,7 +57,7 @@ impl KnownMotion {
         let carried = self.carried.are_carried().filter(|_| knows.robot);
         MotionClass::of_all(&scene.start, carried, situations);
         *n_planned = scene.n_planned.min(displacements.len());
-        if knows.rest {
+        if holds_still {
             self.rest.hold(scene, displacements);
         }
     }

@@ -11,7 +11,7 @@ use crate::predict::config::PredictorConfig;
 use crate::robot::kinematics::{
     JointOrder, MeshSearch, Mount, Robot, RobotMode, RobotOptions, Spread,
 };
-use crate::robot::plan::{self, Horizon, Present};
+use crate::robot::plan::{self, Horizon, JointsNow, Present};
 use crate::vision::cloud::Workspace;
 use crate::vision::frames::{Frame, RobotState};
 use crate::vision::particles::{ParticleSampler, Particles, Sampling};
@@ -19,6 +19,8 @@ use crate::{Error, Result};
 
 /// Observations kept to find the one a step back: at 60 frames/s, a step of a quarter second.
 const MAX_OBSERVATIONS: usize = 16;
+/// Half a period of frames whose stamps are not quite regular.
+const HALF_A_PERIOD: f64 = 0.55;
 /// A robot all of whose particles stay farther than this outside of the workspace (m) is left out:
 /// it touches nothing that is predicted, yet the model would let it matter.
 const FAR_M: f32 = 0.2;
@@ -56,6 +58,8 @@ pub struct RobotForecast {
     pub joint_velocities: Vec<f64>,
     /// What else tells where the robot is, one step back and now.
     mounts: [Mount; 2],
+    /// A step's share of the time between the two.
+    steps_of_history: f64,
     /// Kinematic particles one step back and now (world frame, m); none without a robot.
     placed: [Vec<Vec3>; 2],
     /// The plans that the frame carries.
@@ -101,8 +105,10 @@ impl RobotForecast {
         joints_ahead: &mut Vec<f64>,
         scene: &mut RolloutInput,
     ) -> Result<()> {
-        let (names, velocities) = (robot.joint_names(), Some(&self.joint_velocities[..]));
-        plan::forecast(&self.joints, names, velocities, plan, self.stamp, horizon, joints_ahead)?;
+        let (names, limits) = (robot.joint_names(), robot.limits());
+        let (positions, velocities) = (&self.joints[..], Some(&self.joint_velocities[..]));
+        let joints = JointsNow { names, limits, positions, velocities };
+        plan::forecast(&joints, plan, self.stamp, horizon, joints_ahead)?;
         scene.n_planned = plan::n_planned(names, plan, self.stamp, horizon);
         let rows = &mut scene.kinematic;
         rows.resize_with(horizon.n_steps + 2, Vec::new);
@@ -110,7 +116,8 @@ impl RobotForecast {
         rows[1].clone_from(&self.placed[1]);
         let n_joints = self.joints.len();
         for (step, row) in rows[2..].iter_mut().enumerate() {
-            robot.set_mount(&self.mounts[1].extrapolated(&self.mounts[0], step + 1))?;
+            let times = (step + 1) as f64 * self.steps_of_history;
+            robot.set_mount(&self.mounts[1].extrapolated(&self.mounts[0], times))?;
             robot.place(&joints_ahead[step * n_joints..][..n_joints], row)?;
         }
         link(scene, robot, workspace);
@@ -291,6 +298,10 @@ impl Observer {
         let course = &mut self.course;
         course.placed[0].clone_from(&history.kinematic);
         course.placed[1].clone_from(&now.kinematic);
+        if !have_robot([history, now]) {
+            course.placed.iter_mut().for_each(Vec::clear);
+            scene.on_links.clear();
+        }
         let Some(robot) = self.robot.as_mut().filter(|_| course.has_robot()) else {
             scene.start.kinematic_links.clear();
             scene.n_planned = 0;
@@ -304,12 +315,34 @@ impl Observer {
         course.mounts[1].clone_from(&now.mount);
         course.plan.clone_from(&frame.plan);
         let elapsed_secs = now.stamp.secs_since(history.stamp);
+        course.steps_of_history = steps_of(&self.model, elapsed_secs);
         let velocities = &mut course.joint_velocities;
-        plan::velocities(&now.joints, &history.joints, elapsed_secs, velocities)?;
+        let limits = robot.limits();
+        plan::velocities(&now.joints, &history.joints, limits, elapsed_secs, velocities)?;
+        if course.steps_of_history != 1.0 {
+            // Where the robot was a step ago, not at the history frame.
+            let back = now.joints.iter().zip(&*velocities);
+            let back: Vec<f64> = back.map(|(q, v)| q - v * self.model.step_secs).collect();
+            let mount = course.mounts[1].extrapolated(&course.mounts[0], -course.steps_of_history);
+            robot.set_mount(&mount)?;
+            robot.place(&back, &mut course.placed[0])?;
+        }
         let workspace = self.config.workspace_of(&self.model);
         let joints_ahead = &mut self.joints_ahead;
         self.course.place_robot(&frame.plan, robot, &horizon, &workspace, joints_ahead, scene)
     }
+}
+
+/// Whether the robot was there at both: if not, predictions go without it.
+fn have_robot(observations: [&Observation; 2]) -> bool {
+    observations.iter().all(|observation| !observation.kinematic.is_empty())
+}
+
+/// How many times as long a step is as `elapsed_secs`: what moved so long is scaled by it. To the bit 1
+/// where they are the same, but for rounding.
+pub(crate) fn steps_of(model: &ModelConfig, elapsed_secs: f64) -> f64 {
+    let ratio = if elapsed_secs > 0.0 { model.step_secs / elapsed_secs } else { 1.0 };
+    if (ratio - 1.0).abs() < 1e-5 { 1.0 } else { ratio }
 }
 
 /// The last observations, ascending in time.
@@ -322,7 +355,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A memory in which the observation `step_secs` back is found within `tolerance_secs`.
+    /// A memory in which the observation `step_secs` back is found within `tolerance_secs`, or within half
+    /// the time between two frames.
     pub fn new(step_secs: f64, tolerance_secs: f64) -> Self {
         let (observations, spare) = (VecDeque::new(), Observation::default());
         Self { observations, spare, step_secs, tolerance_secs }
@@ -350,8 +384,9 @@ impl Memory {
         self.observations.iter().any(|known| known.stamp == stamp)
     }
 
-    /// The observation by the same `cameras`, with or without the robot as now, that lies nearest to
-    /// one step before `now`, within the tolerance.
+    /// The observation by the same `cameras` that lies nearest to one step before `now`, within the tolerance:
+    /// with or without the robot as now, if there is one, else the other way (joints may come more slowly than
+    /// images).
     ///
     /// Where a camera falls out or comes back, surfaces that only it sees vanish or appear, and
     /// those that it shares get sparser or denser: differences that would be taken for motion. So
@@ -363,20 +398,31 @@ impl Memory {
         has_robot: bool,
     ) -> Option<&Observation> {
         let wanted = now.plus_secs(-self.step_secs);
-        let alike = |o: &&Observation| {
-            o.cameras.iter().copied().eq(cameras.clone()) && o.kinematic.is_empty() != has_robot
+        let tolerance = self.tolerance(now);
+        let is_alike = |o: &&Observation| {
+            o.cameras.iter().copied().eq(cameras.clone()) && o.stamp.abs_diff(wanted) <= tolerance
         };
-        let alike = self.observations.iter().filter(alike);
-        let nearest = alike.min_by_key(|o| o.stamp.abs_diff(wanted))?;
-        let tolerance = Stamp::from_secs(self.tolerance_secs).nanos().unsigned_abs();
-        (nearest.stamp.abs_diff(wanted) <= tolerance).then_some(nearest)
+        let alike = self.observations.iter().filter(is_alike);
+        alike.min_by_key(|o| (o.kinematic.is_empty() == has_robot, o.stamp.abs_diff(wanted)))
     }
 
     /// Whether there would be an observation one step before `now` if cameras did not matter.
     pub fn is_one_step_back(&self, now: Stamp) -> bool {
         let wanted = now.plus_secs(-self.step_secs);
-        let tolerance = Stamp::from_secs(self.tolerance_secs).nanos().unsigned_abs();
+        let tolerance = self.tolerance(now);
         self.observations.iter().any(|o| o.stamp.abs_diff(wanted) <= tolerance)
+    }
+
+    /// Nanoseconds by which an observation may miss one step before `now`: what the settings say, and half the
+    /// frames' period, as no frame of a regular camera is nearer; up to half a step.
+    fn tolerance(&self, now: Stamp) -> u64 {
+        let before = self.observations.iter().map(|o| o.stamp).filter(|stamp| *stamp < now);
+        let stamps: Vec<Stamp> = before.chain([now]).collect();
+        let mut gaps: Vec<u64> = stamps.windows(2).map(|pair| pair[1].abs_diff(pair[0])).collect();
+        let middle = gaps.len().saturating_sub(1) / 2;
+        let period = if gaps.is_empty() { 0 } else { *gaps.select_nth_unstable(middle).1 };
+        let half = (HALF_A_PERIOD * period as f64).min(5e8 * self.step_secs);
+        Stamp::from_secs(self.tolerance_secs).nanos().unsigned_abs().max(half as u64)
     }
 
     /// Memory for a new observation, best handed back by [`Memory::remember`].

@@ -25,6 +25,9 @@ pub struct Prediction {
     pub sigmas: [Vec<Vec<f32>>; LEVELS.len()],
     /// What each particle does at the start, `[n]`.
     pub situations: Vec<MotionClass>,
+    /// How far all that is seen off the support plane moves alike in a step (m), the robot aside; none where
+    /// it does not: the world frame moves, as one on a mobile base does.
+    pub world_motion_m: Option<f32>,
     /// Steps that the robot's plans tell of, the first ones.
     pub n_planned: usize,
     /// Stamp of the history frame, about one step back.
@@ -71,6 +74,17 @@ impl Prediction {
         }
     }
 
+    /// Where the world frame moves, no position is surer than that motion is far.
+    pub(crate) fn widen_sigmas(&mut self) {
+        let Some(motion_m) = self.world_motion_m else { return };
+        for radii in &mut self.sigmas {
+            for (step, radii) in radii.iter_mut().enumerate() {
+                let least = (step + 1) as f32 * motion_m;
+                radii.iter_mut().for_each(|radius| *radius = radius.max(least));
+            }
+        }
+    }
+
     /// A copy of what was known before the first step.
     pub(crate) fn without_displacements(&self) -> Self {
         Self {
@@ -80,6 +94,7 @@ impl Prediction {
             displacements: Vec::new(),
             sigmas: Default::default(),
             situations: self.situations.clone(),
+            world_motion_m: self.world_motion_m,
             n_planned: self.n_planned,
             history_stamp: self.history_stamp,
             history: self.history.clone(),
@@ -134,6 +149,11 @@ mod tests {
         prediction.set_sigmas(told(), Some(&calibration));
         let unplanned = (MotionClass::Unplanned as usize + 2) as f32;
         assert_eq!(prediction.sigmas[0], [[0.2, 0.6], [0.3 * 10.0 * unplanned, 12.0]]);
+        // Where all of it moves, nothing is surer than that.
+        let mut moving = prediction.clone();
+        moving.world_motion_m = Some(0.5);
+        moving.widen_sigmas();
+        assert_eq!(moving.sigmas[0], [[0.5, 0.6], [0.3 * 10.0 * unplanned, 12.0]]);
         // Shorter, and of a model that was not calibrated: its own word, told to nobody.
         prediction.set_sigmas(told().take(1), None);
         assert_eq!(prediction.sigmas, [vec![vec![0.1, 0.2]], vec![]]);

@@ -13,7 +13,7 @@ use crate::engine::rollout_input::RolloutInput;
 use crate::predict::config::PredictorConfig;
 use crate::predict::deadline::{Deadline, Pace};
 use crate::predict::known_motion::{KnownMotion, KnownMotionSettings};
-use crate::predict::observation::{Memory, Observer};
+use crate::predict::observation::{Memory, Observer, steps_of};
 use crate::predict::prediction::milliseconds_since;
 use crate::predict::snapshot::Snapshot;
 use crate::robot::kinematics::MeshSearch;
@@ -47,8 +47,12 @@ impl Predictor {
     /// # Errors
     /// [`Error::Config`] if a setting makes no sense, and as [`Backend::new`].
     pub fn new(model: impl Into<Arc<Model>>, config: PredictorConfig) -> Result<Self> {
-        let model = model.into();
+        let mut model = model.into();
         config.validate_for(&model.config)?;
+        if let Some(secs) = config.plan_lag_secs.filter(|&secs| secs != model.config.plan_lag_secs)
+        {
+            Arc::make_mut(&mut model).config.plan_lag_secs = secs;
+        }
         Ok(Self {
             observer: Observer::new(model.config, config),
             memory: Memory::new(model.config.step_secs, config.history_tolerance_secs),
@@ -139,12 +143,12 @@ impl Predictor {
         self.step_in_time(frame, Instant::now())
     }
 
-    /// As [`Predictor::step`], for a frame whose last image `arrived` then: shorter, and of fewer
+    /// As [`Predictor::step`], for a frame that was `whole` then: shorter, and of fewer
     /// particles, where the deadline of the settings asks for it.
     ///
     /// # Errors
     /// As [`Predictor::step`].
-    pub fn step_in_time(&mut self, frame: &Frame, arrived: Instant) -> Result<Option<&Prediction>> {
+    pub fn step_in_time(&mut self, frame: &Frame, whole: Instant) -> Result<Option<&Prediction>> {
         let start = Instant::now();
         let config = &self.model.config;
         self.memory.follow(frame.stamp);
@@ -164,7 +168,23 @@ impl Predictor {
         self.observer.forecast(history, &now, frame, &mut self.scene)?;
         if config.n_motion > 0 {
             let clouds = [&history.cloud, &now.cloud];
-            self.scene.set_motion(&mut self.motion, &now.particles, clouds);
+            let steps = steps_of(config, now.stamp.secs_since(history.stamp));
+            if steps == 1.0 {
+                self.scene.set_motion(&mut self.motion, &now.particles, clouds);
+            } else {
+                // Motion is seen from the robot as it was at the history frame, and told for a step.
+                let then = self.scene.kinematic.first().filter(|row| !row.is_empty());
+                let step_back = then.cloned();
+                if let Some(row) = self.scene.kinematic.first_mut().filter(|_| step_back.is_some())
+                {
+                    row.clone_from(&history.kinematic);
+                }
+                self.scene.set_motion(&mut self.motion, &now.particles, clouds);
+                self.scene.scale_motion(steps as f32);
+                if let Some((row, step_back)) = self.scene.kinematic.first_mut().zip(step_back) {
+                    *row = step_back;
+                }
+            }
         }
         self.scene.set_origin(&self.config.origin);
         self.scene.walk_seed = WalkSeed { seed: self.config.seed, stamp_ns: now.stamp.nanos() };
@@ -177,7 +197,7 @@ impl Predictor {
         // (of GRF models Eq. 28 in the local layers) → Δx; then again from where the particles went.
         let start = Instant::now();
         let is_slowed = self.pace.is_slowed();
-        let mut run = self.pace.start(arrived, start);
+        let mut run = self.pace.start(whole, start);
         let (weights, scene) = (&self.model.weights, &self.scene);
         let goes_on = |n_done| run.goes_on(n_done, Instant::now());
         self.backend.run_while(weights, scene, self.config.horizon, goes_on)?;
@@ -197,6 +217,7 @@ impl Predictor {
         self.known.apply(KnownMotionSettings::from(&self.config), &self.scene, prediction);
         let told = (0..self.backend.n_steps()).map_while(|t| self.backend.sigmas(t));
         prediction.set_sigmas(told, self.model.calibration.as_ref());
+        prediction.widen_sigmas();
         prediction.timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
         self.memory.remember(now);
         self.image_sizes.clear();

@@ -21,7 +21,7 @@ use tree::Tree;
 pub use jacobian::ReachFor;
 pub use limits::JointLimits;
 pub use mesh::MeshSearch;
-pub use mounting::{Mount, Mounting, RobotMode};
+pub use mounting::{Mount, Mounting, Outline, RobotMode};
 pub use order::JointOrder;
 pub use surface_index::SurfacePoint;
 

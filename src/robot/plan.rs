@@ -5,6 +5,8 @@ mod follow;
 
 use crate::base::error::{Error, Result};
 use crate::message::{JointTrajectory, Stamp, TrajectoryPoint};
+use crate::robot::kinematics::JointLimits;
+use std::f64::consts::{PI, TAU};
 use std::sync::Arc;
 
 pub use candidate::{Present, with_candidate};
@@ -18,6 +20,19 @@ pub struct Horizon {
     pub n_steps: usize,
     /// Time from a command to the robot being there, seconds.
     pub lag_secs: f64,
+}
+
+/// The joints that a forecast is of, as they are at its start: one of each per joint.
+#[derive(Debug, Clone, Copy)]
+pub struct JointsNow<'a> {
+    /// Names.
+    pub names: &'a [String],
+    /// How they move.
+    pub limits: &'a [JointLimits],
+    /// Where they were measured (rad or m).
+    pub positions: &'a [f64],
+    /// How fast they are (rad/s or m/s); none: those without a plan stay.
+    pub velocities: Option<&'a [f64]>,
 }
 
 /// Checks what [`forecast`] relies on; decoded messages differ only in the stamp.
@@ -53,16 +68,22 @@ pub fn validate(plan: &JointTrajectory) -> Result<()> {
 /// Position (rad or m) that `plan` commands `joint` to have at `stamp`; `None` without a command.
 ///
 /// `plan`: ascending starts. The trajectory of this joint with the newest start up to `stamp`
-/// counts; before all starts, the first point of the oldest. Linear between points; the first
-/// point before it, the last one after it. A trajectory without points cancels what ran before:
+/// counts; before all starts, the first point of the oldest. Linear between points, a joint that wraps
+/// (`limits`) the short way round unless the plan counts its turns; the first point before it, the last
+/// one after it. A trajectory without points cancels what ran before:
 /// its command at that time is held.
-pub fn command_at(plan: &[Arc<JointTrajectory>], joint: &str, stamp: Stamp) -> Option<f64> {
+pub fn command_at(
+    plan: &[Arc<JointTrajectory>],
+    joint: &str,
+    limits: &JointLimits,
+    stamp: Stamp,
+) -> Option<f64> {
     let mut at = stamp;
     for trajectory in plan.iter().rev().filter(|trajectory| trajectory.header.stamp <= stamp) {
         if trajectory.points.is_empty() && stops(trajectory, joint) {
             at = at.min(trajectory.header.stamp);
         } else if let Some(column) = column(trajectory, joint) {
-            return position_at(trajectory, column, at);
+            return position_at(trajectory, column, limits, at);
         }
     }
     plan.iter().find_map(|trajectory| {
@@ -75,31 +96,30 @@ pub fn command_at(plan: &[Arc<JointTrajectory>], joint: &str, stamp: Stamp) -> O
 ///
 /// A planned joint moves from where it is as its command moves, `lag_secs` late:
 /// `q(h) = measured + command(now + h step - lag) - command(now - lag)`. A joint without a plan
-/// keeps its velocity, or stays without one. `measured` and `velocities` (rad/s or m/s): one per
-/// joint, at `now`.
+/// keeps its velocity, or stays without one.
 ///
 /// # Errors
 /// [`Error::Shape`] if lengths differ; [`Error::Plan`] if a time is negative or not finite.
 pub fn forecast(
-    measured: &[f64],
-    joint_names: &[String],
-    velocities: Option<&[f64]>,
+    joints: &JointsNow,
     plan: &[Arc<JointTrajectory>],
     now: Stamp,
     horizon: &Horizon,
     out: &mut Vec<f64>,
 ) -> Result<()> {
-    let n_joints = joint_names.len();
-    check_arguments(measured, n_joints, velocities, horizon)?;
+    check_arguments(joints, horizon)?;
+    let &JointsNow { names, limits, positions, velocities } = joints;
+    let n_joints = names.len();
     let Horizon { step_secs, n_steps, lag_secs } = *horizon;
     out.clear();
     out.resize(n_steps * n_joints, 0.0);
-    for (j, (&here, joint)) in measured.iter().zip(joint_names).enumerate() {
-        let commanded = command_at(plan, joint, now.plus_secs(-lag_secs));
+    for (j, (&here, joint)) in positions.iter().zip(names).enumerate() {
+        let command = |at: Stamp| command_at(plan, joint, &limits[j], at);
+        let commanded = command(now.plus_secs(-lag_secs));
         let velocity = velocities.map_or(0.0, |velocities| velocities[j]);
         for (h, row) in out.chunks_exact_mut(n_joints).enumerate() {
             let ahead_secs = (h + 1) as f64 * step_secs;
-            let then = || command_at(plan, joint, now.plus_secs(ahead_secs - lag_secs));
+            let then = || command(now.plus_secs(ahead_secs - lag_secs));
             row[j] = match commanded.and_then(|from| Some(then()? - from)) {
                 Some(moved) => here + moved,
                 None => here + velocity * ahead_secs,
@@ -149,25 +169,31 @@ fn end_of_motion(plan: &[Arc<JointTrajectory>], joint: &str) -> Option<i64> {
 const STAYS: f64 = 1e-6;
 
 /// Replaces `out` by the joints' velocities (rad/s or m/s) over the last step; zeros if
-/// `step_secs` is not a positive number.
+/// `step_secs` is not a positive number. One limit per joint: those that wrap went the short way round.
 ///
 /// # Errors
-/// [`Error::Shape`] if the positions differ in number.
-pub fn velocities(now: &[f64], before: &[f64], step_secs: f64, out: &mut Vec<f64>) -> Result<()> {
+/// [`Error::Shape`] if the positions or limits differ in number.
+pub fn velocities(
+    now: &[f64],
+    before: &[f64],
+    limits: &[JointLimits],
+    step_secs: f64,
+    out: &mut Vec<f64>,
+) -> Result<()> {
     check_length("joint positions one step before", now.len(), before.len())?;
+    check_length("limits of the joints", now.len(), limits.len())?;
     let per_sec = if step_secs > 0.0 { step_secs.recip() } else { 0.0 };
     out.clear();
-    out.extend(now.iter().zip(before).map(|(now, before)| (now - before) * per_sec));
+    let ways = now.iter().zip(before).zip(limits);
+    out.extend(ways.map(|((now, before), limits)| limits.way(*before, *now) * per_sec));
     Ok(())
 }
 
-fn check_arguments(
-    measured: &[f64],
-    n_joints: usize,
-    velocities: Option<&[f64]>,
-    horizon: &Horizon,
-) -> Result<()> {
-    check_length("joint positions", n_joints, measured.len())?;
+fn check_arguments(joints: &JointsNow, horizon: &Horizon) -> Result<()> {
+    let &JointsNow { names, limits, positions, velocities } = joints;
+    let n_joints = names.len();
+    check_length("joint positions", n_joints, positions.len())?;
+    check_length("limits of the joints", n_joints, limits.len())?;
     check_length("joint velocities", n_joints, velocities.map_or(n_joints, <[f64]>::len))?;
     for (name, secs) in [("step", horizon.step_secs), ("lag", horizon.lag_secs)] {
         if !(secs.is_finite() && secs >= 0.0) {
@@ -195,7 +221,12 @@ fn stops(trajectory: &JointTrajectory, joint: &str) -> bool {
     trajectory.joint_names.is_empty() || trajectory.joint_names.iter().any(|name| name == joint)
 }
 
-fn position_at(trajectory: &JointTrajectory, column: usize, stamp: Stamp) -> Option<f64> {
+fn position_at(
+    trajectory: &JointTrajectory,
+    column: usize,
+    limits: &JointLimits,
+    stamp: Stamp,
+) -> Option<f64> {
     let points = &trajectory.points;
     let nanos = stamp.nanos().saturating_sub(trajectory.header.stamp.nanos());
     let next = points.partition_point(|point| point.time_from_start_nanos <= nanos);
@@ -206,11 +237,39 @@ fn position_at(trajectory: &JointTrajectory, column: usize, stamp: Stamp) -> Opt
     if next == points.len() {
         return position(next - 1);
     }
-    let (from, to) = (position(next - 1)?, position(next)?);
-    let [start, end] = [next - 1, next].map(|i| points[i].time_from_start_nanos);
+    let from = position(next - 1)?;
+    let [start, end] = [&points[next - 1], &points[next]];
+    let way = segment(trajectory, column, limits, [start, end]);
+    let [start, end] = [start, end].map(|point| point.time_from_start_nanos);
     let fraction = (nanos - start) as f64 / (end - start) as f64;
-    Some(from + fraction * (to - from))
+    Some(from + fraction * way)
 }
+
+/// How far a joint goes between two points of a plan (rad or m).
+///
+/// A joint that wraps goes the short way round: who plans in (-π, π] jumps there. Not where the plan counts
+/// the turns, so that its positions fit into no single one: then the way is what it says.
+fn segment(
+    plan: &JointTrajectory,
+    column: usize,
+    limits: &JointLimits,
+    [from, to]: [&TrajectoryPoint; 2],
+) -> f64 {
+    let position = |point: &TrajectoryPoint| point.positions.get(column).copied();
+    let (Some(from), Some(to)) = (position(from), position(to)) else { return 0.0 };
+    let way = limits.way(from, to);
+    if way == to - from {
+        return way;
+    }
+    let fits = |turn: std::ops::RangeInclusive<f64>| {
+        plan.points.iter().filter_map(position).all(|q| turn.contains(&q))
+    };
+    let is_one_turn = fits(-PI - ROUNDING..=PI + ROUNDING) || fits(-ROUNDING..=TAU + ROUNDING);
+    if is_one_turn { way } else { to - from }
+}
+
+/// A wrapped position may lie so far beyond its turn (rad).
+const ROUNDING: f64 = 1e-3;
 
 #[cfg(test)]
 mod tests;

@@ -76,6 +76,8 @@ pub enum Cause {
     Device,
     /// The prediction failed for another reason.
     Rejected,
+    /// The world frame moves.
+    World,
     /// A prediction that could not be published.
     Publish,
 }
@@ -115,6 +117,9 @@ pub struct Facts {
     pub n_without_history: u64,
     n_particles: usize,
     latencies_ms: VecDeque<f32>,
+    waits_ms: VecDeque<f32>,
+    /// Whether the last prediction followed a plan.
+    is_planned: bool,
     device: String,
     missed_device: Option<String>,
     robot: Description,
@@ -170,6 +175,8 @@ impl Facts {
             busy: Recent::default(),
             n_without_history: 0,
             n_particles: 0,
+            waits_ms: VecDeque::new(),
+            is_planned: true,
             latencies_ms: VecDeque::with_capacity(N_LATENCIES),
             device: String::new(),
             missed_device: None,
@@ -207,8 +214,12 @@ impl Facts {
         trouble.said.add(now, text, |text| cause == Cause::LeftOut && is_absent(text));
     }
 
-    /// A frame is complete.
-    pub fn frame(&mut self, now: Duration) {
+    /// A frame is complete, `waited_ms` after its last image came: so long joints and transforms took.
+    pub fn frame(&mut self, now: Duration, waited_ms: f32) {
+        if self.waits_ms.len() == N_LATENCIES {
+            self.waits_ms.pop_front();
+        }
+        self.waits_ms.push_back(waited_ms);
         self.frames.add(now, 1);
         self.last_frame = Some(now);
     }
@@ -232,6 +243,7 @@ impl Facts {
         self.n_particles = n_particles;
         self.late.add(now, u64::from(f64::from(latency_ms) > self.about.step_secs * 1e3));
         self.without_plan.add(now, u64::from(!planned));
+        self.is_planned = planned;
         if self.latencies_ms.len() == N_LATENCIES {
             self.latencies_ms.pop_front();
         }

@@ -19,6 +19,8 @@ pub struct Intake<'a> {
     problems: Problems,
     arrivals: Arrivals,
     decode_time: Duration,
+    /// Arrivals are counted from here.
+    start: Instant,
     /// That of a camera that was placed here, for others, and since when.
     leveled: Option<(TransformStamped, Instant)>,
     /// Whether another node tells where that camera is.
@@ -44,6 +46,7 @@ impl<'a> Intake<'a> {
             health,
             problems: Problems::default(),
             decode_time: Duration::ZERO,
+            start: Instant::now(),
             leveled: None,
             is_withdrawn: false,
         }
@@ -65,7 +68,8 @@ impl<'a> Intake<'a> {
         self.arrivals.note(topic, &bytes, arrived);
         let before = *self.frames.counts();
         let robot_before = self.frames.robot_description().cloned();
-        let frame = self.frames.push_raw(topic, bytes);
+        let since_start = Stamp::from_nanos(self.nanos_at(arrived));
+        let frame = self.frames.push_raw_at(topic, bytes, since_start);
         if let Some(Leveled { transform, news }) = level_camera(&mut self.frames) {
             let secs = LEVELED_HOLD.as_secs();
             tracing::warn!("{news}. Other nodes are told in {secs} s, unless one tells otherwise");
@@ -75,23 +79,49 @@ impl<'a> Intake<'a> {
             (self.leveled, self.is_withdrawn) = (None, true);
         }
         self.decode_time += arrived.elapsed();
-
-        self.health.note(|facts, _| facts.absent_cameras(self.frames.absent_cameras()));
-        let problems = self.frames.take_problems();
-        if !problems.is_empty() {
-            self.report_problems(&before, topic, &problems);
-        }
-        if let Some(news) = self.frames.take_news() {
-            tracing::info!("{news}");
-        }
+        self.report(&before, topic);
         if let Some(urdf) = self.frames.robot_description()
             && robot_before.as_ref() != Some(urdf)
         {
             let urdf = urdf.to_string();
             self.mailbox.order(|orders| orders.robot = Some(urdf));
         }
-        if let Some(frame) = frame {
-            self.post(frame);
+        self.post_all(frame);
+    }
+
+    /// Lets time pass: what waited long enough for joints and transforms goes without.
+    pub fn pass_time(&mut self) {
+        let now = Stamp::from_nanos(self.nanos_at(Instant::now()));
+        let before = *self.frames.counts();
+        let frame = self.frames.pass_time(now);
+        self.report(&before, "");
+        self.post_all(frame);
+    }
+
+    fn nanos_at(&self, at: Instant) -> i64 {
+        i64::try_from(at.saturating_duration_since(self.start).as_nanos()).unwrap_or(i64::MAX)
+    }
+
+    /// Notes and logs what came up since `before`, with a message of `topic`.
+    fn report(&mut self, before: &FrameCounts, topic: &str) {
+        self.health.note(|facts, _| facts.absent_cameras(self.frames.absent_cameras()));
+        let problems = self.frames.take_problems();
+        if !problems.is_empty() {
+            self.report_problems(before, topic, &problems);
+        }
+        if let Some(news) = self.frames.take_news() {
+            tracing::info!("{news}");
+        }
+        let warnings: Vec<String> = self.frames.take_warnings().collect();
+        for warning in warnings {
+            self.problems.warn(&format!("input: {warning:.40}"), warning);
+        }
+    }
+
+    fn post_all(&mut self, mut frame: Option<Frame>) {
+        while let Some(next) = frame {
+            self.post(next);
+            frame = self.frames.take_frame();
         }
     }
 
@@ -103,8 +133,10 @@ impl<'a> Intake<'a> {
         let cameras = frame.cameras.iter();
         let images = cameras.flat_map(|camera| [Some(camera.stamp()), camera.color_stamp()]);
         let arrived = self.arrivals.last(images.flatten()).unwrap_or(now);
-        self.mailbox.put_frame(FrameJob { frame, arrived, decode_ms, counts, n_replaced: 0 });
-        self.health.note(|facts, now| facts.frame(now));
+        let waited_ms = now.saturating_duration_since(arrived).as_secs_f32() * 1e3;
+        let job = FrameJob { frame, arrived, whole: now, decode_ms, counts, n_replaced: 0 };
+        self.mailbox.put_frame(job);
+        self.health.note(|facts, now| facts.frame(now, waited_ms));
     }
 
     /// Where a camera is that was placed by what it sees, for others: once, and only after nobody has told

@@ -18,6 +18,8 @@ pub struct FrameJob<F> {
     pub frame: F,
     /// Arrival of its last image.
     pub arrived: Instant,
+    /// When joints and transforms had come, too, or were no longer waited for.
+    pub whole: Instant,
     /// Time that decoding and pairing its messages took, milliseconds.
     pub decode_ms: f32,
     /// What became of the messages until then.
@@ -193,7 +195,8 @@ mod tests {
 
     fn parcel(frame: u32) -> FrameJob<u32> {
         let counts = FrameCounts::default();
-        FrameJob { frame, arrived: Instant::now(), decode_ms: 0.0, counts, n_replaced: 0 }
+        let now = Instant::now();
+        FrameJob { frame, arrived: now, whole: now, decode_ms: 0.0, counts, n_replaced: 0 }
     }
 
     #[test]

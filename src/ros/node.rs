@@ -190,7 +190,11 @@ impl<'a> Spinner<'a> {
         let subscriptions = subscribe(node, &wanted)?;
         let (name, required) = (node.fully_qualified_name()?, required(&wanted));
         tracing::info!("{name} waits for messages on {}", required.join(", "));
-        let intake = Intake::new(Frames::new(frames), links.mailbox, links.health);
+        let mut frames = Frames::new(frames);
+        for topic in links.topics.topics() {
+            frames.set_topic_name(&topic.key, &topic.name);
+        }
+        let intake = Intake::new(frames, links.mailbox, links.health);
         let static_tf = StaticTf::default();
         Ok(Self {
             node,
@@ -242,6 +246,7 @@ impl<'a> Spinner<'a> {
                 intake.take(topic, bytes);
             }
         }
+        intake.pass_time();
         let told = match (intake.take_leveled(), intake.is_leveled_withdrawn()) {
             (Some(transform), _) => self.static_tf.publish(node, &transform),
             (None, true) => self.static_tf.withdraw(),

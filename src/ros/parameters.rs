@@ -38,7 +38,9 @@ parameters! {
             /// unless its name begins with a slash; remap topics that have other names.
             AtStart cameras: Vec<String> = default_cameras();
             /// What the cameras send: `images`, `compressed` (image_transport's compressed and
-            /// compressedDepth) or `points` (`<name>/points`). One for all cameras, or one for each.
+            /// compressedDepth), `points` (`<name>/points`), `color_compressed` or `depth_compressed` (only
+            /// one of the two), `depth_only` or `compressed_depth_only` (no colour;
+            /// `<name>/depth/camera_info`). One for all cameras, or one for each.
             AtStart camera_inputs: Vec<String> = vec!["images".into()];
             /// Whether depth images are registered to the colour images: the same pixel of both
             /// shows the same point. If not, the node also subscribes to
@@ -75,7 +77,8 @@ parameters! {
             AtStart device: String = Device::default().to_string();
             /// Threads of the predictor. 0: one per CPU.
             AtStart threads: usize = 0, in 0..=MAX_THREADS;
-            /// Time from the arrival of a frame's last image to the end of its prediction, at most.
+            /// Time from when a frame is whole (images, joint states and transforms are there) to the end of
+            /// its prediction, at most.
             /// 0: no deadline. A late prediction gets fewer steps; if that is not enough, the next
             /// ones get fewer particles until there is time again. With more than one step of the
             /// model (0.1 s), the first predicted step is over before it is published.
@@ -90,10 +93,17 @@ parameters! {
             AnyTime use_sim_time: bool = false;
         }
         in Advanced {
-            /// Time without images, by the other cameras' stamps, after which a camera is left out
-            /// of the frames. It is taken back when it sends again.
+            /// Time without images, calibration or transform, by the other cameras' stamps, after which a
+            /// camera is left out of the frames. It is taken back when it has them again.
             AnyTime camera_timeout_secs: f64 = FramesConfig::default().camera_timeout_secs,
                 in FramesConfig::CAMERA_TIMEOUT_SECS;
+            /// Time that images wait for joint states and transforms. Then the frame goes without the robot,
+            /// or is dropped with `robot` `required`. It does not count for `deadline_secs`.
+            AnyTime patience_secs: f64 = FramesConfig::DEFAULT_PATIENCE_SECS,
+                in FramesConfig::PATIENCE_SECS;
+            /// Time from a command in the plan to the robot being there. -1: as the model file says (0.05 s
+            /// in the shipped one).
+            AtStart plan_lag_secs: f64 = -1.0, in -1.0..=2.0;
             /// Seed of the random choice of particles.
             AnyTime seed: u64 = PredictorConfig::default().seed;
             /// Whether to hold static points still until something that moves, or the robot, comes
@@ -162,6 +172,7 @@ impl NodeConfig {
             level_camera: self.level_camera,
             tolerance_secs: self.tolerance_secs,
             time_jump_secs: self.time_jump_secs,
+            patience_secs: Some(self.patience_secs),
             camera_timeout_secs: self.camera_timeout_secs,
             ..FramesConfig::default()
         };
@@ -198,6 +209,7 @@ impl NodeConfig {
             carry_robot: self.carry_robot,
             history_tolerance_secs: self.history_tolerance_secs,
             deadline_secs: self.deadline_secs,
+            plan_lag_secs: (self.plan_lag_secs >= 0.0).then_some(self.plan_lag_secs),
         };
         config.validate_for(model)?;
         Ok(config)

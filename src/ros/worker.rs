@@ -367,7 +367,7 @@ impl Worker {
     /// Predicts from a frame and publishes that; says why not.
     fn step(&mut self, parcel: FrameJob<Frame>) -> Result<(), String> {
         let (predictor, frame) = (&mut self.predictor, &parcel.frame);
-        let prediction = match keep_workers_hot(|| predictor.step_in_time(frame, parcel.arrived)) {
+        let prediction = match keep_workers_hot(|| predictor.step_in_time(frame, parcel.whole)) {
             Ok(Some(prediction)) => prediction,
             Ok(None) => {
                 self.frames_without_history += 1;
@@ -414,6 +414,7 @@ impl Worker {
             bad_messages: counts.bad_messages,
             ..Timing::default()
         };
+        let moving = prediction.world_motion_m;
         let n_particles = prediction.particles.len();
         let planned = !parcel.frame.plan.is_empty();
         match self.outputs.publish(prediction, timing, parcel.arrived) {
@@ -433,6 +434,16 @@ impl Worker {
                     format!("a prediction could not be published: {error}"),
                 );
             }
+        }
+        if let Some(motion_m) = moving {
+            let frame = &self.world_frame;
+            let text = format!(
+                "all that is seen moves alike, by {:.0} mm a step: does the frame '{frame}' move with a base? \
+                 Nothing is held at rest. Remedy: set world_frame to one that is fixed to the ground, such \
+                 as odom or map",
+                1e3 * motion_m
+            );
+            self.trouble(Cause::World, text);
         }
         self.watch_rig(&parcel.frame);
         Ok(())

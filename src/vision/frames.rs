@@ -6,11 +6,15 @@
 //! on the order in which the messages of different topics arrive, as long as they come within one
 //! frame of each other. A robot may be missing: see [`FramesConfig::robot`].
 
+mod depth;
 mod frame;
 mod images;
 mod joints;
+mod lateness;
 mod place;
+mod plans;
 mod problems;
+mod rectified;
 mod robot;
 mod sets;
 mod shots;
@@ -18,22 +22,27 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod topics;
+mod usable;
 mod views;
+mod waiting;
 mod watch;
 
 use crate::base::error::Result;
-use crate::message::{JointTrajectory, Stamp, TfMessage};
+use crate::message::{Stamp, TfMessage};
 use crate::robot::tf::TransformBuffer;
 use images::{ImagePairer, Shot};
 use joints::JointHistory;
+use lateness::Lateness;
 use place::Placing;
+use plans::Plans;
 use problems::Problems;
 use robot::RobotSource;
 use sets::{SetPairer, ShotSet};
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use views::{Calibration, ViewParts};
+use usable::Usable;
+use views::Calibration;
 use watch::Watch;
 
 pub use frame::{CameraFrame, ColorView, Frame, FrameCounts, FramesConfig, MAX_CAMERAS, View};
@@ -43,12 +52,10 @@ pub use problems::{Problem, ProblemKind, are_alike};
 pub use robot::RobotState;
 pub use topics::{CameraInput, CameraTopics, Input, Role, TopicSpec, Topics};
 
-/// Plans that a frame carries.
-const MAX_PLANS: usize = 8;
-/// Plans that are held: controllers stream at 100 Hz, and the images come late.
-const MAX_HELD_PLANS: usize = 256;
-/// Seconds by which a plan may start after the frame that it belongs to.
-const PLAN_LEAD_SECS: f64 = 0.05;
+pub use plans::PLAN_AHEAD_SECS;
+
+/// Warnings that wait to be taken.
+const MAX_WARNINGS: usize = 64;
 
 /// Pairs messages into frames; all buffers are bounded.
 pub struct Frames {
@@ -62,13 +69,19 @@ pub struct Frames {
     watch: Watch,
     infos: Vec<Calibration>,
     joints: JointHistory,
-    /// In the order of arrival.
-    plans: VecDeque<Arc<JointTrajectory>>,
+    plans: Plans,
     tf: TransformBuffer,
     robot: RobotSource,
     placing: Placing,
-    /// Images that are complete and wait for joints, calibration or poses.
-    waiting: VecDeque<ShotSet>,
+    /// Images that are complete and wait for joints, calibration or poses, each with when it was complete.
+    waiting: VecDeque<(ShotSet, Stamp)>,
+    /// Frames that nobody has taken yet.
+    ready: VecDeque<Frame>,
+    /// When the newest message arrived; until somebody tells that, the newest stamp.
+    now: Stamp,
+    is_timed: bool,
+    lateness: Lateness,
+    usable: Usable,
     /// Newest stamp of each source: colour and depth (or cloud) of each camera, and the joint
     /// states.
     newest: Vec<Option<Stamp>>,
@@ -78,28 +91,35 @@ pub struct Frames {
     n_unpaired_shots: u64,
     problems: Problems,
     news: Option<String>,
-}
-
-/// What a frame needs besides its images.
-struct Parts {
-    /// One per camera of the frame.
-    views: Vec<ViewParts>,
-    robot: Option<RobotState>,
+    warnings: VecDeque<String>,
+    /// Warnings that are told once.
+    told: BTreeSet<String>,
+    /// Names of topics after remaps, by those of the settings.
+    names: BTreeMap<String, String>,
 }
 
 /// Why a frame can't be made (yet).
 enum Missing {
     Info(String),
-    Tf(String),
+    /// With the transform that lacks, where it is known which.
+    Tf(String, Option<Wanted>),
     Joints(String),
     Match(String),
+}
+
+/// A transform of one time: its two frames.
+#[derive(Debug, Clone, PartialEq)]
+struct Wanted {
+    target: String,
+    source: String,
+    stamp: Stamp,
 }
 
 impl Missing {
     fn problem(&self) -> (ProblemKind, &str) {
         match self {
             Self::Info(problem) => (ProblemKind::Calibration, problem),
-            Self::Tf(problem) => (ProblemKind::Transform, problem),
+            Self::Tf(problem, _) => (ProblemKind::Transform, problem),
             Self::Joints(problem) => (ProblemKind::Joints, problem),
             Self::Match(problem) => (ProblemKind::Mismatch, problem),
         }
@@ -121,17 +141,25 @@ impl Frames {
             watch: Watch::new(n_cameras),
             infos: vec![Calibration::default(); n_cameras],
             joints: JointHistory::default(),
-            plans: VecDeque::new(),
+            plans: Plans::default(),
             tf: TransformBuffer::new(),
             robot: RobotSource::default(),
             placing: Placing::default(),
             waiting: VecDeque::new(),
+            ready: VecDeque::new(),
+            now: Stamp::default(),
+            is_timed: false,
+            lateness: Lateness::default(),
+            usable: Usable::new(n_cameras),
             newest: vec![None; 2 * n_cameras + 1],
             last_frame: None,
             counts: FrameCounts::default(),
             n_unpaired_shots: 0,
             problems: Problems::default(),
             news: None,
+            warnings: VecDeque::new(),
+            told: BTreeSet::new(),
+            names: BTreeMap::new(),
             config,
         }
     }
@@ -175,6 +203,17 @@ impl Frames {
         }
     }
 
+    /// What is worth a warning and cost nothing yet, each once, with its remedy; oldest first.
+    pub fn take_warnings(&mut self) -> impl Iterator<Item = String> {
+        std::mem::take(&mut self.warnings).into_iter()
+    }
+
+    fn warn(&mut self, text: String) {
+        if self.warnings.len() < MAX_WARNINGS {
+            self.warnings.push_back(text);
+        }
+    }
+
     /// What is worth telling and no problem: a camera that is back. Once.
     pub fn take_news(&mut self) -> Option<String> {
         self.news.take()
@@ -182,8 +221,9 @@ impl Frames {
 
     /// Names of the cameras that are left out at present.
     pub fn absent_cameras(&self) -> impl Iterator<Item = &str> {
-        let cameras = self.config.topics.cameras.iter().zip(&self.watch.absent);
-        cameras.filter(|(_, absent)| **absent).map(|(camera, _)| camera.name.as_str())
+        let cameras = self.config.topics.cameras.iter().enumerate();
+        let is_absent = |i: usize| self.watch.absent[i] || self.usable.is_left_out(i);
+        cameras.filter(move |(i, _)| is_absent(*i)).map(|(_, camera)| camera.name.as_str())
     }
 
     /// The settings.
@@ -222,7 +262,8 @@ impl Frames {
     /// Decodes a message and adds it; other topics than those of the settings change nothing.
     ///
     /// A message that cannot be decoded is counted, not returned as an error. Clouds keep the message, so
-    /// one that is given away is not copied.
+    /// one that is given away is not copied. Returns a frame that is complete; [`Frames::take_frame`] has
+    /// others. Time passes as the messages' stamps say.
     pub fn push_raw<'a>(&mut self, topic: &str, data: impl Into<Cow<'a, [u8]>>) -> Option<Frame> {
         let outcome = match self.config.topics.decode(topic, data)? {
             Ok(input) => self.push(input),
@@ -234,11 +275,54 @@ impl Frames {
         })
     }
 
-    /// Adds a message; the frame that it completes, if any.
+    /// As [`Frames::push_raw`], for a message that arrived at `arrived`, on any clock that does not go back.
+    pub fn push_raw_at<'a>(
+        &mut self,
+        topic: &str,
+        data: impl Into<Cow<'a, [u8]>>,
+        arrived: Stamp,
+    ) -> Option<Frame> {
+        // Whose patience ended before does not get to know of the message.
+        let before = self.pass_time(arrived);
+        let frame = self.push_raw(topic, data);
+        match before {
+            Some(before) => {
+                frame.into_iter().for_each(|frame| self.ready.push_front(frame));
+                Some(before)
+            }
+            None => frame,
+        }
+    }
+
+    /// It is `now`, on the clock of [`Frames::push_raw_at`]: what waited long enough becomes a frame with
+    /// what is there.
+    pub fn pass_time(&mut self, now: Stamp) -> Option<Frame> {
+        self.is_timed = true;
+        self.now = self.now.max(now);
+        self.advance(false);
+        self.take_frame()
+    }
+
+    /// The next frame that is complete, if there is one more.
+    pub fn take_frame(&mut self) -> Option<Frame> {
+        self.ready.pop_front()
+    }
+
+    /// Adds a message; a frame that is complete, as in [`Frames::push_raw`].
     ///
     /// # Errors
     /// [`crate::Error::Shape`] if a camera index is none of the settings'.
     pub fn push(&mut self, input: Input) -> Result<Option<Frame>> {
+        if let Some(stamp) = input.stamp().filter(|_| !self.is_timed) {
+            self.now = self.now.max(stamp);
+            self.advance(false);
+        }
+        self.add(input)?;
+        self.advance(false);
+        Ok(self.take_frame())
+    }
+
+    fn add(&mut self, input: Input) -> Result<()> {
         match input {
             Input::Color { camera, image } => self.push_image(camera, false, image)?,
             Input::Depth { camera, image } => self.push_image(camera, true, image)?,
@@ -249,22 +333,31 @@ impl Frames {
             }
             Input::ColorInfo { camera, info } => {
                 self.check_camera(camera)?;
+                let info = self.of_images(camera, false, info);
                 views::keep(&mut self.infos[camera].color, info);
             }
             Input::DepthInfo { camera, info } => {
                 self.check_camera(camera)?;
+                let info = self.of_images(camera, true, info);
                 views::keep(&mut self.infos[camera].depth, info);
             }
             Input::JointState(state) => {
                 self.watch_time(self.newest.len() - 1, "joint states", state.header.stamp);
-                self.joints.push(state);
+                self.push_joints(&state);
             }
-            Input::Plan(plan) => self.push_plan(plan),
+            Input::Plan(plan) => {
+                // Without patience, joints are known before their time.
+                let newest = match self.config.patience_secs {
+                    Some(_) => self.newest.iter().flatten().max().copied(),
+                    None => self.newest_image(),
+                };
+                self.plans.push(plan, newest.unwrap_or_default());
+            }
             Input::Tf(message) => self.push_tf(&message, false),
             Input::TfStatic(message) => self.push_tf(&message, true),
-            Input::RobotDescription(text) => self.robot.describe(text, &self.config.world_frame),
+            Input::RobotDescription(text) => self.push_description(text),
         }
-        Ok(self.next_frame(1))
+        Ok(())
     }
 
     /// A frame that still waits at the end of a recording, if what came is enough for it; call it
@@ -278,7 +371,8 @@ impl Frames {
         for camera in 0..self.pairers.len() {
             self.collect(camera, true);
         }
-        let frame = self.next_frame(0);
+        self.advance(true);
+        let frame = self.take_frame();
         if frame.is_none() && self.counts.frames == 0 {
             for camera in 0..self.pairers.len() {
                 self.pairers[camera].give_up();
@@ -297,17 +391,7 @@ impl Frames {
                 self.bad_message(error.to_string());
             }
         }
-    }
-
-    /// A stamp of zero means: from now on.
-    fn push_plan(&mut self, mut plan: JointTrajectory) {
-        if plan.header.stamp.nanos() == 0 {
-            plan.header.stamp = self.newest.iter().flatten().max().copied().unwrap_or_default();
-        }
-        if self.plans.len() == MAX_HELD_PLANS {
-            self.plans.pop_front();
-        }
-        self.plans.push_back(Arc::new(plan));
+        self.note_late_transforms();
     }
 
     /// Counts a message that could not be used.
@@ -324,6 +408,9 @@ impl Frames {
                 self.forget_times();
                 for newest in self.newest.iter_mut().flatten() {
                     *newest = stamp.min(*newest);
+                }
+                if !self.is_timed {
+                    self.now = stamp;
                 }
                 self.counts.time_jumps += 1;
                 let problem = format!(
@@ -346,7 +433,13 @@ impl Frames {
         self.joints = JointHistory::default();
         self.tf.forget_moving();
         self.plans.clear();
-        for set in self.waiting.drain(..) {
+        self.lateness.forget_times();
+        self.usable.forget_times();
+        // What came by stamps alone starts anew, too.
+        if !self.is_timed {
+            self.now = Stamp::default();
+        }
+        for (set, _) in self.waiting.drain(..) {
             self.sets.losses.unpaired += set.n_images();
         }
         // No problem of its own.
@@ -354,81 +447,6 @@ impl Frames {
         self.n_unpaired_shots = self.sets.losses.unpaired;
         self.last_frame = None;
         self.placing.forget_times();
-    }
-
-    /// Makes a frame of the oldest images that wait; at most `n_waiting` may go on waiting.
-    fn next_frame(&mut self, n_waiting: usize) -> Option<Frame> {
-        while let Some(set) = self.waiting.pop_front() {
-            let overdue = self.waiting.len() >= n_waiting;
-            let slack_secs = if overdue { self.config.tolerance_secs } else { 0.0 };
-            match self.parts(&set, slack_secs, overdue) {
-                Ok(parts) => return Some(self.frame(set, parts)),
-                Err(missing) if overdue || matches!(missing, Missing::Match(_)) => {
-                    self.drop_frame(set.stamp, &missing);
-                    if matches!(missing, Missing::Tf(_)) {
-                        self.note_unplaced(set);
-                    }
-                }
-                Err(_) => {
-                    self.waiting.push_front(set);
-                    return None;
-                }
-            }
-        }
-        None
-    }
-
-    /// What belongs to the images, if all of it has come.
-    fn parts(
-        &self,
-        set: &ShotSet,
-        slack_secs: f64,
-        is_overdue: bool,
-    ) -> std::result::Result<Parts, Missing> {
-        let shots = set
-            .shots
-            .iter()
-            .map(|(camera, shot)| self.view_parts(*camera, shot, Some(&self.config.world_frame)));
-        let views = shots.collect::<std::result::Result<Vec<_>, Missing>>()?;
-        let robot = self.robot_at(set.stamp, slack_secs, is_overdue)?;
-        Ok(Parts { views, robot })
-    }
-
-    fn frame(&mut self, set: ShotSet, parts: Parts) -> Frame {
-        let views = set.shots.into_iter().zip(parts.views);
-        let join = |((camera, shot), view): (_, ViewParts)| view.join(camera, shot);
-        let cameras: Vec<_> = views.filter_map(join).collect();
-        self.counts.frames += 1;
-        let is_whole = cameras.len() == self.config.topics.cameras.len();
-        self.counts.frames_without_camera += u64::from(!is_whole);
-        self.last_frame = Some(set.stamp);
-        let plan = self.plans_until(set.stamp);
-        self.note_robot(set.stamp, parts.robot.as_ref());
-        Frame { stamp: set.stamp, cameras, robot: parts.robot, plan }
-    }
-
-    fn plans_until(&self, stamp: Stamp) -> Vec<Arc<JointTrajectory>> {
-        let until = stamp.plus_secs(PLAN_LEAD_SECS);
-        let started = self.plans.iter().filter(|plan| plan.header.stamp <= until);
-        let mut plans: Vec<_> = started.cloned().collect();
-        plans.sort_by_key(|plan| plan.header.stamp);
-        plans.split_off(plans.len().saturating_sub(MAX_PLANS))
-    }
-
-    fn drop_frame(&mut self, stamp: Stamp, missing: &Missing) {
-        let count = match missing {
-            Missing::Info(_) => &mut self.counts.dropped_no_info,
-            Missing::Tf(_) => &mut self.counts.dropped_no_tf,
-            Missing::Joints(_) => &mut self.counts.dropped_no_joints,
-            Missing::Match(_) => &mut self.counts.dropped_mismatched,
-        };
-        *count += 1;
-        let hint = match missing {
-            Missing::Tf(_) => self.placing_hint(),
-            _ => "",
-        };
-        let (kind, problem) = missing.problem();
-        self.problems.note(kind, format!("dropped the frame of {stamp} s: {problem}{hint}"));
     }
 }
 

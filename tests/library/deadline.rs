@@ -13,6 +13,7 @@ use forecloud::vision::frames::{Frame, FramesConfig};
 use forecloud_bag::recording::Recording;
 
 const CONFIG: PredictorConfig = PredictorConfig {
+    plan_lag_secs: None,
     robot: RobotMode::Optional,
     horizon: 3,
     n_particles: 400,

@@ -72,6 +72,8 @@ impl Bag {
         if let (Some(error), 0) = (failure, n_files) {
             return Err(error);
         }
+        // MCAP files may come without schemas, and so without types.
+        index.add_types(&files.types);
         index.finish();
         let (promised, got) = (files.message_count, index.entries.len() as u64);
         if let Some(promised) = promised.filter(|&promised| promised != got) {

@@ -3,6 +3,7 @@
 //! Simulated recordings hold on topics under `/truth` which body each pixel shows and where every
 //! body is; from these follows where every point truly goes, for as long as the recording lasts.
 
+mod ahead;
 mod proposal;
 mod words;
 
@@ -14,6 +15,7 @@ use nalgebra::{Isometry3, Point3};
 use serde::Deserialize;
 
 use crate::bag::Bag;
+use ahead::Ahead;
 use forecloud::message::{Image, PoseArray, Stamp, StringMessage};
 use forecloud::robot::kinematics::Robot;
 use forecloud::vision::cloud::{Place, Workspace, level_camera};
@@ -92,6 +94,8 @@ pub struct Recording {
     bad_poses: Vec<String>,
     /// How an only camera was placed, once it was.
     leveled: OnceLock<String>,
+    /// What its frames gave cause to warn of, once it was played to its end.
+    told: OnceLock<Vec<String>>,
 }
 
 /// A bag of which little is known yet: see [`Recording::glimpse`].
@@ -196,7 +200,8 @@ impl Recording {
         // The truth is told in the world frame that there was.
         config.level_camera &= truth.is_none();
         check_topics(&bag, &config)?;
-        Ok(Self { bag, config, truth, bad_poses, leveled: OnceLock::new() })
+        let (leveled, told) = (OnceLock::new(), OnceLock::new());
+        Ok(Self { bag, config, truth, bad_poses, leveled, told })
     }
 
     /// The truth, if the recording has one.
@@ -215,12 +220,17 @@ impl Recording {
         &self.bag
     }
 
+    /// What its frames gave cause to warn of; nothing before it was played to its end.
+    pub fn told(&self) -> &[String] {
+        self.told.get().map_or(&[], Vec::as_slice)
+    }
+
     /// How its frames are made.
     pub fn frames_config(&self) -> &FramesConfig {
         &self.config
     }
 
-    /// The robot's description, the first there is.
+    /// The robot's description, the first there is; [`Frame::robot_description`] has the one of its time.
     ///
     /// # Errors
     /// [`Error::Message`] if it can't be decoded.
@@ -292,7 +302,9 @@ impl Recording {
     /// cameras of the frame; returns what became of the messages, and the first problem of each
     /// kind.
     ///
-    /// Messages that can't be read are counted and left out.
+    /// Messages that can't be read are counted and left out. Images wait for joints and transforms as long as
+    /// they do in the node, by the times at which messages were recorded; without a patience
+    /// ([`FramesConfig::patience_secs`]), those count that were recorded at any time.
     ///
     /// # Errors
     /// What `f` returns.
@@ -305,6 +317,8 @@ impl Recording {
         let cameras = &self.config.topics.cameras;
         let ids_topics: Vec<String> = cameras.iter().map(|c| ids_topic(&c.name)).collect();
         let mut ids = IdsByStamp { n_cameras: cameras.len(), images: HashMap::new() };
+        let mut ahead =
+            self.config.patience_secs.is_none().then(|| Ahead::read(&self.bag, &self.config));
         let mut complete: Option<Frame> = None;
         for message in self.bag.messages() {
             let message = match message {
@@ -321,16 +335,31 @@ impl Recording {
                 }
                 continue;
             }
-            let frame = frames.push_raw(&message.topic, message.data);
-            if let Some(leveled) = level_camera(&mut frames) {
-                // Told already if it is not the first play.
-                let _ = self.leveled.set(leveled.news);
+            if ahead.as_mut().is_some_and(|ahead| ahead.gives(&message.topic)) {
+                continue;
             }
-            if let Some(frame) = frame {
-                // A frame waits for the next: its body ids may lie behind it in the bag.
-                if let Some(frame) = complete.replace(frame) {
-                    let ids = ids.take(&frame);
-                    f(frame, ids)?;
+            let mut messages = Vec::new();
+            if let Some(ahead) = &mut ahead
+                && cameras.iter().any(|camera| camera.timing() == &*message.topic)
+            {
+                let stamp = ahead::stamp_of(&message.data, false).unwrap_or_default();
+                messages = ahead.until(stamp);
+            }
+            let arrived = Stamp::from_nanos(message.log_time_ns);
+            messages.push(message);
+            for message in messages {
+                let mut frame = frames.push_raw_at(&message.topic, message.data, arrived);
+                if let Some(leveled) = level_camera(&mut frames) {
+                    // Told already if it is not the first play.
+                    let _ = self.leveled.set(leveled.news);
+                }
+                while let Some(next) = frame {
+                    // A frame waits for the next: its body ids may lie behind it in the bag.
+                    if let Some(frame) = complete.replace(next) {
+                        let ids = ids.take(&frame);
+                        f(frame, ids)?;
+                    }
+                    frame = frames.take_frame();
                 }
             }
         }
@@ -340,6 +369,7 @@ impl Recording {
         }
         // Why not, if the last frame might have been the one.
         level_camera(&mut frames);
+        let _ = self.told.set(frames.take_warnings().collect());
         let problems = frames.problems().into_iter().map(words::of_recordings);
         Ok((*frames.counts(), problems.collect()))
     }

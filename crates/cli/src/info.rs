@@ -8,6 +8,7 @@ use forecloud::vision::frames::FramesConfig;
 use forecloud_bag::bag::{Bag, TopicInfo};
 use forecloud_bag::recording::Recording;
 use forecloud_eval::rig_check::{CheckReport, check_first};
+use forecloud_video::VideoModel;
 use serde_json::{Value, json};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -80,9 +81,27 @@ pub fn run(args: &Args) -> Result<()> {
 /// What `path` holds, as JSON and as a table.
 fn look(path: &Path) -> Result<(Value, String)> {
     if is_model(path) {
-        let model = Model::load(path).context("cannot read the model")?;
         let n_bytes = std::fs::metadata(path).map_or(0, |found| found.len());
-        return Ok((model_json(path, &model, n_bytes), model_table(path, &model, n_bytes)));
+        let file = match Model::load(path) {
+            Ok(model) => ModelFile {
+                kind: "model",
+                n_weights: model.weights.len(),
+                settings: serde_json::to_string(&model.config)?,
+                hash: model.hash,
+                n_bytes,
+            },
+            Err(error) => match VideoModel::load(path) {
+                Ok(video) => ModelFile {
+                    kind: "renderer",
+                    n_weights: video.weights.len(),
+                    settings: serde_json::to_string(&video.layout.config)?,
+                    hash: video.hash(),
+                    n_bytes,
+                },
+                Err(_) => return Err(error).context("cannot read the model"),
+            },
+        };
+        return Ok((file.json(path), file.table(path)));
     }
     let bag =
         Bag::open(path).with_context(|| format!("cannot read the recording {}", path.display()))?;
@@ -123,38 +142,46 @@ fn is_model(path: &Path) -> bool {
     has_name || begins().unwrap_or(false)
 }
 
-/// The configuration, its numbers as short as in the file.
-fn settings(model: &Model) -> Value {
-    let text = serde_json::to_string(&model.config).unwrap_or_default();
-    serde_json::from_str(&text).unwrap_or_default()
+/// What a file of weights holds: a model, or the renderer of pictures.
+struct ModelFile {
+    kind: &'static str,
+    hash: String,
+    n_weights: usize,
+    n_bytes: u64,
+    /// As in the file: JSON.
+    settings: String,
 }
 
-fn model_json(path: &Path, model: &Model, n_bytes: u64) -> Value {
-    json!({
-        "kind": "model",
-        "path": path.display().to_string(),
-        "hash": model.hash,
-        "n_weights": model.weights.len(),
-        "n_bytes": n_bytes,
-        "config": settings(model),
-        "error": null,
-    })
-}
-
-fn model_table(path: &Path, model: &Model, n_bytes: u64) -> String {
-    let n_weights = model.weights.len();
-    let mut text = format!(
-        "{}\n  model {}, {n_weights} weights, {n_bytes} bytes\n",
-        path.display(),
-        model.hash
-    );
-    let settings = settings(model);
-    let settings: Vec<(&String, &Value)> = settings.as_object().into_iter().flatten().collect();
-    let width = settings.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
-    for (key, value) in settings {
-        text += &format!("  {key:width$}  {value}\n");
+impl ModelFile {
+    /// The configuration, its numbers as short as in the file.
+    fn settings(&self) -> Value {
+        serde_json::from_str(&self.settings).unwrap_or_default()
     }
-    text
+
+    fn json(&self, path: &Path) -> Value {
+        json!({
+            "kind": self.kind,
+            "path": path.display().to_string(),
+            "hash": self.hash,
+            "n_weights": self.n_weights,
+            "n_bytes": self.n_bytes,
+            "config": self.settings(),
+            "error": null,
+        })
+    }
+
+    fn table(&self, path: &Path) -> String {
+        let Self { kind, hash, n_weights, n_bytes, .. } = self;
+        let mut text =
+            format!("{}\n  {kind} {hash}, {n_weights} weights, {n_bytes} bytes\n", path.display());
+        let settings = self.settings();
+        let settings: Vec<(&String, &Value)> = settings.as_object().into_iter().flatten().collect();
+        let width = settings.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
+        for (key, value) in settings {
+            text += &format!("  {key:width$}  {value}\n");
+        }
+        text
+    }
 }
 
 fn to_json(bag: &Bag, workspace: Option<&Workspace>, rig: Option<&CheckReport>) -> Value {

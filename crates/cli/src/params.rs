@@ -1,6 +1,7 @@
 //! `-p NAME:=VALUE`: parameters of the node, under their names in config/forecloud.yaml, as options of
 //! the tool's commands.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use forecloud::predict::config::PredictorConfig;
@@ -22,6 +23,16 @@ pub enum Param {
     MeshPaths(Vec<PathBuf>),
     /// Whether depth images are registered to colour.
     DepthRegistered(bool),
+    /// Seconds that images wait for joints and transforms; none: all messages of a recording count.
+    PatienceSecs(Option<f64>),
+    /// Seconds after which a camera is left out.
+    CameraTimeoutSecs(f64),
+    /// Seconds from a command to the robot being there.
+    PlanLagSecs(f64),
+    /// Corners of the box to predict in.
+    WorkspaceMin([f32; 3]),
+    /// The other one.
+    WorkspaceMax([f32; 3]),
     /// Whether static points are held still.
     HoldAtRest(bool),
     /// Whether what lies on the robot goes with it.
@@ -29,12 +40,19 @@ pub enum Param {
 }
 
 /// Parameters that say how recordings are read: all commands take them.
-const OF_READING: [&str; 6] =
-    ["world_frame", "robot", "level_camera", "tolerance_secs", "mesh_paths", "depth_registered"];
+const OF_READING: [&str; 8] = [
+    "world_frame",
+    "robot",
+    "level_camera",
+    "tolerance_secs",
+    "patience_secs",
+    "camera_timeout_secs",
+    "mesh_paths",
+    "depth_registered",
+];
 /// Those that say how frames are predicted, which only some commands take.
-const OF_PREDICTING: [&str; 2] = ["hold_at_rest", "carry_robot"];
-/// What `tolerance_secs` may be, as [`FramesConfig::validate`] has it.
-const TOLERANCE_SECS: std::ops::RangeInclusive<f64> = 0.0..=10.0;
+const OF_PREDICTING: [&str; 5] =
+    ["hold_at_rest", "carry_robot", "plan_lag_secs", "workspace_min", "workspace_max"];
 
 /// Names of the parameters that a command takes.
 fn known(predicts: bool) -> Vec<&'static str> {
@@ -51,17 +69,25 @@ pub fn help(predicts: bool) -> String {
          each pixel of a depth image shows what the same pixel of the colour image does [default: \
          true]; level_camera: true or false, whether an only camera is placed by the table or floor \
          that it sees [default: false]; tolerance_secs: 0 to 10, by which images of one frame may \
-         differ [default: {}]; mesh_paths: [FOLDER,…] in which the robot's meshes are looked for",
+         differ [default: {}]; patience_secs: 0 to 10, the time that images wait for joint states and \
+         transforms, by the times of the recording; or all, to use them however late they were recorded \
+         [default: {}]; camera_timeout_secs: 0.05 to 3600, after which a camera that is silent or not \
+         placed is left out [default: {}]; mesh_paths: [FOLDER,…] in which the robot's meshes are \
+         looked for",
         frames.world_frame,
         frames.robot.name(),
-        frames.tolerance_secs
+        frames.tolerance_secs,
+        if predicts { FramesConfig::DEFAULT_PATIENCE_SECS.to_string() } else { "all".to_owned() },
+        frames.camera_timeout_secs
     );
     if predicts {
         let PredictorConfig { hold_at_rest, carry_robot, .. } = PredictorConfig::default();
         text += &format!(
             "; hold_at_rest: true or false, whether static points are held still until something \
              comes near [default: {hold_at_rest}]; carry_robot: true or false, whether what lies on \
-             the robot moves with it [default: {carry_robot}]"
+             the robot moves with it [default: {carry_robot}]; plan_lag_secs: 0 to 2, from a command to the \
+             robot being there [default: the model file's]; workspace_min and workspace_max: [x,y,z], corners \
+             of the box to predict in (m) [default: as --workspace of `forecloud replay`]"
         );
     }
     text
@@ -96,13 +122,38 @@ pub fn parse(text: &str, predicts: bool) -> Result<Param, String> {
         "hold_at_rest" => Param::HoldAtRest(flag()?),
         "carry_robot" => Param::CarryRobot(flag()?),
         "tolerance_secs" => {
-            let secs = value.parse().ok().filter(|secs| TOLERANCE_SECS.contains(secs));
-            let (low, high) = TOLERANCE_SECS.into_inner();
-            let range = || format!("tolerance_secs: expected a number in {low}..={high}");
-            Param::ToleranceSecs(secs.ok_or_else(range)?)
+            Param::ToleranceSecs(seconds(name, value, FramesConfig::TOLERANCE_SECS)?)
         }
+        "patience_secs" if value == "all" => Param::PatienceSecs(None),
+        "patience_secs" => {
+            let secs = seconds(name, value, FramesConfig::PATIENCE_SECS);
+            Param::PatienceSecs(Some(secs.map_err(|problem| problem + ", or all")?))
+        }
+        "camera_timeout_secs" => {
+            Param::CameraTimeoutSecs(seconds(name, value, FramesConfig::CAMERA_TIMEOUT_SECS)?)
+        }
+        "plan_lag_secs" => {
+            Param::PlanLagSecs(seconds(name, value, PredictorConfig::PLAN_LAG_SECS)?)
+        }
+        "workspace_min" => Param::WorkspaceMin(corner(name, value)?),
+        "workspace_max" => Param::WorkspaceMax(corner(name, value)?),
         _ => Param::MeshPaths(folders(value)?),
     })
+}
+
+fn seconds(name: &str, value: &str, allowed: RangeInclusive<f64>) -> Result<f64, String> {
+    let (low, high) = (allowed.start(), allowed.end());
+    let secs = value.parse().ok().filter(|secs| allowed.contains(secs));
+    secs.ok_or_else(|| format!("{name}: expected a number in {low}..={high}"))
+}
+
+/// `[x, y, z]` as in YAML.
+fn corner(name: &str, value: &str) -> Result<[f32; 3], String> {
+    let list = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let number = |text: &str| text.trim().parse().ok().filter(|x: &f32| x.is_finite());
+    let numbers = list.and_then(|list| list.split(',').map(number).collect::<Option<Vec<f32>>>());
+    let corner = numbers.and_then(|numbers| <[f32; 3]>::try_from(numbers).ok());
+    corner.ok_or_else(|| format!("{name}: expected three numbers, such as [-0.5,-0.5,0.0]"))
 }
 
 /// `[a, b]` as in YAML, or one folder; all must be there.
@@ -140,6 +191,14 @@ mod tests {
         assert_eq!(parse("robot:=none", false), Ok(Param::Robot(RobotMode::None)));
         assert_eq!(parse("tolerance_secs:=0.5", false), Ok(Param::ToleranceSecs(0.5)));
         assert_eq!(parse("carry_robot:=false", true), Ok(Param::CarryRobot(false)));
+        assert_eq!(parse("patience_secs:=all", false), Ok(Param::PatienceSecs(None)));
+        assert_eq!(parse("plan_lag_secs:=0", true), Ok(Param::PlanLagSecs(0.0)));
+        let corner = Param::WorkspaceMin([-0.5, 1.0, 0.25]);
+        assert_eq!(parse("workspace_min:=[-0.5, 1,.25]", true), Ok(corner));
+        for wrong in ["[1,2]", "1,2,3", "[1,2,nan]", "[a,b,c]"] {
+            let told = parse(&format!("workspace_max:={wrong}"), true).unwrap_err();
+            assert!(told.contains("three numbers"), "{told}");
+        }
         let folders = vec![PathBuf::from("/"), PathBuf::from("/tmp")];
         assert_eq!(parse("mesh_paths:=[/, \"/tmp\"]", false), Ok(Param::MeshPaths(folders)));
         for (text, told) in [
@@ -151,6 +210,8 @@ mod tests {
             ("level_camera:=1", "true or false"),
             ("tolerance_secs:=11", "0..=10"),
             ("tolerance_secs:=nan", "0..=10"),
+            ("patience_secs:=-1", "0..=10, or all"),
+            ("plan_lag_secs:=0", "unknown parameter"),
             ("mesh_paths:=[/,/none]", "mesh_paths: /none: no such folder"),
         ] {
             let problem = parse(text, false).unwrap_err();

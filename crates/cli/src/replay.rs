@@ -156,7 +156,9 @@ impl<'a> Session<'a> {
         let (model, model_path) = model_file::load(args.model.as_deref())?;
         let (frames, meshes) = (args.topics.config()?, args.topics.meshes());
         let published = args.published(&model)?;
-        let config = args.config(published.as_ref());
+        let mut config = args.config(published.as_ref());
+        let by_corners = || args.topics.workspace(model.config.workspace);
+        config.workspace = config.workspace.or_else(by_corners);
         // What is wrong after this is wrong with a recording.
         config.validate_for(&model.config).map_err(|error| wrong(by_option(error)))?;
         let own: Vec<&Path> = match args.shard {

@@ -67,11 +67,16 @@ impl SnapshotArgs {
         let world_frame = frames.world_frame.clone();
         let recording = Recording::open(&self.bag, frames)
             .map_err(|error| self.topics.with_command(error, command))?;
-        let place = recording.place(&model.config.workspace)?;
+        let asked = self.topics.workspace(model.config.workspace);
+        let place = match asked {
+            Some(_) => None,
+            None => recording.place(&model.config.workspace)?,
+        };
         let mut config = PredictorConfig {
             n_particles: self.particles,
             seed: self.particle_seed,
             horizon: 1,
+            workspace: asked,
             ..self.topics.predictor()
         };
         if let Some(place) = place {
@@ -79,7 +84,7 @@ impl SnapshotArgs {
         }
         let mut predictor = Predictor::new(model, config).map_err(of_settings)?;
         predictor.set_meshes(self.topics.meshes());
-        let Some(urdf) = recording.robot_description()? else {
+        let Some(mut urdf) = recording.robot_description()? else {
             bail!("{} has no robot description: plans need a robot", self.bag.display());
         };
         predictor.set_robot(&urdf, &world_frame)?;
@@ -90,6 +95,13 @@ impl SnapshotArgs {
         let played = recording.play(|frame, _| {
             let secs = frame.stamp.secs_since(*first.get_or_insert(frame.stamp));
             last_secs = secs;
+            if let Some(newest) = &frame.robot_description
+                && **newest != *urdf
+            {
+                // One that can't be used changes nothing.
+                urdf = newest.to_string();
+                let _ = predictor.set_robot(&urdf, &world_frame);
+            }
             let step_secs = predictor.model().config.step_secs;
             if secs < self.at - 2.0 * step_secs {
                 return Ok(());

@@ -4,6 +4,7 @@ use anyhow::{Result, anyhow};
 use forecloud::Error;
 use forecloud::predict::config::PredictorConfig;
 use forecloud::robot::kinematics::{MeshSearch, RobotMode};
+use forecloud::vision::cloud::Workspace;
 use forecloud::vision::frames::{CameraInput, CameraTopics, FramesConfig};
 use forecloud_bag::recording::shell_word;
 use std::path::PathBuf;
@@ -26,7 +27,9 @@ pub struct TopicArgs<const PREDICTS: bool> {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     cameras: Option<Vec<String>>,
     /// What the cameras send, one for all or one for each: images; compressed
-    /// (…/color/image_raw/compressed, …/depth/image_raw/compressedDepth); points (NAME/points)
+    /// (…/color/image_raw/compressed, …/depth/image_raw/compressedDepth); points (NAME/points);
+    /// color_compressed or depth_compressed (only one of the two); depth_only or
+    /// compressed_depth_only (no colour; NAME/depth/camera_info)
     #[arg(long, value_name = "INPUT", value_delimiter = ',', default_value = "images")]
     input: Vec<String>,
     /// Read topic NEW instead of OLD, as ROS does (repeatable)
@@ -83,16 +86,23 @@ struct Params {
     predictor: PredictorConfig,
     mesh_paths: Vec<PathBuf>,
     depth_registered: bool,
+    /// Corners of the workspace, as far as they are given.
+    corners: [Option<[f32; 3]>; 2],
 }
 
 impl<const PREDICTS: bool> TopicArgs<PREDICTS> {
     /// The last of those that are given twice counts, as in ROS.
     fn params(&self) -> Params {
         let mut params = Params {
-            frames: FramesConfig::default(),
+            // Who only reads takes what was recorded, who predicts is as patient as the node.
+            frames: FramesConfig {
+                patience_secs: PREDICTS.then_some(FramesConfig::DEFAULT_PATIENCE_SECS),
+                ..FramesConfig::default()
+            },
             predictor: PredictorConfig::default(),
             mesh_paths: Vec::new(),
             depth_registered: true,
+            corners: [None; 2],
         };
         for param in self.param.iter().cloned() {
             match param {
@@ -102,6 +112,11 @@ impl<const PREDICTS: bool> TopicArgs<PREDICTS> {
                 Param::ToleranceSecs(secs) => params.frames.tolerance_secs = secs,
                 Param::MeshPaths(paths) => params.mesh_paths = paths,
                 Param::DepthRegistered(is) => params.depth_registered = is,
+                Param::PatienceSecs(secs) => params.frames.patience_secs = secs,
+                Param::CameraTimeoutSecs(secs) => params.frames.camera_timeout_secs = secs,
+                Param::PlanLagSecs(secs) => params.predictor.plan_lag_secs = Some(secs),
+                Param::WorkspaceMin(corner) => params.corners[0] = Some(corner),
+                Param::WorkspaceMax(corner) => params.corners[1] = Some(corner),
                 Param::HoldAtRest(is) => params.predictor.hold_at_rest = is,
                 Param::CarryRobot(is) => params.predictor.carry_robot = is,
             }
@@ -135,13 +150,20 @@ impl<const PREDICTS: bool> TopicArgs<PREDICTS> {
         PredictorConfig { robot: params.frames.robot, ..params.predictor }
     }
 
+    /// The box to predict in, if a corner of it is given; the other one is that of `usual`.
+    pub fn workspace(&self, usual: Workspace) -> Option<Workspace> {
+        let [min, max] = self.params().corners;
+        (min.is_some() || max.is_some())
+            .then(|| Workspace { min: min.unwrap_or(usual.min), max: max.unwrap_or(usual.max) })
+    }
+
     /// Where the robot's meshes are looked for.
     pub fn meshes(&self) -> MeshSearch {
         MeshSearch::new(&self.params().mesh_paths)
     }
 
     /// The options that say what is read of a recording, and their values in words.
-    pub fn settings(&self) -> [(&'static str, String); 8] {
+    pub fn settings(&self) -> [(&'static str, String); 10] {
         let remapped = |(old, new): &(String, String)| format!("{old}:={new}");
         let remap: Vec<String> = self.remap.iter().map(remapped).collect();
         let cameras = self.cameras.as_ref().map(|names| names.join(","));
@@ -155,6 +177,8 @@ impl<const PREDICTS: bool> TopicArgs<PREDICTS> {
             ("-p level_camera", frames.level_camera.to_string()),
             ("-p robot", frames.robot.name().into()),
             ("-p tolerance_secs", frames.tolerance_secs.to_string()),
+            ("-p patience_secs", frames.patience_secs.map_or("all".into(), |s| s.to_string())),
+            ("-p camera_timeout_secs", frames.camera_timeout_secs.to_string()),
         ]
     }
 
@@ -291,7 +315,7 @@ mod tests {
     fn what_is_wrong_is_told_with_what_is_allowed() {
         let problem = |arguments: &[&str]| format!("{:#}", config(arguments).unwrap_err());
         for (arguments, told) in [
-            (&["--input", "video"][..], "images, compressed or points"),
+            (&["--input", "video"][..], "these are: images, compressed, points, color_compressed"),
             (&["--input", "images,points,points"], "3 inputs for 2 cameras"),
             (&["--cameras", "a,a"], "different names"),
             (

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use crate::observed::{Eye, Observed};
 use forecloud::Result;
 use forecloud::message::Stamp;
+use forecloud::robot::kinematics::MeshSearch;
 use forecloud::vision::frames::Frame;
 
 pub use judge::Group;
@@ -83,6 +84,11 @@ impl Hindsight {
         let findings = Findings { steps, ..Findings::default() };
         let (expected, newest) = (VecDeque::new(), None);
         Self { step_secs, horizon, tolerance_secs, eye, expected, newest, findings }
+    }
+
+    /// Takes another robot from the next frame on.
+    pub fn set_robot(&mut self, urdf: &str, world_frame: &str, meshes: &MeshSearch) {
+        self.eye.set_robot(urdf, world_frame, meshes);
     }
 
     /// Takes the next frame and judges what was expected of it.

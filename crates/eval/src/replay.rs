@@ -2,6 +2,7 @@
 //! against what was seen later where there is none.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::hindsight::{Group, Hindsight};
 use crate::method::Method;
@@ -38,6 +39,9 @@ pub struct BagResult {
     pub n_predicted: u64,
     /// Of those: frames that were held against the truth.
     pub n_evaluated: u64,
+    /// Of the predicted ones: those in which all that is seen moves alike, as where the world frame moves.
+    #[serde(default)]
+    pub n_moving_world: u64,
     /// Of the predicted ones: frames held against what was seen later, for want of truth.
     pub n_in_hindsight: u64,
     /// Of the predicted ones: frames that the truth says nothing of, or not of one step before.
@@ -227,6 +231,7 @@ impl Replay {
         if takes_robot && self.config.robot == RobotMode::Optional {
             warnings.extend(recording.robot_lack());
         }
+        let mut in_use = urdf.as_deref().map(Arc::<str>::from);
         let mut surveyor = Surveyor::new(self.workspace(), recording.frames_config());
         let truth = recording.truth().filter(|_| !self.ignores_truth);
         self.part.coverage.next_recording();
@@ -243,6 +248,21 @@ impl Replay {
             if let Some(Err(error)) = noise.map(|noise| noise.apply(&mut frame)) {
                 self.fail(&error);
                 return Ok(());
+            }
+            if let Some(newest) = frame.robot_description.as_ref().filter(|_| in_use.is_some())
+                && in_use.as_ref() != Some(newest)
+            {
+                // The newest at a frame's time counts; one that can't be used changes nothing.
+                match predictor.set_robot(newest, &self.frames.world_frame) {
+                    Ok(more) => {
+                        warnings.extend_from_slice(more);
+                        if let Some(hindsight) = &mut hindsight {
+                            hindsight.set_robot(newest, &self.frames.world_frame, &meshes);
+                        }
+                    }
+                    Err(error) => warnings.push(format!("a later robot description: {error}")),
+                }
+                in_use = Some(newest.clone());
             }
             // What is wrong with the frame is told where it is predicted.
             let _ = surveyor.watch(&frame);
@@ -288,7 +308,16 @@ impl Replay {
         let (survey, more) = surveyor.finish();
         warnings.extend(more);
         warnings.extend(recording.leveled().map(str::to_owned));
-        if let Some(urdf) = urdf.filter(|_| frames.frames_without_robot > 0) {
+        warnings.extend_from_slice(recording.told());
+        if bag.n_moving_world > 0 {
+            warnings.push(format!(
+                "in {} of {} predicted frames all that is seen moves alike: does the frame '{}' move with a \
+                 base? Nothing is held at rest there. Name one that is fixed to the ground with -p \
+                 world_frame:=NAME, such as odom or map",
+                bag.n_moving_world, bag.n_predicted, self.frames.world_frame
+            ));
+        }
+        if let Some(urdf) = in_use.filter(|_| frames.frames_without_robot > 0) {
             let world_frame = &self.frames.world_frame;
             warnings.extend(Mounting::of(&urdf, world_frame)?.warning(world_frame));
         }
@@ -384,6 +413,7 @@ impl Replay {
         match keep_workers_hot(|| predictor.step(frame)) {
             Ok(Some(prediction)) => {
                 bag.n_predicted += 1;
+                bag.n_moving_world += u64::from(prediction.world_motion_m.is_some());
                 self.part.timings.push(prediction.timings);
                 let n = prediction.particles.len();
                 let [least, most] = self.part.n_particles.unwrap_or([n, n]);

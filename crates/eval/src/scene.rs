@@ -130,7 +130,8 @@ impl Scene {
             view: View::Depth { depth, info: Arc::new(info), color: None },
             world_from_camera: world_from_camera(),
         };
-        Frame { stamp, cameras: vec![camera], robot: None, plan: Vec::new() }
+        let (robot, plan, robot_description) = (None, Vec::new(), None);
+        Frame { stamp, cameras: vec![camera], robot, plan, robot_description }
     }
 }
 

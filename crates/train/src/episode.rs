@@ -14,7 +14,7 @@ use forecloud::base::geometry::{Vec3, distance};
 use forecloud::engine::model::ModelConfig;
 use forecloud::message::Stamp;
 use forecloud::robot::kinematics::{MeshSearch, Mount, Robot, RobotMode, RobotOptions, Spread};
-use forecloud::robot::plan;
+use forecloud::robot::plan::{self, JointsNow};
 use forecloud::vision::cloud::{Cloud, Place, SensorNoise, Workspace};
 use forecloud::vision::frames::{Frame, FramesConfig, RobotState};
 use forecloud::vision::particles::{Particles, Sampling};
@@ -253,7 +253,7 @@ impl Episode {
         robot.place(&now.joints, &mut rows[1])?;
         let n_joints = now.joints.len();
         for (step, row) in rows[2..].iter_mut().enumerate() {
-            robot.set_mount(&mount.extrapolated(mount_before, step + 1))?;
+            robot.set_mount(&mount.extrapolated(mount_before, (step + 1) as f64))?;
             robot.place(&now.joints_ahead[step * n_joints..][..n_joints], row)?;
         }
         Ok(())
@@ -504,15 +504,21 @@ impl Reader<'_> {
             Some(before) => {
                 let before = &self.samples[before];
                 let secs = frame.stamp.secs_since(before.stamp);
-                plan::velocities(joints, &before.joints, secs, &mut velocities)?;
+                let limits = robot.limits();
+                plan::velocities(joints, &before.joints, limits, secs, &mut velocities)?;
             }
             // No window starts here.
             None => velocities.resize(joints.len(), 0.0),
         }
         let horizon = self.model.horizon(self.config.max_horizon);
         let mut ahead = Vec::new();
-        let (names, velocities) = (robot.joint_names(), Some(&velocities[..]));
-        plan::forecast(joints, names, velocities, &frame.plan, frame.stamp, &horizon, &mut ahead)?;
+        let now = JointsNow {
+            names: robot.joint_names(),
+            limits: robot.limits(),
+            positions: joints,
+            velocities: Some(&velocities),
+        };
+        plan::forecast(&now, &frame.plan, frame.stamp, &horizon, &mut ahead)?;
         let mut row = Vec::new();
         for joints in ahead.chunks_exact(joints.len().max(1)).chain([joints]) {
             robot.place(joints, &mut row)?;

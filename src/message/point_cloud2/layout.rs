@@ -99,6 +99,14 @@ impl Layout {
         is_usual.then_some(Usual { position: x.offset, color })
     }
 
+    /// `row_step` as it must be: drivers leave it 0, or write the size of the whole cloud or of something else.
+    /// Where the data is as long as rows without padding, that is what they are.
+    fn row_step(&self, n_bytes: usize, [width, height]: [u32; 2], told: u32) -> u32 {
+        let row_bytes = u64::from(width) * self.point_step as u64;
+        let is_tight = row_bytes * u64::from(height) == n_bytes as u64;
+        if is_tight { u32::try_from(row_bytes).unwrap_or(told) } else { told }
+    }
+
     /// The `row_step` of a single row is not relied on: some drivers leave it 0.
     fn check_sizes(&self, n_bytes: usize, size: [u32; 2], row_step: u32) -> Result<(), Problem> {
         let [width, height] = size.map(u64::from);
@@ -178,6 +186,7 @@ impl Rows {
         size: [u32; 2],
         row_step: u32,
     ) -> Result<Self, Problem> {
+        let row_step = layout.row_step(n_bytes, size, row_step);
         layout.check_sizes(n_bytes, size, row_step)?;
         let [width, height] = size.map(|n| n as usize);
         Ok(Self { layout, start, width, height, row_step: row_step as usize })

@@ -125,7 +125,9 @@ fn fields_that_cannot_be_read_are_named() {
 
 #[test]
 fn sizes_that_dont_belong_together_are_refused() {
-    let good = Cloud::new(&XYZ, [3, 2], 12);
+    // Two bytes more than the points take: how rows are padded can't be told without `row_step`.
+    let mut good = Cloud::new(&XYZ, [3, 2], 12);
+    good.data.extend([0; 2]);
     assert!(PointCloud2::decode(good.bytes(false)).is_ok());
     let change = |f: fn(&mut Cloud)| {
         let mut cloud = good.clone();
@@ -133,7 +135,7 @@ fn sizes_that_dont_belong_together_are_refused() {
         cloud.problem().0
     };
     assert_eq!(change(|cloud| cloud.row_step = 35), "row_step");
-    assert_eq!(change(|cloud| cloud.row_step = 37), "data");
+    assert_eq!(change(|cloud| cloud.row_step = 39), "data");
     assert_eq!(change(|cloud| cloud.row_step = u32::MAX), "data");
     assert_eq!(change(|cloud| cloud.data.truncate(71)), "data");
     assert_eq!(change(|cloud| cloud.point_step = 11), "fields");
@@ -144,6 +146,20 @@ fn sizes_that_dont_belong_together_are_refused() {
     assert_eq!(change(|cloud| (cloud.width, cloud.height) = (u32::MAX, u32::MAX)), "width");
     let single = Cloud { width: 6, height: 1, row_step: 0, ..good };
     assert!(PointCloud2::decode(single.bytes(false)).is_ok(), "row_step of one row");
+}
+
+#[test]
+fn rows_without_padding_are_read_whatever_their_step_is_said_to_be() {
+    let mut right = Cloud::new(&XYZ, [3, 2], 12);
+    for i in 0..18 {
+        right.put(4 * i, &(i as f32 + 1.0).to_le_bytes());
+    }
+    let expected = PointCloud2::decode(right.bytes(false)).unwrap();
+    // 0, that of the whole cloud, and a width in points.
+    for row_step in [0, 72, 3, u32::MAX] {
+        let cloud = Cloud { row_step, ..right.clone() };
+        assert_eq!(PointCloud2::decode(cloud.bytes(false)).unwrap(), expected, "{row_step}");
+    }
 }
 
 /// The numbers of one point.

@@ -1,5 +1,7 @@
 //! How far and how fast joints go.
 
+use std::f64::consts::{PI, TAU};
+
 use super::Robot;
 
 /// Limits of a joint, as the robot's description has them.
@@ -13,6 +15,8 @@ pub struct JointLimits {
     pub speed: f64,
     /// Whether it slides (m) and does not turn (rad).
     pub slides: bool,
+    /// Whether it turns without end (URDF: `continuous`), so that drivers may wrap its position at ±π.
+    pub wraps: bool,
 }
 
 impl JointLimits {
@@ -22,11 +26,21 @@ impl JointLimits {
         upper: f64::INFINITY,
         speed: f64::INFINITY,
         slides: false,
+        wraps: false,
     };
 
     /// Unit of its positions.
     pub fn unit(&self) -> &'static str {
         if self.slides { "m" } else { "rad" }
+    }
+
+    /// From one position to another (rad or m): the short way round where the joint wraps.
+    pub fn way(&self, from: f64, to: f64) -> f64 {
+        let way = to - from;
+        match self.wraps && way.is_finite() && way.abs() > PI {
+            true => (way + PI).rem_euclid(TAU) - PI,
+            false => way,
+        }
     }
 }
 
@@ -45,10 +59,9 @@ pub(super) fn of_joints(urdf: &urdf_rs::Robot, names: &[String]) -> Vec<JointLim
             return JointLimits::NONE;
         };
         let told = &joint.limit;
-        let is_bound = joint.joint_type != urdf_rs::JointType::Continuous
-            && told.lower.is_finite()
-            && told.upper.is_finite()
-            && told.lower < told.upper;
+        let wraps = joint.joint_type == urdf_rs::JointType::Continuous;
+        let is_bound =
+            !wraps && told.lower.is_finite() && told.upper.is_finite() && told.lower < told.upper;
         let (lower, upper) = match is_bound {
             true => (told.lower, told.upper),
             false => (f64::NEG_INFINITY, f64::INFINITY),
@@ -56,7 +69,7 @@ pub(super) fn of_joints(urdf: &urdf_rs::Robot, names: &[String]) -> Vec<JointLim
         let is_told = told.velocity.is_finite() && told.velocity > 0.0;
         let speed = if is_told { told.velocity } else { f64::INFINITY };
         let slides = joint.joint_type == urdf_rs::JointType::Prismatic;
-        JointLimits { lower, upper, speed, slides }
+        JointLimits { lower, upper, speed, slides, wraps }
     };
     names.iter().map(of_joint).collect()
 }

@@ -2,10 +2,11 @@
 //! the links lie that hang on floating and planar joints. Transforms (tf) tell.
 
 use super::tree::Tree;
-use super::{Robot, urdf_error};
+use super::{JointLimits, Robot, urdf_error};
 use crate::base::error::{Error, Result};
 use nalgebra::Isometry3;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Whether predictions need the robot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -58,28 +59,26 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// This mount `steps` times as far on as it has come since `before`, each pose with one turn
-    /// and one way a step.
-    pub fn extrapolated(&self, before: &Self, steps: usize) -> Self {
+    /// This mount `times` as far on as it has come since `before`, each pose with one turn and one way.
+    pub fn extrapolated(&self, before: &Self, times: f64) -> Self {
         let root = match (&before.root, &self.root) {
-            (Some(before), Some(now)) => Some(extrapolated(before, now, steps)),
+            (Some(before), Some(now)) => Some(extrapolated(before, now, times)),
             _ => self.root,
         };
         let known = before.free.iter().map(Some).chain(std::iter::repeat(None));
         let free = self.free.iter().zip(known);
-        let free = free.map(|(now, before)| before.map_or(*now, |b| extrapolated(b, now, steps)));
+        let free = free.map(|(now, before)| before.map_or(*now, |b| extrapolated(b, now, times)));
         Self { root, free: free.collect() }
     }
 }
 
-fn extrapolated(before: &Isometry3<f64>, now: &Isometry3<f64>, steps: usize) -> Isometry3<f64> {
+fn extrapolated(before: &Isometry3<f64>, now: &Isometry3<f64>, n: f64) -> Isometry3<f64> {
     if before == now {
         // To the bit.
         return *now;
     }
     let turn = now.rotation * before.rotation.inverse();
     let way = now.translation.vector - before.translation.vector;
-    let n = steps as f64;
     Isometry3::from_parts((now.translation.vector + way * n).into(), turn.powf(n) * now.rotation)
 }
 
@@ -115,6 +114,37 @@ impl Mounting {
              tells where the robot is, frames go on without it. Publish one, e.g. ros2 run tf2_ros \
              static_transform_publisher --frame-id {parent} --child-frame-id {child}"
         ))
+    }
+}
+
+/// What a description asks of joint states and transforms, without the robot's surface.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outline {
+    /// What it leaves to tf.
+    pub mounting: Mounting,
+    /// As [`Robot::joint_names`].
+    pub joint_names: Arc<[String]>,
+    /// As [`Robot::limits`].
+    pub limits: Vec<JointLimits>,
+}
+
+impl Outline {
+    /// The outline of a robot in `world_frame`; no mesh is read.
+    ///
+    /// # Errors
+    /// As [`Robot::from_urdf`].
+    pub fn of(urdf: &str, world_frame: &str) -> Result<Self> {
+        let (robot, _) = Robot::without_points(urdf, world_frame)?;
+        Ok(Self {
+            mounting: robot.mounting(),
+            joint_names: robot.joint_names().into(),
+            limits: robot.limits,
+        })
+    }
+
+    /// How a joint moves; none if the robot has no such joint, or one that follows another.
+    pub fn joint(&self, name: &str) -> Option<&JointLimits> {
+        self.limits.get(self.joint_names.iter().position(|own| own == name)?)
     }
 }
 

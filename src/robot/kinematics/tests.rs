@@ -250,14 +250,14 @@ fn tf_tells_floating_and_planar_joints() {
 fn a_mount_goes_on_as_it_came() {
     let pose = |x: f64, turn: f64| Isometry3::new([x, 0.0, 0.5].into(), [0.0, 0.0, turn].into());
     let mount = |x, turn| Mount { root: Some(pose(x, turn)), free: vec![pose(-x, turn)] };
-    let ahead = mount(1.2, 0.3).extrapolated(&mount(1.0, 0.2), 3);
+    let ahead = mount(1.2, 0.3).extrapolated(&mount(1.0, 0.2), 3.0);
     let expected = mount(1.8, 0.6);
     let pairs = [(ahead.root.unwrap(), expected.root.unwrap()), (ahead.free[0], expected.free[0])];
     for (got, expected) in pairs {
         assert!((got.to_homogeneous() - expected.to_homogeneous()).norm() < 1e-12, "{got}");
     }
     // What stands still does so to the bit.
-    assert_eq!(mount(1.3, 0.1).extrapolated(&mount(1.3, 0.1), 7), mount(1.3, 0.1));
+    assert_eq!(mount(1.3, 0.1).extrapolated(&mount(1.3, 0.1), 7.0), mount(1.3, 0.1));
 }
 
 #[test]

@@ -167,7 +167,7 @@ mod tests {
     }
 
     fn at(plan: &[Arc<JointTrajectory>], joint: &str, secs: f64) -> Option<f64> {
-        command_at(plan, joint, Stamp::from_secs(secs))
+        command_at(plan, joint, &JointLimits::NONE, Stamp::from_secs(secs))
     }
 
     #[test]

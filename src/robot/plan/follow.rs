@@ -1,6 +1,6 @@
 //! Whether the robot can follow a candidate plan from where it is.
 
-use super::{Present, command_at};
+use super::{Present, command_at, segment};
 use crate::base::error::{Error, Result};
 use crate::message::{JointTrajectory, Stamp, TrajectoryPoint};
 use crate::robot::kinematics::JointLimits;
@@ -55,13 +55,13 @@ pub(super) fn begin_where_it_is(
     }
     let mut positions = first.positions.clone();
     for (column, joint, limits) in columns(plan, present) {
-        let here = here(plans, present, joint, begin, lag_secs);
+        let here = here(plans, present, joint, limits, begin, lag_secs);
         if is_to_come {
             positions[column] = here;
         } else {
             let name = &present.joint_names[joint];
             // The joint trails its command: a plan may go on from either.
-            let commanded = command_at(plans, name, begin).unwrap_or(here);
+            let commanded = command_at(plans, name, limits, begin).unwrap_or(here);
             check_start(name, positions[column], [here, commanded], limits)?;
         }
     }
@@ -77,18 +77,19 @@ fn here(
     plans: &[Arc<JointTrajectory>],
     present: &Present,
     joint: usize,
+    limits: &JointLimits,
     begin: Stamp,
     lag_secs: f64,
 ) -> f64 {
-    let commanded =
-        |at: Stamp| command_at(plans, &present.joint_names[joint], at.plus_secs(-lag_secs));
-    let moved = commanded(begin).and_then(|then| Some(then - commanded(present.stamp)?));
+    let name = &present.joint_names[joint];
+    let commanded = |at: Stamp| command_at(plans, name, limits, at.plus_secs(-lag_secs));
+    let moved = commanded(begin).and_then(|then| Some(limits.way(commanded(present.stamp)?, then)));
     present.joints[joint] + moved.unwrap_or(0.0)
 }
 
 /// Checks that a plan starts where its joint is, at one of `places`.
 fn check_start(name: &str, start: f64, places: [f64; 2], limits: &JointLimits) -> Result<()> {
-    let [off, off_command] = places.map(|place| (start - place).abs());
+    let [off, off_command] = places.map(|place| limits.way(place, start).abs());
     if off.min(off_command) <= OFF[usize::from(limits.slides)] {
         return Ok(());
     }
@@ -108,7 +109,7 @@ pub(super) fn check_speeds(plan: &JointTrajectory, present: &Present) -> Result<
     for (column, joint, limits) in columns(plan, present) {
         for pair in plan.points.windows(2) {
             let [from, to] = [&pair[0], &pair[1]].map(|p| p.time_from_start_nanos as f64 / 1e9);
-            let way = (pair[1].positions[column] - pair[0].positions[column]).abs();
+            let way = segment(plan, column, limits, [&pair[0], &pair[1]]).abs();
             let speed = way / (to - from);
             if speed > SPEED_SHARE * limits.speed {
                 let (name, unit, most) = (&present.joint_names[joint], limits.unit(), limits.speed);
@@ -139,7 +140,7 @@ fn refused<T>(problem: String) -> Result<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Horizon, forecast, with_candidate};
+    use super::super::{Horizon, JointsNow, forecast, with_candidate};
     use super::*;
     use crate::message::Header;
 
@@ -168,13 +169,15 @@ mod tests {
     fn followed(live: &[JointTrajectory], candidate: JointTrajectory) -> Result<Vec<f64>> {
         let live: Vec<_> = live.iter().cloned().map(Arc::new).collect();
         let names = ["a", "b"].map(String::from);
-        let turning = JointLimits { lower: -3.0, upper: 3.0, speed: 2.0, slides: false };
+        let turning = JointLimits { lower: -3.0, upper: 3.0, speed: 2.0, ..JointLimits::NONE };
         let limits = [turning, JointLimits { slides: true, ..JointLimits::NONE }];
         let now = Stamp::from_secs(NOW);
         let present = Present { stamp: now, joint_names: &names, joints: &JOINTS, limits: &limits };
         let plan = with_candidate(&live, candidate, &present, &horizon())?;
         let mut rows = Vec::new();
-        forecast(&JOINTS, &names, Some(&[0.0; 2]), &plan, now, &horizon(), &mut rows)?;
+        let velocities = Some(&[0.0; 2][..]);
+        let joints = JointsNow { names: &names, limits: &limits, positions: &JOINTS, velocities };
+        forecast(&joints, &plan, now, &horizon(), &mut rows)?;
         Ok(rows)
     }
 

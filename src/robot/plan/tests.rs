@@ -17,7 +17,7 @@ fn trajectory(start: f64, names: &[&str], points: &[(f64, &[f64])]) -> Arc<Joint
 }
 
 fn at(plan: &[Arc<JointTrajectory>], joint: &str, secs: f64) -> Option<f64> {
-    command_at(plan, joint, Stamp::from_secs(secs))
+    command_at(plan, joint, &JointLimits::NONE, Stamp::from_secs(secs))
 }
 
 fn names(names: &[&str]) -> Vec<String> {
@@ -26,6 +26,24 @@ fn names(names: &[&str]) -> Vec<String> {
 
 fn assert_near(got: Option<f64>, expected: f64) {
     assert!(got.is_some_and(|got| (got - expected).abs() < 1e-9), "{got:?}, not {expected}");
+}
+
+/// A joint that turns without end.
+const ENDLESS: JointLimits = JointLimits { wraps: true, ..JointLimits::NONE };
+
+/// Forecasts joints that have ends.
+fn forecast(
+    positions: &[f64],
+    names: &[String],
+    velocities: Option<&[f64]>,
+    plan: &[Arc<JointTrajectory>],
+    now: Stamp,
+    horizon: &Horizon,
+    out: &mut Vec<f64>,
+) -> Result<()> {
+    let limits = &vec![JointLimits::NONE; names.len()];
+    let joints = JointsNow { names, limits, positions, velocities };
+    super::forecast(&joints, plan, now, horizon, out)
 }
 
 #[test]
@@ -140,11 +158,11 @@ fn unchecked_trajectories_do_not_panic() {
 #[test]
 fn velocities_are_of_the_last_step() {
     let mut out = Vec::new();
-    velocities(&[1.0, 2.0], &[0.0, 2.5], 0.5, &mut out).unwrap();
+    velocities(&[1.0, 2.0], &[0.0, 2.5], &[JointLimits::NONE; 2], 0.5, &mut out).unwrap();
     assert_eq!(out, [2.0, -1.0]);
-    velocities(&[1.0], &[0.0], 0.0, &mut out).unwrap();
+    velocities(&[1.0], &[0.0], &[JointLimits::NONE], 0.0, &mut out).unwrap();
     assert_eq!(out, [0.0]);
-    assert!(velocities(&[1.0], &[], 0.5, &mut out).is_err());
+    assert!(velocities(&[1.0], &[], &[JointLimits::NONE], 0.5, &mut out).is_err());
     assert_eq!(Stamp::from_secs(1.0).nanos(), SEC);
 }
 
@@ -184,4 +202,44 @@ fn steps_are_planned_until_the_last_motion_ends() {
     let mut endless = (*trajectory(10.0, &["a"], &moves)).clone();
     endless.points[1].time_from_start_nanos = i64::MAX;
     assert_eq!(of(&[Arc::new(endless)], 10.01), 10);
+}
+
+#[test]
+fn a_joint_that_wraps_goes_the_short_way_round() {
+    let wrapped = [trajectory(10.0, &["a"], &[(0.0, &[3.0]), (1.0, &[-3.0])])];
+    let command = |plan: &[Arc<JointTrajectory>], limits, secs| {
+        command_at(plan, "a", limits, Stamp::from_secs(secs)).unwrap()
+    };
+    let way = 2.0 * PI - 6.0;
+    assert_near(Some(command(&wrapped, &ENDLESS, 10.5)), 3.0 + 0.5 * way);
+    assert_near(Some(command(&wrapped, &JointLimits::NONE, 10.5)), 0.0);
+    // From 0 to 2 pi it is the same; a plan that counts the turns is taken at its word.
+    let positive = [trajectory(10.0, &["a"], &[(0.0, &[6.2]), (1.0, &[0.1])])];
+    assert_near(Some(command(&positive, &ENDLESS, 10.5)), 6.2 + 0.5 * (2.0 * PI - 6.1));
+    let counted = [trajectory(10.0, &["a"], &[(0.0, &[0.0]), (1.0, &[8.0])])];
+    assert_near(Some(command(&counted, &ENDLESS, 10.5)), 4.0);
+    let mut out = Vec::new();
+    velocities(&[-3.0, -3.0], &[3.0, 3.0], &[ENDLESS, JointLimits::NONE], 0.1, &mut out).unwrap();
+    assert_near(Some(out[0]), way / 0.1);
+    assert_near(Some(out[1]), -60.0);
+    // Nothing is too far to have a way.
+    for far in [1e300, f64::MAX, -f64::MAX] {
+        assert!(ENDLESS.way(0.0, far).abs() <= PI + 1e-9, "{far}");
+    }
+}
+
+#[test]
+fn a_plan_is_followed_to_the_start_of_the_next() {
+    // In force for 0.25 s more, then the other one.
+    let plans = [
+        trajectory(10.0, &["a"], &[(0.0, &[0.0]), (2.0, &[2.0])]),
+        trajectory(11.25, &["a"], &[(0.0, &[1.25]), (1.0, &[-0.75])]),
+    ];
+    let horizon = Horizon { step_secs: 0.1, n_steps: 5, lag_secs: 0.0 };
+    let mut rows = Vec::new();
+    let now = Stamp::from_secs(11.0);
+    forecast(&[1.0], &names(&["a"]), Some(&[9.0]), &plans, now, &horizon, &mut rows).unwrap();
+    for (got, expected) in rows.iter().zip([1.1, 1.2, 1.15, 0.95, 0.75]) {
+        assert_near(Some(*got), expected);
+    }
 }

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::message::{Header, JointTrajectory, Stamp, TrajectoryPoint};
+use crate::robot::kinematics::JointLimits;
 use crate::robot::plan::{command_at, validate};
 
 const SEC: i64 = 1_000_000_000;
@@ -56,7 +57,7 @@ impl Node {
     }
 
     fn command(&self, joint: &str, secs: f64) -> f64 {
-        command_at(&self.0, joint, at(secs)).unwrap_or(f64::NAN)
+        command_at(&self.0, joint, &JointLimits::NONE, at(secs)).unwrap_or(f64::NAN)
     }
 }
 

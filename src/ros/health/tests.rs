@@ -37,7 +37,7 @@ fn well(facts: &mut Facts, start_secs: f64, n: usize) -> f64 {
     for i in 0..n {
         let secs = start_secs + 0.1 * i as f64;
         tenth(facts, secs, |_| true);
-        facts.frame(at(secs));
+        facts.frame(at(secs), 3.0);
         facts.working(at(secs), 0);
         facts.predicted(at(secs), 50.0, 2048, true);
         facts.rests();
@@ -130,7 +130,7 @@ fn a_silent_topic_is_a_warning_while_frames_come() {
     for i in 0..30 {
         let secs = 0.1 * f64::from(i);
         tenth(&mut facts, secs, |name| !name.contains("image_raw"));
-        facts.frame(at(secs));
+        facts.frame(at(secs), 3.0);
     }
     assert_status(&facts, 2.9, "images", Level::Warn, &["/cam/color/image_raw"]);
 }
@@ -203,6 +203,10 @@ fn predictions_without_a_plan_are_a_warning() {
     assert_status(&facts, 3.1, "plan", Level::Ok, &[]);
     facts.predicted(at(3.1), 1.0, 10, false);
     assert_status(&facts, 3.1, "plan", Level::Warn, &["keep their velocity"]);
+    // One that came once and is followed is enough.
+    let mut followed = facts.clone();
+    followed.predicted(at(3.2), 1.0, 10, true);
+    assert_status(&followed, 3.2, "plan", Level::Ok, &["plans arrive"]);
     assert_status(&facts, 9.0, "plan", Level::Ok, &[]);
     facts.about.robot = RobotMode::None;
     assert_status(&facts, 3.1, "plan", Level::Ok, &["takes none"]);

@@ -30,14 +30,18 @@ pub struct FramesConfig {
     pub level_camera: bool,
     /// Whether frames need the robot's joints.
     pub robot: RobotMode,
+    /// Seconds (of the messages' arrival) that complete images wait for joints and transforms; then the frame
+    /// goes without the robot, or is dropped where that is required. None: all messages are there before the
+    /// images, as a recording has them, so that nothing is waited for; the node has a time.
+    pub patience_secs: Option<f64>,
     /// Seconds by which the images of one frame, and a late joint state, may differ.
     pub tolerance_secs: f64,
     /// Images of one topic that may wait for their partners.
     pub max_pending: usize,
     /// Seconds that a topic's stamps must go back to count as time being set back.
     pub time_jump_secs: f64,
-    /// Seconds (of the other cameras' stamps) after which a silent camera is left out of the
-    /// frames; it is taken back when it sends again.
+    /// Seconds (of the other cameras' stamps) after which a camera that is silent, or whose calibration or
+    /// transform does not come, is left out of the frames; it is taken back when it sends, or has them.
     pub camera_timeout_secs: f64,
 }
 
@@ -117,8 +121,11 @@ pub struct Frame {
     /// The robot at the stamp; none where there is none, or nothing of it has come
     /// ([`FramesConfig::robot`]).
     pub robot: Option<RobotState>,
-    /// The last plans that start no later than 50 ms after the stamp: at most 8, ascending.
+    /// The last 8 plans that have started, and up to 8 that start within [`super::PLAN_AHEAD_SECS`];
+    /// ascending starts.
     pub plan: Vec<Arc<JointTrajectory>>,
+    /// The newest robot description at that time; none before one has come.
+    pub robot_description: Option<Arc<str>>,
 }
 
 impl Frame {
@@ -130,6 +137,7 @@ impl Frame {
 
 /// What became of the messages; see [`super::Frames::last_problem`] for the cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct FrameCounts {
     /// Frames that were complete.
     pub frames: u64,
@@ -153,10 +161,18 @@ pub struct FrameCounts {
     pub bad_messages: u64,
     /// Of the frames: those in which a camera is missing that was silent for too long.
     pub frames_without_camera: u64,
-    /// Times that a camera was left out because it was silent for too long.
+    /// Times that a camera was left out because it was silent, or not placed or calibrated, for too long.
     pub cameras_left_out: u64,
     /// Of the frames: those without the robot, unless it was said that there is none.
     pub frames_without_robot: u64,
+    /// Of these: those whose joints or transforms had not come within the patience.
+    pub frames_robot_late: u64,
+    /// Positions that are no numbers, in joint states, of joints that the robot lacks: ignored.
+    pub joints_ignored: u64,
+    /// Joint states that contradict others of the same joint: two sources publish it.
+    pub joint_contradictions: u64,
+    /// Times that another robot description took the place of the one before.
+    pub robot_changes: u64,
 }
 
 impl FrameCounts {
@@ -197,6 +213,10 @@ impl std::ops::AddAssign for FrameCounts {
             frames_without_camera,
             cameras_left_out,
             frames_without_robot,
+            frames_robot_late,
+            joints_ignored,
+            joint_contradictions,
+            robot_changes,
         } = other;
         self.frames += frames;
         self.dropped_unpaired += dropped_unpaired;
@@ -211,6 +231,10 @@ impl std::ops::AddAssign for FrameCounts {
         self.frames_without_camera += frames_without_camera;
         self.cameras_left_out += cameras_left_out;
         self.frames_without_robot += frames_without_robot;
+        self.frames_robot_late += frames_robot_late;
+        self.joints_ignored += joints_ignored;
+        self.joint_contradictions += joint_contradictions;
+        self.robot_changes += robot_changes;
     }
 }
 
@@ -221,6 +245,10 @@ impl FramesConfig {
     pub const TIME_JUMP_SECS: RangeInclusive<f64> = 0.001..=3600.0;
     /// See [`FramesConfig::camera_timeout_secs`].
     pub const CAMERA_TIMEOUT_SECS: RangeInclusive<f64> = 0.05..=3600.0;
+    /// See [`FramesConfig::patience_secs`].
+    pub const PATIENCE_SECS: RangeInclusive<f64> = 0.0..=10.0;
+    /// One step of the shipped model.
+    pub const DEFAULT_PATIENCE_SECS: f64 = 0.1;
 
     /// The topics that are read: of the robot's, those that its mode asks for.
     pub fn specs(&self) -> Vec<TopicSpec> {
@@ -265,6 +293,7 @@ impl FramesConfig {
             ("tolerance_secs", self.tolerance_secs, Self::TOLERANCE_SECS),
             ("time_jump_secs", self.time_jump_secs, Self::TIME_JUMP_SECS),
             ("camera_timeout_secs", self.camera_timeout_secs, Self::CAMERA_TIMEOUT_SECS),
+            ("patience_secs", self.patience_secs.unwrap_or(0.0), Self::PATIENCE_SECS),
         ] {
             if !allowed.contains(&secs) {
                 return wrong(key, format!("{secs} s is not in {allowed:?}"));
@@ -286,6 +315,7 @@ impl Default for FramesConfig {
             world_frame: "world".into(),
             level_camera: false,
             robot: RobotMode::default(),
+            patience_secs: Some(Self::DEFAULT_PATIENCE_SECS),
             tolerance_secs: 0.02,
             max_pending: 8,
             time_jump_secs: 1.0,

@@ -5,9 +5,9 @@ use crate::message::{Image, PointCloud2, Stamp};
 
 /// All that one camera saw at one time.
 pub(super) enum Shot {
-    /// Colour and depth.
+    /// Depth, and colour where the camera has it.
     Images {
-        color: Image,
+        color: Option<Image>,
         depth: Image,
     },
     Points(PointCloud2),
@@ -24,7 +24,7 @@ impl Stamped for Shot {
 
     fn n_images(&self) -> u64 {
         match self {
-            Self::Images { .. } => 2,
+            Self::Images { color, .. } => 1 + u64::from(color.is_some()),
             Self::Points(_) => 1,
         }
     }
@@ -136,7 +136,7 @@ impl ImagePairer {
         while let Some(lost) = self.color.pop_before(color.header.stamp) {
             self.lose(false, &lost);
         }
-        Some(Shot::Images { color, depth })
+        Some(Shot::Images { color: Some(color), depth })
     }
 
     fn lose(&mut self, is_depth: bool, image: &Image) {

@@ -9,6 +9,11 @@ use crate::message::{Image, Stamp};
 impl Frames {
     pub(super) fn push_image(&mut self, camera: usize, is_depth: bool, image: Image) -> Result<()> {
         self.note_image(camera, usize::from(is_depth), image.header.stamp)?;
+        if is_depth && !self.config.topics.cameras[camera].input.has_color() {
+            self.push_shot(camera, Shot::Images { color: None, depth: image });
+            self.collect(camera, false);
+            return Ok(());
+        }
         let stamp = image.header.stamp;
         if !self.pairers[camera].push(is_depth, image) {
             let CameraTopics { color, depth, .. } = &self.config.topics.cameras[camera];
@@ -45,14 +50,14 @@ impl Frames {
     /// Takes the sets that are complete, and counts what was lost.
     pub(super) fn collect(&mut self, camera: usize, finished: bool) {
         while let Some(set) = self.sets.next(finished) {
-            match self.last_frame.max(self.waiting.back().map(|set| set.stamp)) {
+            match self.last_frame.max(self.waiting.back().map(|(set, _)| set.stamp)) {
                 Some(last) if set.stamp <= last => {
                     self.counts.dropped_late += 1;
                     let stamp = set.stamp;
                     let problem = format!("images of {stamp} s came after those of {last} s");
                     self.problems.note(ProblemKind::Late, problem);
                 }
-                _ => self.waiting.push_back(set),
+                _ => self.waiting.push_back((set, self.now)),
             }
         }
         self.count_losses(camera);

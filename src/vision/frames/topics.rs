@@ -1,8 +1,9 @@
 //! Which topics carry what.
 
+use super::depth;
 use crate::base::error::{Error, Result};
 use crate::message::{CameraInfo, CompressedImage, Image, JointState, JointTrajectory};
-use crate::message::{PointCloud2, StringMessage, TfMessage};
+use crate::message::{PointCloud2, Stamp, StringMessage, TfMessage};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -17,12 +18,47 @@ pub enum CameraInput {
     Compressed,
     /// Point clouds.
     Points,
+    /// Colour compressed, depth not.
+    ColorCompressed,
+    /// Depth compressed, colour not.
+    DepthCompressed,
+    /// Depth images alone, with their own calibration: points are grey.
+    DepthOnly,
+    /// The same, compressed.
+    CompressedDepthOnly,
 }
 
 impl CameraInput {
     /// Inputs by their names.
-    pub const ALL: [(&str, Self); 3] =
-        [("images", Self::Images), ("compressed", Self::Compressed), ("points", Self::Points)];
+    pub const ALL: [(&str, Self); 7] = [
+        ("images", Self::Images),
+        ("compressed", Self::Compressed),
+        ("points", Self::Points),
+        ("color_compressed", Self::ColorCompressed),
+        ("depth_compressed", Self::DepthCompressed),
+        ("depth_only", Self::DepthOnly),
+        ("compressed_depth_only", Self::CompressedDepthOnly),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(_, input)| *input == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether it has colour images.
+    pub fn has_color(self) -> bool {
+        !matches!(self, Self::Points | Self::DepthOnly | Self::CompressedDepthOnly)
+    }
+
+    /// Whether its colour images are compressed.
+    pub fn is_color_compressed(self) -> bool {
+        matches!(self, Self::Compressed | Self::ColorCompressed)
+    }
+
+    /// Whether its depth images are compressed.
+    pub fn is_depth_compressed(self) -> bool {
+        matches!(self, Self::Compressed | Self::DepthCompressed | Self::CompressedDepthOnly)
+    }
 
     /// The input of each of `n_cameras` cameras: `names` has one for all, or one for each.
     ///
@@ -34,7 +70,8 @@ impl CameraInput {
         let input = |name: &String| {
             let found = Self::ALL.into_iter().find(|(known, _)| known == name);
             found.map(|(_, input)| input).ok_or_else(|| {
-                wrong(format!("'{name}' is no input: take images, compressed or points"))
+                let known = Self::ALL.map(|(name, _)| name).join(", ");
+                wrong(format!("'{name}' is no input; these are: {known}"))
             })
         };
         let inputs = names.iter().map(input).collect::<Result<Vec<_>>>()?;
@@ -163,6 +200,18 @@ pub enum Input {
     RobotDescription(String),
 }
 
+impl Input {
+    /// The stamp of an image, a cloud or a joint state.
+    pub(super) fn stamp(&self) -> Option<Stamp> {
+        match self {
+            Self::Color { image, .. } | Self::Depth { image, .. } => Some(image.header.stamp),
+            Self::Points { cloud, .. } => Some(cloud.header.stamp),
+            Self::JointState(state) => Some(state.header.stamp),
+            _ => None,
+        }
+    }
+}
+
 impl CameraTopics {
     /// The images that a driver in the namespace `name` publishes, depth registered to colour.
     pub fn of(name: &str) -> Self {
@@ -171,10 +220,8 @@ impl CameraTopics {
 
     /// The topics that a driver in the namespace `name` publishes.
     pub fn new(name: &str, input: CameraInput, depth_registered: bool) -> Self {
-        let [color, depth] = match input {
-            CameraInput::Compressed => ["/compressed", "/compressedDepth"],
-            CameraInput::Images | CameraInput::Points => ["", ""],
-        };
+        let color = if input.is_color_compressed() { "/compressed" } else { "" };
+        let depth = if input.is_depth_compressed() { "/compressedDepth" } else { "" };
         Self {
             name: name.into(),
             input,
@@ -195,13 +242,19 @@ impl CameraTopics {
     /// The topics that this camera sends, with their message types; the first ones are images.
     fn sends(&self) -> Vec<(&str, &'static str)> {
         const INFO: &str = "sensor_msgs/msg/CameraInfo";
-        let image = match self.input {
-            CameraInput::Images => "sensor_msgs/msg/Image",
-            CameraInput::Compressed => "sensor_msgs/msg/CompressedImage",
-            CameraInput::Points => return vec![(&self.points, "sensor_msgs/msg/PointCloud2")],
+        if self.input == CameraInput::Points {
+            return vec![(&self.points, "sensor_msgs/msg/PointCloud2")];
+        }
+        let image = |is_compressed| match is_compressed {
+            true => "sensor_msgs/msg/CompressedImage",
+            false => "sensor_msgs/msg/Image",
         };
-        let mut topics: Vec<(&str, &str)> =
-            vec![(&self.color, image), (&self.depth, image), (&self.color_info, INFO)];
+        let depth: (&str, _) = (&self.depth, image(self.input.is_depth_compressed()));
+        if !self.input.has_color() {
+            return vec![depth, (&self.depth_info, INFO)];
+        }
+        let color: (&str, _) = (&self.color, image(self.input.is_color_compressed()));
+        let mut topics = vec![color, depth, (&self.color_info, INFO)];
         if !self.depth_registered {
             topics.push((&self.depth_info, INFO));
         }
@@ -214,16 +267,19 @@ impl CameraTopics {
             return PointCloud2::decode(data).map(|cloud| Input::Points { camera, cloud });
         }
         let data = &data[..];
-        let image = |data| match self.input {
-            CameraInput::Compressed => CompressedImage::decode(data),
-            _ => Image::decode(data),
+        let image = |is_compressed, data| match is_compressed {
+            true => CompressedImage::decode(data),
+            false => Image::decode(data),
         };
         let info = |data| CameraInfo::decode(data).map(Arc::new);
-        if topic == self.color {
-            image(data).map(|image| Input::Color { camera, image })
+        let (input, has_color) = (self.input, self.input.has_color());
+        if topic == self.color && has_color {
+            let image = image(input.is_color_compressed(), data);
+            image.map(|image| Input::Color { camera, image })
         } else if topic == self.depth {
-            image(data).map(|image| Input::Depth { camera, image })
-        } else if topic == self.color_info {
+            let image = image(input.is_depth_compressed(), data).map(depth::in_known_units);
+            image.map(|image| Input::Depth { camera, image })
+        } else if topic == self.color_info && has_color {
             info(data).map(|info| Input::ColorInfo { camera, info })
         } else {
             info(data).map(|info| Input::DepthInfo { camera, info })

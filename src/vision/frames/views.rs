@@ -2,7 +2,7 @@
 
 use super::frame::{CameraFrame, ColorView, View};
 use super::images::Shot;
-use super::{CameraTopics, Frames, Missing};
+use super::{CameraTopics, Frames, Missing, Wanted};
 use crate::message::{CameraInfo, Image, PointCloud2, Stamp};
 use nalgebra::Isometry3;
 use std::sync::Arc;
@@ -27,7 +27,8 @@ pub(super) struct ViewParts {
 
 struct ImageParts {
     depth_info: Arc<CameraInfo>,
-    color_info: Arc<CameraInfo>,
+    /// None: there is no colour.
+    color_info: Option<Arc<CameraInfo>>,
     color_from_depth: Option<Isometry3<f64>>,
 }
 
@@ -51,8 +52,11 @@ impl ViewParts {
             (Shot::Points(cloud), _) => View::Points(cloud),
             (Shot::Images { color, depth }, Some(parts)) => {
                 let ImageParts { depth_info: info, color_info, color_from_depth } = parts;
-                let color = ColorView { image: color, info: color_info, color_from_depth };
-                View::Depth { depth, info, color: Some(color) }
+                let color = color.map(|image| {
+                    let info = color_info.unwrap_or_else(|| info.clone());
+                    ColorView { image, info, color_from_depth }
+                });
+                View::Depth { depth, info, color }
             }
             (Shot::Images { .. }, None) => return None,
         };
@@ -74,15 +78,27 @@ impl Frames {
         let (frame, stamp, optics) = match shot {
             Shot::Points(cloud) => (cloud_frame(cloud, topics)?, cloud.header.stamp, None),
             Shot::Images { color, depth } => {
-                let (frame, optics) = match topics.depth_registered {
-                    true => self.registered_parts(camera, color, depth)?,
-                    false => self.unregistered_parts(camera, color, depth)?,
+                let (frame, optics) = match color {
+                    None => self.colorless_parts(camera, depth)?,
+                    Some(color) if topics.depth_registered => {
+                        self.registered_parts(camera, color, depth)?
+                    }
+                    Some(color) => self.unregistered_parts(camera, color, depth)?,
                 };
                 (frame, depth.header.stamp, Some(optics))
             }
         };
         let world_from_camera = self.transform(world.unwrap_or(&frame), &frame, stamp)?;
         Ok(ViewParts { frame, world_from_camera, optics })
+    }
+
+    fn colorless_parts(&self, camera: usize, depth: &Image) -> Found<(String, ImageParts)> {
+        let CameraTopics { name, depth_info: topic, .. } = &self.config.topics.cameras[camera];
+        let depth_info = self.info(camera, &self.infos[camera].depth, topic)?;
+        check_size(name, "depth", (depth.width, depth.height), &depth_info, topic)?;
+        let frames = [&depth.header.frame_id, &depth_info.header.frame_id];
+        let frame = frames.into_iter().find(|id| !id.is_empty()).cloned().unwrap_or_default();
+        Ok((frame, ImageParts { depth_info, color_info: None, color_from_depth: None }))
     }
 
     fn registered_parts(
@@ -113,7 +129,7 @@ impl Frames {
         check_size(name, "images", (cw, ch), &info, topic)?;
         let frame = [frames[1], frames[0], &info.header.frame_id];
         let frame = frame.into_iter().find(|id| !id.is_empty()).unwrap_or("").to_owned();
-        let (depth_info, color_info, color_from_depth) = (info.clone(), info, None);
+        let (depth_info, color_info, color_from_depth) = (info.clone(), Some(info), None);
         Ok((frame, ImageParts { depth_info, color_info, color_from_depth }))
     }
 
@@ -137,6 +153,7 @@ impl Frames {
         let (color_frame, depth_frame) = (frame(color, &color_info), frame(depth, &depth_info));
         let color_from_depth = self.transform(&color_frame, &depth_frame, depth.header.stamp)?;
         let color_from_depth = Some(color_from_depth);
+        let color_info = Some(color_info);
         Ok((depth_frame, ImageParts { depth_info, color_info, color_from_depth }))
     }
 
@@ -159,7 +176,12 @@ impl Frames {
 
     fn transform(&self, target: &str, source: &str, stamp: Stamp) -> Found<Isometry3<f64>> {
         let found = self.tf.lookup(target, source, stamp);
-        found.map_err(|error| Missing::Tf(error.to_string()))
+        found.map_err(|error| {
+            let late = self.lateness.transforms_remedy(self.config.patience_secs.unwrap_or(0.0));
+            let remedy = late.map_or_else(String::new, |late| format!("; {late}"));
+            let (target, source) = (target.to_owned(), source.to_owned());
+            Missing::Tf(format!("{error}{remedy}"), Some(Wanted { target, source, stamp }))
+        })
     }
 }
 
@@ -168,7 +190,7 @@ fn cloud_frame(cloud: &PointCloud2, topics: &CameraTopics) -> Found<String> {
     let frame = &cloud.header.frame_id;
     if frame.is_empty() {
         let (topic, problem) = (&topics.points, "names no frame: fill in header.frame_id");
-        return Err(Missing::Tf(format!("the cloud on {topic} {problem}")));
+        return Err(Missing::Tf(format!("the cloud on {topic} {problem}"), None));
     }
     Ok(frame.clone())
 }

@@ -49,7 +49,8 @@ impl Frames {
     /// Tells of cameras that fell silent, and of those that are back.
     pub(super) fn watch_cameras(&mut self) {
         let (Some(newest), Some(start)) = (self.newest_image(), self.watch.start) else { return };
-        let is_long = |since: Stamp| newest > since && newest.abs_diff(since) > self.timeout;
+        let timeout = self.timeout;
+        let is_long = |since: Stamp| newest > since && newest.abs_diff(since) > timeout;
         let mut went = Vec::new();
         for camera in 0..self.watch.absent.len() {
             let last = self.sets.newest(camera);
@@ -60,10 +61,8 @@ impl Frames {
                 }
                 true if last.is_some_and(|last| !is_long(last)) => {
                     self.watch.absent[camera] = false;
-                    let name = &self.config.topics.cameras[camera].name;
-                    let news = format!("camera '{name}' sends again: back in the frames");
-                    let before = self.news.take().map(|before| before + "; ");
-                    self.news = Some(before.unwrap_or_default() + &news);
+                    let name = self.config.topics.cameras[camera].name.clone();
+                    self.tell(format!("camera '{name}' sends again: back in the frames"));
                 }
                 true if !self.watch.told_slow[camera]
                     && self.sets.slow_period(camera).is_some() =>
@@ -82,12 +81,19 @@ impl Frames {
         }
     }
 
+    /// Something to tell that is no problem.
+    pub(super) fn tell(&mut self, news: String) {
+        let before = self.news.take().map(|before| before + "; ");
+        self.news = Some(before.unwrap_or_default() + &news);
+    }
+
     /// Why a camera is left out, with the remedy.
     fn absence(&self, camera: usize, newest: Stamp) -> String {
         let topics = &self.config.topics.cameras[camera];
         let timeout_secs = self.config.camera_timeout_secs;
         let streams = match topics.input {
             CameraInput::Points => vec![(&topics.points, 1)],
+            input if !input.has_color() => vec![(&topics.depth, 1)],
             _ => vec![(&topics.color, 0), (&topics.depth, 1)],
         };
         let is_silent = |i: usize| {

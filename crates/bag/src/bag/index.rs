@@ -100,6 +100,16 @@ impl Index {
         }
     }
 
+    /// Types of topics that their files don't tell.
+    pub(super) fn add_types(&mut self, types: &[(String, String)]) {
+        for topic in self.topics.iter_mut().filter(|topic| topic.message_type.is_empty()) {
+            let told = types.iter().find(|(name, _)| **name == *topic.name);
+            if let Some((_, message_type)) = told {
+                topic.message_type = long_type_name(message_type);
+            }
+        }
+    }
+
     /// Number of the topic, which is new or known.
     pub(super) fn topic(&mut self, name: &str, message_type: &str, encoding: &str) -> u32 {
         let message_type = long_type_name(message_type);

@@ -16,6 +16,20 @@ struct Information {
     compression_format: String,
     compression_mode: String,
     message_count: Option<u64>,
+    topics_with_message_count: Vec<TopicEntry>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct TopicEntry {
+    topic_metadata: TopicMetadata,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct TopicMetadata {
+    name: String,
+    r#type: String,
 }
 
 #[derive(serde::Deserialize)]
@@ -29,6 +43,15 @@ pub(super) struct Files {
     pub(super) warnings: Vec<String>,
     /// Number of messages that metadata.yaml promises.
     pub(super) message_count: Option<u64>,
+    /// Names and types of the topics, as metadata.yaml has them.
+    pub(super) types: Vec<(String, String)>,
+}
+
+impl Files {
+    /// Of which metadata.yaml says nothing.
+    fn of(paths: Vec<PathBuf>, warnings: Vec<String>) -> Self {
+        Self { paths, warnings, message_count: None, types: Vec::new() }
+    }
 }
 
 /// Finds the files of a rosbag2 folder (or of its `metadata.yaml`), or of a single file.
@@ -41,7 +64,7 @@ pub(super) fn files(path: &Path) -> Result<Files> {
     if !std::fs::metadata(path).map_err(io)?.is_dir() {
         return match path.parent() {
             Some(folder) if path.ends_with(NAME) => files(&Path::new(".").join(folder)),
-            _ => Ok(Files { paths: vec![path.into()], warnings: vec![], message_count: None }),
+            _ => Ok(Files::of(vec![path.into()], vec![])),
         };
     }
     let mut present = Vec::new();
@@ -51,7 +74,13 @@ pub(super) fn files(path: &Path) -> Result<Files> {
     present.sort();
     present.retain(|file| file.is_file() && looks_like_recording(file));
     match read_metadata(path) {
-        Ok(Some(information)) => listed(path, present, information),
+        Ok(Some(mut information)) => {
+            let topics = std::mem::take(&mut information.topics_with_message_count).into_iter();
+            let types =
+                topics.map(|entry| (entry.topic_metadata.name, entry.topic_metadata.r#type));
+            let types = types.collect();
+            listed(path, present, information).map(|files| Files { types, ..files })
+        }
         Ok(None) => unlisted(path, present, vec![]),
         Err(problem) => {
             unlisted(path, present, vec![format!("{NAME} {problem}: reading all files")])
@@ -82,8 +111,13 @@ fn read_metadata(folder: &Path) -> std::result::Result<Option<Information>, Stri
 
 /// The listed files that are there; names only, so that no path leads out of the folder.
 fn listed(folder: &Path, present: Vec<PathBuf>, information: Information) -> Result<Files> {
-    let Information { relative_file_paths, compression_format, compression_mode, message_count } =
-        information;
+    let Information {
+        relative_file_paths,
+        compression_format,
+        compression_mode,
+        message_count,
+        ..
+    } = information;
     if compression_mode.eq_ignore_ascii_case("message") && compression_format != "zstd" {
         let problem = format!(
             "its messages are compressed as '{compression_format}', only zstd is read: convert it \
@@ -110,7 +144,7 @@ fn listed(folder: &Path, present: Vec<PathBuf>, information: Information) -> Res
     for path in present.iter().filter(|path| !paths.contains(path)) {
         warnings.push(format!("{} is not listed in {NAME}: skipped", path.display()));
     }
-    Ok(Files { paths, warnings, message_count })
+    Ok(Files { message_count, ..Files::of(paths, warnings) })
 }
 
 /// All files of the folder, by name.
@@ -125,7 +159,7 @@ fn unlisted(folder: &Path, present: Vec<PathBuf>, mut warnings: Vec<String>) -> 
     for path in copies {
         warnings.push(format!("{} is also there unpacked: skipped", path.display()));
     }
-    Ok(Files { paths, warnings, message_count: None })
+    Ok(Files::of(paths, warnings))
 }
 
 /// The name of the file once `ros2 bag record` has compressed it.

@@ -155,11 +155,11 @@ impl Proposal {
         if let Some(first) = self.cameras.first() {
             let names: Vec<&str> = self.cameras.iter().map(|camera| &*camera.name).collect();
             arguments.push(format!("--cameras {}", shell_word(&names.join(","))));
-            let mut inputs: Vec<&str> = self.cameras.iter().map(|c| input_name(c.input)).collect();
+            let mut inputs: Vec<&str> = self.cameras.iter().map(|c| c.input.name()).collect();
             if self.cameras.iter().all(|camera| camera.input == first.input) {
                 inputs.truncate(1);
             }
-            if inputs != [input_name(CameraInput::default())] {
+            if inputs != [CameraInput::default().name()] {
                 arguments.push(format!("--input {}", inputs.join(",")));
             }
             if !first.depth_registered {
@@ -251,27 +251,21 @@ impl Proposal {
     }
 }
 
-/// As `--input` takes it.
-fn input_name(input: CameraInput) -> &'static str {
-    match input {
-        CameraInput::Images => "images",
-        CameraInput::Compressed => "compressed",
-        CameraInput::Points => "points",
-    }
-}
-
 /// Default names of the topics of a camera's input, and its own where they differ.
 fn camera_remaps(camera: &CameraTopics) -> Vec<(String, String)> {
     let default = CameraTopics::new(&camera.name, camera.input, camera.depth_registered);
     let mut pairs = match camera.input {
         CameraInput::Points => vec![(default.points, &camera.points)],
-        CameraInput::Images | CameraInput::Compressed => vec![
+        input if !input.has_color() => {
+            vec![(default.depth, &camera.depth), (default.depth_info.clone(), &camera.depth_info)]
+        }
+        _ => vec![
             (default.color, &camera.color),
             (default.depth, &camera.depth),
             (default.color_info, &camera.color_info),
         ],
     };
-    if !camera.depth_registered {
+    if !camera.depth_registered && camera.input.has_color() {
         pairs.push((default.depth_info, &camera.depth_info));
     }
     pairs.retain(|(from, to)| from != *to);

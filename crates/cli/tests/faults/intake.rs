@@ -96,7 +96,13 @@ impl Intake {
                 self.problems.push(error.to_string());
             }
         }
-        frame.map_or(Outcome::Nothing, |frame| self.step(&frame))
+        let mut outcome = Outcome::Nothing;
+        let mut next = frame;
+        while let Some(frame) = next {
+            outcome = self.step(&frame);
+            next = self.frames.take_frame();
+        }
+        outcome
     }
 
     fn step(&mut self, frame: &Frame) -> Outcome {

@@ -9,6 +9,8 @@ mod joints;
 mod memory;
 mod model_files;
 #[cfg(unix)]
+mod recordings;
+#[cfg(unix)]
 mod replay_outputs;
 #[cfg(unix)]
 mod run;

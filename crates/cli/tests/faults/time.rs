@@ -137,3 +137,19 @@ fn a_plan_of_the_far_future_waits_for_its_time() {
     let plan = made.next().expect("a frame").plan;
     assert_eq!(plan.last().expect("a plan").header.stamp.nanos(), stream::stamp(5));
 }
+
+#[test]
+fn fifteen_frames_a_second_are_predicted_without_tuning() {
+    let mut intake = Intake::new();
+    intake.take_all(stream::start());
+    for i in 0..20 {
+        let nanos = stream::START_NS + i as i64 * 66_666_667;
+        let messages = stream::frame(i);
+        let last_joints = messages.iter().rposition(|m| m.topic == stream::JOINTS);
+        let is_kept =
+            |at: usize, m: &stream::Message| m.topic != stream::JOINTS || Some(at) == last_joints;
+        let kept = messages.into_iter().enumerate().filter(|(at, m)| is_kept(*at, m));
+        intake.take_all(kept.map(|(_, message)| message.at(nanos)));
+    }
+    assert!(intake.n_predicted >= 17, "{} of 20: {:?}", intake.n_predicted, intake.problems);
+}

@@ -2,6 +2,7 @@
 
 use crate::written;
 
+use ::mcap as mcap_writer;
 use forecloud_bag::bag::Bag;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,33 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 fn facts(bag: &Bag) -> (Vec<&str>, Vec<&str>) {
     (bag.storage().collect(), bag.compression().collect())
+}
+
+#[test]
+fn types_that_a_file_lacks_are_those_of_the_metadata() {
+    let mut buffer = std::io::Cursor::new(Vec::new());
+    let mut writer = mcap_writer::WriteOptions::new().create(&mut buffer).unwrap();
+    let channel = writer.add_channel(0, "/depth", "cdr", &BTreeMap::new()).unwrap();
+    let (sequence, log_time, publish_time) = (0, 1, 1);
+    let header = mcap_writer::records::MessageHeader {
+        channel_id: channel,
+        sequence,
+        log_time,
+        publish_time,
+    };
+    writer.write_to_known_channel(&header, &[0; 8]).unwrap();
+    writer.finish().unwrap();
+    drop(writer);
+    let metadata = "rosbag2_bagfile_information:\n  message_count: 1\n  relative_file_paths: [a.mcap]\n  \
+                    topics_with_message_count:\n    - topic_metadata:\n        name: /depth\n        \
+                    type: sensor_msgs/msg/Image\n      message_count: 1\n";
+    let files = [("a.mcap", buffer.into_inner()), ("metadata.yaml", metadata.into())];
+    let folder = folder_of(&files);
+    let bag = Bag::open(folder.path()).unwrap();
+    assert_eq!(bag.topics()[0].message_type, "sensor_msgs/msg/Image");
+    assert_eq!(bag.warnings(), [""; 0]);
+    // Alone, the file tells none.
+    assert_eq!(Bag::open(folder.path().join("a.mcap")).unwrap().topics()[0].message_type, "");
 }
 
 #[test]

@@ -141,3 +141,17 @@ fn the_examples_of_its_help_run() {
     }
     assert!(n_run >= 2, "{help}");
 }
+
+#[test]
+fn each_shipped_file_is_named_for_what_it_is() {
+    let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
+    for (file, kind) in [("small", "model"), ("video", "renderer")] {
+        let path = format!("{models}/{file}.safetensors");
+        let output = info(&[&path]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && text.contains(&format!("  {kind} ")), "{file}: {text}");
+        let output = info(&["--json", &path]);
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(json[0]["kind"], kind);
+    }
+}

@@ -163,9 +163,10 @@ impl Facts {
             return status.or_summary(|| "the model takes none".into());
         }
         let is_wanted = self.about.robot == RobotMode::Required || self.robot.in_use.is_some();
-        let n_without = self.without_plan.sum(now);
+        // What came before the plan in force is over.
+        let is_without = !self.is_planned && self.without_plan.sum(now) > 0;
         let unheard = || self.of_kind(&[Kind::Plan]).filter(|topic| topic.last.is_none());
-        if is_wanted && (n_without > 0 || now > GRACE && unheard().next().is_some()) {
+        if is_wanted && (is_without || now > GRACE && unheard().next().is_some()) {
             let topics: Vec<&Topic> = self.of_kind(&[Kind::Plan]).collect();
             status.add(
                 Level::Warn,

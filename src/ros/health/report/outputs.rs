@@ -31,7 +31,8 @@ impl Facts {
     /// Whether frames become predictions.
     pub(super) fn predictions(&self, now: Duration) -> Status {
         let mut status = Status::new("predictions");
-        for cause in [Cause::Rejected, Cause::Device, Cause::History, Cause::Publish] {
+        let causes = [Cause::Rejected, Cause::Device, Cause::History, Cause::World, Cause::Publish];
+        for cause in causes {
             self.add_trouble(&mut status, now, cause, self.last_prediction);
         }
         let working = self.working_since.map(|since| now.saturating_sub(since));
@@ -101,6 +102,10 @@ impl Facts {
         for (key, value) in [("p50_ms", p50), ("p99_ms", p99)] {
             status.value(key, value.map_or("none".to_owned(), |value| format!("{value:.1}")));
         }
+        let mut waits: Vec<f32> = self.waits_ms.iter().copied().collect();
+        waits.sort_by(f32::total_cmp);
+        let waited = percentile(&waits, 0.5);
+        status.value("waited_p50_ms", waited.map_or("none".to_owned(), |ms| format!("{ms:.1}")));
         status.value("of_last", latencies.len());
         status.value("step_ms", format!("{step_ms:.0}"));
         status.or_summary(|| {

@@ -303,8 +303,80 @@ fn memory_is_bounded_whatever_comes() {
             push(&mut frames, depth(camera, at(camera as i64) + (i % 11) * 3_000_000));
         }
     }
-    let waiting: u64 = frames.waiting.iter().map(ShotSet::n_images).sum();
+    let waiting: u64 = frames.waiting.iter().map(|(set, _)| set.n_images()).sum();
     let paired: u64 = frames.pairers.iter().map(ImagePairer::n_held).sum();
     let n_held = waiting + paired + frames.sets.n_held();
     assert!(n_held <= 2 * 4 * 8 + 4, "{n_held}");
+}
+
+/// The frames of images at 10 Hz, of both cameras, from number `from` on.
+fn see(frames: &mut Frames, numbers: std::ops::Range<i64>) -> Vec<Frame> {
+    let mut made = Vec::new();
+    for i in numbers {
+        for input in images(START_NS + i * PERIOD_NS) {
+            made.extend(push(frames, input));
+            made.extend(std::iter::from_fn(|| frames.take_frame()));
+        }
+    }
+    made
+}
+
+#[test]
+fn a_camera_that_lacks_something_is_left_out_like_a_silent_one_and_taken_back() {
+    type Lacks = (fn() -> Input, fn(&FrameCounts) -> u64);
+    let cases: [Lacks; 2] = [
+        (|| Input::TfStatic(transform(0, 0, 0.0)), |counts| counts.dropped_no_tf),
+        (|| info(0, 2), |counts| counts.dropped_no_info),
+    ];
+    for (lacking, count) in cases {
+        let config = FramesConfig { robot: RobotMode::None, ..FramesConfig::default() };
+        let mut frames = Frames::new(config);
+        push(&mut frames, info(1, 2));
+        push(&mut frames, Input::TfStatic(transform(1, 0, 1.0)));
+        for input in [Input::TfStatic(transform(0, 0, 0.0)), info(0, 2)] {
+            if input != lacking() {
+                push(&mut frames, input);
+            }
+        }
+        let made = see(&mut frames, 0..30);
+        assert!((10..=12).contains(&count(frames.counts())), "{:?}", frames.counts());
+        assert!(made.len() >= 17, "{}", made.len());
+        assert!(made.iter().all(|frame| frame.camera_numbers().eq([1])));
+        assert_eq!(frames.counts().cameras_left_out, 1);
+        assert_eq!(frames.absent_cameras().collect::<Vec<_>>(), ["camera_left"]);
+        let problem = frames.take_problem().expect("a problem");
+        assert!(
+            problem.contains("'camera_left' is left out, frames go on without it"),
+            "{problem}"
+        );
+        push(&mut frames, lacking());
+        let made = see(&mut frames, 30..33);
+        assert!(made[1..].iter().all(|frame| frame.camera_numbers().eq([0, 1])), "{made:?}");
+        assert!(frames.take_news().is_some_and(|news| news.contains("back in the frames")));
+        assert_eq!(frames.absent_cameras().count(), 0);
+    }
+}
+
+#[test]
+fn moving_transforms_that_come_late_are_waited_for() {
+    // 30 Hz images; the second camera's transforms at 20 Hz, 20 ms late.
+    let config = FramesConfig { robot: RobotMode::None, ..FramesConfig::default() };
+    let mut frames = ready_with(config);
+    let mut inputs = Vec::new();
+    for i in 0..120 {
+        let nanos = START_NS + i * 33_333_333;
+        inputs.extend(images(nanos).map(|input| (nanos + 5_000_000, input)));
+    }
+    for i in -1..82 {
+        let nanos = START_NS + i * 50_000_000;
+        inputs.push((nanos + 20_000_000, Input::Tf(transform(1, nanos, 1.0))));
+    }
+    inputs.sort_by_key(|(arrived, _)| *arrived);
+    let mut made = 0;
+    for (arrived, input) in inputs {
+        made += usize::from(frames.pass_time(Stamp::from_nanos(arrived)).is_some());
+        made += usize::from(push(&mut frames, input).is_some());
+        made += std::iter::from_fn(|| frames.take_frame()).count();
+    }
+    assert!(made >= 117, "{made}: {:?}", frames.counts());
 }

@@ -125,6 +125,69 @@ fn compressed_images_give_the_same_particles() {
     assert!(cloud(&expected[0]) == cloud(&got[0]), "lossless to the bit");
 }
 
+/// The scene's messages with colour or depth compressed, depth as a bare PNG where it `is_bare`.
+fn compressed(colors: bool, depths: bool, is_bare: bool) -> Vec<(String, Vec<u8>)> {
+    converted(|_, topic, data| {
+        let is_depth = topic.contains("/depth/");
+        let is_changed = if is_depth { depths } else { colors };
+        if !topic.ends_with("image_raw") || !is_changed {
+            return Some((topic.to_owned(), data.to_vec()));
+        }
+        let image = Image::decode(data).unwrap();
+        let (name, format, data) = match is_depth {
+            true => {
+                let png = png(&image, png::ColorType::Grayscale, png::BitDepth::Sixteen);
+                match is_bare {
+                    true => ("compressedDepth", "16UC1; png compressed ", png),
+                    false => (
+                        "compressedDepth",
+                        "16UC1; compressedDepth png",
+                        [vec![0; 12], png].concat(),
+                    ),
+                }
+            }
+            false => {
+                let png = png(&image, png::ColorType::Rgb, png::BitDepth::Eight);
+                ("compressed", "rgb8; png compressed bgr8", png)
+            }
+        };
+        let message = with_header(&image.header).string(format).u8s(&data);
+        Some((format!("{topic}/{name}"), message.finish()))
+    })
+}
+
+#[test]
+fn colour_or_depth_alone_may_be_compressed() {
+    let expected = played(FramesConfig::default(), TfMessage::default(), &as_images());
+    for (input, [colors, depths, is_bare]) in [
+        (CameraInput::ColorCompressed, [true, false, false]),
+        (CameraInput::DepthCompressed, [false, true, false]),
+        (CameraInput::Compressed, [true, true, true]),
+    ] {
+        let messages = compressed(colors, depths, is_bare);
+        let got = played(config(input, true), TfMessage::default(), &messages);
+        assert!(cloud(&expected[0]) == cloud(&got[0]), "{input:?}");
+    }
+}
+
+#[test]
+fn depth_without_colour_is_grey() {
+    let expected = played(FramesConfig::default(), TfMessage::default(), &as_images());
+    for (input, is_compressed) in
+        [(CameraInput::DepthOnly, false), (CameraInput::CompressedDepthOnly, true)]
+    {
+        let messages = compressed(false, is_compressed, false).into_iter();
+        let messages = messages.filter(|(topic, _)| !topic.contains("/color/image"));
+        let renamed =
+            messages.map(|(topic, data)| (topic.replace("/color/camera", "/depth/camera"), data));
+        let renamed: Vec<_> = renamed.collect();
+        let got = played(config(input, true), TfMessage::default(), &renamed);
+        let (expected, got) = (cloud(&expected[0]), cloud(&got[0]));
+        assert!(expected.positions == got.positions, "{input:?}");
+        assert!(got.colors.iter().all(|color| *color == GREY), "{input:?}");
+    }
+}
+
 /// `sensor_msgs/msg/PointCloud2` of x, y, z and rgb, 16 bytes a point; NaN where nothing is.
 fn cloud_message(
     header: &Header,

@@ -118,10 +118,21 @@ fn lack(namespace: &str, group: &[&TopicInfo], all: &[&TopicInfo]) -> String {
 
 /// `all`: the calibration may lie elsewhere.
 fn in_namespace(namespace: &str, group: &[&TopicInfo], all: &[&TopicInfo]) -> Option<Found> {
-    let images = pair(namespace, group, all, CameraInput::Images)
-        .or_else(|| pair(namespace, group, all, CameraInput::Compressed));
+    // As they are, before what was compressed; with colour, before depth alone.
+    let inputs = [
+        CameraInput::Images,
+        CameraInput::DepthCompressed,
+        CameraInput::ColorCompressed,
+        CameraInput::Compressed,
+    ];
+    let images = inputs.into_iter().find_map(|input| pair(namespace, group, all, input));
     let clouds = group.iter().filter(|topic| topic.message_type == "sensor_msgs/msg/PointCloud2");
     let cloud = clouds.max_by_key(|topic| (has_color(&topic.name), topic.n_messages));
+    let images = images.or_else(|| {
+        let inputs = [CameraInput::DepthOnly, CameraInput::CompressedDepthOnly];
+        let alone = |input| depth_alone(namespace, group, all, input);
+        inputs.into_iter().filter(|_| cloud.is_none()).find_map(alone)
+    });
     let points = cloud.map(|topic| CameraTopics {
         points: topic.name.to_string(),
         ..nameless(namespace, CameraInput::Points, true)
@@ -129,7 +140,8 @@ fn in_namespace(namespace: &str, group: &[&TopicInfo], all: &[&TopicInfo]) -> Op
     if images.is_none() && points.is_none() && !group.iter().any(|t| is_depth(&t.name)) {
         return None;
     }
-    let depth = images.as_ref().map(|camera| &*camera.depth);
+    let with_color = images.as_ref().filter(|camera| camera.input.has_color());
+    let depth = with_color.map(|camera| &*camera.depth);
     let is_unsure = depth.is_some_and(|depth| is_registered(depth).is_none());
     let lack = lack(namespace, group, all);
     Some(Found { namespace: namespace.into(), images, points, is_unsure, lack })
@@ -159,17 +171,8 @@ fn pair(
     input: CameraInput,
 ) -> Option<CameraTopics> {
     let images: Vec<Image> = group.iter().filter_map(|topic| image(topic, input)).collect();
-    let calibration = |base: &str| {
-        let stem = base.rsplit_once('/').map_or("", |(stem, _)| stem);
-        let names = [format!("{stem}/camera_info"), format!("{base}/camera_info")];
-        let mut names = names.into_iter().chain([format!("{namespace}/camera_info")]);
-        names.find(|name| all.iter().any(|topic| *topic.name == **name && is_calibration(topic)))
-    };
-    let depths = images.iter().filter(|image| is_depth(image.base));
-    let depth = depths.max_by_key(|image| {
-        let rank = is_registered(image.base).map_or(1, |registered| if registered { 2 } else { 0 });
-        (rank, image.topic.n_messages, Reverse(image.base.len()))
-    })?;
+    let calibration = |base: &str| calibration(namespace, base, all);
+    let depth = best_depth(&images)?;
     // A rectified depth image belongs to the rectified colour image.
     let is_rectified =
         |name: &str| words(name).any(|word| word == "rect") || name.ends_with("depth_registered");
@@ -200,6 +203,39 @@ fn pair(
     })
 }
 
+/// Depth with its calibration, of a camera that has no colour.
+fn depth_alone(
+    namespace: &str,
+    group: &[&TopicInfo],
+    all: &[&TopicInfo],
+    input: CameraInput,
+) -> Option<CameraTopics> {
+    let images: Vec<Image> = group.iter().filter_map(|topic| image(topic, input)).collect();
+    let depth = best_depth(&images)?;
+    Some(CameraTopics {
+        depth: depth.topic.name.to_string(),
+        depth_info: calibration(namespace, depth.base, all)?,
+        ..nameless(namespace, input, true)
+    })
+}
+
+/// The depth image that is registered to colour, if one is.
+fn best_depth<'a, 'b>(images: &'b [Image<'a>]) -> Option<&'b Image<'a>> {
+    let depths = images.iter().filter(|image| is_depth(image.base));
+    depths.max_by_key(|image| {
+        let rank = is_registered(image.base).map_or(1, |registered| if registered { 2 } else { 0 });
+        (rank, image.topic.n_messages, Reverse(image.base.len()))
+    })
+}
+
+/// The calibration of an image topic.
+fn calibration(namespace: &str, base: &str, all: &[&TopicInfo]) -> Option<String> {
+    let stem = base.rsplit_once('/').map_or("", |(stem, _)| stem);
+    let names = [format!("{stem}/camera_info"), format!("{base}/camera_info")];
+    let mut names = names.into_iter().chain([format!("{namespace}/camera_info")]);
+    names.find(|name| all.iter().any(|topic| *topic.name == **name && is_calibration(topic)))
+}
+
 fn is_calibration(topic: &TopicInfo) -> bool {
     topic.message_type == "sensor_msgs/msg/CameraInfo"
 }
@@ -207,13 +243,16 @@ fn is_calibration(topic: &TopicInfo) -> bool {
 /// The topic as an image of this input, if it is one.
 fn image(topic: &TopicInfo, input: CameraInput) -> Option<Image<'_>> {
     let name: &str = &topic.name;
-    let base = match (input, &*topic.message_type) {
-        (CameraInput::Images, "sensor_msgs/msg/Image") => name,
-        (CameraInput::Compressed, "sensor_msgs/msg/CompressedImage") if is_depth(name) => {
-            name.strip_suffix("/compressedDepth")?
-        }
-        (CameraInput::Compressed, "sensor_msgs/msg/CompressedImage") => {
-            name.strip_suffix("/compressed")?
+    let is_compressed = match is_depth(name) {
+        true => input.is_depth_compressed(),
+        false => input.is_color_compressed(),
+    };
+    let base = match (is_compressed, &*topic.message_type) {
+        (false, "sensor_msgs/msg/Image") => name,
+        // Depth may be PNG of the transport of colours, too.
+        (true, "sensor_msgs/msg/CompressedImage") => {
+            let of_depth = name.strip_suffix("/compressedDepth").filter(|_| is_depth(name));
+            of_depth.or_else(|| name.strip_suffix("/compressed"))?
         }
         _ => return None,
     };

@@ -309,3 +309,30 @@ fn what_was_said_of_depth_is_kept() {
     let proposal = propose(&topics(&names[..3]), &wanted);
     assert!(proposal.notes[0].contains("no calibration of its own"), "{:?}", proposal.notes);
 }
+
+#[test]
+fn what_is_compressed_beside_what_is_not_and_depth_alone() {
+    let named = |color: &str, depth: &str| {
+        let kind = |name: &str| if name.contains("compressed") { "C" } else { "I" };
+        let names = [
+            format!("{} /cam{color}", kind(color)),
+            "K /cam/color/camera_info".to_owned(),
+            format!("{} /cam{depth}", kind(depth)),
+            "J /joint_states".to_owned(),
+        ];
+        arguments(&names.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let [color, depth] = ["/color/image_raw", "/depth/image_raw"];
+    let compressed = format!("{color}/compressed");
+    assert_eq!(named(&compressed, depth), "--cameras cam --input color_compressed");
+    let compressed_depth = format!("{depth}/compressedDepth");
+    assert_eq!(named(color, &compressed_depth), "--cameras cam --input depth_compressed");
+    let png = format!("{depth}/compressed");
+    assert_eq!(
+        named(&compressed, &png),
+        "--cameras cam --input compressed --remap \
+         /cam/depth/image_raw/compressedDepth:=/cam/depth/image_raw/compressed"
+    );
+    let alone = ["I /tof/depth/image_raw", "K /tof/depth/camera_info", "J /joint_states"];
+    assert_eq!(arguments(&alone), "--cameras tof --input depth_only");
+}
