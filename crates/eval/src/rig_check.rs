@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::survey::Surveyor;
 use forecloud::predict::rig::{
-    DepthValues, Item, RigWatch, Verdict, calibration_items, depth_item, limits_item,
-    plane_heights, plane_items, robot_items, worst,
+    Item, RigWatch, Verdict, calibration_items, depth_item, limits_item, plane_heights,
+    plane_items, robot_items, worst,
 };
 use forecloud::robot::kinematics::{MeshSearch, Robot, RobotMode};
 use forecloud::vision::cloud::Workspace;
@@ -130,7 +130,6 @@ pub fn check_first(recording: &Recording, meshes: &MeshSearch, secs: f64) -> Res
     let workspace = place.map_or(Workspace::default(), |place| place.workspace);
     let mut surveyor = Surveyor::new(workspace, config);
     let mut looks = Looks::new(recording.bag().duration_secs().min(secs));
-    let mut depths = vec![DepthValues::default(); names.len()];
     let mut first = None;
     let played = recording.play(|frame, _| -> std::result::Result<(), u64> {
         if frame.stamp.secs_since(*first.get_or_insert(frame.stamp)) > secs {
@@ -138,7 +137,7 @@ pub fn check_first(recording: &Recording, meshes: &MeshSearch, secs: f64) -> Res
         }
         // What is wrong with the frame is told by its camera's items.
         let _ = surveyor.watch(&frame);
-        looks.take(frame, &mut watch, &mut depths);
+        looks.take(frame, &mut watch);
         Ok(())
     });
     let (counts, problems) = played
@@ -170,7 +169,7 @@ pub fn check_first(recording: &Recording, meshes: &MeshSearch, secs: f64) -> Res
     items.extend(plane_items(&found.planes, &found.overlaps, &names));
     let (survey, warnings) = surveyor.finish();
     items.extend(world_items(&survey, &warnings, &config.world_frame));
-    items.extend(camera_items(&series, &names, config, &depths));
+    items.extend(camera_items(&series, &names, config));
     items.extend(time::items(&series, &found.stamps));
     items.sort_by_key(|item| std::cmp::Reverse(item.verdict));
     let path = recording.bag().path().to_owned();
@@ -297,7 +296,6 @@ fn camera_items(
     series: &Series,
     names: &[String],
     config: &forecloud::vision::frames::FramesConfig,
-    depths: &[DepthValues],
 ) -> Vec<Item> {
     let mut items = Vec::new();
     let mut frames: Vec<(&str, &str)> = Vec::new();
@@ -306,7 +304,7 @@ fn camera_items(
         if let Some(info) = &series.infos[camera] {
             items.extend(calibration_items(name, info, &[&topics.color, &topics.depth]));
         }
-        items.extend(depth_item(name, &depths[camera]));
+        items.extend(depth_item(name, &series.depths[camera]));
         if let Some(frame) = &series.camera_frames[camera] {
             if let Some((other, _)) = frames.iter().find(|(_, known)| known == frame) {
                 items.push(Item::wrong(

@@ -163,7 +163,10 @@ pub fn depth_item(name: &str, depths: &DepthValues) -> Option<Item> {
                     "publish 16UC1 in millimetres, or 32FC1 in metres",
                 ),
             };
-            Item::wrong(Verdict::Fail, what, format!("unusual depths: {numbers}"), cause, remedy)
+            // Frames read that as it is meant.
+            let is_known = encoding == "32FC1" && median_m > *USUAL_M.end();
+            let verdict = if is_known { Verdict::Warn } else { Verdict::Fail };
+            Item::wrong(verdict, what, format!("unusual depths: {numbers}"), cause, remedy)
         }
         Some(_) if share(*n_empty) > MANY_EMPTY => Item::wrong(
             Verdict::Warn,

@@ -2,7 +2,7 @@
 
 use forecloud::message::Stamp;
 use forecloud::predict::rig::{
-    CameraPlane, DepthValues, Lag, Misfit, Overlap, RigWatch, Trials, camera_planes, overlaps,
+    CameraPlane, Lag, Misfit, Overlap, RigWatch, Trials, camera_planes, overlaps,
 };
 use forecloud::vision::frames::{Frame, View};
 use forecloud::{Error, Result};
@@ -80,7 +80,7 @@ impl Looks {
         }
     }
 
-    pub(super) fn take(&mut self, frame: Frame, watch: &mut RigWatch, depths: &mut [DepthValues]) {
+    pub(super) fn take(&mut self, frame: Frame, watch: &mut RigWatch) {
         let stamp = frame.stamp;
         let first = *self.first.get_or_insert(stamp);
         self.stamps.push(stamp);
@@ -98,13 +98,6 @@ impl Looks {
             self.n_planes += 1;
             self.planes.extend(camera_planes(&frame).ok());
             self.overlaps.extend(overlaps(&frame).unwrap_or_default());
-            for camera in &frame.cameras {
-                if let (Some(depth), Some(depths)) =
-                    (depth_of(&camera.view), depths.get_mut(camera.camera))
-                {
-                    depths.add(depth);
-                }
-            }
         }
         if elapsed_secs >= self.n_looked as f64 * self.period_secs {
             self.n_looked += 1;

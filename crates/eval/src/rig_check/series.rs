@@ -6,10 +6,14 @@ use std::sync::Arc;
 use forecloud::message::{
     CameraInfo, JointState, JointTrajectory, Stamp, StringMessage, TfMessage,
 };
+use forecloud::predict::rig::DepthValues;
+use forecloud::vision::frames::Input;
 use forecloud_bag::recording::Recording;
 
 /// Plans that are kept.
 const MAX_PLANS: usize = 4096;
+/// Depth images of a camera that are looked at.
+const N_DEPTHS: u64 = 6;
 /// Joint states that are kept.
 const MAX_STATES: usize = 1 << 20;
 
@@ -43,6 +47,8 @@ pub(super) struct Series {
     pub(super) plans: Vec<JointTrajectory>,
     /// Of the images (colour, or what is registered to it), by camera.
     pub(super) infos: Vec<Option<CameraInfo>>,
+    /// Depths as they were published, by camera: frames have them in known units.
+    pub(super) depths: Vec<DepthValues>,
     /// Frame of each camera's images.
     pub(super) camera_frames: Vec<Option<String>>,
     /// Messages that can't be decoded: by topic, how many, and why the first can't.
@@ -58,6 +64,7 @@ impl Series {
         let n_cameras = topics.cameras.len();
         let mut series = Self {
             infos: vec![None; n_cameras],
+            depths: vec![DepthValues::default(); n_cameras],
             camera_frames: vec![None; n_cameras],
             ..Self::default()
         };
@@ -65,6 +72,8 @@ impl Series {
         let kinds: HashMap<&str, &str> =
             specs.iter().map(|spec| (spec.name.as_str(), spec.message_type)).collect();
         let messages = recording.bag().messages_where(|name| kinds.contains_key(name));
+        let mut n_depths = vec![0u64; n_cameras];
+        let period_ns = 1e9 * recording.bag().duration_secs().min(secs) / N_DEPTHS as f64;
         // What can't be read of the file is told by its frames.
         for message in messages.flatten() {
             let topic: &str = &message.topic;
@@ -101,7 +110,17 @@ impl Series {
                     }
                     continue;
                 }
-                _ => Ok(()),
+                _ => {
+                    let start = recording.bag().start().map_or(at, |start| start.nanos());
+                    let due = camera.map_or(f64::INFINITY, |i| n_depths[i] as f64 * period_ns);
+                    if (at - start) as f64 >= due
+                        && let Some(Ok(Input::Depth { camera, image })) = topics.decode(topic, data)
+                    {
+                        n_depths[camera] += 1;
+                        series.depths[camera].add(&image);
+                    }
+                    Ok(())
+                }
             };
             if let Err(error) = taken {
                 let entry = series.unreadable.entry(topic.to_owned());

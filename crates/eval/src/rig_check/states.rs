@@ -12,6 +12,8 @@ use forecloud::robot::kinematics::Robot;
 const JUMP: f64 = 0.02;
 const BACK: f64 = 0.25;
 const JUMPS_SHARE: f64 = 0.1;
+/// Three states that tell of two sources come within so long (s).
+const SOON_SECS: f64 = 0.25;
 /// How near to a whole turn a jump is, or a plan to the joint, to be one (rad).
 const NEAR_TURN: f64 = 0.6;
 /// Share of the plans that may disagree with the joint when they start (rad), and by how much.
@@ -118,9 +120,13 @@ fn sources_item(series: &Series, wanted: &[String]) -> Item {
         let mut most = 0.0f64;
         let mut by_order = true;
         for three in values.windows(3) {
-            let [(_, a, from), (_, b, to), (_, c, _)] = [three[0], three[1], three[2]];
+            let [(first, a, from), (_, b, to), (last, c, _)] = [three[0], three[1], three[2]];
             let jump = (b - a).abs();
-            if jump > JUMP && (c - a).abs() < BACK * jump {
+            // A joint may go there and back by itself in a longer time.
+            if last.secs_since(first).abs() < SOON_SECS
+                && jump > JUMP
+                && (c - a).abs() < BACK * jump
+            {
                 n += 1;
                 most = most.max(jump);
                 by_order &= from != to;
