@@ -19,8 +19,10 @@ const ARM_M: f64 = 0.3;
 const RIDGE: f64 = 0.01;
 /// Each unknown more must gain so much.
 const PER_UNKNOWN: f64 = 0.01;
-/// Fewer points tell nothing.
+/// Fewer points tell nothing; nor do fewer of the part that a cause is about, as what a hand holds covers
+/// some of it and lies a few millimetres before it.
 const LEAST: usize = 150;
+const LEAST_OF_PART: usize = 250;
 
 /// What may be wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -233,7 +235,7 @@ pub(super) fn explain(looks: &[&Look], links: &Links, causes: &[Cause]) -> Vec<E
     let none: f64 = all().map(|s| misfit(f64::from(s.off_m))).sum();
     let of = |&cause: &Cause| {
         let system = System::new(cause, looks, links, &center);
-        let (mut by, cost) = (system.off.len() >= LEAST / 2).then(|| system.fit())??;
+        let (mut by, cost) = (system.off.len() >= LEAST_OF_PART).then(|| system.fit())??;
         by.iter_mut().skip(3).for_each(|turn| *turn /= ARM_M);
         let own: f64 = system.off.iter().map(|off| misfit(*off)).sum();
         let (gain, saved) = (1.0 - cost / own.max(1e-9), (own - cost) / none.max(1e-9));
