@@ -208,13 +208,16 @@ impl Planning {
             Ok(outcome) => outcome,
             Err(_) => Err("planning panicked: see the node's log".into()),
         };
-        let outcome = outcome.map_err(|told| {
-            let message = bounded(&told);
+        let found = outcome.unwrap_or_else(|problem| {
+            let message = bounded(&problem);
             tracing::warn!("~/plan refused: {message}");
             only_words(&message)
         });
         // Without a plan that is worth executing the goal was not reached: the result says why.
-        goal.end(outcome.and_then(|found| if found.success { Ok(found) } else { Err(found) }));
+        goal.end(match found.success {
+            true => Ok(found),
+            false => Err(found),
+        });
     }
 
     fn plan(
