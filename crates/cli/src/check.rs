@@ -32,7 +32,7 @@ Exit codes:
 Examples:
   forecloud check data/demo_tumble
   forecloud check --json my_bag > check.json
-  forecloud check --cameras front -p world_frame:=base_link my_bag")]
+  forecloud check --cameras camera_left -p patience_secs:=0.1 my_bag")]
 pub struct Args {
     /// rosbag2 folders or their files
     #[arg(required = true, value_name = "BAG")]

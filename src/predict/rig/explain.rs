@@ -20,9 +20,11 @@ const RIDGE: f64 = 0.01;
 /// Each unknown more must gain so much.
 const PER_UNKNOWN: f64 = 0.01;
 /// Fewer points tell nothing; nor do fewer of the part that a cause is about, as what a hand holds covers
-/// some of it and lies a few millimetres before it.
+/// some of it and lies a few millimetres before it: so many points, or this share of them where few were looked
+/// at.
 const LEAST: usize = 150;
 const LEAST_OF_PART: usize = 250;
+const LEAST_SHARE: f64 = 0.2;
 
 /// What may be wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -233,9 +235,10 @@ pub(super) fn explain(looks: &[&Look], links: &Links, causes: &[Cause]) -> Vec<E
     let sum: Vector3<f64> = all().map(|s| Vector3::from(s.point).cast::<f64>()).sum();
     let center = sum / n as f64;
     let none: f64 = all().map(|s| misfit(f64::from(s.off_m))).sum();
+    let least = LEAST_OF_PART.min((LEAST_SHARE * n as f64) as usize);
     let of = |&cause: &Cause| {
         let system = System::new(cause, looks, links, &center);
-        let (mut by, cost) = (system.off.len() >= LEAST_OF_PART).then(|| system.fit())??;
+        let (mut by, cost) = (system.off.len() >= least).then(|| system.fit())??;
         by.iter_mut().skip(3).for_each(|turn| *turn /= ARM_M);
         let own: f64 = system.off.iter().map(|off| misfit(*off)).sum();
         let (gain, saved) = (1.0 - cost / own.max(1e-9), (own - cost) / none.max(1e-9));
