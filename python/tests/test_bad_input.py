@@ -123,7 +123,7 @@ def test_wrong_recordings(tmp_path):
         fc.Recording(tmp_path / "a.mcap")
     with pytest.raises(fc.errors.RecordingError, match="front"):
         fc.Recording(TINY, cameras=["front"])
-    for settings, told in [({"input": "video"}, "images, compressed or points"), ({"wrong": 1}, "--wrong"),
+    for settings, told in [({"input": "video"}, "images, compressed, points"), ({"wrong": 1}, "--wrong"),
                            ({"remap": {"/nowhere": "/x"}}, "/nowhere is not read"),
                            ({"tolerance_secs": 11}, "expected a number in 0..=10"), ({"cameras": {1: 2}}, "no setting")]:
         with pytest.raises(fc.errors.ConfigError, match=told):

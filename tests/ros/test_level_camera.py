@@ -77,7 +77,7 @@ def test_a_robot_that_comes_later_places_it(ros, recording, start_node, lonely):
     assert not [t for m in transforms.messages for t in m.transforms], "not before nobody tells otherwise"
     latched = [m for m in recording if m.topic == "/tf_static"]
     robot = Player(ros, latched)
-    robot.play()
+    robot.wait_for_subscriber()
     node.wait_for_log("it counts from now on")
     wait_for(lambda: lonely.n_frames > 80, "eight seconds of images")
     known = {t.child_frame_id for m in latched for t in deserialize_message(m.data, message_class(TF)).transforms}

@@ -131,7 +131,7 @@ mod tests {
         begun.must_have_settings(path, &same).unwrap();
         let other = origin(&[("--from", "model b"), ("-p robot", "none")], &[]);
         let told = begun.must_have_settings(path, &other).unwrap_err().to_string();
-        assert!(told.contains("(--from: model a there, model b here): give the same"), "{told}");
+        assert!(told.contains("(--from: model a there, model b here): use the same"), "{told}");
     }
 
     #[test]

@@ -292,6 +292,6 @@ fn cameras_that_are_none_or_twice_are_refused() {
     }
     let config = NodeConfig { camera_inputs: vec!["video".into()], ..NodeConfig::default() };
     let told = config.frames("/").unwrap_err().to_string();
-    assert!(told.contains("images, compressed or points"), "{told}");
+    assert!(told.contains("images, compressed, points"), "{told}");
     assert!(configure(&BTreeMap::new()).is_ok());
 }
