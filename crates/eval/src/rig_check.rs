@@ -1,8 +1,8 @@
 //! Whether a recording's rig is as predictions take it to be: the robot where the cameras see it, cameras
 //! that agree, clocks that agree, joints that fit the description. `forecloud check`.
 //!
-//! The messages are read twice: once for their stamps and values alone ([`series`]), once as frames, some
-//! of which are looked at ([`looks`]).
+//! The messages are read twice: once for their stamps and values alone (`series`), once as frames, some
+//! of which are looked at (`looks`).
 
 mod looks;
 mod series;
