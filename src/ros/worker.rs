@@ -166,6 +166,16 @@ impl Worker {
         }
     }
 
+    /// As the tool does, by the first frame that is there: also where the machine was too busy to predict from
+    /// it. The last digits of predictions hang on the place.
+    fn follow_first_frame(&mut self, newest: &Frame) {
+        if let Some(first) = self.passed.pop_front() {
+            self.follow_cameras(&first);
+            self.passed.push_front(first);
+        }
+        self.follow_cameras(newest);
+    }
+
     /// Unless a workspace is set: puts it where the cameras see most, once.
     fn follow_cameras(&mut self, frame: &Frame) {
         if !self.follows_cameras || self.followed.is_some() {
@@ -224,7 +234,7 @@ impl Worker {
                 facts.resting = None;
                 facts.working(now, parcel.n_replaced);
             });
-            self.follow_cameras(&parcel.frame);
+            self.follow_first_frame(&parcel.frame);
             if self.passed.is_empty() && !self.predictor.has_history(&parcel.frame) {
                 self.warm_up(&parcel.frame, 0);
             }
