@@ -93,17 +93,19 @@ impl RolloutInput {
         motions.for_each(|motion| *motion = motion.scaled(factor));
     }
 
-    /// Estimates the velocities from the clouds of the two frames, one step back and now, and from
-    /// the kinematic particles then, the first two rows of [`RolloutInput::kinematic`].
+    /// Estimates the velocities from the clouds of two frames, then and now, and from the kinematic particles
+    /// of both times: those now are a row of [`RolloutInput::kinematic`], and so are those then, one step back,
+    /// unless `robot_then` has others. A scene without a robot has none.
     pub fn set_motion(
         &mut self,
         estimator: &mut MotionEstimator,
         now: &Particles,
         clouds: [&Particles; 2],
+        robot_then: Option<&[Vec3]>,
     ) {
         let start = &mut self.start;
         let robot = match &self.kinematic[..] {
-            [before, now, ..] => [&before[..], &now[..]],
+            [before, now, ..] if !now.is_empty() => [robot_then.unwrap_or(before), &now[..]],
             _ => [&[][..]; 2],
         };
         // The estimate is written where the first step reads it.

@@ -322,10 +322,11 @@ impl Observer {
         if course.steps_of_history != 1.0 {
             // Where the robot was a step ago, not at the history frame.
             let back = now.joints.iter().zip(&*velocities);
-            let back: Vec<f64> = back.map(|(q, v)| q - v * self.model.step_secs).collect();
+            self.joints_ahead.clear();
+            self.joints_ahead.extend(back.map(|(q, v)| q - v * self.model.step_secs));
             let mount = course.mounts[1].extrapolated(&course.mounts[0], -course.steps_of_history);
             robot.set_mount(&mount)?;
-            robot.place(&back, &mut course.placed[0])?;
+            robot.place(&self.joints_ahead, &mut course.placed[0])?;
         }
         let workspace = self.config.workspace_of(&self.model);
         let joints_ahead = &mut self.joints_ahead;
@@ -416,9 +417,14 @@ impl Memory {
     /// Nanoseconds by which an observation may miss one step before `now`: what the settings say, and half the
     /// frames' period, as no frame of a regular camera is nearer; up to half a step.
     fn tolerance(&self, now: Stamp) -> u64 {
-        let before = self.observations.iter().map(|o| o.stamp).filter(|stamp| *stamp < now);
-        let stamps: Vec<Stamp> = before.chain([now]).collect();
-        let mut gaps: Vec<u64> = stamps.windows(2).map(|pair| pair[1].abs_diff(pair[0])).collect();
+        let before = || self.observations.iter().map(|o| o.stamp).filter(|stamp| *stamp < now);
+        let (mut gaps, mut n_gaps) = ([0; MAX_OBSERVATIONS], 0);
+        let pairs = before().zip(before().skip(1).chain([now]));
+        for (gap, (earlier, later)) in gaps.iter_mut().zip(pairs) {
+            *gap = later.abs_diff(earlier);
+            n_gaps += 1;
+        }
+        let gaps = &mut gaps[..n_gaps];
         let middle = gaps.len().saturating_sub(1) / 2;
         let period = if gaps.is_empty() { 0 } else { *gaps.select_nth_unstable(middle).1 };
         let half = (HALF_A_PERIOD * period as f64).min(5e8 * self.step_secs);

@@ -168,22 +168,12 @@ impl Predictor {
         self.observer.forecast(history, &now, frame, &mut self.scene)?;
         if config.n_motion > 0 {
             let clouds = [&history.cloud, &now.cloud];
+            // Seen from the robot as it was at the history frame, told as of one step.
+            let robot_then = Some(&history.kinematic[..]);
+            self.scene.set_motion(&mut self.motion, &now.particles, clouds, robot_then);
             let steps = steps_of(config, now.stamp.secs_since(history.stamp));
-            if steps == 1.0 {
-                self.scene.set_motion(&mut self.motion, &now.particles, clouds);
-            } else {
-                // Motion is seen from the robot as it was at the history frame, and told for a step.
-                let then = self.scene.kinematic.first().filter(|row| !row.is_empty());
-                let step_back = then.cloned();
-                if let Some(row) = self.scene.kinematic.first_mut().filter(|_| step_back.is_some())
-                {
-                    row.clone_from(&history.kinematic);
-                }
-                self.scene.set_motion(&mut self.motion, &now.particles, clouds);
+            if steps != 1.0 {
                 self.scene.scale_motion(steps as f32);
-                if let Some((row, step_back)) = self.scene.kinematic.first_mut().zip(step_back) {
-                    *row = step_back;
-                }
             }
         }
         self.scene.set_origin(&self.config.origin);

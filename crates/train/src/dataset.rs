@@ -504,7 +504,7 @@ impl Dataset {
         }
         if self.model.n_motion > 0 {
             let clouds = [&cloud_before, &cloud_now];
-            window.scene.set_motion(&mut window.motion, &now, clouds);
+            window.scene.set_motion(&mut window.motion, &now, clouds, None);
         }
         if episode.in_hindsight {
             let start = &window.scene.start;
