@@ -9,6 +9,7 @@ mod support;
 mod clouds;
 mod graph;
 mod model;
+mod rig;
 
 use std::time::Duration;
 
@@ -32,6 +33,7 @@ fn main() -> anyhow::Result<()> {
     graph::loads(&mut criterion, &demo)?;
     model::forward(&mut criterion, &demo)?;
     model::train_step(&mut criterion, &demo)?;
+    rig::minute(&mut criterion)?;
     criterion.final_summary();
     Ok(())
 }

@@ -27,16 +27,20 @@ pub fn common_motion(scene: &RolloutInput) -> Option<f32> {
     let start = &scene.start;
     let is_raised = |p: &Vec3| start.support_m.is_none_or(|support| p[2] > support + ABOVE_M);
     let is_scene = |i: usize| scene.on_links.get(i).is_none_or(|link| *link == NO_LINK);
-    let told = (0..start.positions.len()).filter(|&i| {
+    let n = start.positions.len().min(start.velocities.len());
+    let told = (0..n).filter(|&i| {
         let known = start.velocity_known.get(i).copied().unwrap_or(0.0);
         known >= 0.5 && is_scene(i) && is_raised(&start.positions[i])
     });
-    let (now, ways): (Vec<Vec3>, Vec<Vec3>) =
-        told.filter_map(|i| Some((start.positions[i], *start.velocities.get(i)?))).unzip();
-    let n_moving = ways.iter().filter(|way| length(way) > MOVES_M).count();
-    if now.len() < MIN_PARTICLES || (n_moving as f32) < MOST * now.len() as f32 {
+    let told = told.map(|i| (start.positions[i], start.velocities[i]));
+    // Most scenes end here, without any memory.
+    let (n_told, n_moving) = told.clone().fold((0, 0), |(n_told, n_moving), (_, way)| {
+        (n_told + 1, n_moving + usize::from(length(&way) > MOVES_M))
+    });
+    if n_told < MIN_PARTICLES || (n_moving as f32) < MOST * n_told as f32 {
         return None;
     }
+    let (now, ways): (Vec<Vec3>, Vec<Vec3>) = told.unzip();
     let before: Vec<Vec3> = now.iter().zip(&ways).map(|(p, way)| minus(p, way)).collect();
     let mut with: Vec<usize> = (0..now.len()).collect();
     for _ in 0..ROUNDS {
