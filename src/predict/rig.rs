@@ -21,7 +21,9 @@ use std::sync::Arc;
 use nalgebra::{Point3, Vector3, Vector6};
 
 use crate::Result;
+use crate::message::Stamp;
 use crate::robot::kinematics::{JointOrder, MeshSearch, Robot, RobotOptions, Spread, SurfacePoint};
+use crate::robot::plan;
 use crate::vision::frames::{Frame, RobotState};
 use explain::{Cause, Explanation, Links, Look, Sighting, explain};
 use sight::{Buffer, Eye, Fate, Glance};
@@ -32,12 +34,14 @@ pub use live::LiveRig;
 pub use planes::{
     CameraPlane, Overlap, PLANE, camera_planes, overlaps, plane_heights, plane_items,
 };
-pub use robot::{LAG, Lag, Trials, limits_item, robot_items};
+pub use robot::{LAG, LIMITS, Lag, Trials, largest_turn, limits_item, robot_items};
 
 /// Points of the robot that the surface's are sixteen times as many of ([`Robot::place_surface`]).
 const N_POINTS: usize = 384;
 /// A point whose seen surface is farther along the ray (m) tells nothing of where the robot is.
 const NEAR_M: f32 = 0.08;
+/// Frames farther apart tell no velocity (s).
+const NEAR_SECS: f64 = 0.4;
 /// Largest misfit of a point (m): farther off is no worse.
 const FAR_M: f32 = 0.03;
 
@@ -191,6 +195,25 @@ impl RigWatch {
             order.apply(&joints.positions, &mut positions)?;
         }
         Ok(Some(positions))
+    }
+
+    /// Velocities of the robot's joints (rad/s or m/s) from one frame to another; none without a robot, and of
+    /// frames that are far apart.
+    pub fn velocities(
+        &self,
+        (then, before): (Stamp, &[f64]),
+        (stamp, now): (Stamp, &[f64]),
+    ) -> Option<Vec<f64>> {
+        let (secs, mut velocities) = (stamp.secs_since(then), Vec::new());
+        let limits = self.robot().filter(|_| (1e-3..NEAR_SECS).contains(&secs))?.limits();
+        plan::velocities(now, before, limits, secs, &mut velocities).ok()?;
+        Some(velocities)
+    }
+
+    /// What positions of the robot's joints are if the turning ones are in degrees.
+    pub fn from_degrees(&self, joints: &[f64]) -> Vec<f64> {
+        let limits = self.robot().map_or(&[][..], Robot::limits).iter().zip(joints);
+        limits.map(|(limits, q)| if limits.slides { *q } else { q.to_radians() }).collect()
     }
 
     /// Looks at a frame; whether it has the robot. `velocities` (rad/s or m/s): of the joints, in the

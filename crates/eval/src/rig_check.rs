@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::survey::Surveyor;
 use forecloud::predict::rig::{
-    Item, RigWatch, Verdict, calibration_items, depth_item, limits_item, plane_heights,
-    plane_items, robot_items, worst,
+    Item, LIMITS, RigWatch, Verdict, calibration_items, depth_item, largest_turn, limits_item,
+    plane_heights, plane_items, robot_items, worst,
 };
-use forecloud::robot::kinematics::{MeshSearch, Robot, RobotMode};
+use forecloud::robot::kinematics::{MeshSearch, RobotMode};
 use forecloud::vision::cloud::Workspace;
 use forecloud::vision::frames::{FrameCounts, Problem, View};
 use forecloud::{Error, Result};
@@ -147,7 +147,7 @@ pub fn check_first(recording: &Recording, meshes: &MeshSearch, secs: f64) -> Res
     let problem = problems.first().map(Problem::text);
     let mut found = looks.finish(&mut watch)?;
     if let Some(robot) = watch.robot() {
-        found.trials.largest_rad = largest_rad(robot, &series);
+        found.trials.largest_rad = largest_turn(robot, &series.ranges(robot.joint_names()));
     }
     items.extend(robot_items(&watch, &found.trials));
     items.extend(frame_items(
@@ -163,8 +163,8 @@ pub fn check_first(recording: &Recording, meshes: &MeshSearch, secs: f64) -> Res
         items.extend(states::name_item(robot, &series));
     }
     // Joints of another unit are nowhere near any plan.
-    let is_other_unit =
-        items.iter().any(|item| item.cause.as_ref().is_some_and(|cause| cause.contains("degrees")));
+    let is_far_off = |item: &Item| item.what == LIMITS && item.verdict == Verdict::Fail;
+    let is_other_unit = found.trials.are_degrees() || items.iter().any(is_far_off);
     let states = states::items(&series, watch.robot()).into_iter();
     items.extend(states.filter(|item| !is_other_unit || item.what != states::PLANS));
     items.extend(plane_items(&found.planes, &found.overlaps, &names));
@@ -179,13 +179,6 @@ pub fn check_first(recording: &Recording, meshes: &MeshSearch, secs: f64) -> Res
     let named = |(camera, z): (usize, f64)| Some((names.get(camera)?.clone(), z));
     let planes_m = plane_heights(&found.planes).into_iter().filter_map(named).collect();
     Ok(CheckReport { path, verdict, n_frames, n_with_robot, lag_secs, planes_m, items })
-}
-
-/// Largest position of a turning joint (rad).
-fn largest_rad(robot: &Robot, series: &Series) -> f64 {
-    let ranges = series.ranges(robot.joint_names());
-    let turning = robot.limits().iter().zip(ranges).filter(|(limits, _)| !limits.slides);
-    turning.flat_map(|(_, range)| range).flatten().fold(0.0, |most, q| most.max(q.abs()))
 }
 
 /// Frames that came, frames that did not and why, and those with the robot.
@@ -284,7 +277,7 @@ fn world_items(
                 "box",
                 text,
                 "the cameras look elsewhere, or their transforms are wrong",
-                "set the box with --workspace (workspace_min, workspace_max in the node)",
+                "set the box: --workspace of `forecloud replay`, workspace_min and workspace_max of the node (-p workspace_min:=[x,y,z] of `plan`)",
             ),
             false => Item::ok("box", text),
         }

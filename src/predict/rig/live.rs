@@ -4,7 +4,8 @@
 //! worked out twice a minute; planes and overlaps of cameras once a minute.
 
 use super::{
-    Item, Overlap, RigWatch, Trials, camera_planes, limits_item, overlaps, plane_items, robot_items,
+    Item, Overlap, RigWatch, Trials, camera_planes, largest_turn, limits_item, overlaps,
+    plane_items, robot_items,
 };
 use crate::Result;
 use crate::message::Stamp;
@@ -21,8 +22,6 @@ const N_LOOKS: usize = 10;
 const N_SIGHTINGS: usize = 60;
 /// Looks at the cameras that are kept.
 const N_PLANES: usize = 5;
-/// Frames farther apart tell no velocity (s).
-const NEAR_SECS: f64 = 0.4;
 
 /// What a node knows of its rig.
 pub struct LiveRig {
@@ -81,7 +80,9 @@ impl LiveRig {
             self.forget();
         }
         let joints = self.watch.joints(frame.robot.as_ref())?;
-        let velocities = joints.as_ref().and_then(|now| self.velocities(stamp, now));
+        let before = self.joints.as_ref().map(|(then, before)| (*then, &before[..]));
+        let both = before.zip(joints.as_deref());
+        let velocities = both.and_then(|(before, now)| self.watch.velocities(before, (stamp, now)));
         let is_due = |since: Option<Stamp>, secs: f64| {
             since.is_none_or(|since| stamp.secs_since(since).abs() >= secs)
         };
@@ -119,26 +120,13 @@ impl LiveRig {
         Ok(())
     }
 
-    fn velocities(&self, stamp: Stamp, now: &[f64]) -> Option<Vec<f64>> {
-        let (then, before) = self.joints.as_ref()?;
-        let secs = stamp.secs_since(*then);
-        let rates = now.iter().zip(before).map(|(now, before)| (now - before) / secs);
-        (1e-3..NEAR_SECS).contains(&secs).then(|| rates.collect())
-    }
-
     /// Joints as they are and as degrees, in this frame.
     fn trials(&mut self, frame: &Frame, joints: Option<&[f64]>) -> Result<Trials> {
         let (Some(joints), Some(robot)) = (joints, self.watch.robot()) else {
             return Ok(Trials::default());
         };
-        let turning = robot.limits().iter().map(|limits| !limits.slides);
-        let turning: Vec<bool> = turning.collect();
-        let ranges = self.ranges.iter().zip(&turning).filter(|(_, turns)| **turns);
-        let largest = ranges.flat_map(|(range, _)| *range).flatten();
-        let largest_rad = largest.fold(0.0f64, |most, q| most.max(q.abs()));
-        let radians = joints.iter().zip(&turning);
-        let radians = radians.map(|(q, turns)| if *turns { q.to_radians() } else { *q });
-        let radians: Vec<f64> = radians.collect();
+        let largest_rad = largest_turn(robot, &self.ranges);
+        let radians = self.watch.from_degrees(joints);
         let as_they_are = self.watch.misfit(frame, joints)?;
         let as_degrees = self.watch.misfit(frame, &radians)?;
         Ok(Trials { as_they_are, as_degrees, largest_rad, lag: None })

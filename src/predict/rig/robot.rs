@@ -11,6 +11,8 @@ use crate::robot::kinematics::Robot;
 
 /// What the item of late joints is called.
 pub const LAG: &str = "time of the joints";
+/// What the item of joints' limits is called.
+pub const LIMITS: &str = "joint limits";
 
 /// Fewer points that should be visible tell nothing.
 const LEAST_POINTS: u64 = 400;
@@ -75,6 +77,19 @@ pub struct Trials {
     pub largest_rad: f64,
     /// With joints of another time.
     pub lag: Option<Lag>,
+}
+
+/// Largest position of a turning joint (rad), of the lowest and highest of each joint in the robot's order.
+pub fn largest_turn(robot: &Robot, ranges: &[Option<[f64; 2]>]) -> f64 {
+    let turning = robot.limits().iter().zip(ranges).filter(|(limits, _)| !limits.slides);
+    turning.flat_map(|(_, range)| *range).flatten().fold(0.0, |most, q| most.max(q.abs()))
+}
+
+impl Trials {
+    /// Whether joint positions are in degrees: taken for that, the robot is where it is seen.
+    pub fn are_degrees(&self) -> bool {
+        degrees(self).is_some()
+    }
 }
 
 /// Whether the robot is where it is described, by what `watch` saw.
@@ -413,7 +428,7 @@ fn name(watch: &RigWatch, found: &Explanation) -> (String, String) {
 /// Whether joint positions are within the robot's limits: lowest and highest of each joint that came, in the
 /// robot's order; none where it did not come.
 pub fn limits_item(robot: &Robot, ranges: &[Option<[f64; 2]>]) -> Item {
-    let what = "joint limits";
+    let what = LIMITS;
     let (mut beyond, mut far) = (Vec::new(), Vec::new());
     let joints = robot.joint_names().iter().zip(robot.limits()).zip(ranges);
     for ((name, limits), range) in joints {

@@ -7,7 +7,7 @@ use forecloud::vision::frames::Problem;
 const WORDS: &[(&str, &str)] = &[
     ("set depth_registered to false", "add -p depth_registered:=false"),
     ("raise tolerance_secs above ", "raise -p tolerance_secs:= above "),
-    ("set level_camera to false and start again", "leave out -p level_camera"),
+    ("Set level_camera to false", "Leave out -p level_camera"),
     ("level_camera (tool: -p level_camera:=true)", "-p level_camera:=true"),
     ("say so with robot: none", "say so with -p robot:=none"),
     ("check its driver, and the name with `ros2 topic list`", "see `forecloud info`"),
@@ -54,5 +54,26 @@ mod tests {
             said("no joint state: check that /joint_states is published"),
             "no joint state: check that /joint_states was recorded"
         );
+    }
+
+    #[test]
+    fn what_is_put_in_other_words_is_what_frames_say() {
+        // Their sources, each text on one line.
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/vision");
+        let mut folders = vec![std::path::PathBuf::from(root)];
+        let mut said = String::new();
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false => said += &std::fs::read_to_string(path).unwrap(),
+                }
+            }
+        }
+        let said = said.replace("\\\n", " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        for (node, _) in WORDS {
+            assert!(said.contains(node.trim()), "frames don't say '{node}' any more");
+        }
     }
 }

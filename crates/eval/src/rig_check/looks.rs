@@ -4,6 +4,7 @@ use forecloud::message::Stamp;
 use forecloud::predict::rig::{
     CameraPlane, Lag, Misfit, Overlap, RigWatch, Trials, camera_planes, overlaps,
 };
+use forecloud::robot::kinematics::JointLimits;
 use forecloud::vision::frames::{Frame, View};
 use forecloud::{Error, Result};
 
@@ -88,7 +89,9 @@ impl Looks {
             self.why_no_robot.get_or_insert(error.to_string());
             None
         });
-        let velocities = joints.as_ref().and_then(|now| self.velocities(stamp, now));
+        let before = self.joints.last().map(|(then, before)| (*then, &before[..]));
+        let both = before.zip(joints.as_deref());
+        let velocities = both.and_then(|(before, now)| watch.velocities(before, (stamp, now)));
         if let Some(joints) = &joints {
             self.n_with_robot += 1;
             self.joints.push((stamp, joints.clone()));
@@ -120,20 +123,9 @@ impl Looks {
         self.stamps.len() as u64
     }
 
-    /// The joints' velocities since the frame before, if that is near.
-    fn velocities(&self, stamp: Stamp, now: &[f64]) -> Option<Vec<f64>> {
-        let (then, before) = self.joints.last()?;
-        let secs = stamp.secs_since(*then);
-        let is_near = (1e-3..0.4).contains(&secs);
-        is_near.then(|| now.iter().zip(before).map(|(now, before)| (now - before) / secs).collect())
-    }
-
     /// Tries joints as they are, and as degrees.
     fn as_degrees(&mut self, frame: &Frame, joints: &[f64], watch: &mut RigWatch) -> Result<()> {
-        let Some(robot) = watch.robot() else { return Ok(()) };
-        let limits = robot.limits().iter().zip(joints);
-        let radians = limits.map(|(limits, q)| if limits.slides { *q } else { q.to_radians() });
-        let radians: Vec<f64> = radians.collect();
+        let radians = watch.from_degrees(joints);
         for (sum, joints) in self.sums.iter_mut().zip([joints, &radians]) {
             if let Some(Misfit { counts, mean_m }) = watch.misfit(frame, joints)? {
                 sum.0 += mean_m;
@@ -200,11 +192,14 @@ impl Looks {
         }
         let secs: Vec<f64> = (-LAGS..=LAGS).map(|i| f64::from(i) * LAG_STEP_SECS).collect();
         let mut fits = vec![0.0; secs.len()];
+        let Some(limits) = watch.robot().map(|robot| robot.limits().to_vec()) else {
+            return Ok(None);
+        };
         let (mut joints, mut n_frames) = (Vec::new(), 0);
         for Kept { frame, .. } in &self.fast {
             let mut row = Vec::with_capacity(secs.len());
             for secs in &secs {
-                if !joints_at(&self.joints, frame.stamp, *secs, &mut joints) {
+                if !joints_at(&self.joints, &limits, frame.stamp.plus_secs(*secs), &mut joints) {
                     break;
                 }
                 row.extend(watch.misfit(frame, &joints)?.map(|misfit| misfit.mean_m));
@@ -218,9 +213,13 @@ impl Looks {
     }
 }
 
-/// The joints `secs` after `stamp`, between those of the frames about that time; false beyond them.
-fn joints_at(known: &[(Stamp, Vec<f64>)], stamp: Stamp, secs: f64, out: &mut Vec<f64>) -> bool {
-    let at = stamp.plus_secs(secs);
+/// The joints at a time, between those of the frames about it; false if there are none.
+fn joints_at(
+    known: &[(Stamp, Vec<f64>)],
+    limits: &[JointLimits],
+    at: Stamp,
+    out: &mut Vec<f64>,
+) -> bool {
     let after = known.partition_point(|(stamp, _)| *stamp < at);
     out.clear();
     let (Some((t1, b)), Some((t0, a))) =
@@ -232,7 +231,8 @@ fn joints_at(known: &[(Stamp, Vec<f64>)], stamp: Stamp, secs: f64, out: &mut Vec
         return !out.is_empty();
     };
     let share = at.secs_since(*t0) / t1.secs_since(*t0).max(1e-9);
-    out.extend(a.iter().zip(b).map(|(a, b)| a + share * (b - a)));
+    let ways = a.iter().zip(b).zip(limits);
+    out.extend(ways.map(|((a, b), limits)| a + share * limits.way(*a, *b)));
     true
 }
 
@@ -259,10 +259,15 @@ mod tests {
         let known: Vec<_> = (0..3).map(|i| (at(0.1 * f64::from(i)), vec![f64::from(i)])).collect();
         let mut out = Vec::new();
         for (secs, joint) in [(-0.3, 0.0), (0.0, 0.0), (0.05, 0.5), (0.13, 1.3), (0.5, 2.0)] {
-            assert!(joints_at(&known, at(0.0), secs, &mut out));
+            assert!(joints_at(&known, &[JointLimits::NONE], at(secs), &mut out));
             assert!((out[0] - joint).abs() < 1e-6, "{secs}: {out:?}");
         }
-        assert!(!joints_at(&[], at(0.0), 0.0, &mut out));
+        assert!(!joints_at(&[], &[], at(0.0), &mut out));
+        // A joint that wraps goes the short way.
+        let known = [(at(0.0), vec![3.1]), (at(0.1), vec![-3.1])];
+        let wraps = JointLimits { wraps: true, ..JointLimits::NONE };
+        assert!(joints_at(&known, &[wraps], at(0.05), &mut out));
+        assert!((out[0] - std::f64::consts::PI).abs() < 1e-6, "{out:?}");
     }
 
     #[test]
