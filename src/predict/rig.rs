@@ -10,10 +10,12 @@
 mod calibration;
 mod explain;
 mod item;
+mod limits;
 mod live;
 mod planes;
 mod robot;
 mod sight;
+mod words;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -30,11 +32,12 @@ use sight::{Buffer, Eye, Fate, Glance};
 
 pub use calibration::{DepthValues, calibration_items, depth_item};
 pub use item::{Item, Verdict, worst};
+pub use limits::{LIMITS, largest_turn, limits_item};
 pub use live::LiveRig;
 pub use planes::{
     CameraPlane, Overlap, PLANE, camera_planes, overlaps, plane_heights, plane_items,
 };
-pub use robot::{LAG, LIMITS, Lag, Trials, largest_turn, limits_item, robot_items};
+pub use robot::{LAG, Lag, Trials, robot_items};
 
 /// Points of the robot that the surface's are sixteen times as many of ([`Robot::place_surface`]).
 const N_POINTS: usize = 384;

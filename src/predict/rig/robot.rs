@@ -6,13 +6,12 @@ use std::f64::consts::TAU;
 
 use super::explain::{Cause, Explanation};
 use super::item::{Item, Verdict};
+use super::words::{told, way_m};
 use super::{Counts, CountsBy, Misfit, RigWatch};
 use crate::robot::kinematics::Robot;
 
 /// What the item of late joints is called.
 pub const LAG: &str = "time of the joints";
-/// What the item of joints' limits is called.
-pub const LIMITS: &str = "joint limits";
 
 /// Fewer points that should be visible tell nothing.
 const LEAST_POINTS: u64 = 400;
@@ -29,8 +28,6 @@ const GAIN_BESIDE: f64 = 0.5;
 const OFF_M: f64 = 0.008;
 /// Causes that take away as much (share of the best one's) are as good.
 const AS_GOOD: f64 = 0.93;
-/// Causes that take away nearly as much are named with the best (share of its gain).
-const ALIKE: f64 = 0.85;
 /// From which on joints are told as late (s), and the share of the misfit that this must take away.
 const LATE_SECS: f64 = 0.015;
 const LATE_GAIN: f64 = 0.15;
@@ -41,12 +38,8 @@ const TURNING: f64 = TAU;
 const DEGREES_GAIN: f64 = 0.2;
 /// Depths are in another unit where they are a power of ten times what they should be, up to this share.
 const UNIT_SHARE: f64 = 0.2;
-/// Joints may be so far beyond their limits: turning (rad), sliding (m). Fingers that press on something are.
-const BEYOND: [f64; 2] = [0.15, 0.02];
 /// Nearer to the world's origin a robot counts as put there (m).
 const ORIGIN_M: f64 = 0.002;
-/// Way of a tip for which a turn stands (m).
-const REACH_M: f64 = 0.4;
 
 /// By how much later the joints must be taken to lie where the cameras see the robot.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -77,12 +70,6 @@ pub struct Trials {
     pub largest_rad: f64,
     /// With joints of another time.
     pub lag: Option<Lag>,
-}
-
-/// Largest position of a turning joint (rad), of the lowest and highest of each joint in the robot's order.
-pub fn largest_turn(robot: &Robot, ranges: &[Option<[f64; 2]>]) -> f64 {
-    let turning = robot.limits().iter().zip(ranges).filter(|(limits, _)| !limits.slides);
-    turning.flat_map(|(_, range)| *range).flatten().fold(0.0, |most, q| most.max(q.abs()))
 }
 
 impl Trials {
@@ -333,142 +320,4 @@ fn stands_at_origin(robot: &Robot) -> bool {
     }
     let mut bases = robot.surfaces().map(|(link, _)| base(link)).peekable();
     bases.peek().is_some() && bases.all(is_put)
-}
-
-/// By how far a cause moves what it is about (m), about.
-fn way_m(found: &Explanation) -> f64 {
-    let norm = |values: &[f64]| values.iter().map(|x| x * x).sum::<f64>().sqrt();
-    match found.cause {
-        Cause::Robot | Cause::Camera(_) => norm(&found.by[..3]).max(REACH_M * norm(&found.by[3..])),
-        Cause::Origin(_) => norm(&found.by),
-        Cause::Zero(_) => REACH_M * norm(&found.by),
-        // At 0.3 m/s.
-        Cause::Time => 0.3 * norm(&found.by),
-    }
-}
-
-/// What an explanation says: evidence, cause and remedy.
-fn told(watch: &RigWatch, all: &[Explanation], best: &Explanation) -> (String, String, String) {
-    let (cause, remedy) = name(watch, best);
-    let others = all.iter().filter(|e| e.cause != best.cause && e.saved >= ALIKE * best.saved);
-    let others: Vec<String> = others.take(2).map(|other| name(watch, other).0).collect();
-    let or = match others.is_empty() {
-        true => String::new(),
-        false => format!("; nearly as well: {}", others.join("; ")),
-    };
-    let text =
-        format!("moved by {} it fits better: {:.0} % less misfit{or}", by(best), 100.0 * best.gain);
-    (text, cause, remedy)
-}
-
-fn by(found: &Explanation) -> String {
-    let mm = |values: &[f64]| {
-        let parts: Vec<String> = values.iter().map(|x| format!("{:.0}", 1e3 * x)).collect();
-        parts.join(", ")
-    };
-    match found.cause {
-        Cause::Robot | Cause::Camera(_) => {
-            let turn = found.by[3..].iter().map(|x| x * x).sum::<f64>().sqrt();
-            format!("{} mm along x, y, z and {:.1} degrees", mm(&found.by[..3]), turn.to_degrees())
-        }
-        Cause::Origin(_) => format!("{} mm along its x, y, z", mm(&found.by)),
-        Cause::Zero(_) => {
-            format!("{:.1} degrees (or {:.0} mm)", found.by[0].to_degrees(), 1e3 * found.by[0])
-        }
-        Cause::Time => format!("{:.0} ms of its motion", 1e3 * found.by[0]),
-    }
-}
-
-fn name(watch: &RigWatch, found: &Explanation) -> (String, String) {
-    let robot = watch.robot();
-    let link = |node: usize| {
-        robot.and_then(|robot| robot.link_names().get(node)).map_or("?", String::as_str)
-    };
-    match found.cause {
-        Cause::Robot => {
-            let or = if watch.cameras().len() == 1 { ", or the camera" } else { "" };
-            (
-                format!("where the robot stands{or}"),
-                "measure where its base stands, and calibrate the cameras to it (hand-eye calibration)".into(),
-            )
-        }
-        Cause::Camera(camera) => {
-            let name = watch.cameras().get(camera).map_or("?", String::as_str);
-            (
-                format!("the place of camera '{name}' (its transform)"),
-                format!("calibrate '{name}' again (docs/src/guide/cameras.md)"),
-            )
-        }
-        Cause::Origin(node) => {
-            let parent = robot.map_or(0, |robot| robot.parent_of(node));
-            (
-                format!(
-                    "where '{}' sits on '{}' in the description: a wrong length or offset",
-                    link(node),
-                    link(parent)
-                ),
-                format!("correct the origin of the joint that holds '{}'", link(node)),
-            )
-        }
-        Cause::Zero(joint) => {
-            let joint =
-                robot.and_then(|robot| robot.joint_names().get(joint)).map_or("?", String::as_str);
-            (
-                format!("the zero of joint '{joint}'"),
-                format!("calibrate the zero (homing offset) of '{joint}'"),
-            )
-        }
-        Cause::Time => (
-            "the joints' time: clocks that differ".into(),
-            "synchronise the clocks (chrony, PTP), and let drivers stamp when they measure".into(),
-        ),
-    }
-}
-
-/// Whether joint positions are within the robot's limits: lowest and highest of each joint that came, in the
-/// robot's order; none where it did not come.
-pub fn limits_item(robot: &Robot, ranges: &[Option<[f64; 2]>]) -> Item {
-    let what = LIMITS;
-    let (mut beyond, mut far) = (Vec::new(), Vec::new());
-    let joints = robot.joint_names().iter().zip(robot.limits()).zip(ranges);
-    for ((name, limits), range) in joints {
-        let Some([low, high]) = *range else { continue };
-        let (unit, slides) = (limits.unit(), limits.slides);
-        let slack = BEYOND[usize::from(slides)];
-        if low < limits.lower - slack || high > limits.upper + slack {
-            beyond.push(format!(
-                "{name} {low:.2} to {high:.2} {unit} (limits {:.2} to {:.2})",
-                limits.lower, limits.upper
-            ));
-        }
-        if !slides && low.abs().max(high.abs()) > 2.0 * TAU {
-            far.push(name.as_str());
-        }
-    }
-    let n = robot.joint_names().len();
-    match (beyond.is_empty(), far.is_empty()) {
-        (true, true) => Item::ok(what, format!("{n} joints within them")),
-        (false, false) => Item::wrong(
-            Verdict::Fail,
-            what,
-            beyond.join("; "),
-            "joint positions in degrees or in encoder counts",
-            "publish joint states in radians and metres (REP 103)",
-        ),
-        (true, false) => Item::wrong(
-            Verdict::Warn,
-            what,
-            format!("{}: more than two turns", far.join(", ")),
-            "joint positions in degrees, or a joint that turns on and on",
-            "publish joint states in radians (REP 103)",
-        ),
-        (false, true) => Item::wrong(
-            Verdict::Warn,
-            what,
-            beyond.join("; "),
-            "the description is of another robot or its limits are wrong, or the joints' zeros are",
-            "compare the description's limits with the driver's",
-        ),
-    }
-    .value("n_beyond", beyond.len() as f64)
 }
