@@ -139,11 +139,18 @@ class Received:
 
     opened: list[Received] = []
 
-    def __init__(self, node, topic: str, type_name: str, outlives_test: bool = False):
+    def __init__(
+        self, node, topic: str, type_name: str, outlives_test: bool = False, latched: bool = False
+    ):
+        """`latched`: what was published before this subscriber was found counts too."""
         self.messages: list = []
         self.topic = topic
         self._node = node
-        qos = rclpy.qos.QoSProfile(depth=100)
+        durability = rclpy.qos.DurabilityPolicy
+        qos = rclpy.qos.QoSProfile(
+            depth=100,
+            durability=durability.TRANSIENT_LOCAL if latched else durability.VOLATILE,
+        )
         self.on_message: Callable[[list], None] | None = None
         """Called with all messages so far, by the thread that receives them."""
         self._subscription = node.create_subscription(

@@ -320,8 +320,10 @@ def test_a_goal_that_nobody_waits_for_is_told_of_and_can_be_cancelled(ros, node,
 
 
 def test_goals_of_an_action_are_kept_as_rcl_keeps_them(ros, node, planner):
-    statuses = Received(ros, "/forecloud/plan/_action/status", "action_msgs/msg/GoalStatusArray")
-    statuses.wait_for_publisher()
+    # Latched, as the action's own clients have it: a status that nobody was found for is not lost.
+    statuses = Received(
+        ros, "/forecloud/plan/_action/status", "action_msgs/msg/GoalStatusArray", latched=True
+    )
 
     def stands(handle):
         """The last status of a goal that was told of."""

@@ -1,5 +1,7 @@
 //! Rates, gaps and clocks.
 
+use std::collections::BTreeMap;
+
 use super::series::{Series, Times};
 use forecloud::message::Stamp;
 use forecloud::predict::rig::{Item, Verdict};
@@ -96,20 +98,27 @@ fn clocks(series: &Series) -> Option<Item> {
 }
 
 fn rates(series: &Series) -> Item {
-    let (mut texts, mut gaps) = (Vec::new(), Vec::new());
+    // Sources of the same rate are told together: a robot has a transform for each link.
+    let (mut alike, mut gaps) = (BTreeMap::<String, Vec<&str>>::new(), Vec::new());
     for (source, times) in series.times.iter().filter(|(_, times)| times.all.len() >= 3) {
         let between = times.gaps();
         let Some(period) = median(between.clone()) else { continue };
         let longest = between.iter().fold(0.0f64, |most, gap| most.max(*gap));
         let jitter =
             median(between.iter().map(|gap| (gap - period).abs()).collect()).unwrap_or(0.0);
-        texts.push(format!("{source} {:.1} Hz (jitter {:.1} ms)", 1.0 / period, 1e3 * jitter));
+        let rate = format!("{:.1} Hz (jitter {:.1} ms)", 1.0 / period, 1e3 * jitter);
+        alike.entry(rate).or_default().push(source);
         if longest > GAP_SECS.max(GAP_PERIODS * period) && !is_seldom(source) {
             gaps.push(format!("{source} {longest:.1} s (usually {:.0} ms)", 1e3 * period));
         }
     }
+    let told = |(rate, sources): (&String, &Vec<&str>)| match &sources[..] {
+        [first, _, _, ..] => format!("{rate}: {first} and {} others", sources.len() - 1),
+        few => format!("{rate}: {}", few.join(", ")),
+    };
+    let texts: Vec<String> = alike.iter().map(told).collect();
     match gaps.is_empty() {
-        true => Item::ok("rates", texts.join(", ")),
+        true => Item::ok("rates", texts.join("; ")),
         false => Item::wrong(
             Verdict::Warn,
             "rates",
