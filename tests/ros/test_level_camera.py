@@ -36,7 +36,7 @@ def test_it_is_placed_above_the_plane_that_it_sees(ros, recording, start_node, l
     arguments = ["-p", "cameras:=[camera_left]", "-p", "level_camera:=true"]
     node = start_node(*arguments)
     node.wait_for_log("waits for messages")
-    transforms = Received(ros, "/tf_static", TF)
+    transforms = Received(ros, "/tf_static", TF, latched=True)
     predictions = Received(ros, "/forecloud/prediction", PREDICTION)
     timings = Received(ros, "/forecloud/timing", TIMING)
     for received in (predictions, timings):
@@ -71,7 +71,7 @@ def test_it_is_placed_above_the_plane_that_it_sees(ros, recording, start_node, l
 def test_a_robot_that_comes_later_places_it(ros, recording, start_node, lonely):
     node = start_node("-p", "cameras:=[camera_left]", "-p", "level_camera:=true")
     node.wait_for_log("waits for messages")
-    transforms = Received(ros, "/tf_static", TF)
+    transforms = Received(ros, "/tf_static", TF, latched=True)
     lonely.start()
     node.wait_for_log("as level, so", "Other nodes are told in 5 s")
     assert not [t for m in transforms.messages for t in m.transforms], "not before nobody tells otherwise"
@@ -81,6 +81,7 @@ def test_a_robot_that_comes_later_places_it(ros, recording, start_node, lonely):
     node.wait_for_log("it counts from now on")
     wait_for(lambda: lonely.n_frames > 80, "eight seconds of images")
     known = {t.child_frame_id for m in latched for t in deserialize_message(m.data, message_class(TF)).transforms}
+    transforms.wait_for(len(latched))
     told = [t.child_frame_id for m in transforms.messages for t in m.transforms]
     assert len(told) == len(known) and set(told) == known, "only the robot's own"
     robot.close()
@@ -89,7 +90,7 @@ def test_a_robot_that_comes_later_places_it(ros, recording, start_node, lonely):
 def test_without_being_asked_nothing_is_made_up(ros, start_node, lonely):
     node = start_node("-p", "cameras:=[camera_left]")
     node.wait_for_log("waits for messages")
-    transforms = Received(ros, "/tf_static", TF)
+    transforms = Received(ros, "/tf_static", TF, latched=True)
     lonely.start()
     node.wait_for_log("no path from 'world'", "level_camera")
     wait_for(lambda: lonely.n_frames > 30, "three seconds of images")
