@@ -49,7 +49,8 @@ fn plain(records: &[u8]) -> Vec<u8> {
 /// A file with a channel, and these records after it; without an end.
 fn write(folder: &Path, records: &[Vec<u8>]) -> PathBuf {
     let schema = [&1u16.to_le_bytes()[..], &text("std_msgs/msg/String"), &text(""), &text("")];
-    let channel = [&1u16.to_le_bytes()[..], &1u16.to_le_bytes(), &text("/a"), &text("cdr"), &[0; 4]];
+    let channel =
+        [&1u16.to_le_bytes()[..], &1u16.to_le_bytes(), &text("/a"), &text("cdr"), &[0; 4]];
     let head = [
         mcap::MAGIC.to_vec(),
         record(HEADER, &[text("ros2"), text("")].concat()),
