@@ -197,8 +197,8 @@ mod tests {
         let found = common_motion(&slab_on_floor(WAY, WAY, tiles)).expect("the floor moves");
         assert!((found - length(&WAY)).abs() < 1e-3, "{found}");
         // A shadow that goes with the slab is no floor that moves.
-        let is_shadow = |p: &Vec3| (0.4..0.7).contains(&p[0]) && p[1].abs() < 0.3;
-        let shadow = |p: &Vec3| if is_shadow(p) { 0.2 } else { 0.5 };
+        let is_shadow = |p: &Vec3| (0.1..0.9).contains(&p[0]) && p[1].abs() < 0.45;
+        let shadow = |p: &Vec3| if is_shadow(p) { 0.0 } else { 0.8 };
         assert_eq!(common_motion(&slab_on_floor(WAY, WAY, shadow)), None);
     }
 

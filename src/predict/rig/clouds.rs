@@ -17,15 +17,17 @@ const MOST_POINTS: usize = 16_384;
 /// The nearest point of the robot in each cell of directions is to be seen: cells are so many times as wide as
 /// points lie apart.
 const CELL: f32 = 2.0;
+/// How much farther off a surface's next point may be, in cells.
+const FALL: f32 = 1.5;
 /// Directions farther from the middle one than this are left out (tangent).
 const WIDEST: f32 = 4.0;
 /// A surface point is on the cloud with a point so near (m), and about it with one so near.
 const ON_M: f32 = 0.03;
 const ABOUT_M: f32 = 0.25;
-/// Points of the robot about the cloud that tell, and the share of them that is on it at least: far fewer than
-/// of a robot that is there, as clouds may come in other frames than their sensor's.
+/// Points of the robot about the cloud that tell, and the share of them that is on it at least. Of the demo's
+/// robot 70 % are, and 40 % with its joints in degrees: its arms reach through each other's place.
 const LEAST_POINTS: u64 = 100;
-const LEAST_ON: f64 = 0.35;
+const LEAST_ON: f64 = 0.5;
 /// Median distances from the sensor that clouds have (m): also those of a lidar outside.
 const USUAL_M: std::ops::RangeInclusive<f32> = 0.12..=100.0;
 /// Share of the points without a place from which on something is wrong.
@@ -100,7 +102,14 @@ fn facing(eye: Vector3<f32>, surface: &[SurfacePoint], spacing_m: f32) -> Vec<Ve
             *found = (z, point.position);
         }
     }
-    nearest.into_values().map(|(_, p)| p).collect()
+    // Beside what is nearer by more than a surface falls back, another part is seen, or its back.
+    let is_behind = |[u, v]: [i32; 2], z: f32| {
+        let beside = (0..9).map(|i| [u.saturating_add(i % 3 - 1), v.saturating_add(i / 3 - 1)]);
+        let mut depths = beside.filter_map(|at| nearest.get(&at));
+        depths.any(|(other, _)| *other < z * (1.0 - FALL * cell))
+    };
+    let seen = nearest.iter().filter(|(at, (z, _))| !is_behind(**at, *z));
+    seen.map(|(_, (_, p))| *p).collect()
 }
 
 /// Some of the points of a cloud that were measured, spread over it.

@@ -256,6 +256,14 @@ fn what_does_not_fit_a_model_or_a_recording_is_refused_before_the_work() {
         place.refused(&[&plan[..], &[option, value]].concat(), option);
     }
     place.refused(&[&plan[..], &["-p", "workspace_min:=[9,9,9]"]].concat(), "workspace_min");
+    // Before the recording is opened, and before one is played whose robot never moves.
+    let none = ["plan", "none", "--goal", "goal.yaml", "--particles", "2"];
+    place.refused(&none, "--particles");
+    write_recording(&place.0.path().join("still"), "test", |message| {
+        &*message.topic != "/joint_states"
+    });
+    let still = ["plan", "still", "--goal", "goal.yaml", "--max-plans", "1"];
+    place.refused(&[&still[..], &["--joints", "elbow"]].concat(), "--joints");
     let calibrate = ["calibrate", "none", "--model", &model, "--out", "out"];
     place.refused(&[&calibrate[..], &["--replan-interval", "3"]].concat(), "--replan-interval");
     let train = ["train", "none", "--out", "out", "--from", &model];
