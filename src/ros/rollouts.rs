@@ -133,8 +133,8 @@ impl Snapshots {
         if let Some((_, why)) = self.missed.as_ref().filter(|(until, _)| asked < *until) {
             return Err(why.clone());
         }
-        let (wish, answers) = mpsc::channel();
-        self.mailbox.order(|orders| orders.wishes.push(wish));
+        let (request, answers) = mpsc::channel();
+        self.mailbox.order(|orders| orders.snapshots.push(request));
         let deadline = Instant::now() + PATIENCE;
         let mut reason = None;
         loop {
