@@ -64,8 +64,10 @@ impl Predictor {
     /// As [`Predictor::step`].
     pub fn step_in_time(&mut self, frame: &Frame, whole: Instant) -> Result<Option<&Prediction>> {
         let start = Instant::now();
+        // Images → cloud in the world frame → particles at t-1; the robot's at its joints.
         self.history.follow(frame.stamp);
         let now = self.observe(frame)?;
+        // What was seen one step back → motion since then; the plan → the robot in each step ahead.
         let is_ready = self.look_back(&now).and_then(|()| self.set_input(&now, frame));
         if !matches!(is_ready, Ok(true)) {
             self.history.remember(now);
@@ -74,7 +76,10 @@ impl Predictor {
         let particles_ms = milliseconds_since(start);
 
         let start = Instant::now();
+        // Each step: tokens → k-NN graph → walks and loads (Algorithm 2, enumerated) → Interlacer
+        // (of GRF models Eq. 28 in the local layers) → Δx; then again from where the particles went.
         self.roll_out(whole, start)?;
+        // What lies on the robot goes with it, and what rests stays at rest until something comes near.
         self.finish(&now);
         self.prediction.timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
         self.history.remember(now);
@@ -83,8 +88,8 @@ impl Predictor {
         Ok(Some(&self.prediction))
     }
 
-    /// Particles of t-2, motion since then, and the robot's particles at t-2, t-1, t, …; whether there is
-    /// a history.
+    /// Takes the particles of t-2, motion since then, and the robot's particles at t-2, t-1, t, …; whether
+    /// there is a history.
     fn set_input(&mut self, now: &Observation, frame: &Frame) -> Result<bool> {
         let Some(history) = self.history.before(now) else { return Ok(false) };
         let (model, input) = (&self.model.config, &mut self.input);
@@ -97,10 +102,7 @@ impl Predictor {
             // Seen from the robot as it was at the history frame, told as of one step.
             let robot_then = Some(&history.kinematic[..]);
             input.set_motion(&mut self.motion, &now.particles, clouds, robot_then);
-            let steps = steps_of(model, now.stamp.secs_since(history.stamp));
-            if steps != 1.0 {
-                input.scale_motion(steps as f32);
-            }
+            input.scale_motion(steps_of(model, now.stamp.secs_since(history.stamp)) as f32);
         }
         input.set_origin(&self.config.origin);
         input.walk_seed = WalkSeed { seed: self.config.seed, stamp_ns: now.stamp.nanos() };
@@ -110,8 +112,7 @@ impl Predictor {
         Ok(true)
     }
 
-    /// Each step: tokens → k-NN graph → walks and loads (Algorithm 2, enumerated) → Interlacer
-    /// (of GRF models Eq. 28 in the local layers) → Δx; then again from where the particles went.
+    /// Displacements, of as many steps as there is time for.
     fn roll_out(&mut self, whole: Instant, start: Instant) -> Result<()> {
         let Self { model, config, input, backend, pace, prediction, .. } = self;
         let is_slowed = pace.is_slowed();
@@ -124,7 +125,7 @@ impl Predictor {
         Ok(())
     }
 
-    /// What lies on the robot goes with it, and what rests stays at rest until something comes near.
+    /// What is known of the motion without the model, and how sure all of it is.
     fn finish(&mut self, now: &Observation) {
         let Self { model, config, input, backend, known_motion, prediction, .. } = self;
         prediction.stamp = now.stamp;
