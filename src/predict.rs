@@ -4,6 +4,7 @@
 pub mod config;
 pub mod deadline;
 pub mod known_motion;
+pub mod last_miss;
 pub mod observation;
 pub mod prediction;
 pub mod predictor;

@@ -8,6 +8,7 @@ use crate::engine::model::ModelConfig;
 use crate::engine::rollout_input::RolloutInput;
 use crate::message::{JointTrajectory, Stamp};
 use crate::predict::config::PredictorConfig;
+use crate::predict::last_miss::Outlook;
 use crate::robot::kinematics::{
     JointOrder, MeshSearch, Mount, Robot, RobotMode, RobotOptions, Spread,
 };
@@ -41,6 +42,8 @@ pub struct Observation {
     /// Number of the robot's link that each particle lies on, as [`RolloutInput::on_links`]; none without a
     /// robot.
     pub on_links: Vec<u32>,
+    /// What was predicted from it.
+    pub outlook: Outlook,
     /// Measured joints in the robot's order.
     joints: Vec<f64>,
     /// What else tells where the robot is.
@@ -240,6 +243,7 @@ impl Observer {
         out: &mut Observation,
     ) -> Result<()> {
         out.stamp = frame.stamp;
+        out.outlook.clear();
         out.cameras.clear();
         out.cameras.extend(frame.camera_numbers());
         let sampling = Sampling {
@@ -405,6 +409,16 @@ impl Memory {
         };
         let alike = self.observations.iter().filter(is_alike);
         alike.min_by_key(|o| (o.kinematic.is_empty() == has_robot, o.stamp.abs_diff(wanted)))
+    }
+
+    /// The observation that was predicted from and lies nearest to one step before `now`, within half a step, and
+    /// how many steps it lies back.
+    pub fn predicted(&self, now: Stamp) -> Option<(&Observation, f64)> {
+        let steps = |o: &&Observation| now.secs_since(o.stamp) / self.step_secs;
+        let is_near = |o: &&Observation| o.outlook.is_some() && (0.5..=1.5).contains(&steps(o));
+        let off = |o: &&Observation| (steps(o) - 1.0).abs();
+        let near = self.observations.iter().filter(is_near);
+        near.min_by(|a, b| off(a).total_cmp(&off(b))).map(|o| (o, steps(&o)))
     }
 
     /// Whether there would be an observation one step before `now` if cameras did not matter.

@@ -13,6 +13,7 @@ use crate::engine::rollout_input::RolloutInput;
 use crate::predict::config::PredictorConfig;
 use crate::predict::deadline::{Deadline, Pace};
 use crate::predict::known_motion::{KnownMotion, KnownMotionSettings};
+use crate::predict::last_miss::LastMiss;
 use crate::predict::observation::{Memory, Observer, steps_of};
 use crate::predict::prediction::milliseconds_since;
 use crate::predict::snapshot::Snapshot;
@@ -33,6 +34,7 @@ pub struct Predictor {
     scene: RolloutInput,
     backend: Backend,
     known: KnownMotion,
+    last_miss: LastMiss,
     prediction: Prediction,
     /// Whether `scene` is what `prediction` started from.
     is_predicted: bool,
@@ -60,6 +62,7 @@ impl Predictor {
             scene: RolloutInput::default(),
             backend: Backend::new(&model, config.device)?,
             known: KnownMotion::default(),
+            last_miss: LastMiss::default(),
             prediction: Prediction::default(),
             is_predicted: false,
             image_sizes: Vec::new(),
@@ -176,6 +179,15 @@ impl Predictor {
                 self.scene.scale_motion(steps as f32);
             }
         }
+        // How the prediction of one step back turned out, which tells of what goes on.
+        self.prediction.held_against = None;
+        self.prediction.outcomes = Default::default();
+        if let Some((past, steps)) = self.memory.predicted(now.stamp) {
+            let RolloutInput { start, records, .. } = &mut self.scene;
+            let before = (&past.particles.positions[..], &past.outlook, steps as f32);
+            self.prediction.outcomes = self.last_miss.look(start, &now.kinematic, before, records);
+            self.prediction.held_against = Some(past.stamp);
+        }
         self.scene.set_origin(&self.config.origin);
         self.scene.walk_seed = WalkSeed { seed: self.config.seed, stamp_ns: now.stamp.nanos() };
         let seen = if config.n_motion > 0 { &history.cloud } else { &history.particles };
@@ -208,6 +220,8 @@ impl Predictor {
         let told = (0..self.backend.n_steps()).map_while(|t| self.backend.sigmas(t));
         prediction.set_sigmas(told, self.model.calibration.as_ref());
         prediction.widen_sigmas();
+        prediction.widen_by(&self.scene.records);
+        now.outlook.take(self.known.said(), &self.scene.records, prediction);
         prediction.timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
         self.memory.remember(now);
         self.image_sizes.clear();
