@@ -185,3 +185,84 @@ impl Pending {
         [model, goes_on, &self.way].map(|v| length(v).powi(2))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The record of a body that moves by `motions`, one after the other, of which the model says `model` each
+    /// time, and its velocity what it was.
+    fn record(motions: &[Vec3], model: &[Vec3; LAG]) -> TrackRecord {
+        let mut record = TrackRecord::default();
+        for pair in motions.windows(2) {
+            let said = [*model, [pair[0]; LAG]];
+            let off = |said: &Vec3| length(&minus(&pair[1], said)).powi(2);
+            let squares = [off(&model[0]), off(&pair[0]), off(&[0.0; 3])];
+            record.add(&Seen { motion: pair[1], said, squares });
+        }
+        record
+    }
+
+    const ON: Vec3 = [0.012, 0.0, 0.0];
+    const STOPS: [Vec3; LAG] = [[0.001, 0.0, 0.0], [0.0; 3], [0.0; 3]];
+
+    #[test]
+    fn what_goes_on_against_the_model_soon_counts_and_one_step_never_does() {
+        assert_eq!(TrackRecord::default().shares().model, 1.0);
+        assert_eq!(record(&[ON; 2], &STOPS).shares().model, 1.0, "one step may be noise");
+        assert!(record(&[ON; 4], &STOPS).shares().goes_on > 0.9);
+        assert!(record(&[ON; 9], &STOPS).shares().goes_on > 0.999);
+        // Where the model is as good, it is the model's.
+        assert!(record(&[ON; 9], &[ON; LAG]).shares().model > 0.99);
+    }
+
+    #[test]
+    fn a_model_that_slows_down_is_told_by_what_three_steps_bring() {
+        // In one step it is off by less than noise.
+        let slows = [[0.010, 0.0, 0.0], [0.006, 0.0, 0.0], [0.002, 0.0, 0.0]];
+        assert!(record(&[ON; 3], &slows).shares().model > 0.95);
+        assert!(record(&[ON; 9], &slows).shares().goes_on > 0.9);
+    }
+
+    #[test]
+    fn what_stops_is_no_longer_taken_to_go_on() {
+        let mut motions = vec![ON; 9];
+        motions.extend([[0.0; 3]; 3]);
+        let shares = record(&motions, &STOPS).shares();
+        assert!(shares.goes_on < 0.5, "{shares:?}");
+        assert!(!record(&motions, &STOPS).has_rested(), "not yet");
+    }
+
+    #[test]
+    fn what_rests_is_known_to_for_all_the_noise_of_a_step() {
+        let noisy: Vec<Vec3> =
+            (0..7).map(|i| [if i % 2 == 0 { 0.002 } else { -0.002 }, 0.0, 0.0]).collect();
+        assert!(record(&noisy, &STOPS).has_rested());
+        assert!(!record(&noisy[..3], &STOPS).has_rested(), "too short");
+        assert!(!record(&[[0.001, 0.0, 0.0]; 7], &STOPS).has_rested(), "slow, but it moves");
+        // What is predicted to drift by a centimetre, and does not.
+        let drifts = [[0.0, 0.0, 0.01]; LAG];
+        assert!(record(&[[0.0; 3]; 9], &drifts).shares().model < 0.1);
+    }
+
+    #[test]
+    fn what_was_said_longer_ago_changes_no_bit() {
+        let mut early = vec![[0.1, -0.03, 0.2]; 6];
+        let late = [ON; WINDOW + LAG + 1];
+        early.extend(late);
+        let (a, b) = (record(&early, &STOPS), record(&late, &STOPS));
+        assert_eq!((a.shares(), a.misses_m()), (b.shares(), b.misses_m()));
+        assert_eq!(a, b);
+    }
+
+    #[test]
+    fn the_mean_of_records_is_one() {
+        let (a, b) = (record(&[ON; 9], &STOPS), record(&[ON; 9], &[ON; LAG]));
+        let mut mean = a;
+        mean.sum(&b);
+        mean.scale(0.5);
+        assert_eq!(mean.n_steps(), a.n_steps());
+        let half = |i: usize| (a.steps[0].losses[i] + b.steps[0].losses[i]) / 2.0;
+        assert_eq!(mean.steps[0].losses, [0, 1, 2].map(half));
+    }
+}

@@ -202,3 +202,87 @@ impl Sums {
         self.record.add(&self.seen);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAY: Vec3 = [0.02, 0.0, 0.0];
+
+    /// Two bodies of ten particles half a metre apart, of which the first moved by `WAY` until now.
+    fn bodies() -> (StepState, Vec<Vec3>) {
+        let place = |i: usize| [0.01 * (i % 10) as f32, 0.5 * (i / 10) as f32, 0.1];
+        let before: Vec<Vec3> = (0..20).map(place).collect();
+        let velocities: Vec<Vec3> = (0..20).map(|i| if i < 10 { WAY } else { [0.0; 3] }).collect();
+        let positions = before.iter().zip(&velocities).map(|(p, v)| [0, 1, 2].map(|k| p[k] + v[k]));
+        let now = StepState {
+            positions: positions.collect(),
+            velocities,
+            velocity_known: vec![1.0; 20],
+            body_of: (0..20).map(|i| i / 10).collect(),
+            ..StepState::default()
+        };
+        (now, before)
+    }
+
+    /// The model says that all rest, within a millimetre; going on is right.
+    fn outlook(now: &StepState) -> Outlook {
+        let said = now.velocities.iter().map(|v| [[[0.0; 3]; 3], [*v; 3]]);
+        Outlook {
+            said: said.collect(),
+            records: Vec::new(),
+            predicted: vec![[0.0; 3]; 20],
+            sigma_90: vec![0.001; 20],
+            classes: vec![MotionClass::Moving; 20],
+        }
+    }
+
+    fn look(
+        now: &StepState,
+        robot: &[Vec3],
+        before: &[Vec3],
+        outlook: &Outlook,
+    ) -> (Vec<TrackRecord>, Outcomes) {
+        let mut records = Vec::new();
+        let outcomes = LastMiss::default().look(now, robot, (before, outlook, 1.0), &mut records);
+        (records, outcomes)
+    }
+
+    #[test]
+    fn each_body_has_its_own_record_and_what_came_is_counted() {
+        let (now, before) = bodies();
+        let (records, outcomes) = look(&now, &[], &before, &outlook(&now));
+        let [moving, resting] = [records[0], records[19]];
+        assert!(
+            records[..10].iter().all(|r| *r == moving)
+                && records[10..].iter().all(|r| *r == resting)
+        );
+        let [model_m, on_m] = moving.misses_m();
+        assert!((model_m - 0.02).abs() < 1e-6 && on_m < 1e-6, "{model_m} {on_m}");
+        assert_eq!(resting.misses_m(), [0.0, 0.0]);
+        assert_eq!(outcomes[MotionClass::Moving as usize], Outcome { n: 20, n_within: 10 });
+        // Again: the records go on with the particles.
+        let mut second = outlook(&now);
+        second.records = records;
+        let (records, _) = look(&now, &[], &before, &second);
+        assert!(records[0] != moving && records[0].is_known());
+    }
+
+    #[test]
+    fn what_is_not_found_again_or_is_near_the_robot_has_none() {
+        let (now, before) = bodies();
+        let outlook = outlook(&now);
+        let far: Vec<Vec3> = before.iter().map(|p| [p[0] + 1.0, p[1], p[2]]).collect();
+        let (records, outcomes) = look(&now, &[], &far, &outlook);
+        assert!(records.iter().all(|r| !r.is_known()) && outcomes == Outcomes::default());
+        let (records, _) = look(&now, &[[0.05, 0.0, 0.15]], &before, &outlook);
+        assert!(records[..10].iter().all(|r| !r.is_known()) && records[10].is_known());
+        let mut unknown = now.clone();
+        unknown.velocity_known.fill(0.0);
+        assert!(look(&unknown, &[], &before, &outlook).0.iter().all(|r| !r.is_known()));
+        // Nothing was predicted from that frame, or from other particles.
+        for before in [&before[..5], &[]] {
+            assert!(look(&now, &[], before, &outlook).0.is_empty());
+        }
+    }
+}

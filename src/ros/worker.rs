@@ -425,6 +425,7 @@ impl Worker {
             ..Timing::default()
         };
         let moving = prediction.world_motion_m;
+        let outcomes = prediction.outcomes;
         let n_particles = prediction.particles.len();
         let planned = !parcel.frame.plan.is_empty();
         match self.outputs.publish(prediction, timing, parcel.arrived) {
@@ -436,6 +437,7 @@ impl Worker {
                 self.health.note(|facts, now| {
                     facts.predicted(now, latency_ms, n_particles, planned);
                     facts.cut(now, is_cut.then_some(n_steps));
+                    facts.turned_out(now, &outcomes);
                 });
             }
             Err(error) => {

@@ -75,3 +75,75 @@ impl GoesOn {
         &self.said
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::geometry::minus;
+    use crate::engine::track_record::{Seen, TrackRecord};
+
+    const WAY: Vec3 = [0.02, 0.0, 0.0];
+
+    /// Two particles of one body that went on six times although the model had said that it rests.
+    fn scene() -> RolloutInput {
+        let mut record = TrackRecord::default();
+        let seen =
+            Seen { motion: WAY, said: [[[0.0; 3]; LAG], [WAY; LAG]], squares: [4e-4, 0.0, 4e-4] };
+        (0..6).for_each(|_| record.add(&seen));
+        let mut scene = RolloutInput { records: vec![record; 2], ..RolloutInput::default() };
+        scene.start.positions = vec![[0.0; 3], [0.1, 0.0, 0.0]];
+        scene.start.velocities = vec![WAY; 2];
+        scene
+    }
+
+    #[test]
+    fn what_went_on_goes_on_in_all_steps_and_the_robots_does_not() {
+        let mut displacements = vec![vec![[0.0; 3]; 2]; 10];
+        let mut goes_on = GoesOn::default();
+        goes_on.mix(&scene(), &[MotionClass::Moving, MotionClass::Robot], &mut displacements);
+        for step in &displacements {
+            assert!((step[0][0] - 0.02).abs() < 1e-4, "{step:?}");
+            assert_eq!(step[1], [0.0; 3]);
+        }
+        assert_eq!(goes_on.said()[0], [[[0.0; 3]; LAG], [WAY; LAG]], "before the record counted");
+        // A shorter roll-out is the beginning of the longer one, and is not held against what comes.
+        let mut short = vec![vec![[0.0; 3]; 2]; 2];
+        goes_on.mix(&scene(), &[MotionClass::Moving, MotionClass::Robot], &mut short);
+        assert_eq!(short, displacements[..2]);
+        assert!(goes_on.said().is_empty());
+    }
+
+    #[test]
+    fn without_a_record_it_is_the_models() {
+        let mut scene = scene();
+        scene.records.clear();
+        let mut displacements = vec![vec![[0.0, 0.0, -0.01]; 2]; 4];
+        GoesOn::default().mix(&scene, &[], &mut displacements);
+        assert!(displacements.iter().flatten().all(|way| *way == [0.0, 0.0, -0.01]));
+    }
+
+    #[test]
+    fn what_stands_on_a_turntable_follows_its_circle() {
+        // 0.3 rad a step about the origin, at a radius of 0.1 m.
+        let turn = |angle: f32, p: &Vec3| {
+            let (sin, cos) = angle.sin_cos();
+            [cos * p[0] - sin * p[1], sin * p[0] + cos * p[1], p[2]]
+        };
+        let now: Vec<Vec3> =
+            [[0.1, 0.0, 0.0], [0.12, 0.0, 0.0], [0.1, 0.02, 0.0], [0.1, 0.0, 0.02]].to_vec();
+        let next: Vec<Vec3> = now.iter().map(|p| turn(0.3, p)).collect();
+        let mut scene = scene();
+        scene.records = vec![scene.records[0]; 4];
+        scene.start.positions = now.clone();
+        scene.start.body_of = vec![0; 4];
+        scene.start.body_motions = vec![Some(RigidMotion::fit(&now, &next))];
+        let mut displacements = vec![vec![[0.0; 3]; 4]; 10];
+        GoesOn::default().mix(&scene, &[MotionClass::Moving; 4], &mut displacements);
+        for (i, p) in now.iter().enumerate() {
+            let mut at = *p;
+            displacements.iter().for_each(|step| add(&mut at, &step[i]));
+            let off = minus(&at, &turn(3.0, p));
+            assert!(off.iter().all(|x| x.abs() < 2e-3), "{off:?}");
+        }
+    }
+}
