@@ -212,7 +212,7 @@ impl Planner {
         let start = Instant::now();
         settings.check()?;
         let mut robot = Robot::clone(snapshot.robot()?);
-        snapshot.course.mount(&mut robot)?;
+        snapshot.robot_forecast.mount(&mut robot)?;
         // Judged by all particles that there are, before they are thinned out.
         let whole = snapshot.judge(goal)?;
         let (thin, judge) = snapshot.for_plans(goal, settings.n_particles)?;

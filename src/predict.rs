@@ -3,10 +3,12 @@
 
 pub mod config;
 pub mod deadline;
+pub mod history;
 pub mod known_motion;
 pub mod last_miss;
 pub mod observation;
 pub mod prediction;
 pub mod predictor;
 pub mod rig;
+pub mod robot_forecast;
 pub mod snapshot;

@@ -34,6 +34,7 @@ mod services;
 mod shm;
 mod static_tf;
 mod text;
+mod trajectory;
 mod worker;
 
 pub use node::run;

@@ -268,11 +268,12 @@ class Predictor:
         [given] = plans_in([plan])
         return Prediction(**self._native.predict(given, _sizes(steps, 0)[0]))
 
-    def recall(self, frame: Frame) -> None:
-        """Takes a frame that is not predicted from, so that later ones find their history."""
+    def keep(self, frame: Frame) -> None:
+        """Keeps a frame that is not predicted from, so that later ones find their history. It is looked at only
+        where one needs it; the last eight are kept."""
         if not isinstance(frame, Frame):
             raise InputError(f"frame: expected a forecloud.Frame, got {type(frame).__name__}")
-        self._native.recall(frame._native)
+        self._native.keep(frame._native)
 
     def forget(self) -> int:
         """Forgets all frames, as after a jump of the scene; returns how many there were."""

@@ -204,10 +204,9 @@ impl Predictor {
         told.map_err(errors::of)?.into_dict(py, self.step_secs)
     }
 
-    fn recall(&self, py: Python<'_>, frame: &Frame) -> PyResult<()> {
-        let mut inner = self.lock()?;
-        let (inner, frame) = (&mut *inner, &*frame.inner);
-        work::run(py, move |_| inner.recall(frame))?.map_err(errors::of)
+    fn keep(&self, frame: &Frame) -> PyResult<()> {
+        self.lock()?.keep(frame.inner.as_ref().clone());
+        Ok(())
     }
 }
 

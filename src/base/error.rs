@@ -221,6 +221,14 @@ pub enum Error {
         /// Which figures.
         what: &'static str,
     },
+    /// The frame that another one needs as its history can't be used.
+    #[error("the frame one step before it, of {stamp} s: {cause}")]
+    History {
+        /// Stamp of that frame (s).
+        stamp: String,
+        /// Why it can't be used (part of the message, so no `source` beside it).
+        cause: Box<Error>,
+    },
     /// Nothing was predicted yet, so there is nothing to start from.
     #[error(
         "no frame was predicted from yet: it takes two frames one step apart; check that the \

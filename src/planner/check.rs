@@ -49,7 +49,7 @@ impl Surroundings {
         let Ok(robot) = snapshot.robot() else { return this };
         let mut robot = Robot::clone(robot);
         let mut now = Vec::new();
-        let is_placed = snapshot.course.mount(&mut robot).is_ok()
+        let is_placed = snapshot.robot_forecast.mount(&mut robot).is_ok()
             && robot.place(situation.joints(), &mut now).is_ok();
         if !is_placed {
             return this;

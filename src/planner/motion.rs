@@ -75,7 +75,7 @@ impl Situation {
     pub fn new(snapshot: &Snapshot, judge: &Judge, settings: &PlanSettings) -> Result<Self> {
         let mut robot = Robot::clone(snapshot.robot()?);
         let joints = snapshot.joints().to_vec();
-        snapshot.course.mount(&mut robot)?;
+        snapshot.robot_forecast.mount(&mut robot)?;
         robot.place(&joints, &mut Vec::new())?;
         let names = robot.joint_names().to_vec();
         let mut active = Vec::new();

@@ -1,30 +1,19 @@
-//! What is remembered of a frame: its particles, and the robot's; and where the robot will be.
+//! What is remembered of a frame: its particles, and the robot's.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::base::geometry::Vec3;
 use crate::engine::model::ModelConfig;
 use crate::engine::rollout_input::RolloutInput;
-use crate::message::{JointTrajectory, Stamp};
+use crate::message::Stamp;
 use crate::predict::config::PredictorConfig;
 use crate::predict::last_miss::Outlook;
+use crate::predict::robot_forecast::RobotForecast;
 use crate::robot::kinematics::{
     JointOrder, MeshSearch, Mount, Robot, RobotMode, RobotOptions, Spread,
 };
-use crate::robot::plan::{self, Horizon, JointsNow, Present};
-use crate::vision::cloud::Workspace;
 use crate::vision::frames::{Frame, RobotState};
 use crate::vision::particles::{ParticleSampler, Particles, Sampling};
 use crate::{Error, Result};
-
-/// Observations kept to find the one a step back: at 60 frames/s, a step of a quarter second.
-const MAX_OBSERVATIONS: usize = 16;
-/// Half a period of frames whose stamps are not quite regular.
-const HALF_A_PERIOD: f64 = 0.55;
-/// A robot all of whose particles stay farther than this outside of the workspace (m) is left out:
-/// it touches nothing that is predicted, yet the model would let it matter.
-const FAR_M: f32 = 0.2;
 
 /// All that predictions need of a frame, in the world frame (m).
 #[derive(Debug, Default, Clone)]
@@ -33,7 +22,7 @@ pub struct Observation {
     pub stamp: Stamp,
     /// Numbers of the cameras that saw it, ascending.
     pub cameras: Vec<usize>,
-    /// RolloutInput particles.
+    /// Scene particles.
     pub particles: Particles,
     /// A denser sample, to estimate motion from.
     pub cloud: Particles,
@@ -45,105 +34,9 @@ pub struct Observation {
     /// What was predicted from it.
     pub outlook: Outlook,
     /// Measured joints in the robot's order.
-    joints: Vec<f64>,
+    pub(super) joints: Vec<f64>,
     /// What else tells where the robot is.
-    mount: Mount,
-}
-
-/// What is known at one frame of where the robot will go.
-#[derive(Debug, Default, Clone)]
-pub struct RobotForecast {
-    /// Stamp of the frame.
-    pub stamp: Stamp,
-    /// Measured joints (rad or m), in the robot's order.
-    pub joints: Vec<f64>,
-    /// Their velocities over the last step (rad/s or m/s).
-    pub joint_velocities: Vec<f64>,
-    /// What else tells where the robot is, one step back and now.
-    mounts: [Mount; 2],
-    /// A step's share of the time between the two.
-    steps_of_history: f64,
-    /// Kinematic particles one step back and now (world frame, m); none without a robot.
-    placed: [Vec<Vec3>; 2],
-    /// The plans that the frame carries.
-    pub plan: Vec<Arc<JointTrajectory>>,
-}
-
-impl RobotForecast {
-    /// Whether the robot was there.
-    pub fn has_robot(&self) -> bool {
-        !self.placed[1].is_empty()
-    }
-
-    /// Puts the root of `robot`, and what else tf places, where they are now.
-    ///
-    /// # Errors
-    /// As [`Robot::set_mount`].
-    pub fn mount(&self, robot: &mut Robot) -> Result<()> {
-        robot.set_mount(&self.mounts[1])
-    }
-
-    /// What candidate plans of `robot` are held against.
-    pub fn present<'a>(&'a self, robot: &'a Robot) -> Present<'a> {
-        Present {
-            stamp: self.stamp,
-            joint_names: robot.joint_names(),
-            joints: &self.joints,
-            limits: robot.limits(),
-        }
-    }
-
-    /// Kinematic particles one step back, now, and at each step ahead, where `plan` leads `robot`,
-    /// into `scene`: `[n_steps + 2]` rows, and the links; none where the robot stays far outside of
-    /// `workspace`. `joints_ahead` is scratch.
-    ///
-    /// # Errors
-    /// As [`plan::forecast`], [`Robot::set_mount`] and [`Robot::place`].
-    pub fn place_robot(
-        &self,
-        plan: &[Arc<JointTrajectory>],
-        robot: &mut Robot,
-        horizon: &Horizon,
-        workspace: &Workspace,
-        joints_ahead: &mut Vec<f64>,
-        scene: &mut RolloutInput,
-    ) -> Result<()> {
-        let (names, limits) = (robot.joint_names(), robot.limits());
-        let (positions, velocities) = (&self.joints[..], Some(&self.joint_velocities[..]));
-        let joints = JointsNow { names, limits, positions, velocities };
-        plan::forecast(&joints, plan, self.stamp, horizon, joints_ahead)?;
-        scene.n_planned = plan::n_planned(names, plan, self.stamp, horizon);
-        let rows = &mut scene.kinematic;
-        rows.resize_with(horizon.n_steps + 2, Vec::new);
-        rows[0].clone_from(&self.placed[0]);
-        rows[1].clone_from(&self.placed[1]);
-        let n_joints = self.joints.len();
-        for (step, row) in rows[2..].iter_mut().enumerate() {
-            let times = (step + 1) as f64 * self.steps_of_history;
-            robot.set_mount(&self.mounts[1].extrapolated(&self.mounts[0], times))?;
-            robot.place(&joints_ahead[step * n_joints..][..n_joints], row)?;
-        }
-        link(scene, robot, workspace);
-        Ok(())
-    }
-}
-
-/// Takes the links of the particles of `robot`, which stand in `scene`; where it stays far outside of
-/// `workspace` all the time, its particles go.
-pub fn link(scene: &mut RolloutInput, robot: &Robot, workspace: &Workspace) {
-    scene.start.kinematic_links.clear();
-    if is_far(&scene.kinematic, workspace) {
-        scene.kinematic.iter_mut().for_each(Vec::clear);
-    } else {
-        scene.start.kinematic_links.extend(robot.links());
-    }
-}
-
-/// Whether all points lie far outside of the workspace.
-fn is_far(rows: &[Vec<Vec3>], workspace: &Workspace) -> bool {
-    let near =
-        Workspace { min: workspace.min.map(|x| x - FAR_M), max: workspace.max.map(|x| x + FAR_M) };
-    !rows.iter().flatten().any(|point| near.contains(*point))
+    pub(super) mount: Mount,
 }
 
 /// Makes observations of frames.
@@ -155,7 +48,7 @@ pub struct Observer {
     /// The robot as it came, for snapshots to share.
     shared_robot: Option<Arc<Robot>>,
     order: Option<(Arc<[String]>, JointOrder)>,
-    course: RobotForecast,
+    robot_forecast: RobotForecast,
     joints_ahead: Vec<f64>,
 }
 
@@ -169,7 +62,7 @@ impl Observer {
             robot: None,
             shared_robot: None,
             order: None,
-            course: RobotForecast::default(),
+            robot_forecast: RobotForecast::default(),
             joints_ahead: Vec::new(),
         }
     }
@@ -225,8 +118,8 @@ impl Observer {
     }
 
     /// Where the robot will go, as known at the last frame that was forecast.
-    pub fn course(&self) -> &RobotForecast {
-        &self.course
+    pub fn robot_forecast(&self) -> &RobotForecast {
+        &self.robot_forecast
     }
 
     /// Frame → cloud in the world frame → `n` particles, which `sampler` draws, and the robot's, into
@@ -289,7 +182,7 @@ impl Observer {
     /// leads, into `scene`: two rows and one for each step of all passes, and the links; all empty without a robot.
     ///
     /// # Errors
-    /// As [`RobotForecast::place_robot`].
+    /// As [`RobotForecast::place_robot`], and what joints that don't fit the robot say.
     pub fn forecast(
         &mut self,
         history: &Observation,
@@ -299,163 +192,19 @@ impl Observer {
     ) -> Result<()> {
         scene.start.kinematic_stride = self.model.kinematic_detail;
         let horizon = self.model.horizon(self.config.horizon);
-        let course = &mut self.course;
-        course.placed[0].clone_from(&history.kinematic);
-        course.placed[1].clone_from(&now.kinematic);
-        if !have_robot([history, now]) {
-            course.placed.iter_mut().for_each(Vec::clear);
+        let (forecast, both) = (&mut self.robot_forecast, [history, now]);
+        forecast.set_places(both);
+        let Some(robot) = self.robot.as_mut().filter(|_| forecast.has_robot()) else {
             scene.on_links.clear();
-        }
-        let Some(robot) = self.robot.as_mut().filter(|_| course.has_robot()) else {
             scene.start.kinematic_links.clear();
             scene.n_planned = 0;
             scene.kinematic.resize_with(horizon.n_steps + 2, Vec::new);
             scene.kinematic.iter_mut().for_each(Vec::clear);
             return Ok(());
         };
-        course.stamp = now.stamp;
-        course.joints.clone_from(&now.joints);
-        course.mounts[0].clone_from(&history.mount);
-        course.mounts[1].clone_from(&now.mount);
-        course.plan.clone_from(&frame.plan);
-        let elapsed_secs = now.stamp.secs_since(history.stamp);
-        course.steps_of_history = steps_of(&self.model, elapsed_secs);
-        let velocities = &mut course.joint_velocities;
-        let limits = robot.limits();
-        plan::velocities(&now.joints, &history.joints, limits, elapsed_secs, velocities)?;
-        if course.steps_of_history != 1.0 {
-            // Where the robot was a step ago, not at the history frame.
-            let back = now.joints.iter().zip(&*velocities);
-            self.joints_ahead.clear();
-            self.joints_ahead.extend(back.map(|(q, v)| q - v * self.model.step_secs));
-            let mount = course.mounts[1].extrapolated(&course.mounts[0], -course.steps_of_history);
-            robot.set_mount(&mount)?;
-            robot.place(&self.joints_ahead, &mut course.placed[0])?;
-        }
-        let workspace = self.config.workspace_of(&self.model);
         let joints_ahead = &mut self.joints_ahead;
-        self.course.place_robot(&frame.plan, robot, &horizon, &workspace, joints_ahead, scene)
-    }
-}
-
-/// Whether the robot was there at both: if not, predictions go without it.
-fn have_robot(observations: [&Observation; 2]) -> bool {
-    observations.iter().all(|observation| !observation.kinematic.is_empty())
-}
-
-/// How many times as long a step is as `elapsed_secs`: what moved so long is scaled by it. To the bit 1
-/// where they are the same, but for rounding.
-pub(crate) fn steps_of(model: &ModelConfig, elapsed_secs: f64) -> f64 {
-    let ratio = if elapsed_secs > 0.0 { model.step_secs / elapsed_secs } else { 1.0 };
-    if (ratio - 1.0).abs() < 1e-5 { 1.0 } else { ratio }
-}
-
-/// The last observations, ascending in time.
-pub struct Memory {
-    observations: VecDeque<Observation>,
-    /// One that is no longer needed, for its memory.
-    spare: Observation,
-    step_secs: f64,
-    tolerance_secs: f64,
-}
-
-impl Memory {
-    /// A memory in which the observation `step_secs` back is found within `tolerance_secs`, or within half
-    /// the time between two frames.
-    pub fn new(step_secs: f64, tolerance_secs: f64) -> Self {
-        let (observations, spare) = (VecDeque::new(), Observation::default());
-        Self { observations, spare, step_secs, tolerance_secs }
-    }
-
-    /// Forgets all; returns how many observations there were.
-    pub fn clear(&mut self) -> usize {
-        self.observations.drain(..).count()
-    }
-
-    /// Finds observations within another tolerance from now on.
-    pub fn set_tolerance(&mut self, tolerance_secs: f64) {
-        self.tolerance_secs = tolerance_secs;
-    }
-
-    /// Forgets all if `now` is not behind the newest observation: time was set back.
-    pub fn follow(&mut self, now: Stamp) {
-        if self.observations.back().is_some_and(|last| last.stamp >= now) {
-            self.clear();
-        }
-    }
-
-    /// Whether there is an observation of exactly this stamp.
-    pub fn knows(&self, stamp: Stamp) -> bool {
-        self.observations.iter().any(|known| known.stamp == stamp)
-    }
-
-    /// The observation by the same `cameras` that lies nearest to one step before `now`, within the tolerance:
-    /// with or without the robot as now, if there is one, else the other way (joints may come more slowly than
-    /// images).
-    ///
-    /// Where a camera falls out or comes back, surfaces that only it sees vanish or appear, and
-    /// those that it shares get sparser or denser: differences that would be taken for motion. So
-    /// there is no history across such a change: the next prediction comes one step later.
-    pub fn one_step_back(
-        &self,
-        now: Stamp,
-        cameras: impl Iterator<Item = usize> + Clone,
-        has_robot: bool,
-    ) -> Option<&Observation> {
-        let wanted = now.plus_secs(-self.step_secs);
-        let tolerance = self.tolerance(now);
-        let is_alike = |o: &&Observation| {
-            o.cameras.iter().copied().eq(cameras.clone()) && o.stamp.abs_diff(wanted) <= tolerance
-        };
-        let alike = self.observations.iter().filter(is_alike);
-        alike.min_by_key(|o| (o.kinematic.is_empty() == has_robot, o.stamp.abs_diff(wanted)))
-    }
-
-    /// The observation that was predicted from and lies nearest to one step before `now`, within half a step, and
-    /// how many steps it lies back.
-    pub fn predicted(&self, now: Stamp) -> Option<(&Observation, f64)> {
-        let steps = |o: &&Observation| now.secs_since(o.stamp) / self.step_secs;
-        let is_near = |o: &&Observation| o.outlook.is_some() && (0.5..=1.5).contains(&steps(o));
-        let off = |o: &&Observation| (steps(o) - 1.0).abs();
-        let near = self.observations.iter().filter(is_near);
-        near.min_by(|a, b| off(a).total_cmp(&off(b))).map(|o| (o, steps(&o)))
-    }
-
-    /// Whether there would be an observation one step before `now` if cameras did not matter.
-    pub fn is_one_step_back(&self, now: Stamp) -> bool {
-        let wanted = now.plus_secs(-self.step_secs);
-        let tolerance = self.tolerance(now);
-        self.observations.iter().any(|o| o.stamp.abs_diff(wanted) <= tolerance)
-    }
-
-    /// Nanoseconds by which an observation may miss one step before `now`: what the settings say, and half the
-    /// frames' period, as no frame of a regular camera is nearer; up to half a step.
-    fn tolerance(&self, now: Stamp) -> u64 {
-        let before = || self.observations.iter().map(|o| o.stamp).filter(|stamp| *stamp < now);
-        let (mut gaps, mut n_gaps) = ([0; MAX_OBSERVATIONS], 0);
-        let pairs = before().zip(before().skip(1).chain([now]));
-        for (gap, (earlier, later)) in gaps.iter_mut().zip(pairs) {
-            *gap = later.abs_diff(earlier);
-            n_gaps += 1;
-        }
-        let gaps = &mut gaps[..n_gaps];
-        let middle = gaps.len().saturating_sub(1) / 2;
-        let period = if gaps.is_empty() { 0 } else { *gaps.select_nth_unstable(middle).1 };
-        let half = (HALF_A_PERIOD * period as f64).min(5e8 * self.step_secs);
-        Stamp::from_secs(self.tolerance_secs).nanos().unsigned_abs().max(half as u64)
-    }
-
-    /// Memory for a new observation, best handed back by [`Memory::remember`].
-    pub fn take_spare(&mut self) -> Observation {
-        std::mem::take(&mut self.spare)
-    }
-
-    /// Keeps an observation; of too many, the oldest goes.
-    pub fn remember(&mut self, observation: Observation) {
-        let place = self.observations.partition_point(|known| known.stamp <= observation.stamp);
-        self.observations.insert(place, observation);
-        if self.observations.len() > MAX_OBSERVATIONS {
-            self.spare = self.observations.pop_front().unwrap_or_default();
-        }
+        forecast.set_motion(both, &frame.plan, robot, &self.model, joints_ahead)?;
+        let workspace = self.config.workspace_of(&self.model);
+        forecast.place_robot(&frame.plan, robot, &horizon, &workspace, joints_ahead, scene)
     }
 }

@@ -64,6 +64,18 @@ impl Prediction {
         if is_calibrated { &self.sigmas[level] } else { &[] }
     }
 
+    /// Takes the displacements `[horizon][n]` of a roll-out (m), in the memory that there is.
+    pub(crate) fn set_displacements<'a>(
+        &mut self,
+        steps: impl ExactSizeIterator<Item = &'a [[f32; 3]]>,
+    ) {
+        self.displacements.resize_with(steps.len(), Vec::new);
+        for (displacements, step) in self.displacements.iter_mut().zip(steps) {
+            displacements.clear();
+            displacements.extend_from_slice(step);
+        }
+    }
+
     /// Takes a model's word `[horizon][n]` for how far off each position may be, in the memory that there
     /// is.
     pub(crate) fn set_sigmas<'a>(

@@ -6,8 +6,8 @@ use crate::engine::model::Model;
 use crate::engine::rollout_input::{RolloutInput, history_index};
 use crate::message::Stamp;
 use crate::predict::known_motion::KnownMotionSettings;
-use crate::predict::observation::RobotForecast;
 use crate::predict::prediction::Prediction;
+use crate::predict::robot_forecast::RobotForecast;
 use crate::robot::kinematics::Robot;
 use crate::vision::cloud::Workspace;
 use crate::{Error, Result};
@@ -20,7 +20,7 @@ pub struct Snapshot {
     /// The robot, where the model takes one.
     pub robot: Option<Arc<Robot>>,
     /// Where the robot goes without a candidate.
-    pub course: RobotForecast,
+    pub robot_forecast: RobotForecast,
     /// Box of the particles.
     pub workspace: Workspace,
     /// Point of the world frame that positions of `scene` are told from (m).
@@ -62,7 +62,7 @@ impl Snapshot {
             let problem = "the model takes no robot, so its predictions don't depend on a plan";
             return Err(Error::Plan { problem: problem.into() });
         };
-        if !self.course.has_robot() {
+        if !self.robot_forecast.has_robot() {
             let problem = "the robot was not part of the newest frame: its joint states or its place came too late, or not \
                            at all";
             return Err(Error::Plan { problem: problem.into() });
@@ -72,7 +72,7 @@ impl Snapshot {
 
     /// Joints now (rad or m), in the robot's order.
     pub fn joints(&self) -> &[f64] {
-        &self.course.joints
+        &self.robot_forecast.joints
     }
 
     /// With `n` of the particles, spread evenly over their order, and as large a share of the history's;

@@ -227,22 +227,25 @@ fn position_at(
     limits: &JointLimits,
     stamp: Stamp,
 ) -> Option<f64> {
-    let points = &trajectory.points;
     let nanos = stamp.nanos().saturating_sub(trajectory.header.stamp.nanos());
+    let (from, to, share) = around(&trajectory.points, nanos)?;
+    let way = segment(trajectory, column, limits, [from, to]);
+    Some(from.positions.get(column)? + share * way)
+}
+
+/// The points of a trajectory that lie around `nanos` from its start, and how far that is from the first to the
+/// second (0 to 1): it goes on a straight line. Twice the first point before all, twice the last one after
+/// them; `None` without points.
+pub(super) fn around(
+    points: &[TrajectoryPoint],
+    nanos: i64,
+) -> Option<(&TrajectoryPoint, &TrajectoryPoint, f64)> {
     let next = points.partition_point(|point| point.time_from_start_nanos <= nanos);
-    let position = |i: usize| points.get(i)?.positions.get(column).copied();
-    if next == 0 {
-        return position(0);
-    }
-    if next == points.len() {
-        return position(next - 1);
-    }
-    let from = position(next - 1)?;
-    let [start, end] = [&points[next - 1], &points[next]];
-    let way = segment(trajectory, column, limits, [start, end]);
-    let [start, end] = [start, end].map(|point| point.time_from_start_nanos);
-    let fraction = (nanos - start) as f64 / (end - start) as f64;
-    Some(from + fraction * way)
+    let from = points.get(next.saturating_sub(1))?;
+    let to = points.get(next).unwrap_or(from);
+    let [start, end] = [from, to].map(|point| point.time_from_start_nanos);
+    let share = if end > start { (nanos - start) as f64 / (end - start) as f64 } else { 0.0 };
+    Some((from, to, share))
 }
 
 /// How far a joint goes between two points of a plan (rad or m).

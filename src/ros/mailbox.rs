@@ -1,5 +1,8 @@
-//! What the spinning thread leaves for the predicting one: the newest frame, never a queue, and
-//! what to do before it.
+//! What the spinning thread leaves for the predicting one, until that takes it: the newest frame, never a
+//! queue, and what to do before it.
+//!
+//! Frames lie here only while nobody can look at them. Those that newer ones replaced go to the predictor with
+//! the newest, unpredicted: past frames are kept in one place, [`crate::predict::history`].
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError, mpsc};
@@ -7,10 +10,8 @@ use std::time::Instant;
 
 use crate::planner::candidates::Snapshot;
 use crate::predict::config::PredictorConfig;
+use crate::predict::history::MAX_KEPT;
 use crate::vision::frames::FrameCounts;
-
-/// Frames that were passed over and are kept for the history of later ones.
-pub const MAX_PASSED: usize = 8;
 
 /// A frame and what it took to make it.
 pub struct FrameJob<F> {
@@ -40,13 +41,13 @@ pub struct Orders {
     /// Whether to predict from frames, or to let them pass.
     pub paused: Option<bool>,
     /// Where candidates are to start from; those of several threads.
-    pub wishes: Vec<SnapshotRequest>,
+    pub snapshots: Vec<SnapshotRequest>,
 }
 
 impl Orders {
     fn are_none(&self) -> bool {
-        let Self { reset, robot, settings, paused, wishes } = self;
-        !reset && robot.is_none() && settings.is_none() && paused.is_none() && wishes.is_empty()
+        let Self { reset, robot, settings, paused, snapshots } = self;
+        !reset && robot.is_none() && settings.is_none() && paused.is_none() && snapshots.is_empty()
     }
 }
 
@@ -88,8 +89,8 @@ pub struct Mailbox<F> {
 }
 
 struct Slot<F> {
-    frame: Option<FrameJob<F>>,
-    passed: VecDeque<F>,
+    newest: Option<FrameJob<F>>,
+    replaced: VecDeque<F>,
     orders: Orders,
     closed: bool,
     n_replaced: u64,
@@ -98,10 +99,11 @@ struct Slot<F> {
 /// What came out of the mailbox; at least a frame or an order.
 pub struct Batch<F> {
     /// The newest frame.
-    pub frame: Option<FrameJob<F>>,
-    /// Frames that it and others replaced since the last post, oldest first.
-    pub passed: VecDeque<F>,
-    /// What to do before the frame is used.
+    pub newest: Option<FrameJob<F>>,
+    /// The last frames that it and others replaced since the last batch, oldest first: as many as a history
+    /// keeps.
+    pub replaced: VecDeque<F>,
+    /// What to do before the frames are used.
     pub orders: Orders,
 }
 
@@ -116,26 +118,25 @@ impl<F> Drop for CloseOnDrop<'_, F> {
 
 impl<F> Default for Mailbox<F> {
     fn default() -> Self {
-        let passed = VecDeque::new();
-        let orders = Orders::default();
-        let slot = Slot { frame: None, passed, orders, closed: false, n_replaced: 0 };
+        let (replaced, orders) = (VecDeque::new(), Orders::default());
+        let slot = Slot { newest: None, replaced, orders, closed: false, n_replaced: 0 };
         Self { slot: Mutex::new(slot), filled: Condvar::new() }
     }
 }
 
 impl<F> Mailbox<F> {
     /// Leaves a frame; replaces one that still lies there, and counts that.
-    pub fn put_frame(&self, mut parcel: FrameJob<F>) {
+    pub fn put_frame(&self, mut job: FrameJob<F>) {
         let mut slot = self.lock();
-        if let Some(replaced) = slot.frame.take() {
+        if let Some(replaced) = slot.newest.take() {
             slot.n_replaced += 1;
-            slot.passed.push_back(replaced.frame);
-            if slot.passed.len() > MAX_PASSED {
-                slot.passed.pop_front();
+            slot.replaced.push_back(replaced.frame);
+            if slot.replaced.len() > MAX_KEPT {
+                slot.replaced.pop_front();
             }
         }
-        parcel.n_replaced = slot.n_replaced;
-        slot.frame = Some(parcel);
+        job.n_replaced = slot.n_replaced;
+        slot.newest = Some(job);
         self.filled.notify_one();
     }
 
@@ -151,8 +152,8 @@ impl<F> Mailbox<F> {
     /// Orders a reset; a frame that lies there is of the time before, and counts as replaced.
     pub fn reset(&self) {
         let mut slot = self.lock();
-        slot.n_replaced += u64::from(slot.frame.take().is_some());
-        slot.passed.clear();
+        slot.n_replaced += u64::from(slot.newest.take().is_some());
+        slot.replaced.clear();
         slot.orders.reset = true;
         self.filled.notify_one();
     }
@@ -160,22 +161,22 @@ impl<F> Mailbox<F> {
     /// Waits for something to lie there and takes it; `None` once the mailbox is closed.
     pub fn take(&self) -> Option<Batch<F>> {
         let empty =
-            |slot: &mut Slot<F>| !slot.closed && slot.frame.is_none() && slot.orders.are_none();
+            |slot: &mut Slot<F>| !slot.closed && slot.newest.is_none() && slot.orders.are_none();
         let mut slot =
             self.filled.wait_while(self.lock(), empty).unwrap_or_else(PoisonError::into_inner);
         (!slot.closed).then(|| Batch {
-            frame: slot.frame.take(),
-            passed: std::mem::take(&mut slot.passed),
+            newest: slot.newest.take(),
+            replaced: std::mem::take(&mut slot.replaced),
             orders: std::mem::take(&mut slot.orders),
         })
     }
 
-    /// Wakes the reader for good; what still lies there is not read, and who wished for something is not
+    /// Wakes the reader for good; what still lies there is not read, and who asked for a snapshot is not
     /// left waiting.
     pub fn close(&self) {
         let mut slot = self.lock();
         slot.closed = true;
-        slot.orders.wishes.clear();
+        slot.orders.snapshots.clear();
         self.filled.notify_all();
     }
 
@@ -193,7 +194,7 @@ impl<F> Mailbox<F> {
 mod tests {
     use super::*;
 
-    fn parcel(frame: u32) -> FrameJob<u32> {
+    fn job(frame: u32) -> FrameJob<u32> {
         let counts = FrameCounts::default();
         let now = Instant::now();
         FrameJob { frame, arrived: now, whole: now, decode_ms: 0.0, counts, n_replaced: 0 }
@@ -202,49 +203,49 @@ mod tests {
     #[test]
     fn the_newest_frame_replaces_and_is_counted() {
         let mailbox = Mailbox::default();
-        (1..=3).for_each(|frame| mailbox.put_frame(parcel(frame)));
+        (1..=3).for_each(|frame| mailbox.put_frame(job(frame)));
         mailbox.order(|orders| orders.robot = Some("urdf".into()));
-        let post = mailbox.take().unwrap();
-        let newest = post.frame.unwrap();
+        let batch = mailbox.take().unwrap();
+        let newest = batch.newest.unwrap();
         assert_eq!((newest.frame, newest.n_replaced), (3, 2));
-        assert_eq!(post.passed, [1, 2]);
-        assert_eq!(post.orders.robot.as_deref(), Some("urdf"));
+        assert_eq!(batch.replaced, [1, 2]);
+        assert_eq!(batch.orders.robot.as_deref(), Some("urdf"));
     }
 
     #[test]
-    fn passed_frames_are_bounded() {
+    fn replaced_frames_are_bounded() {
         let mailbox = Mailbox::default();
-        (0..100).for_each(|frame| mailbox.put_frame(parcel(frame)));
-        let passed = mailbox.take().unwrap().passed;
-        assert_eq!((passed.len(), passed.back()), (MAX_PASSED, Some(&98)));
+        (0..100).for_each(|frame| mailbox.put_frame(job(frame)));
+        let replaced = mailbox.take().unwrap().replaced;
+        assert_eq!((replaced.len(), replaced.back()), (MAX_KEPT, Some(&98)));
     }
 
     #[test]
     fn a_reset_drops_what_lies_there_and_counts_it() {
         let mailbox = Mailbox::default();
-        (1..=3).for_each(|frame| mailbox.put_frame(parcel(frame)));
+        (1..=3).for_each(|frame| mailbox.put_frame(job(frame)));
         mailbox.reset();
-        mailbox.put_frame(parcel(4));
-        let post = mailbox.take().unwrap();
-        let newest = post.frame.unwrap();
-        assert!(post.orders.reset && post.passed.is_empty());
+        mailbox.put_frame(job(4));
+        let batch = mailbox.take().unwrap();
+        let newest = batch.newest.unwrap();
+        assert!(batch.orders.reset && batch.replaced.is_empty());
         assert_eq!((newest.frame, newest.n_replaced), (4, 3));
         mailbox.reset();
-        assert!(mailbox.take().unwrap().frame.is_none(), "an order alone wakes the reader");
+        assert!(mailbox.take().unwrap().newest.is_none(), "an order alone wakes the reader");
     }
 
     #[test]
     fn closing_ends_who_waits_for_a_snapshot() {
         let mailbox = Mailbox::<u32>::default();
-        let wish = || {
-            let (wish, answers) = mpsc::channel();
-            mailbox.order(|orders| orders.wishes.push(wish));
+        let ask = || {
+            let (request, answers) = mpsc::channel();
+            mailbox.order(|orders| orders.snapshots.push(request));
             answers
         };
-        let before = wish();
+        let before = ask();
         assert_eq!(before.try_recv().err(), Some(mpsc::TryRecvError::Empty));
         mailbox.close();
-        for answers in [before, wish()] {
+        for answers in [before, ask()] {
             assert_eq!(answers.try_recv().err(), Some(mpsc::TryRecvError::Disconnected));
         }
     }

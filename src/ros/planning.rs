@@ -15,12 +15,13 @@ use r2r::forecloud::srv::Evaluate;
 use super::goal::goal;
 use super::mailbox::Mailbox;
 use super::plan_action::{PlanGoal, only_words};
-use super::publish::{Origin, trajectory_message};
+use super::publish::Origin;
 use super::queue::Load;
-use super::rollouts::{Snapshots, trajectory};
+use super::rollouts::Snapshots;
 use super::service::respond;
 use super::services::ENDING;
 use super::text::bounded;
+use super::trajectory::{read_trajectory, trajectory_message};
 use crate::engine::backend::Device;
 use crate::engine::model::Model;
 use crate::planner::candidates::{Candidate, PLAN_PARTICLES};
@@ -161,7 +162,8 @@ impl Planning {
         let goal = goal(&request.goal).map_err(words)?;
         let snapshot = self.snapshots.take(asked)?;
         let (thin, judge) = snapshot.for_plans(&goal, PLAN_PARTICLES).map_err(words)?;
-        let plans = request.plans.iter().map(|plan| Candidate { plan: trajectory(plan), n_steps });
+        let plans =
+            request.plans.iter().map(|plan| Candidate { plan: read_trajectory(plan), n_steps });
         let plans: Vec<Candidate> = plans.collect();
         let goes_on = || !self.stop.load(Ordering::Relaxed);
         let in_time = || start.elapsed() < budget && goes_on();

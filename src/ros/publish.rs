@@ -6,16 +6,13 @@ use r2r::builtin_interfaces::msg::Time;
 use r2r::forecloud::msg::{Prediction as PredictionMsg, Timing as TimingMsg};
 use r2r::sensor_msgs::msg::{PointCloud2, PointField};
 use r2r::std_msgs::msg::Header;
-use r2r::trajectory_msgs::msg::{
-    JointTrajectory as TrajectoryMsg, JointTrajectoryPoint as PointMsg,
-};
 use r2r::visualization_msgs::msg::MarkerArray;
 use r2r::{Publisher, QosProfile};
 
 use super::markers;
 
 use crate::engine::model::Model;
-use crate::message::{JointTrajectory, Stamp, TrajectoryPoint};
+use crate::message::Stamp;
 use crate::predict::predictor::Prediction;
 
 /// What is the same in all predictions of a node.
@@ -153,30 +150,6 @@ fn prediction_message(prediction: &Prediction) -> PredictionMsg {
         sigma_90: prediction.told_sigmas(1).concat(),
         held_against: prediction.held_against.map(time_message).unwrap_or_default(),
         ..PredictionMsg::default()
-    }
-}
-
-/// `trajectory_msgs/msg/JointTrajectory` of a plan.
-pub fn trajectory_message(plan: &JointTrajectory) -> TrajectoryMsg {
-    let (sec, nanosec) = plan.header.stamp.parts();
-    let point = |point: &TrajectoryPoint| {
-        let nanos = point.time_from_start_nanos;
-        PointMsg {
-            positions: point.positions.clone(),
-            time_from_start: r2r::builtin_interfaces::msg::Duration {
-                sec: nanos.div_euclid(1_000_000_000) as i32,
-                nanosec: nanos.rem_euclid(1_000_000_000) as u32,
-            },
-            ..PointMsg::default()
-        }
-    };
-    TrajectoryMsg {
-        header: Header {
-            stamp: r2r::builtin_interfaces::msg::Time { sec, nanosec },
-            frame_id: plan.header.frame_id.clone(),
-        },
-        joint_names: plan.joint_names.clone(),
-        points: plan.points.iter().map(point).collect(),
     }
 }
 

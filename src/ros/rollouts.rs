@@ -8,7 +8,6 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use r2r::forecloud::srv::Predict;
-use r2r::trajectory_msgs::msg::JointTrajectory as TrajectoryMsg;
 
 use super::mailbox::{Answer, Mailbox};
 use super::planning::not_a_horizon;
@@ -16,7 +15,7 @@ use super::publish::Origin;
 use super::service::respond;
 use super::services::{ENDING, Job, refusal};
 use super::text::bounded;
-use crate::message::{Header, JointTrajectory, Stamp, TrajectoryPoint};
+use super::trajectory::read_trajectory;
 use crate::planner::candidates::{Candidates, Snapshot};
 use crate::predict::config::PredictorConfig;
 use crate::vision::frames::Frame;
@@ -101,7 +100,7 @@ impl Rollouts {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(ENDING.into());
             }
-            let outcome = self.candidates.predict(&snapshot, trajectory(plan), n_steps);
+            let outcome = self.candidates.predict(&snapshot, read_trajectory(plan), n_steps);
             let prediction = outcome.map_err(|error| format!("plan {i}: {error}"))?;
             predictions.push(self.origin.message(&prediction));
         }
@@ -133,8 +132,8 @@ impl Snapshots {
         if let Some((_, why)) = self.missed.as_ref().filter(|(until, _)| asked < *until) {
             return Err(why.clone());
         }
-        let (wish, answers) = mpsc::channel();
-        self.mailbox.order(|orders| orders.wishes.push(wish));
+        let (request, answers) = mpsc::channel();
+        self.mailbox.order(|orders| orders.snapshots.push(request));
         let deadline = Instant::now() + PATIENCE;
         let mut reason = None;
         loop {
@@ -155,27 +154,6 @@ impl Snapshots {
                 }
             }
         }
-    }
-}
-
-/// A plan from its message.
-pub fn trajectory(message: &TrajectoryMsg) -> JointTrajectory {
-    let TrajectoryMsg { header, joint_names, points } = message;
-    let point = |point: &r2r::trajectory_msgs::msg::JointTrajectoryPoint| TrajectoryPoint {
-        positions: point.positions.clone(),
-        time_from_start_nanos: Stamp::from_parts(
-            point.time_from_start.sec,
-            point.time_from_start.nanosec,
-        )
-        .nanos(),
-    };
-    JointTrajectory {
-        header: Header {
-            stamp: Stamp::from_parts(header.stamp.sec, header.stamp.nanosec),
-            frame_id: header.frame_id.clone(),
-        },
-        joint_names: joint_names.clone(),
-        points: points.iter().map(point).collect(),
     }
 }
 

@@ -418,7 +418,7 @@ impl Replay {
                 bag.n_without_history += 1;
                 bag.n_other_cameras += u64::from(follows);
             }
-            predictor.recall(frame).unwrap_or_else(|error| self.fail(&error));
+            predictor.keep(frame.clone());
             return None;
         }
         match keep_workers_hot(|| predictor.step(frame)) {

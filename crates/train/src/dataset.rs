@@ -16,7 +16,7 @@ use crate::flow_labels::LabelCache;
 use forecloud::base::geometry::{Vec3, distance, minus};
 use forecloud::engine::model::ModelConfig;
 use forecloud::engine::rollout_input::{RolloutInput, move_all};
-use forecloud::predict::observation::link;
+use forecloud::predict::robot_forecast::link;
 use forecloud::robot::kinematics::MeshSearch;
 use forecloud::vision::frames::FramesConfig;
 use forecloud::vision::motion::MotionEstimator;
@@ -167,7 +167,7 @@ impl Dataset {
     }
 
     /// Adds a recording that was read, with all of its windows: they start at frames that have
-    /// others one step before, of the same cameras (as [`forecloud::predict::observation::Memory::one_step_back`]
+    /// others one step before, of the same cameras (as [`forecloud::predict::history::History::one_step_back`]
     /// tells why), and one step after, where the cameras don't matter, as bodies carry the truth.
     pub(super) fn push(&mut self, episode: Episode) {
         self.insert(Arc::new(episode));

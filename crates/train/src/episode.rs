@@ -334,7 +334,7 @@ fn noise_of(config: &DatasetConfig, path: &Path) -> SensorNoise {
 }
 
 /// The one of `earlier` samples by these cameras and with or without the robot, or any, that lies
-/// nearest to one step before `now`; as [`forecloud::predict::observation::Memory::one_step_back`].
+/// nearest to one step before `now`; as [`forecloud::predict::history::History::one_step_back`].
 fn one_step_back(
     earlier: &[Sample],
     now: Stamp,

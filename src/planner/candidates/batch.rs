@@ -101,12 +101,12 @@ impl Candidates {
 
 /// Refuses what can't be followed before anything is rolled out.
 fn check(snapshot: &Snapshot, candidates: &[Candidate]) -> Result<()> {
-    let (robot, course) = (snapshot.robot()?, &snapshot.course);
+    let (robot, forecast) = (snapshot.robot()?, &snapshot.robot_forecast);
     let check = |(i, Candidate { plan, n_steps }): (usize, &Candidate)| {
         let horizon = *n_steps;
         PredictorConfig { horizon, ..PredictorConfig::default() }.validate()?;
         let asked = snapshot.model.config.steps(horizon);
-        with_candidate(&course.plan, plan.clone(), &course.present(robot), &asked)
+        with_candidate(&forecast.plan, plan.clone(), &forecast.present(robot), &asked)
             .map_err(|error| of_plan(i, error))?;
         Ok(())
     };

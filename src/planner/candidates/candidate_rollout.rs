@@ -66,16 +66,16 @@ impl CandidateRollout {
         more: usize,
     ) -> Result<()> {
         let Some((_, robot)) = self.robot.as_mut() else { return Err(Error::NoRobot) };
-        let course = &snapshot.course;
+        let forecast = &snapshot.robot_forecast;
         let mut horizon = snapshot.model.config.horizon(n_steps);
         horizon.n_steps += more;
-        let present = course.present(robot);
+        let present = forecast.present(robot);
         // A plan has to begin within the steps that are asked for, not within what their passes see.
         let asked = snapshot.model.config.steps(n_steps);
-        let plan = with_candidate(&course.plan, candidate, &present, &asked)?;
+        let plan = with_candidate(&forecast.plan, candidate, &present, &asked)?;
         let (joints, workspace) = (&mut self.joints_ahead, &snapshot.workspace);
         let scene = &mut self.scene;
-        course.place_robot(&plan, robot, &horizon, workspace, joints, scene)?;
+        forecast.place_robot(&plan, robot, &horizon, workspace, joints, scene)?;
         scene.set_robot_origin(&snapshot.origin);
         Ok(())
     }
@@ -203,19 +203,19 @@ impl CandidateRollout {
         // Costs are told of the world's places, not of the model's.
         let back = snapshot.origin.map(|x| -x);
         self.scene.set_robot_origin(&back);
-        let course = &snapshot.course;
-        let n_joints = course.joints.len();
+        let forecast = &snapshot.robot_forecast;
+        let n_joints = forecast.joints.len();
         let n_all = ahead.lead + ahead.n_steps;
         let places = self.joints_ahead.chunks_exact(n_joints.max(1)).take(n_all);
         let joints: Vec<Vec<f64>> =
-            std::iter::once(course.joints.clone()).chain(places.map(<[f64]>::to_vec)).collect();
+            std::iter::once(forecast.joints.clone()).chain(places.map(<[f64]>::to_vec)).collect();
         judge.cost(&Consequence {
             displacements: &prediction.displacements,
             radii: [0, 1].map(|level| prediction.told_sigmas(level)),
             robot: self.scene.kinematic.get(2..).unwrap_or_default(),
             links: &self.scene.start.kinematic_links,
             joints: &joints,
-            joint_velocities: &course.joint_velocities,
+            joint_velocities: &forecast.joint_velocities,
             step_secs: snapshot.model.config.step_secs,
             lead: ahead.lead,
         })

@@ -2,6 +2,7 @@
 
 use super::planner::GoalId;
 use crate::message::{JointTrajectory, Stamp, TrajectoryPoint};
+use crate::robot::plan::around;
 
 /// A trajectory that a controller executes, or the positions that it holds after one.
 pub(super) struct Motion {
@@ -70,20 +71,12 @@ impl Motion {
         })
     }
 
-    /// Appends the positions (rad or m) `ahead_nanos` from now, one per joint: linear between points,
-    /// the first point before it, the last one after it.
+    /// Appends the positions (rad or m) `ahead_nanos` from now, one per joint. As [`around`] has it, without
+    /// the turns of joints that wrap: the relay knows no robot description, and the node counts them.
     pub fn positions_at(&self, ahead_nanos: i64, factor: f64, out: &mut Vec<f64>) {
         let moved = if factor == 1.0 { ahead_nanos } else { (ahead_nanos as f64 * factor) as i64 };
         let nanos = self.progress_nanos.saturating_add(moved);
-        let points = &self.trajectory.points;
-        let next = points.partition_point(|point| point.time_from_start_nanos <= nanos);
-        let [from, to] = [next.saturating_sub(1), next].map(|i| points.get(i).or(points.last()));
-        let (Some(from), Some(to)) = (from, to) else { return };
-        let span = to.time_from_start_nanos - from.time_from_start_nanos;
-        let share = match span {
-            0 => 0.0,
-            _ => (nanos - from.time_from_start_nanos) as f64 / span as f64,
-        };
+        let Some((from, to, share)) = around(&self.trajectory.points, nanos) else { return };
         let between = |(from, to): (&f64, &f64)| from + share * (to - from);
         out.extend(from.positions.iter().zip(&to.positions).map(between));
     }

@@ -8,20 +8,21 @@ use anyhow::{Context, Result};
 use r2r::control_msgs::action::{FollowJointTrajectory, GripperCommand};
 use r2r::sensor_msgs::msg::JointState;
 use r2r::std_msgs::msg::Float64;
-use r2r::trajectory_msgs::msg::{JointTrajectory as Message, JointTrajectoryPoint};
+use r2r::trajectory_msgs::msg::JointTrajectory as TrajectoryMsg;
 use r2r::{Publisher, QosProfile};
 
 use super::super::service::{Incoming, next};
 use super::action::Measured;
 use super::controller::{Controller, Names, Relay, World};
 use super::parameters::{self, Config, ControllerConfig, Kind};
-use crate::message::{JointTrajectory, Stamp};
+use crate::message::Stamp;
 use crate::robot::relay::Planner;
 use crate::ros::arguments::Arguments;
 use crate::ros::clock::RosClock;
 use crate::ros::node::{FAREWELL, SPIN, create_node, given_parameters, watch_signals};
 use crate::ros::problems::Problems;
 use crate::ros::rosout::{self, Rosout};
+use crate::ros::trajectory::trajectory_message;
 
 /// Name of the node, unless it is remapped.
 const NAME: &str = "forecloud_plan_relay";
@@ -77,7 +78,7 @@ struct Program {
     joint_states: Incoming<JointState>,
     speed: Option<Incoming<Float64>>,
     full_speed: f64,
-    plans: Publisher<Message>,
+    plans: Publisher<TrajectoryMsg>,
     problems: Problems,
 }
 
@@ -159,24 +160,9 @@ impl Program {
 
     fn publish(&mut self, stamp: Stamp) {
         if let Some(plan) = self.planner.due(stamp)
-            && let Err(error) = self.plans.publish(&message(plan))
+            && let Err(error) = self.plans.publish(&trajectory_message(&plan))
         {
             self.problems.warn("plan", format!("planned_joints: {error}"));
         }
     }
-}
-
-/// A plan as ROS has it.
-pub fn message(plan: JointTrajectory) -> Message {
-    let mut message = Message::default();
-    (message.header.stamp.sec, message.header.stamp.nanosec) = plan.header.stamp.parts();
-    message.joint_names = plan.joint_names;
-    let point = |point: crate::message::TrajectoryPoint| {
-        let mut to = JointTrajectoryPoint { positions: point.positions, ..Default::default() };
-        let (sec, nanosec) = Stamp::from_nanos(point.time_from_start_nanos).parts();
-        (to.time_from_start.sec, to.time_from_start.nanosec) = (sec, nanosec);
-        to
-    };
-    message.points = plan.points.into_iter().map(point).collect();
-    message
 }

@@ -8,9 +8,9 @@ use r2r::control_msgs::action::{FollowJointTrajectory, GripperCommand};
 use r2r::sensor_msgs::msg::JointState;
 use r2r::trajectory_msgs::msg::JointTrajectoryPoint;
 
+use super::super::trajectory::trajectory_message;
 use super::action::{Measured, Relayed};
 use super::parameters::{Config, Kind, configure};
-use super::program::message;
 use crate::robot::relay::Fingers;
 
 fn configured(given: &[(&str, P)]) -> anyhow::Result<Config> {
@@ -127,7 +127,7 @@ fn a_goal_becomes_a_motion_from_where_the_joints_are_and_a_message() {
     measured.take(state("a", f64::NAN));
     let seven = crate::message::Stamp::from_parts(7, 0);
     let motion = FollowJointTrajectory::Action::motion(&goal(), &(), &measured).unwrap().unwrap();
-    let message = message(motion);
+    let message = trajectory_message(&motion);
     assert_eq!((message.header.stamp.sec, &message.joint_names), (7, &vec!["a".to_owned()]));
     // The node reads it as it was meant.
     let bytes = message.to_serialized_bytes().unwrap();

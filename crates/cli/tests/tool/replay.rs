@@ -1,7 +1,9 @@
 //! `forecloud replay` as a user runs it, on a small recording and an untrained model.
 
 use forecloud::engine::model::{Layout, Model, ModelConfig, weights::initial_weights};
+use forecloud::message::Stamp;
 use forecloud::predict::config::PredictorConfig;
+use forecloud::predict::history::MAX_KEPT;
 use forecloud::predict::predictor::{Prediction, Predictor};
 use forecloud::vision::frames::{Frame, FramesConfig};
 use forecloud_bag::bag::Bag;
@@ -537,33 +539,77 @@ fn the_verdict_and_false_motion_are_told_with_truth_and_without() {
     }
 }
 
-#[test]
-fn a_frame_that_was_only_recalled_is_as_good_a_history() {
+/// All frames of the tiny recording, and a maker of predictors that know its robot.
+fn tiny_frames() -> (Vec<Frame>, impl Fn() -> Predictor) {
     let recording = Recording::open(&tiny_push(), FramesConfig::default()).unwrap();
     let mut frames = Vec::new();
-    let keep = |frame, _| -> forecloud::Result<()> {
+    let collect = |frame, _| -> forecloud::Result<()> {
         frames.push(frame);
         Ok(())
     };
-    recording.play(keep).unwrap();
-    let predictor = || {
+    recording.play(collect).unwrap();
+    let urdf = recording.robot_description().unwrap().unwrap();
+    let predictor = move || {
         let mut predictor = Predictor::new(model(), PredictorConfig::default()).unwrap();
-        predictor.set_robot(&recording.robot_description().unwrap().unwrap(), "world").unwrap();
+        predictor.set_robot(&urdf, "world").unwrap();
         predictor
     };
+    (frames, predictor)
+}
+
+#[test]
+fn a_frame_that_was_only_kept_is_as_good_a_history() {
+    let (frames, predictor) = tiny_frames();
     let mut every = predictor();
     let all: Vec<_> = frames.iter().map(|frame| every.step(frame).unwrap().cloned()).collect();
     let mut busy = predictor();
     assert!(busy.step(&frames[0]).unwrap().is_none());
+    // Frames 1 and 2 are passed over; 2 is looked at only when 3 needs it.
+    busy.keep(frames[1].clone());
+    busy.keep(frames[2].clone());
     assert!(!busy.has_history(&frames[3]));
-    // Frame 2 is passed over, and shown only when 3 needs it; the older 1 may come after it.
-    busy.recall(&frames[2]).unwrap();
-    busy.recall(&frames[1]).unwrap();
-    assert!(busy.has_history(&frames[3]));
     let late = busy.step(&frames[3]).unwrap().expect("frame 2 is its history");
     let expected = all[3].as_ref().expect("frame 2 is its history");
     assert_eq!(late.displacements, expected.displacements);
     assert_eq!(late.particles.positions, expected.particles.positions);
+    let kept: Vec<_> = busy.kept().map(|frame| frame.stamp).collect();
+    assert_eq!(kept, [frames[1].stamp], "what was looked at is kept no longer");
+}
+
+#[test]
+fn kept_frames_are_few_and_of_the_past_and_outlast_a_new_robot() {
+    let (frames, predictor) = tiny_frames();
+    let mut idle = predictor();
+    let stamps =
+        |predictor: &Predictor| -> Vec<_> { predictor.kept().map(|frame| frame.stamp).collect() };
+    let at = |nanos| Frame { stamp: Stamp::from_nanos(nanos), ..frames[0].clone() };
+    (0..20).for_each(|i| idle.keep(at(i)));
+    let newest: Vec<_> = (20 - MAX_KEPT as i64..20).map(Stamp::from_nanos).collect();
+    assert_eq!(stamps(&idle), newest);
+    idle.keep(at(15));
+    assert_eq!(stamps(&idle).last(), Some(&Stamp::from_nanos(15)), "time was set back");
+    assert_eq!(idle.forget(), MAX_KEPT - 4);
+    // The robot is another one: what was observed is of the one before, what is kept is of none.
+    idle.step(&frames[0]).unwrap();
+    idle.keep(frames[1].clone());
+    let recording = Recording::open(&tiny_push(), FramesConfig::default()).unwrap();
+    idle.set_robot(&recording.robot_description().unwrap().unwrap(), "world").unwrap();
+    idle.warm_up(&frames[2]).unwrap();
+    assert_eq!(stamps(&idle), [frames[1].stamp]);
+    assert!(idle.step(&frames[2]).unwrap().is_some());
+}
+
+#[test]
+fn a_kept_frame_that_cannot_be_used_is_named_and_the_next_one_has_a_history() {
+    let (frames, predictor) = tiny_frames();
+    let mut busy = predictor();
+    let mut broken = frames[1].clone();
+    broken.cameras.iter_mut().for_each(|camera| camera.world_from_camera.translation.z += 99.0);
+    busy.keep(broken);
+    let told = busy.step(&frames[2]).unwrap_err().to_string();
+    let words = format!("the frame one step before it, of {} s: 0 points", frames[1].stamp);
+    assert!(told.starts_with(&words), "{told}");
+    assert!(busy.step(&frames[3]).unwrap().is_some());
 }
 
 #[test]

@@ -284,7 +284,7 @@ fn plans_that_keep_the_robot_outside_cost_what_they_do_on_the_cpu_too() {
     let (mut snapshot, goal, mut plans) = plans(2);
     let judge = snapshot.judge(&goal).unwrap();
     let mut robot = crate::robot::kinematics::Robot::clone(snapshot.robot().unwrap());
-    snapshot.course.mount(&mut robot).unwrap();
+    snapshot.robot_forecast.mount(&mut robot).unwrap();
     let mut place = |joints: &[f64]| {
         let mut points = Vec::new();
         robot.place(joints, &mut points).unwrap();
