@@ -13,7 +13,7 @@ const SAME_M: f32 = 0.03;
 const MIN_FOUND: u32 = 3;
 /// What is no farther from a point on the robot than this (m) may be moved by it: the plan tells the model of
 /// that, and its past tells nothing of what the plan will do.
-const ROBOT_M: f32 = 0.06;
+const ROBOT_M: f32 = 0.1;
 /// Noise of a particle's measured motion (m): no radius is held to less.
 const NOISE_M: f32 = 0.002;
 
