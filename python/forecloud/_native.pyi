@@ -22,7 +22,7 @@ def particles(
     colors: NDArray[np.uint8],
     sources: NDArray[np.uint32] | None,
     n: int,
-    workspace: Sequence[Sequence[float]],
+    workspace: Sequence[Sequence[float]] | None,
     draw: tuple[int, int, int],
 ) -> dict[str, Any]: ...
 def hindsight(

@@ -40,21 +40,20 @@ def particles(
     sources: Any = None,
     n: int = 2048,
     *,
-    workspace: Any = ((-0.45, -0.5, -0.015), (0.55, 0.5, 0.65)),
+    workspace: Any = None,
     seed: int = 0,
     stamp_ns: int = 0,
     support_stride: int = 1,
 ) -> Particles:
     """Draws `n` points of a cloud (`Frame.cloud`) uniformly without replacement, or takes all if there are
-    not more, in Morton order over the `workspace` (`[2, 3]`, m), outside of which points are dropped.
+    not more, in Morton order over the `workspace` (`[2, 3]`, m; the library's without one), outside of which
+    points are dropped.
 
     `positions` `[n, 3]` (m), `colors` `[n, 3]` (uint8), `sources` `[n]`. Of the points on the support plane
     one in `support_stride` takes part. The draw hashes seed, stamp and source: it does not depend on the
     order of the points.
     """
     corners = _arrays.box("workspace", workspace)
-    if corners is None:
-        raise InputError("workspace: lowest and highest corner [2, 3] are needed (m)")
     draw = (_arrays.whole("seed", seed, 0, 2**64 - 1), _arrays.stamp_ns("stamp_ns", stamp_ns),
             _arrays.whole("support_stride", support_stride))
     told = _native.particles(

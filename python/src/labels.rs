@@ -1,6 +1,6 @@
 //! Particles of clouds, and where they go as the next frame shows.
 
-use forecloud::vision::cloud::Cloud;
+use forecloud::vision::cloud::{Cloud, Workspace};
 use forecloud::vision::particles::{Particles, Sampling};
 use forecloud_train::flow_labels::{Flow, Labeler, Sight, Tracks, View};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArrayDyn};
@@ -21,7 +21,7 @@ fn particles<'py>(
     colors: PyReadonlyArrayDyn<'py, u8>,
     sources: Option<PyReadonlyArrayDyn<'py, u32>>,
     n: usize,
-    workspace: [[f32; 3]; 2],
+    workspace: Option<[[f32; 3]; 2]>,
     draw: (u64, i64, usize),
 ) -> PyResult<Bound<'py, PyDict>> {
     let positions = arrays::points("positions", &positions)?;
@@ -31,7 +31,7 @@ fn particles<'py>(
         Some(sources) => arrays::slice("sources", sources, [n_points])?.to_vec(),
         None => (0..positions.len() as u32).collect(),
     };
-    let workspace = boxed(Some(workspace))?;
+    let workspace = if workspace.is_some() { boxed(workspace)? } else { Workspace::default() };
     let (seed, stamp_ns, support_stride) = draw;
     let sampling = Sampling { seed, stamp_ns, workspace, support_stride };
     let mut cloud = Cloud::default();

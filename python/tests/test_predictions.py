@@ -157,6 +157,17 @@ def test_settings_are_taken_and_told(recording, model):
     assert predictor.step(next(iter(recording))) is None
 
 
+def test_a_kept_frame_is_the_history_of_a_later_one(recording, frames, model):
+    every = fc.Predictor.of(recording, model, horizon=2, n_particles=512)
+    seldom = fc.Predictor.of(recording, model, horizon=2, n_particles=512)
+    expected = [every.step(frame) for frame in frames[:3]][-1]
+    seldom.keep(frames[0])
+    seldom.keep(frames[1])
+    found = seldom.step(frames[2])
+    assert np.array_equal(found.displacements, expected.displacements)
+    assert seldom.forget() == 3 and seldom.step(frames[2]) is None
+
+
 def test_the_shipped_model_comes_with_the_package(model):
     assert fc.Model().hash == model.hash
 

@@ -66,8 +66,10 @@ impl Predictor {
     /// As [`Predictor::step`].
     pub fn step_in_time(&mut self, frame: &Frame, whole: Instant) -> Result<Option<&Prediction>> {
         let start = Instant::now();
+        // Images → cloud in the world frame → particles at t-1; the robot's at its joints.
         self.history.follow(frame.stamp);
         let mut now = self.observe(frame)?;
+        // What was seen one step back → motion since then; the plan → the robot in each step ahead.
         let is_ready = self.look_back(&now).and_then(|()| self.set_input(&now, frame));
         if !matches!(is_ready, Ok(true)) {
             self.history.remember(now);
@@ -76,7 +78,11 @@ impl Predictor {
         let particles_ms = milliseconds_since(start);
 
         let start = Instant::now();
+        // Each step: tokens → k-NN graph → walks and loads (Algorithm 2, enumerated) → Interlacer
+        // (of GRF models Eq. 28 in the local layers) → Δx; then again from where the particles went.
         self.roll_out(whole, start)?;
+        // What lies on the robot goes with it, what went on against the last predictions goes on, and what
+        // rests stays at rest until something comes near.
         self.finish(&mut now);
         self.prediction.timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
         self.history.remember(now);
@@ -85,8 +91,8 @@ impl Predictor {
         Ok(Some(&self.prediction))
     }
 
-    /// Particles of t-2, motion since then, and the robot's particles at t-2, t-1, t, …; whether there is
-    /// a history.
+    /// Takes the particles of t-2, motion since then, and the robot's particles at t-2, t-1, t, …; whether
+    /// there is a history.
     fn set_input(&mut self, now: &Observation, frame: &Frame) -> Result<bool> {
         let Some(history) = self.history.before(now) else { return Ok(false) };
         let (model, input) = (&self.model.config, &mut self.input);
@@ -99,10 +105,7 @@ impl Predictor {
             // Seen from the robot as it was at the history frame, told as of one step.
             let robot_then = Some(&history.kinematic[..]);
             input.set_motion(&mut self.motion, &now.particles, clouds, robot_then);
-            let steps = steps_of(model, now.stamp.secs_since(history.stamp));
-            if steps != 1.0 {
-                input.scale_motion(steps as f32);
-            }
+            input.scale_motion(steps_of(model, now.stamp.secs_since(history.stamp)) as f32);
         }
         let seen = if model.n_motion > 0 { &history.cloud } else { &history.particles };
         self.prediction.history.clone_from(&seen.positions);
@@ -125,8 +128,7 @@ impl Predictor {
         });
     }
 
-    /// Each step: tokens → k-NN graph → walks and loads (Algorithm 2, enumerated) → Interlacer
-    /// (of GRF models Eq. 28 in the local layers) → Δx; then again from where the particles went.
+    /// Displacements, of as many steps as there is time for.
     fn roll_out(&mut self, whole: Instant, start: Instant) -> Result<()> {
         let Self { model, config, input, backend, pace, prediction, .. } = self;
         let is_slowed = pace.is_slowed();
@@ -139,8 +141,7 @@ impl Predictor {
         Ok(())
     }
 
-    /// What lies on the robot goes with it, what went on against the last predictions goes on, and what rests
-    /// stays at rest until something comes near.
+    /// What is known of the motion without the model, and how sure all of it is.
     fn finish(&mut self, now: &mut Observation) {
         let Self { model, config, input, backend, known_motion, prediction, .. } = self;
         prediction.stamp = now.stamp;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::panic;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -20,13 +20,13 @@ use super::intake::Intake;
 use super::mailbox::{Mailbox, Refusal, Settings};
 use super::parameter_services::ParameterServices;
 use super::parameters::{self, NodeConfig};
-use super::planning::Planning;
+use super::planning::{Planning, Task};
 use super::publish::{Origin, Outputs};
 use super::qos::{self, TopicWatch};
 use super::queue::{Load, Tasks};
 use super::rollouts::{MAX_WAITING, Rollouts};
 use super::rosout::{self, Records};
-use super::services::Services;
+use super::services::{Job, Services};
 use super::static_tf::StaticTf;
 use super::worker::Worker;
 use crate::base::end_signal::EndSignal;
@@ -97,41 +97,26 @@ fn serve(
     let config = parameters::configure(&given_parameters(node))?;
     let frames = config.frames(&node.namespace()?).context("parameters")?;
     let predictor = create_predictor(&config)?;
-    let (model, device) = (predictor.model().config, predictor.config().device);
-    let shared_model = predictor.shared_model().clone();
+    let model = predictor.model().config;
     let origin = Origin::new(predictor.model(), &config.world_frame);
     let outputs = Outputs::new(node, origin.clone(), config.motion_min_m as f32)?;
-    let mailbox = Arc::new(Mailbox::default());
-    let ending = Arc::new(AtomicBool::default());
-    let (to_rollouts, origin_of_plans) = (mailbox.clone(), origin.clone());
-    let rollouts =
-        Rollouts::new(to_rollouts, origin_of_plans, config.plan_threads, ending.clone())?;
-    let (jobs, waiting) = mpsc::sync_channel(MAX_WAITING);
-    let planning =
-        Planning::new(mailbox.clone(), origin, device, config.plan_threads, ending.clone())?;
-    let (sender, tasks) = mpsc::channel();
-    let load = Arc::new(Load::default());
-    let plan = arguments.topic("~/plan", &node.name()?, &node.namespace()?);
-    let to_planning = Tasks::new(sender, load.clone(), plan.clone());
     let topics = TopicWatch::new(node, arguments, frames.specs())?;
     let health = Arc::new(Health::new(about(&config, &predictor)?, topics.topics()));
     let mut clock = RosClock::of(node);
     clock.use_sim_time(node, config.use_sim_time).map_err(anyhow::Error::msg)?;
+    let mailbox = Arc::new(Mailbox::default());
+    let plan = arguments.topic("~/plan", &node.name()?, &node.namespace()?);
+    let ending = Arc::new(AtomicBool::default());
+    let (requests, jobs, tasks) =
+        RequestWork::new(&predictor, &config, &mailbox, origin, &plan, &ending)?;
+    let services = Services::new(node, &plan, jobs, tasks)?;
     let (to_intake, refusals) = mpsc::channel();
     let worker =
         Worker::new(predictor, &config, outputs, Arc::clone(&health), clock.ages(), to_intake);
     let links = Links { monitor, topics, health: &health, mailbox: &mailbox, refusals };
-    let services = Services::new(node, &plan, jobs, to_planning)?;
     let mut spinner = Spinner::new(node, clock, config, frames, model, services, links)?;
 
-    let rollouts = std::thread::Builder::new()
-        .name("plan".into())
-        .spawn(move || rollouts.run(waiting))
-        .context("thread of the candidate plans")?;
-    let planning = std::thread::Builder::new()
-        .name("planner".into())
-        .spawn(move || planning.run(&shared_model, tasks, &load))
-        .context("thread of the planner")?;
+    let threads = requests.start()?;
     std::thread::scope(|scope| {
         // The scope waits for the worker also where this thread panics.
         let close = mailbox.close_on_drop();
@@ -144,11 +129,56 @@ fn serve(
         }
         ending.store(true, Ordering::Relaxed);
         drop(close);
-        spinner.end(&[rollouts, planning]);
+        spinner.end(&threads);
         worker.join().map_err(|_| anyhow!("the predicting thread panicked: see above"))
     })?;
     tracing::info!("{} ends", node.fully_qualified_name()?);
     Ok(())
+}
+
+/// What is worked on beside the live predictions, on two threads.
+struct RequestWork {
+    rollouts: Rollouts,
+    jobs: Receiver<Job>,
+    planning: Planning,
+    tasks: Receiver<Task>,
+    load: Arc<Load>,
+    model: Arc<Model>,
+}
+
+impl RequestWork {
+    /// The work, which asks for snapshots by `mailbox`, and the ways to it: roll-outs of plans, then plans that
+    /// are judged or found. `plan` is the name of the action; once `ending`, nothing is begun any more.
+    fn new(
+        predictor: &Predictor,
+        config: &NodeConfig,
+        mailbox: &Arc<Mailbox<Frame>>,
+        origin: Origin,
+        plan: &str,
+        ending: &Arc<AtomicBool>,
+    ) -> anyhow::Result<(Self, SyncSender<Job>, Tasks)> {
+        let (n_threads, device) = (config.plan_threads, predictor.config().device);
+        let rollouts = Rollouts::new(mailbox.clone(), origin.clone(), n_threads, ending.clone())?;
+        let planning = Planning::new(mailbox.clone(), origin, device, n_threads, ending.clone())?;
+        let (to_rollouts, jobs) = mpsc::sync_channel(MAX_WAITING);
+        let (to_planning, tasks) = mpsc::channel();
+        let (model, load) = (predictor.shared_model().clone(), Arc::new(Load::default()));
+        let to_planning = Tasks::new(to_planning, load.clone(), plan.to_owned());
+        Ok((Self { rollouts, jobs, planning, tasks, load, model }, to_rollouts, to_planning))
+    }
+
+    /// Starts the threads; they end once no request can come any more.
+    fn start(self) -> anyhow::Result<[JoinHandle<()>; 2]> {
+        let Self { rollouts, jobs, planning, tasks, load, model } = self;
+        let thread = |name: &str| std::thread::Builder::new().name(name.into());
+        let rollouts = thread("plan")
+            .spawn(move || rollouts.run(jobs))
+            .context("thread of the candidate plans")?;
+        let planning = thread("planner")
+            .spawn(move || planning.run(&model, tasks, &load))
+            .context("thread of the planner")?;
+        Ok([rollouts, planning])
+    }
 }
 
 /// What the spinning thread shares with others.
@@ -214,13 +244,13 @@ impl<'a> Spinner<'a> {
     /// somebody, as what is published last is sent again where it was lost.
     fn end(self, workers: &[JoinHandle<()>]) {
         let Self { node, clock, services, .. } = self;
-        let mut doors = services.close();
+        let mut handles = services.close();
         let start = Instant::now();
-        let (mut answered, mut worked) = (doors.end(), start);
+        let (mut answered, mut worked) = (handles.end(), start);
         loop {
             let works = workers.iter().any(|worker| !worker.is_finished());
             node.spin_once(SPIN);
-            answered |= doors.refuse(clock.stamp());
+            answered |= handles.refuse(clock.stamp());
             if works {
                 (answered, worked) = (true, Instant::now());
             }

@@ -15,7 +15,6 @@ use crate::engine::backend::Device;
 use crate::engine::model::ModelConfig;
 use crate::predict::config::PredictorConfig;
 use crate::robot::kinematics::RobotMode;
-use crate::vision::cloud::Workspace;
 use crate::vision::frames::{CameraInput, CameraTopics, FramesConfig, Topics};
 use declare::{Value, parameters, put};
 
@@ -194,16 +193,15 @@ impl NodeConfig {
     /// A corner of the workspace that is not three numbers, and as
     /// [`PredictorConfig::validate_for`].
     pub fn predictor(&self, model: &ModelConfig) -> anyhow::Result<PredictorConfig> {
-        let min = corner("workspace_min", &self.workspace_min, model.workspace.min)?;
-        let max = corner("workspace_max", &self.workspace_max, model.workspace.max)?;
-        let is_models = self.workspace_min.is_empty() && self.workspace_max.is_empty();
+        let min = corner("workspace_min", &self.workspace_min)?;
+        let max = corner("workspace_max", &self.workspace_max)?;
         let config = PredictorConfig {
             horizon: self.horizon,
             n_particles: self.n_particles,
             seed: self.seed,
             device: self.device.parse()?,
             robot: self.robot_mode()?,
-            workspace: (!is_models).then_some(Workspace { min, max }),
+            workspace: model.workspace.with_corners([min, max]),
             origin: [0.0; 3],
             hold_at_rest: self.hold_at_rest,
             carry_robot: self.carry_robot,
@@ -238,10 +236,10 @@ impl NodeConfig {
 /// Where the package installs its model.
 const SHIPPED_MODEL: &str = "share/forecloud/models/small.safetensors";
 
-fn corner(name: &str, given: &[f64], models: [f32; 3]) -> anyhow::Result<[f32; 3]> {
+fn corner(name: &str, given: &[f64]) -> anyhow::Result<Option<[f32; 3]>> {
     match *given {
-        [] => Ok(models),
-        [x, y, z] => Ok([x, y, z].map(|coordinate| coordinate as f32)),
+        [] => Ok(None),
+        [x, y, z] => Ok(Some([x, y, z].map(|coordinate| coordinate as f32))),
         _ => bail!("`{name}` must be three numbers (x, y, z) or empty, not {}", given.len()),
     }
 }

@@ -1,4 +1,4 @@
-//! `~/reset`, `~/pause`, and the doors to `~/predict`, `~/evaluate` and `~/plan`.
+//! `~/reset`, `~/pause`, and the ways to `~/predict`, `~/evaluate` and `~/plan`.
 
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Instant;
@@ -31,7 +31,7 @@ pub struct Job {
 
 /// The node's own services.
 pub struct Services {
-    doors: ServiceHandles,
+    handles: ServiceHandles,
     jobs: SyncSender<Job>,
     tasks: Tasks,
 }
@@ -57,14 +57,14 @@ impl Services {
         jobs: SyncSender<Job>,
         tasks: Tasks,
     ) -> anyhow::Result<Self> {
-        let doors = ServiceHandles {
+        let handles = ServiceHandles {
             reset: Service::new(node, "~/reset")?,
             pause: Service::new(node, "~/pause")?,
             predict: Service::new(node, "~/predict")?,
             evaluate: Service::new(node, "~/evaluate")?,
             plan: PlanAction::new(node, plan)?,
         };
-        Ok(Self { doors, jobs, tasks })
+        Ok(Self { handles, jobs, tasks })
     }
 
     /// Answers all requests that have come at ROS time `now`, or hands them on.
@@ -75,8 +75,8 @@ impl Services {
         horizon: usize,
         now: Stamp,
     ) {
-        let Self { doors, jobs, tasks } = self;
-        doors.reset.serve(|_| {
+        let Self { handles, jobs, tasks } = self;
+        handles.reset.serve(|_| {
             let n_images = intake.reset();
             let message = format!(
                 "discarded the history and {n_images} waiting images; kept calibrations, fixed \
@@ -85,7 +85,7 @@ impl Services {
             tracing::info!("reset: {message}");
             Trigger::Response { success: true, message }
         });
-        doors.pause.serve(|request| {
+        handles.pause.serve(|request| {
             let paused = request.data;
             mailbox.order(|orders| orders.paused = Some(paused));
             let message = match paused {
@@ -96,7 +96,7 @@ impl Services {
             SetBool::Response { success: true, message: message.to_owned() }
         });
         let asked = Instant::now();
-        while let Some(request) = doors.predict.next() {
+        while let Some(request) = handles.predict.next() {
             let refused = match jobs.try_send(Job { request, asked, horizon }) {
                 Ok(()) => continue,
                 Err(TrySendError::Full(job)) => {
@@ -107,7 +107,7 @@ impl Services {
             let (Job { request, .. }, reason) = refused;
             respond("~/predict", request, refusal(reason));
         }
-        while let Some(request) = doors.evaluate.next() {
+        while let Some(request) = handles.evaluate.next() {
             let task = Task::Judge(Judging { request, asked, horizon });
             if let Err((task, reason)) = tasks.give(task)
                 && let Task::Judge(Judging { request, .. }) = *task
@@ -123,13 +123,13 @@ impl Services {
                 goal.end(Err(only_words(&reason)));
             }
         };
-        doors.plan.serve(now, find, |n| tasks.withdraw(n));
+        handles.plan.serve(now, find, |n| tasks.withdraw(n));
         tasks.watch();
     }
 
     /// Nothing is handed on any more.
     pub fn close(self) -> ServiceHandles {
-        self.doors
+        self.handles
     }
 }
 

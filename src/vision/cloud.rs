@@ -46,6 +46,12 @@ impl Workspace {
     /// As good as no box: what is farther off was not measured.
     pub const EVERYWHERE: Self = Self { min: [-1e6; 3], max: [1e6; 3] };
 
+    /// The box with these corners, where at least one is given; the other is this one's.
+    pub fn with_corners(self, [min, max]: [Option<[f32; 3]>; 2]) -> Option<Self> {
+        let is_given = min.is_some() || max.is_some();
+        is_given.then(|| Self { min: min.unwrap_or(self.min), max: max.unwrap_or(self.max) })
+    }
+
     /// Checks that the box is one.
     ///
     /// # Errors

@@ -152,9 +152,7 @@ impl<const PREDICTS: bool> TopicArgs<PREDICTS> {
 
     /// The box to predict in, if a corner of it is given; the other one is that of `usual`.
     pub fn workspace(&self, usual: Workspace) -> Option<Workspace> {
-        let [min, max] = self.params().corners;
-        (min.is_some() || max.is_some())
-            .then(|| Workspace { min: min.unwrap_or(usual.min), max: max.unwrap_or(usual.max) })
+        usual.with_corners(self.params().corners)
     }
 
     /// Where the robot's meshes are looked for.
