@@ -87,8 +87,12 @@ impl RolloutInput {
         self.kinematic.iter_mut().for_each(|row| move_all(row, origin));
     }
 
-    /// Motions that took another time than a step as those of a step, which is `factor` times as long.
+    /// Motions that took another time than a step as those of a step, which is `factor` times as long. Of 1 they
+    /// stay the same to the bit, which a turn that is taken apart and put together does not.
     pub fn scale_motion(&mut self, factor: f32) {
+        if factor == 1.0 {
+            return;
+        }
         let start = &mut self.start;
         let scale = |v: &mut Vec3| *v = v.map(|x| x * factor);
         start.velocities.iter_mut().chain(&mut start.extrapolated_motion).for_each(scale);
