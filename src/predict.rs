@@ -5,6 +5,7 @@ pub mod config;
 pub mod deadline;
 pub mod history;
 pub mod known_motion;
+pub mod last_miss;
 pub mod observation;
 pub mod prediction;
 pub mod predictor;

@@ -83,6 +83,9 @@ class Prediction:
     """Stamp of the frame."""
     history_stamp_ns: int
     """Stamp of the frame one step back."""
+    held_against_ns: int | None
+    """Stamp of the prediction that was held against this frame, to tell what goes on; None if none was made about
+    one step before."""
     step_secs: float
     """Length of a step (s)."""
     seed: int

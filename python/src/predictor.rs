@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use forecloud::engine::backend::Device;
+use forecloud::message::Stamp;
 use forecloud::planner::candidates::Snapshot;
 use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::predictor::{Prediction, Predictor as Inner};
@@ -31,6 +32,7 @@ pub struct Predictor {
 struct Told {
     stamp_ns: i64,
     history_stamp_ns: i64,
+    held_against_ns: Option<i64>,
     seed: u64,
     is_cut: bool,
     support_m: Option<f32>,
@@ -54,6 +56,7 @@ impl Told {
         Self {
             stamp_ns: prediction.stamp.nanos(),
             history_stamp_ns: prediction.history_stamp.nanos(),
+            held_against_ns: prediction.held_against.map(Stamp::nanos),
             seed: prediction.seed,
             is_cut: prediction.is_cut,
             support_m: prediction.particles.support_m,
@@ -73,6 +76,7 @@ impl Told {
         let dict = PyDict::new(py);
         dict.set_item("stamp_ns", self.stamp_ns)?;
         dict.set_item("history_stamp_ns", self.history_stamp_ns)?;
+        dict.set_item("held_against_ns", self.held_against_ns)?;
         dict.set_item("step_secs", step_secs)?;
         dict.set_item("seed", self.seed)?;
         dict.set_item("is_cut", self.is_cut)?;

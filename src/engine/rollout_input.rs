@@ -5,6 +5,7 @@ use std::mem::take;
 
 use crate::base::geometry::{RigidMotion, Vec3, add, length};
 use crate::engine::graph::walks::WalkSeed;
+use crate::engine::track_record::TrackRecord;
 use crate::vision::motion::{MotionEstimator, N_BODY_FEATURES, NO_BODY, PastMotion, TwoFrames};
 use crate::vision::particles::Particles;
 use crate::{Error, Result};
@@ -29,6 +30,8 @@ pub struct RolloutInput {
     /// Number of the link of the robot whose surface each particle lies on, `[n]`, as far as places
     /// tell; [`crate::robot::kinematics::NO_LINK`] for none. Empty where that was not looked for.
     pub on_links: Vec<u32>,
+    /// How the last predictions of each particle turned out, `[n]`; empty where none was looked at.
+    pub records: Vec<TrackRecord>,
     /// What the draws of sampled walks are counted by.
     pub walk_seed: WalkSeed,
 }
@@ -38,6 +41,7 @@ impl RolloutInput {
     /// spread evenly over its (Morton) order. Velocities are unknown until [`RolloutInput::set_motion`].
     pub fn set_particles(&mut self, now: &Particles, history: &Particles, n_history: usize) {
         self.on_links.clear();
+        self.records.clear();
         let start = &mut self.start;
         start.support_m = now.support_m;
         start.positions.clone_from(&now.positions);
@@ -63,6 +67,7 @@ impl RolloutInput {
     pub(crate) fn start_from(&mut self, other: &Self) {
         self.start.start_from(&other.start);
         self.on_links.clone_from(&other.on_links);
+        self.records.clone_from(&other.records);
         self.walk_seed = other.walk_seed;
     }
 
@@ -82,8 +87,12 @@ impl RolloutInput {
         self.kinematic.iter_mut().for_each(|row| move_all(row, origin));
     }
 
-    /// Motions that took another time than a step as those of a step, which is `factor` times as long.
+    /// Motions that took another time than a step as those of a step, which is `factor` times as long. Of 1 they
+    /// stay the same to the bit, which a turn that is taken apart and put together does not.
     pub fn scale_motion(&mut self, factor: f32) {
+        if factor == 1.0 {
+            return;
+        }
         let start = &mut self.start;
         let scale = |v: &mut Vec3| *v = v.map(|x| x * factor);
         start.velocities.iter_mut().chain(&mut start.extrapolated_motion).for_each(scale);

@@ -18,12 +18,20 @@ impl Header {
     pub(super) const MIN_BYTES: usize = 12;
 
     pub(super) fn read(reader: &mut CdrReader) -> Result<Self> {
-        let sec = reader.i32("header.stamp.sec")?;
-        let nanosec = reader.u32("header.stamp.nanosec")?;
-        if nanosec >= 1_000_000_000 {
-            return Err(reader.error("header.stamp.nanosec", format!("{nanosec} is over 1 s")));
-        }
-        let frame_id = reader.string("header.frame_id")?;
-        Ok(Self { stamp: Stamp::from_parts(sec, nanosec), frame_id })
+        let stamp = read_time(reader, ["header.stamp.sec", "header.stamp.nanosec"])?;
+        Ok(Self { stamp, frame_id: reader.string("header.frame_id")? })
     }
+}
+
+/// A `builtin_interfaces/msg/Time`, whose fields have these names.
+pub(super) fn read_time(
+    reader: &mut CdrReader,
+    [sec, nanosec]: [&'static str; 2],
+) -> Result<Stamp> {
+    let secs = reader.i32(sec)?;
+    let nanosecs = reader.u32(nanosec)?;
+    if nanosecs >= 1_000_000_000 {
+        return Err(reader.error(nanosec, format!("{nanosecs} is over 1 s")));
+    }
+    Ok(Stamp::from_parts(secs, nanosecs))
 }

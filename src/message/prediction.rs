@@ -1,7 +1,8 @@
 //! `forecloud/msg/Prediction`.
 
 use super::cdr::CdrReader;
-use super::header::Header;
+use super::header::{Header, read_time};
+use super::stamp::Stamp;
 use crate::base::error::Result;
 
 /// Where each particle will be; rows of three numbers are x y z in the header's frame, metres.
@@ -32,6 +33,8 @@ pub struct Prediction {
     pub sigma: Vec<f32>,
     /// The same for nine of ten errors.
     pub sigma_90: Vec<f32>,
+    /// Stamp of the earlier prediction that was held against this frame; zero for none.
+    pub held_against: Stamp,
 }
 
 impl Prediction {
@@ -54,6 +57,7 @@ impl Prediction {
             sources: reader.u32s("sources")?,
             sigma: reader.f32s("sigma")?,
             sigma_90: reader.f32s("sigma_90")?,
+            held_against: read_time(&mut reader, ["held_against.sec", "held_against.nanosec"])?,
         };
         if let Some((field, problem)) = prediction.problem() {
             return Err(reader.error(field, problem));
@@ -65,10 +69,7 @@ impl Prediction {
     /// Serializes the message: CDR, little endian, as ROS publishes it.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = CdrWriter::default();
-        let (sec, nanosec) = self.header.stamp.parts();
-        writer.align(4);
-        writer.bytes.extend(sec.to_le_bytes());
-        writer.u32(nanosec);
+        writer.stamp(self.header.stamp);
         writer.string(&self.header.frame_id);
         writer.u32(self.step_secs.to_bits());
         writer.u32(self.n_steps);
@@ -83,6 +84,7 @@ impl Prediction {
         writer.words(self.sources.iter().copied());
         writer.words(self.sigma.iter().map(|value| value.to_bits()));
         writer.words(self.sigma_90.iter().map(|value| value.to_bits()));
+        writer.stamp(self.held_against);
         writer.finish()
     }
 
@@ -126,6 +128,13 @@ impl CdrWriter {
         self.bytes.extend(value.to_le_bytes());
     }
 
+    fn stamp(&mut self, stamp: Stamp) {
+        let (sec, nanosec) = stamp.parts();
+        self.align(4);
+        self.bytes.extend(sec.to_le_bytes());
+        self.u32(nanosec);
+    }
+
     fn string(&mut self, text: &str) {
         self.u32(text.len() as u32 + 1);
         self.bytes.extend(text.as_bytes());
@@ -145,7 +154,6 @@ impl CdrWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Stamp;
     use crate::message::encode::CdrWriter;
 
     #[test]
@@ -164,12 +172,13 @@ mod tests {
                 sources: vec![1 << 24 | 5],
                 sigma: vec![0.5, 0.75],
                 sigma_90: vec![1.5, 1.75],
+                held_against: Stamp::from_parts(-8, 999_999_999),
             };
             let m = &message;
             let plain = CdrWriter::new(false).header(-7, 8, frame_id).f32(0.1).u32(2).u32(1);
             let plain = plain.u64(m.seed).string(&m.model_hash).f32s(&m.positions);
             let plain = plain.f32s(&m.displacements).u8s(&m.colors).u32s(&m.sources);
-            let plain = plain.f32s(&m.sigma).f32s(&m.sigma_90).finish();
+            let plain = plain.f32s(&m.sigma).f32s(&m.sigma_90).i32(-8).u32(999_999_999).finish();
             let bytes = message.encode();
             let differ = bytes.iter().zip(&plain).filter(|(a, b)| a != b);
             // The plain writer fills padding with another value.

@@ -144,5 +144,7 @@ pub(crate) fn prediction(be: bool, n_steps: u32) -> Vec<u8> {
         .u32s(&[1 << 24 | 77])
         .f32s(&[0.01, 0.02])
         .f32s(&[0.03, 0.04])
+        .i32(12)
+        .u32(245_000_000)
         .finish()
 }

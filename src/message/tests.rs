@@ -83,6 +83,7 @@ fn values_come_back() {
         assert_eq!(prediction.displacements[5], -0.125);
         assert_eq!(prediction.sources, [1 << 24 | 77]);
         assert_eq!((prediction.sigma[1], prediction.sigma_90[1]), (0.02, 0.04));
+        assert_eq!(prediction.held_against, Stamp::from_parts(12, 245_000_000));
     }
 }
 

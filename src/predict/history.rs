@@ -132,6 +132,15 @@ impl History {
         alike.min_by_key(|o| (o.kinematic.is_empty() == has_robot, o.stamp.abs_diff(wanted)))
     }
 
+    /// The observation that was predicted from and lies nearest to one step before `now`, within half a step, and
+    /// how many steps it lies back.
+    pub fn predicted(&self, now: Stamp) -> Option<(&Observation, f64)> {
+        let steps = |o: &Observation| now.secs_since(o.stamp) / self.step_secs;
+        let off = |o: &Observation| (steps(o) - 1.0).abs();
+        let near = self.observations.iter().filter(|o| o.outlook.is_some() && off(o) <= 0.5);
+        near.min_by(|a, b| off(a).total_cmp(&off(b))).map(|o| (o, steps(o)))
+    }
+
     /// Whether there would be an observation one step before `now` if cameras did not matter.
     pub fn is_one_step_back(&self, now: Stamp) -> bool {
         let wanted = now.plus_secs(-self.step_secs);

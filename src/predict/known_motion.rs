@@ -1,6 +1,7 @@
-//! What is known of a scene's future is not left to the model: what lies on the robot goes with it, and
-//! what rests stays at rest.
+//! What is known of a scene's future is not left to the model: what lies on the robot goes with it, what
+//! went on against what was predicted goes on, and what rests stays at rest.
 
+mod goes_on;
 mod hold_static;
 mod robot_attached;
 mod world;
@@ -11,7 +12,9 @@ use crate::predict::config::PredictorConfig;
 use crate::predict::prediction::Prediction;
 
 use crate::engine::motion_class::MotionClass;
+use crate::engine::track_record::Said;
 
+use goes_on::GoesOn;
 pub use hold_static::HoldStatic;
 use robot_attached::RobotAttached;
 use world::common_motion;
@@ -35,6 +38,7 @@ impl From<&PredictorConfig> for KnownMotionSettings {
 #[derive(Debug, Default)]
 pub struct KnownMotion {
     carried: RobotAttached,
+    goes_on: GoesOn,
     rest: HoldStatic,
 }
 
@@ -56,9 +60,16 @@ impl KnownMotion {
         }
         let carried = self.carried.are_carried().filter(|_| knows.robot);
         MotionClass::of_all(&scene.start, carried, situations);
+        self.goes_on.mix(scene, situations, displacements);
         *n_planned = scene.n_planned.min(displacements.len());
         if holds_still {
             self.rest.hold(scene, displacements);
         }
+    }
+
+    /// What was said of the first steps of the last call, `[n]`, before the records counted: by the model, and if
+    /// each goes on.
+    pub fn said(&self) -> &[Said] {
+        self.goes_on.said()
     }
 }

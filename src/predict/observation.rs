@@ -6,6 +6,7 @@ use crate::engine::model::ModelConfig;
 use crate::engine::rollout_input::RolloutInput;
 use crate::message::Stamp;
 use crate::predict::config::PredictorConfig;
+use crate::predict::last_miss::Outlook;
 use crate::predict::robot_forecast::RobotForecast;
 use crate::robot::kinematics::{
     JointOrder, MeshSearch, Mount, Robot, RobotMode, RobotOptions, Spread,
@@ -30,6 +31,8 @@ pub struct Observation {
     /// Number of the robot's link that each particle lies on, as [`RolloutInput::on_links`]; none without a
     /// robot.
     pub on_links: Vec<u32>,
+    /// What was predicted from it.
+    pub outlook: Outlook,
     /// Measured joints in the robot's order.
     pub(super) joints: Vec<f64>,
     /// What else tells where the robot is.
@@ -133,6 +136,7 @@ impl Observer {
         out: &mut Observation,
     ) -> Result<()> {
         out.stamp = frame.stamp;
+        out.outlook.clear();
         out.cameras.clear();
         out.cameras.extend(frame.camera_numbers());
         let sampling = Sampling {

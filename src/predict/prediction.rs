@@ -2,10 +2,21 @@
 
 use std::time::Instant;
 
+use crate::base::geometry::length;
 use crate::engine::model::calibration::{Calibration, LEVELS};
 use crate::engine::motion_class::MotionClass;
+use crate::engine::track_record::TrackRecord;
 use crate::message::Stamp;
+use crate::predict::last_miss::Outcomes;
 use crate::vision::particles::Particles;
+
+/// How far off a position may be after some steps, as a share of so many usual misses of one step: for each of
+/// [`LEVELS`].
+const MISSES: [f32; LEVELS.len()] = [0.5, 1.2];
+/// The same of what goes on, as a share of its way: it may stop, or turn.
+const STOPS: [f32; LEVELS.len()] = [0.05, 0.25];
+/// Noise of a particle's measured motion (m): a miss of the measurement, not of the model.
+const MOTION_NOISE_M: f32 = 0.002;
 
 /// Predicted motion of the particles of one frame, in the world frame.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +41,11 @@ pub struct Prediction {
     pub world_motion_m: Option<f32>,
     /// Steps that the robot's plans tell of, the first ones.
     pub n_planned: usize,
+    /// Stamp of the frame whose prediction was held against this frame, to tell from how that turned out; none
+    /// where none was made about one step ago.
+    pub held_against: Option<Stamp>,
+    /// How it turned out.
+    pub outcomes: Outcomes,
     /// Stamp of the history frame, about one step back.
     pub history_stamp: Stamp,
     /// The history frame's cloud, as densely as it was kept (m).
@@ -97,6 +113,41 @@ impl Prediction {
         }
     }
 
+    /// No position is surer than what was missed in the last steps allows, and what is moved by its record is as
+    /// sure as that. What rests or lies on the robot is left as it is, and what flies unless it goes on: misses
+    /// of a fall tell little of the next step.
+    pub(crate) fn widen_by(&mut self, records: &[TrackRecord]) {
+        for (i, record) in records.iter().enumerate().filter(|(_, record)| record.is_known()) {
+            let class = self.situations.get(i).copied();
+            let Some(first) = self.told_sigmas(1).first().and_then(|first| first.get(i)).copied()
+            else {
+                continue;
+            };
+            let (shares, [model_m, on_m]) = (record.shares(), record.misses_m());
+            let excess_m = (model_m * model_m - MOTION_NOISE_M * MOTION_NOISE_M).max(0.0).sqrt();
+            let is_worse = match class {
+                Some(MotionClass::Robot | MotionClass::Resting) | None => continue,
+                Some(MotionClass::Flying) => excess_m > first && shares.goes_on > 0.5,
+                Some(_) => excess_m > first,
+            };
+            let mut way = 0.0;
+            for (step, displacements) in self.displacements.iter().enumerate() {
+                let steps = (step + 1) as f32;
+                way += length(&displacements[i]);
+                for (level, radii) in self.sigmas.iter_mut().enumerate() {
+                    let Some(radius) = radii.get_mut(step).map(|radii| &mut radii[i]) else {
+                        continue;
+                    };
+                    let missed = |miss_m: f32| MISSES[level] * steps * miss_m;
+                    let model = if is_worse { radius.max(missed(excess_m)) } else { *radius };
+                    let on = missed(on_m) + STOPS[level] * way;
+                    let rests = radius.min(MISSES[level] * on_m);
+                    *radius = shares.model * model + shares.goes_on * on + shares.rests * rests;
+                }
+            }
+        }
+    }
+
     /// A copy of what was known before the first step.
     pub(crate) fn without_displacements(&self) -> Self {
         Self {
@@ -108,6 +159,8 @@ impl Prediction {
             situations: self.situations.clone(),
             world_motion_m: self.world_motion_m,
             n_planned: self.n_planned,
+            held_against: self.held_against,
+            outcomes: self.outcomes,
             history_stamp: self.history_stamp,
             history: self.history.clone(),
             is_cut: self.is_cut,

@@ -19,6 +19,7 @@ use crate::predict::config::PredictorConfig;
 use crate::predict::deadline::Pace;
 use crate::predict::history::History;
 use crate::predict::known_motion::{KnownMotion, KnownMotionSettings};
+use crate::predict::last_miss::LastMiss;
 use crate::predict::observation::{Observation, Observer};
 use crate::predict::prediction::milliseconds_since;
 use crate::predict::robot_forecast::steps_of;
@@ -37,6 +38,7 @@ pub struct Predictor {
     input: RolloutInput,
     backend: Backend,
     known_motion: KnownMotion,
+    last_miss: LastMiss,
     prediction: Prediction,
     /// Whether `input` is what `prediction` started from.
     is_predicted: bool,
@@ -66,7 +68,7 @@ impl Predictor {
         let start = Instant::now();
         // Images → cloud in the world frame → particles at t-1; the robot's at its joints.
         self.history.follow(frame.stamp);
-        let now = self.observe(frame)?;
+        let mut now = self.observe(frame)?;
         // What was seen one step back → motion since then; the plan → the robot in each step ahead.
         let is_ready = self.look_back(&now).and_then(|()| self.set_input(&now, frame));
         if !matches!(is_ready, Ok(true)) {
@@ -79,8 +81,9 @@ impl Predictor {
         // Each step: tokens → k-NN graph → walks and loads (Algorithm 2, enumerated) → Interlacer
         // (of GRF models Eq. 28 in the local layers) → Δx; then again from where the particles went.
         self.roll_out(whole, start)?;
-        // What lies on the robot goes with it, and what rests stays at rest until something comes near.
-        self.finish(&now);
+        // What lies on the robot goes with it, what went on against the last predictions goes on, and what
+        // rests stays at rest until something comes near.
+        self.finish(&mut now);
         self.prediction.timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
         self.history.remember(now);
         self.note_image_sizes(frame);
@@ -102,14 +105,31 @@ impl Predictor {
             // Seen from the robot as it was at the history frame, told as of one step.
             let robot_then = Some(&history.kinematic[..]);
             input.set_motion(&mut self.motion, &now.particles, clouds, robot_then);
-            input.scale_motion(steps_of(model, now.stamp.secs_since(history.stamp)) as f32);
+            let steps = steps_of(model, now.stamp.secs_since(history.stamp));
+            // Turns that are scaled by 1 lose their last digits.
+            if steps != 1.0 {
+                input.scale_motion(steps as f32);
+            }
         }
-        input.set_origin(&self.config.origin);
-        input.walk_seed = WalkSeed { seed: self.config.seed, stamp_ns: now.stamp.nanos() };
         let seen = if model.n_motion > 0 { &history.cloud } else { &history.particles };
         self.prediction.history.clone_from(&seen.positions);
         self.prediction.history_stamp = history.stamp;
+        self.look_at_last_miss(now);
+        self.input.set_origin(&self.config.origin);
+        self.input.walk_seed = WalkSeed { seed: self.config.seed, stamp_ns: now.stamp.nanos() };
         Ok(true)
+    }
+
+    /// How what was predicted about one step ago turned out: that tells what goes on.
+    fn look_at_last_miss(&mut self, now: &Observation) {
+        let Self { input, last_miss, prediction, history, .. } = self;
+        let past = history.predicted(now.stamp);
+        prediction.held_against = past.map(|(past, _)| past.stamp);
+        prediction.outcomes = past.map_or_else(Default::default, |(past, steps)| {
+            let RolloutInput { start, records, .. } = input;
+            let before = (&past.particles.positions[..], &past.outlook, steps as f32);
+            last_miss.look(start, &now.kinematic, before, records)
+        });
     }
 
     /// Displacements, of as many steps as there is time for.
@@ -126,7 +146,7 @@ impl Predictor {
     }
 
     /// What is known of the motion without the model, and how sure all of it is.
-    fn finish(&mut self, now: &Observation) {
+    fn finish(&mut self, now: &mut Observation) {
         let Self { model, config, input, backend, known_motion, prediction, .. } = self;
         prediction.stamp = now.stamp;
         prediction.seed = config.seed;
@@ -135,5 +155,7 @@ impl Predictor {
         let told = (0..backend.n_steps()).map_while(|t| backend.sigmas(t));
         prediction.set_sigmas(told, model.calibration.as_ref());
         prediction.widen_sigmas();
+        prediction.widen_by(&input.records);
+        now.outlook.take(known_motion.said(), &input.records, prediction);
     }
 }

@@ -27,8 +27,17 @@ const FAREWELL: Duration = Duration::from_secs(4);
 const N_LAST_WORDS: u32 = 20;
 const LAST_WORD: Duration = Duration::from_millis(200);
 /// The statuses that are logged when they get worse; the others are made of what is logged already.
-const LOGGED: [&str; 8] =
-    ["images", "robot description", "rig", "plan", "transport", "shared memory", "latency", "load"];
+const LOGGED: [&str; 9] = [
+    "images",
+    "robot description",
+    "rig",
+    "plan",
+    "transport",
+    "shared memory",
+    "latency",
+    "load",
+    "outcome",
+];
 
 /// What the spinning thread does besides taking messages: looks at the publishers and at shared
 /// memory, and publishes `/diagnostics` and `/rosout`.

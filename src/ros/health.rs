@@ -13,7 +13,9 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::engine::motion_class::MotionClass;
 use crate::message::Stamp;
+use crate::predict::last_miss::Outcomes;
 use crate::predict::rig::Item;
 use crate::robot::kinematics::RobotMode;
 pub use recent::{Recent, WINDOW};
@@ -107,6 +109,8 @@ pub struct Facts {
     last_prediction: Option<Duration>,
     working_since: Option<Duration>,
     late: Recent,
+    /// By class, particles that were found again one step later, and of them those within sigma_90.
+    outcomes: [[Recent; 2]; MotionClass::ALL.len()],
     cut: Recent,
     n_steps_cut: usize,
     /// Why no predictions are made although frames come.
@@ -168,6 +172,7 @@ impl Facts {
             last_prediction: None,
             working_since: None,
             late: Recent::default(),
+            outcomes: Default::default(),
             cut: Recent::default(),
             n_steps_cut: 0,
             resting: None,
@@ -248,6 +253,14 @@ impl Facts {
             self.latencies_ms.pop_front();
         }
         self.latencies_ms.push_back(latency_ms);
+    }
+
+    /// How the prediction of one step back turned out.
+    pub fn turned_out(&mut self, now: Duration, outcomes: &Outcomes) {
+        for ([found, within], outcome) in self.outcomes.iter_mut().zip(outcomes) {
+            found.add(now, outcome.n.into());
+            within.add(now, outcome.n_within.into());
+        }
     }
 
     /// The prediction was cut to so many steps, or to fewer particles, for the deadline; or not.

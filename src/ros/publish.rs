@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use r2r::builtin_interfaces::msg::Time;
 use r2r::forecloud::msg::{Prediction as PredictionMsg, Timing as TimingMsg};
 use r2r::sensor_msgs::msg::{PointCloud2, PointField};
 use r2r::std_msgs::msg::Header;
@@ -43,10 +44,13 @@ impl Origin {
     }
 
     fn header(&self, stamp: Stamp) -> Header {
-        let (sec, nanosec) = stamp.parts();
-        let stamp = r2r::builtin_interfaces::msg::Time { sec, nanosec };
-        Header { stamp, frame_id: self.world_frame.clone() }
+        Header { stamp: time_message(stamp), frame_id: self.world_frame.clone() }
     }
+}
+
+fn time_message(stamp: Stamp) -> Time {
+    let (sec, nanosec) = stamp.parts();
+    Time { sec, nanosec }
 }
 
 /// The node's outputs.
@@ -144,6 +148,7 @@ fn prediction_message(prediction: &Prediction) -> PredictionMsg {
         sources: prediction.particles.sources.clone(),
         sigma: prediction.told_sigmas(0).concat(),
         sigma_90: prediction.told_sigmas(1).concat(),
+        held_against: prediction.held_against.map(time_message).unwrap_or_default(),
         ..PredictionMsg::default()
     }
 }

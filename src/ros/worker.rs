@@ -294,6 +294,7 @@ impl Worker {
                 self.health.note(|facts, now| {
                     facts.predicted(now, latency_ms, n_particles, is_planned);
                     facts.cut(now, prediction.is_cut.then_some(n_steps));
+                    facts.turned_out(now, &prediction.outcomes);
                 });
             }
             Err(error) => {

@@ -20,6 +20,7 @@ mod finding;
 mod hindsight;
 mod imports;
 mod kinematics;
+mod last_miss;
 mod mutations;
 mod reading;
 mod recording;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use forecloud::base::geometry::Vec3;
+use forecloud::engine::track_record::{LAG, WINDOW};
 use forecloud::message::{self, Stamp};
 use forecloud::predict::predictor::Prediction;
 use forecloud::{Error, Result};
@@ -12,6 +13,10 @@ use forecloud_bag::bag::Bag;
 /// How the names of topics end that predictions are published on.
 const TOPIC_END: &str = "/prediction";
 
+/// Steps that predictions remember of those before, as far as they may lie apart: what was said three steps
+/// before the first of those whose misses count.
+const REMEMBERED_STEPS: f64 = 1.5 * (WINDOW + LAG) as f64;
+
 /// Published predictions by stamp.
 #[derive(Debug, Clone, Default)]
 pub struct Published {
@@ -19,6 +24,8 @@ pub struct Published {
     /// Most particles and most steps of a prediction.
     n_particles: u32,
     n_steps: u32,
+    /// Stamps of predictions that tell of earlier ones which replay can't make.
+    breaks: Vec<Stamp>,
     comparison: Comparison,
 }
 
@@ -37,8 +44,12 @@ pub struct Comparison {
     /// Of the published predictions: those with fewer particles than others, for a deadline;
     /// replay draws other particles, so they are not compared.
     pub n_reduced: u64,
-    /// Frames that replay predicted and of which none was published.
+    /// Frames that replay could predict and of which none was published.
     pub n_lacking: u64,
+    /// Of the published predictions: those that are held against earlier ones which replay can't make (of before
+    /// the recording, lost, or with fewer particles), so they are not compared.
+    #[serde(default)]
+    pub n_unsettled: u64,
     /// Published predictions of frames that replay did not predict.
     pub n_of_other_frames: u64,
     /// Largest difference of a position or displacement (m), where numbers could be compared.
@@ -54,7 +65,8 @@ pub struct Comparison {
 /// Something in which published and replayed predictions differ.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Difference {
-    /// What: `model`, `seed`, `step`, `horizon`, `particles`, `world frame`, `pixels` that the
+    /// What: `model`, `seed`, `step`, `horizon`, `particles`, `world frame`, the prediction `held against` the frame,
+    /// `pixels` that the
     /// particles come from, or `numbers`.
     pub what: &'static str,
     /// In words, of the first such frame.
@@ -91,7 +103,9 @@ impl Comparison {
     pub fn agreement(&self) -> Agreement {
         if self.n_equal == 0 || self.n_equal < self.n_both || self.n_of_other_frames > 0 {
             Agreement::Different
-        } else if self.n_lacking > 0 || self.n_reduced > 0 || !self.warnings.is_empty() {
+        } else if self.n_lacking + self.n_reduced + self.n_unsettled > 0
+            || !self.warnings.is_empty()
+        {
             Agreement::Partial
         } else {
             Agreement::Equal
@@ -146,7 +160,25 @@ impl Published {
         let n_of_other_frames = n_published; // until a frame of it comes
         let comparison =
             Comparison { n_published, n_reduced, n_of_other_frames, ..Comparison::default() };
-        Self { messages, n_particles, n_steps, comparison }
+        let is_break = |m: &&message::Prediction| {
+            let lacks =
+                m.held_against != Stamp::default() && !messages.contains_key(&m.held_against);
+            lacks || m.n_particles < n_particles
+        };
+        let breaks = messages.values().filter(is_break).map(|m| m.header.stamp).collect();
+        Self { messages, n_particles, n_steps, breaks, comparison }
+    }
+
+    /// Whether the prediction of `stamp` hangs on earlier ones that replay can't make.
+    fn is_unsettled(&self, stamp: Stamp, step_secs: f64) -> bool {
+        let after = self.breaks.partition_point(|&known| known <= stamp);
+        let last = after.checked_sub(1).map(|i| self.breaks[i]);
+        last.is_some_and(|last| stamp.secs_since(last) <= REMEMBERED_STEPS * step_secs)
+    }
+
+    /// Notes a frame that was not published, so that replay does not predict it either.
+    pub fn lack(&mut self) {
+        self.comparison.n_lacking += 1;
     }
 
     /// The earliest prediction: what the node's settings were.
@@ -185,6 +217,7 @@ impl Published {
         replayed: &Prediction,
         setup: &Setup,
     ) -> Option<&message::Prediction> {
+        let is_unsettled = self.is_unsettled(replayed.stamp, setup.step_secs);
         let result = &mut self.comparison;
         result.n_replayed += 1;
         let Some(published) = self.messages.get(&replayed.stamp) else {
@@ -193,6 +226,10 @@ impl Published {
         };
         result.n_of_other_frames = result.n_of_other_frames.saturating_sub(1);
         if published.n_particles < self.n_particles {
+            return Some(published);
+        }
+        if is_unsettled {
+            result.n_unsettled += 1;
             return Some(published);
         }
         result.n_both += 1;
@@ -253,6 +290,12 @@ fn settings(
     note(n_particles[0] != n_particles[1], "particles", pair(n_particles));
     let world = [published.header.frame_id.as_str(), setup.world_frame];
     note(world[0] != world[1], "world frame", world.map(str::to_owned));
+    let held = [published.held_against, replayed.held_against.unwrap_or_default()];
+    let told =
+        held.map(
+            |stamp| if stamp == Stamp::default() { "nothing".into() } else { format!("{stamp} s") },
+        );
+    note(held[0] != held[1], "held against", told);
     let n_sigmas: usize = replayed.told_sigmas(0).iter().take(n_steps[0]).map(Vec::len).sum();
     if causes.is_empty() && published.sigma.len() != n_sigmas {
         let told = format!("sigmas: {} published, {n_sigmas} replayed", published.sigma.len());

@@ -116,6 +116,7 @@ impl Recorder {
             sources: particles.sources.clone(),
             sigma: told(0),
             sigma_90: told(1),
+            held_against: prediction.held_against.unwrap_or_default(),
             ..self.template.clone()
         }
     }

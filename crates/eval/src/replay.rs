@@ -410,6 +410,17 @@ impl Replay {
         bag: &mut BagResult,
     ) -> Option<&'p Prediction> {
         let follows = predictor.has_frame_before(frame);
+        // Predictions hang on those before: what the node left out is left out here, too.
+        if let Some(node) = self.published.as_mut().filter(|node| node.at(frame.stamp).is_none()) {
+            if predictor.has_history(frame) {
+                node.lack();
+            } else {
+                bag.n_without_history += 1;
+                bag.n_other_cameras += u64::from(follows);
+            }
+            predictor.keep(frame.clone());
+            return None;
+        }
         match keep_workers_hot(|| predictor.step(frame)) {
             Ok(Some(prediction)) => {
                 bag.n_predicted += 1;

@@ -187,6 +187,14 @@ impl RigidMotion {
         Self { about: self.about, center: self.center + self.about.translation }
     }
 
+    /// The same once more, of a body that something holds to its course: the way of its centre turns as the
+    /// body does about the vertical, as on a turntable; what rolls goes straight on.
+    pub fn again_on_course(&self) -> Self {
+        let way = rotation(&[0.0, 0.0, self.turn()[2]]) * self.about.translation;
+        let about = Rigid { translation: way, ..self.about };
+        Self { about, center: self.center + self.about.translation }
+    }
+
     /// The same at `factor` times its speed: the way and the turn of as much time.
     pub fn scaled(&self, factor: f32) -> Self {
         let turn = self.turn().map(|x| x * factor);

@@ -12,6 +12,7 @@ use crate::predict::config::PredictorConfig;
 use crate::predict::deadline::{Deadline, Pace};
 use crate::predict::history::History;
 use crate::predict::known_motion::KnownMotion;
+use crate::predict::last_miss::LastMiss;
 use crate::predict::observation::Observer;
 use crate::robot::kinematics::MeshSearch;
 use crate::vision::frames::Frame;
@@ -36,6 +37,7 @@ impl Predictor {
             input: RolloutInput::default(),
             backend: Backend::new(&model, config.device)?,
             known_motion: KnownMotion::default(),
+            last_miss: LastMiss::default(),
             prediction: Prediction::default(),
             is_predicted: false,
             image_sizes: Vec::new(),

@@ -94,6 +94,7 @@ impl Facts {
             self.predictions(now),
             self.latency(now),
             self.load(now),
+            self.outcome(now),
             self.model(),
         ]
     }

@@ -1,7 +1,9 @@
 use std::time::Duration;
 
 use super::{About, Cause, Facts, Level, Publisher, Status, Topic};
+use crate::engine::motion_class::MotionClass;
 use crate::message::Stamp;
+use crate::predict::last_miss::{Outcome, Outcomes};
 use crate::robot::kinematics::RobotMode;
 
 const IMAGE: &str = "sensor_msgs/msg/Image";
@@ -243,6 +245,22 @@ fn frames_that_are_passed_over_matter_where_predictions_come_too_rarely() {
     let slow = run(0.2);
     assert_status(&slow, 9.95, "load", Level::Warn, &["5.0 predictions a second", "asks for 10.0"]);
     assert_status(&slow, 20.0, "load", Level::Ok, &[]);
+}
+
+#[test]
+fn a_scene_that_is_predicted_badly_is_told_until_it_is_over() {
+    let (moving, resting) = (MotionClass::Moving as usize, MotionClass::Resting as usize);
+    let run = |n_within: u32| {
+        let mut facts = facts();
+        let mut outcomes = Outcomes::default();
+        outcomes[moving] = Outcome { n: 100, n_within };
+        outcomes[resting] = Outcome { n: 900, n_within: 900 };
+        (0..20).for_each(|i| facts.turned_out(at(0.1 * f64::from(i)), &outcomes));
+        facts
+    };
+    assert_status(&run(90), 2.0, "outcome", Level::Ok, &["90 % of what moved"]);
+    assert_status(&run(30), 2.0, "outcome", Level::Warn, &["only 30 %", "Remedy"]);
+    assert_status(&run(30), 9.0, "outcome", Level::Ok, &["nothing moved"]);
 }
 
 #[test]

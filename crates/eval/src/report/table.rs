@@ -397,6 +397,12 @@ impl Comparison {
             let n = self.n_reduced;
             parts.push(format!("{n} with fewer particles, due to a deadline, are not compared"));
         }
+        if self.n_unsettled > 0 {
+            let n = self.n_unsettled;
+            parts.push(format!(
+                "{n} hang on earlier predictions that replay can't make, and are not compared"
+            ));
+        }
         parts.extend(self.warnings.iter().map(|warning| format!("their file: {warning}")));
         match self.agreement() {
             Agreement::Equal => "yes".into(),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{GRACE, Level, Status, hindered};
+use crate::engine::motion_class::MotionClass;
 use crate::robot::kinematics::RobotMode;
 use crate::ros::health::{Cause, Facts, WINDOW};
 
@@ -10,6 +11,10 @@ use crate::ros::health::{Cause, Facts, WINDOW};
 const STUCK: Duration = Duration::from_secs(2);
 /// Share of the model's own rate below which frames that were passed over are missed.
 const FULL_RATE: f64 = 0.9;
+
+/// Of so many particles that moved, fewer than so many percent within sigma_90 are told of.
+const MIN_MOVED: u64 = 300;
+const LEAST_WITHIN: f64 = 60.0;
 
 impl Facts {
     /// Whether shared memory is large enough for images.
@@ -135,6 +140,34 @@ impl Facts {
         status.value("predictions_hz", format!("{rate_hz:.1}"));
         status.value("diagnostics_ms_per_sec", format!("{:.2}", self.monitor_ms_per_sec));
         status.or_summary(|| format!("skipped {n_busy} frames of the last 5 s for newer ones"))
+    }
+
+    /// Whether what was predicted came: how much lay within sigma_90 after one step.
+    pub(super) fn outcome(&self, now: Duration) -> Status {
+        let mut status = Status::new("outcome");
+        let sums = self.outcomes.each_ref().map(|counts| counts.each_ref().map(|n| n.sum(now)));
+        let share = |[n, n_within]: [u64; 2]| 100.0 * n_within as f64 / n as f64;
+        let [moving, flying] = [MotionClass::Moving, MotionClass::Flying].map(|c| sums[c as usize]);
+        let moved = [moving[0] + flying[0], moving[1] + flying[1]];
+        if moved[0] >= MIN_MOVED && share(moved) < LEAST_WITHIN {
+            status.add(
+                Level::Warn,
+                format!(
+                    "only {:.0} % of what moved in the last 5 s came to lie within sigma_90 of where it was predicted                      (90 % should): the model has not learnt to predict this scene. Remedy: trust its sigma, which                      has grown, or train it on recordings of such scenes",
+                    share(moved)
+                ),
+            );
+        }
+        for (class, sums) in MotionClass::ALL.into_iter().zip(sums) {
+            if class != MotionClass::Unplanned {
+                let told = if sums[0] == 0 { "none".into() } else { format!("{:.0}", share(sums)) };
+                status.value(&format!("{}_within_sigma_90_percent", class.name()), told);
+            }
+        }
+        status.or_summary(|| match moved[0] {
+            0 => "nothing moved in the last 5 s that was predicted".into(),
+            _ => format!("{:.0} % of what moved in the last 5 s lay within sigma_90", share(moved)),
+        })
     }
 
     /// Which model runs, and on what.

@@ -1,0 +1,268 @@
+//! How the last predictions of a particle's body turned out, and what that says of the next one.
+//!
+//! Three things are held against what then came, one step and three steps after they were said: what the model
+//! predicted, that the body goes on as it moved, and that it rests. It is a mixture of experts by their losses
+//! (Herbster and Warmuth 1998): each counts by its prior times exp(-loss). One step tells at once; three steps
+//! tell of a model that slows down what does not. Only the last [`WINDOW`] steps count: what was predicted
+//! longer ago changes no bit of a prediction.
+
+use crate::base::geometry::{Vec3, add, length, minus};
+
+/// Steps after which predictions are held against what came, besides the first.
+pub const LAG: usize = 3;
+/// Steps whose misses count.
+pub const WINDOW: usize = 5;
+/// Misses of a body's centre in [`LAG`] steps that tell nothing of which is right (m): the noise of its motion.
+const NOISE_M: f32 = 0.0035;
+/// The same of one step of its particles (m).
+const NOISE_OF_PARTICLES_M: f32 = 0.003;
+/// And as a share of the motion.
+const NOISE_SHARE: f32 = 0.2;
+/// How likely each is right before anything was seen: the model, going on, resting. So small that a little
+/// evidence pulls little: what is predicted to stop goes on far in ten steps.
+const PRIOR: [f32; 3] = [0.996, 0.002, 0.002];
+/// Steps that must have been looked at before anything but the model counts.
+const MIN_STEPS: f32 = 1.9;
+/// Mean motion of a step (m), and steps, by which a body is known to rest.
+const RESTS_M: f32 = 0.0006;
+const RESTS_STEPS: f32 = 3.9;
+
+/// What was said of a step and those after it (m): by the model, and if the body goes on.
+pub type Said = [[Vec3; LAG]; 2];
+
+/// The misses of a body's last steps. A mean of records is one.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct TrackRecord {
+    /// The newest first.
+    steps: [Look; WINDOW],
+    /// What was said one step and two steps ago of the steps to come.
+    pending: [Pending; LAG - 1],
+}
+
+/// What was found in one step.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Look {
+    /// 1; 0 where nothing was looked at, and a share of 1 of a mean.
+    is_known: f32,
+    /// Losses of the model, of going on, of resting.
+    losses: [f32; 3],
+    /// Mean squared misses of the particles (m²), of the same; their noise included.
+    squares: [f32; 3],
+    /// The body's motion (m).
+    motion: Vec3,
+}
+
+/// What was said some steps ago of the steps to come, and how far that is off by now (m).
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Pending {
+    /// As [`Look::is_known`].
+    is_known: f32,
+    /// From the step at hand on.
+    said: Said,
+    off: [Vec3; 2],
+    /// How far the body went since.
+    way: Vec3,
+}
+
+/// What is seen of a body one step after something was said of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Seen {
+    /// Its motion (m).
+    pub motion: Vec3,
+    /// What was said of that.
+    pub said: Said,
+    /// Mean squared misses of its particles (m²): of the model, of going on and of resting.
+    pub squares: [f32; 3],
+}
+
+/// How much each counts in a prediction; the sum is 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shares {
+    /// What the model predicts.
+    pub model: f32,
+    /// That the body goes on as it moved.
+    pub goes_on: f32,
+    /// That it rests.
+    pub rests: f32,
+}
+
+impl TrackRecord {
+    /// Whether anything was looked at.
+    pub fn is_known(&self) -> bool {
+        self.n_steps() > 0.0
+    }
+
+    fn n_steps(&self) -> f32 {
+        self.steps.iter().map(|look| look.is_known).sum()
+    }
+
+    /// Adds a step.
+    pub fn add(&mut self, seen: &Seen) {
+        let Seen { motion, said, squares } = *seen;
+        // In one step turns count, too: each particle's miss. In several, what the body's centre is off by.
+        let mut losses = losses_of(squares, NOISE_OF_PARTICLES_M);
+        let now = Pending { is_known: 1.0, said, ..Pending::default() }.after(&motion);
+        let [last, before] = self.pending.map(|pending| pending.after(&motion));
+        if before.is_known > 0.5 {
+            let later = losses_of(before.squares(), NOISE_M);
+            losses.iter_mut().zip(later).for_each(|(loss, later)| *loss += later);
+        }
+        self.pending = [now, last];
+        self.steps.rotate_right(1);
+        self.steps[0] = Look { is_known: 1.0, losses, squares, motion };
+    }
+
+    /// How much each counts from here on.
+    pub fn shares(&self) -> Shares {
+        if self.n_steps() < MIN_STEPS {
+            return Shares { model: 1.0, goes_on: 0.0, rests: 0.0 };
+        }
+        let losses = [0, 1, 2].map(|i| self.steps.iter().map(|look| look.losses[i]).sum::<f32>());
+        let least = losses.into_iter().fold(f32::INFINITY, f32::min);
+        let [model, goes_on, rests] = [0, 1, 2].map(|i| PRIOR[i] * (least - losses[i]).exp());
+        let sum = model + goes_on + rests;
+        Shares { model: model / sum, goes_on: goes_on / sum, rests: rests / sum }
+    }
+
+    /// Whether it has rested for some steps, whatever the noise of a single one.
+    pub fn has_rested(&self) -> bool {
+        let n_steps = self.n_steps();
+        let mut motion = [0.0; 3];
+        self.steps.iter().for_each(|look| add(&mut motion, &look.motion));
+        n_steps >= RESTS_STEPS && length(&motion) < RESTS_M * n_steps
+    }
+
+    /// Usual miss of a particle in a step (m, root of the mean square): of the model, and of going on.
+    pub fn misses_m(&self) -> [f32; 2] {
+        let n_steps = self.n_steps().max(1.0);
+        [0, 1]
+            .map(|i| (self.steps.iter().map(|look| look.squares[i]).sum::<f32>() / n_steps).sqrt())
+    }
+
+    /// Adds another, for a mean.
+    pub(crate) fn sum(&mut self, other: &Self) {
+        let mut other = *other;
+        self.numbers().zip(other.numbers()).for_each(|(sum, x)| *sum += *x);
+    }
+
+    /// All numbers times `factor`.
+    pub(crate) fn scale(&mut self, factor: f32) {
+        self.numbers().for_each(|x| *x *= factor);
+    }
+
+    fn numbers(&mut self) -> impl Iterator<Item = &mut f32> {
+        let looks = self.steps.iter_mut().flat_map(|Look { is_known, losses, squares, motion }| {
+            losses.iter_mut().chain(squares).chain(motion).chain([is_known])
+        });
+        let pending = self.pending.iter_mut().flat_map(|Pending { is_known, said, off, way }| {
+            let vectors = said.iter_mut().flatten().chain(off).flatten();
+            vectors.chain(way).chain([is_known])
+        });
+        looks.chain(pending)
+    }
+}
+
+/// Losses of squared misses (m²): of the model, of going on, and of resting, which is the square of the way.
+fn losses_of(squares: [f32; 3], noise_m: f32) -> [f32; 3] {
+    let noise = noise_m * noise_m + NOISE_SHARE * NOISE_SHARE * squares[2];
+    squares.map(|square| square / (2.0 * noise))
+}
+
+impl Pending {
+    /// After the body moved by `motion` (m): what was said of that step is done.
+    fn after(mut self, motion: &Vec3) -> Self {
+        for (said, off) in self.said.iter_mut().zip(&mut self.off) {
+            add(off, &minus(motion, &said[0]));
+            said.rotate_left(1);
+        }
+        add(&mut self.way, motion);
+        self
+    }
+
+    /// What the model is off by, squared (m²), and what going on and resting are.
+    fn squares(&self) -> [f32; 3] {
+        let [model, goes_on] = &self.off;
+        [model, goes_on, &self.way].map(|v| length(v).powi(2))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The record of a body that moves by `motions`, one after the other, of which the model says `model` each
+    /// time, and its velocity what it was.
+    fn record(motions: &[Vec3], model: &[Vec3; LAG]) -> TrackRecord {
+        let mut record = TrackRecord::default();
+        for pair in motions.windows(2) {
+            let said = [*model, [pair[0]; LAG]];
+            let off = |said: &Vec3| length(&minus(&pair[1], said)).powi(2);
+            let squares = [off(&model[0]), off(&pair[0]), off(&[0.0; 3])];
+            record.add(&Seen { motion: pair[1], said, squares });
+        }
+        record
+    }
+
+    const ON: Vec3 = [0.012, 0.0, 0.0];
+    const STOPS: [Vec3; LAG] = [[0.001, 0.0, 0.0], [0.0; 3], [0.0; 3]];
+
+    #[test]
+    fn what_goes_on_against_the_model_soon_counts_and_one_step_never_does() {
+        assert_eq!(TrackRecord::default().shares().model, 1.0);
+        assert_eq!(record(&[ON; 2], &STOPS).shares().model, 1.0, "one step may be noise");
+        assert!(record(&[ON; 4], &STOPS).shares().goes_on > 0.9);
+        assert!(record(&[ON; 9], &STOPS).shares().goes_on > 0.999);
+        // Where the model is as good, it is the model's.
+        assert!(record(&[ON; 9], &[ON; LAG]).shares().model > 0.99);
+    }
+
+    #[test]
+    fn a_model_that_slows_down_is_told_by_what_three_steps_bring() {
+        // In one step it is off by less than noise.
+        let slows = [[0.010, 0.0, 0.0], [0.006, 0.0, 0.0], [0.002, 0.0, 0.0]];
+        assert!(record(&[ON; 3], &slows).shares().model > 0.95);
+        assert!(record(&[ON; 9], &slows).shares().goes_on > 0.9);
+    }
+
+    #[test]
+    fn what_stops_is_no_longer_taken_to_go_on() {
+        let mut motions = vec![ON; 9];
+        motions.extend([[0.0; 3]; 3]);
+        let shares = record(&motions, &STOPS).shares();
+        assert!(shares.goes_on < 0.5, "{shares:?}");
+        assert!(!record(&motions, &STOPS).has_rested(), "not yet");
+    }
+
+    #[test]
+    fn what_rests_is_known_to_for_all_the_noise_of_a_step() {
+        let noisy: Vec<Vec3> =
+            (0..7).map(|i| [if i % 2 == 0 { 0.002 } else { -0.002 }, 0.0, 0.0]).collect();
+        assert!(record(&noisy, &STOPS).has_rested());
+        assert!(!record(&noisy[..3], &STOPS).has_rested(), "too short");
+        assert!(!record(&[[0.001, 0.0, 0.0]; 7], &STOPS).has_rested(), "slow, but it moves");
+        // What is predicted to drift by a centimetre, and does not.
+        let drifts = [[0.0, 0.0, 0.01]; LAG];
+        assert!(record(&[[0.0; 3]; 9], &drifts).shares().model < 0.1);
+    }
+
+    #[test]
+    fn what_was_said_longer_ago_changes_no_bit() {
+        let mut early = vec![[0.1, -0.03, 0.2]; 6];
+        let late = [ON; WINDOW + LAG + 1];
+        early.extend(late);
+        let (a, b) = (record(&early, &STOPS), record(&late, &STOPS));
+        assert_eq!((a.shares(), a.misses_m()), (b.shares(), b.misses_m()));
+        assert_eq!(a, b);
+    }
+
+    #[test]
+    fn the_mean_of_records_is_one() {
+        let (a, b) = (record(&[ON; 9], &STOPS), record(&[ON; 9], &[ON; LAG]));
+        let mut mean = a;
+        mean.sum(&b);
+        mean.scale(0.5);
+        assert_eq!(mean.n_steps(), a.n_steps());
+        let half = |i: usize| (a.steps[0].losses[i] + b.steps[0].losses[i]) / 2.0;
+        assert_eq!(mean.steps[0].losses, [0, 1, 2].map(half));
+    }
+}

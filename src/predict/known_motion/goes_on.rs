@@ -1,0 +1,149 @@
+//! What went on against what was predicted goes on, and what rested against it rests: as far as the last
+//! steps tell.
+
+use crate::base::geometry::{RigidMotion, Vec3, add};
+use crate::engine::motion_class::MotionClass;
+use crate::engine::rollout_input::RolloutInput;
+use crate::engine::track_record::{LAG, Said};
+
+/// Moves particles as their bodies moved; its vectors are kept from one prediction to the next.
+#[derive(Debug, Default)]
+pub struct GoesOn {
+    /// Motion of each body in the step at hand, if it goes on.
+    bodies: Vec<Option<RigidMotion>>,
+    /// Where each particle is before the step at hand if it goes on (m), `[n]`.
+    positions: Vec<Vec3>,
+    /// Motion in the first steps as the model predicts it, and if each goes on (m), `[n]`.
+    said: Vec<Said>,
+}
+
+impl GoesOn {
+    /// Puts what each particle's record in `scene` asks for in the place of `displacements` `[n_steps][n]`:
+    /// so much of them, so much of going on as its body did, so much of rest. What lies on the robot by
+    /// `classes` stays as it is. Each step depends on those before it alone.
+    pub fn mix(
+        &mut self,
+        scene: &RolloutInput,
+        classes: &[MotionClass],
+        displacements: &mut [Vec<Vec3>],
+    ) {
+        let start = &scene.start;
+        self.said.clear();
+        // Shorter roll-outs are not held against what comes.
+        if displacements.len() >= LAG {
+            self.said.resize(start.positions.len(), Said::default());
+        }
+        self.bodies.clone_from(&start.body_motions);
+        self.positions.clone_from(&start.positions);
+        for (step, displacements) in displacements.iter_mut().enumerate() {
+            for (i, displacement) in displacements.iter_mut().enumerate() {
+                let way = self.go_on(scene, i);
+                if let Some(said) = self.said.get_mut(i).filter(|_| step < LAG) {
+                    (said[0][step], said[1][step]) = (*displacement, way);
+                }
+                let record = scene.records.get(i).filter(|record| record.is_known());
+                let Some(record) = record.filter(|_| classes.get(i) != Some(&MotionClass::Robot))
+                else {
+                    continue;
+                };
+                let shares = record.shares();
+                for (x, way) in displacement.iter_mut().zip(way) {
+                    *x = shares.model * *x + shares.goes_on * way;
+                }
+            }
+            let bodies = self.bodies.iter_mut().flatten();
+            bodies.for_each(|motion| *motion = motion.again_on_course());
+        }
+    }
+
+    /// Moves particle `i` on as its body goes, or as it went itself where it is of none; by how much (m).
+    fn go_on(&mut self, scene: &RolloutInput, i: usize) -> Vec3 {
+        let start = &scene.start;
+        let body = start.body_of.get(i).and_then(|&body| self.bodies.get(body as usize));
+        let own = || start.extrapolated_motion.get(i).or_else(|| start.velocities.get(i)).copied();
+        let way = match body.and_then(Option::as_ref) {
+            Some(body) => body.motion_of(&self.positions[i]),
+            None => own().unwrap_or_default(),
+        };
+        add(&mut self.positions[i], &way);
+        way
+    }
+
+    /// What was said of the first steps of the last call, `[n]`: by the model, and if each goes on. Empty where
+    /// it was shorter.
+    pub fn said(&self) -> &[Said] {
+        &self.said
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::geometry::minus;
+    use crate::engine::track_record::{Seen, TrackRecord};
+
+    const WAY: Vec3 = [0.02, 0.0, 0.0];
+
+    /// Two particles of one body that went on six times although the model had said that it rests.
+    fn scene() -> RolloutInput {
+        let mut record = TrackRecord::default();
+        let seen =
+            Seen { motion: WAY, said: [[[0.0; 3]; LAG], [WAY; LAG]], squares: [4e-4, 0.0, 4e-4] };
+        (0..6).for_each(|_| record.add(&seen));
+        let mut scene = RolloutInput { records: vec![record; 2], ..RolloutInput::default() };
+        scene.start.positions = vec![[0.0; 3], [0.1, 0.0, 0.0]];
+        scene.start.velocities = vec![WAY; 2];
+        scene
+    }
+
+    #[test]
+    fn what_went_on_goes_on_in_all_steps_and_the_robots_does_not() {
+        let mut displacements = vec![vec![[0.0; 3]; 2]; 10];
+        let mut goes_on = GoesOn::default();
+        goes_on.mix(&scene(), &[MotionClass::Moving, MotionClass::Robot], &mut displacements);
+        for step in &displacements {
+            assert!((step[0][0] - 0.02).abs() < 1e-4, "{step:?}");
+            assert_eq!(step[1], [0.0; 3]);
+        }
+        assert_eq!(goes_on.said()[0], [[[0.0; 3]; LAG], [WAY; LAG]], "before the record counted");
+        // A shorter roll-out is the beginning of the longer one, and is not held against what comes.
+        let mut short = vec![vec![[0.0; 3]; 2]; 2];
+        goes_on.mix(&scene(), &[MotionClass::Moving, MotionClass::Robot], &mut short);
+        assert_eq!(short, displacements[..2]);
+        assert!(goes_on.said().is_empty());
+    }
+
+    #[test]
+    fn without_a_record_it_is_the_models() {
+        let mut scene = scene();
+        scene.records.clear();
+        let mut displacements = vec![vec![[0.0, 0.0, -0.01]; 2]; 4];
+        GoesOn::default().mix(&scene, &[], &mut displacements);
+        assert!(displacements.iter().flatten().all(|way| *way == [0.0, 0.0, -0.01]));
+    }
+
+    #[test]
+    fn what_stands_on_a_turntable_follows_its_circle() {
+        // 0.3 rad a step about the origin, at a radius of 0.1 m.
+        let turn = |angle: f32, p: &Vec3| {
+            let (sin, cos) = angle.sin_cos();
+            [cos * p[0] - sin * p[1], sin * p[0] + cos * p[1], p[2]]
+        };
+        let now: Vec<Vec3> =
+            [[0.1, 0.0, 0.0], [0.12, 0.0, 0.0], [0.1, 0.02, 0.0], [0.1, 0.0, 0.02]].to_vec();
+        let next: Vec<Vec3> = now.iter().map(|p| turn(0.3, p)).collect();
+        let mut scene = scene();
+        scene.records = vec![scene.records[0]; 4];
+        scene.start.positions = now.clone();
+        scene.start.body_of = vec![0; 4];
+        scene.start.body_motions = vec![Some(RigidMotion::fit(&now, &next))];
+        let mut displacements = vec![vec![[0.0; 3]; 4]; 10];
+        GoesOn::default().mix(&scene, &[MotionClass::Moving; 4], &mut displacements);
+        for (i, p) in now.iter().enumerate() {
+            let mut at = *p;
+            displacements.iter().for_each(|step| add(&mut at, &step[i]));
+            let off = minus(&at, &turn(3.0, p));
+            assert!(off.iter().all(|x| x.abs() < 2e-3), "{off:?}");
+        }
+    }
+}

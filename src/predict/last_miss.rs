@@ -1,0 +1,288 @@
+//! The last miss: what was predicted about one step ago, held against what is measured now.
+
+use crate::base::geometry::{Nearest, Vec3, add, length, minus, squared_distance};
+use crate::engine::motion_class::MotionClass;
+use crate::engine::rollout_input::StepState;
+use crate::engine::track_record::{Said, Seen, TrackRecord};
+use crate::predict::prediction::Prediction;
+use crate::vision::motion::NO_BODY;
+
+/// How far a particle may lie from where another came from (m) to be taken for it.
+const SAME_M: f32 = 0.03;
+/// Particles of a body that must be found again for its misses to count.
+const MIN_FOUND: u32 = 3;
+/// What is no farther from a point on the robot than this (m) may be moved by it: the plan tells the model of
+/// that, and its past tells nothing of what the plan will do.
+const ROBOT_M: f32 = 0.1;
+/// Noise of a particle's measured motion (m): no radius is held to less.
+const NOISE_M: f32 = 0.002;
+
+/// What was said of the particles of a frame, and how they did until then; in metres a step.
+#[derive(Debug, Default, Clone)]
+pub struct Outlook {
+    /// What the model and going on say of the next steps, `[n]`; empty where nothing was predicted from the
+    /// frame.
+    said: Vec<Said>,
+    /// How they did until then, `[n]`.
+    records: Vec<TrackRecord>,
+    /// What was predicted of the first step in the end, and how sure that was (m), `[n]`; the last is empty where
+    /// that was not told.
+    predicted: Vec<Vec3>,
+    sigma_90: Vec<f32>,
+    classes: Vec<MotionClass>,
+}
+
+impl Outlook {
+    /// Nothing was said.
+    pub fn clear(&mut self) {
+        self.said.clear();
+    }
+
+    /// Whether something was predicted from the frame.
+    pub fn is_some(&self) -> bool {
+        !self.said.is_empty()
+    }
+
+    /// Takes what `prediction` says, and what was `said` before the records counted.
+    pub fn take(&mut self, said: &[Said], records: &[TrackRecord], prediction: &Prediction) {
+        let replace = |into: &mut Vec<Vec3>, by: Option<&Vec<Vec3>>| {
+            into.clear();
+            into.extend(by.into_iter().flatten());
+        };
+        self.said.clear();
+        self.said.extend_from_slice(said);
+        self.records.clear();
+        self.records.extend_from_slice(records);
+        replace(&mut self.predicted, prediction.displacements.first());
+        self.sigma_90.clear();
+        self.sigma_90.extend(prediction.told_sigmas(1).first().into_iter().flatten());
+        self.classes.clone_from(&prediction.situations);
+    }
+}
+
+/// How many particles of one class moved within sigma_90 of what was predicted one step ago.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Those that were found again.
+    pub n: u32,
+    /// Of them those within sigma_90, or within the noise of the measured motion where that is more.
+    pub n_within: u32,
+}
+
+/// [`Outcome`]s by class, in the order of [`MotionClass::ALL`].
+pub type Outcomes = [Outcome; MotionClass::ALL.len()];
+
+/// What is summed over a body.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    record: TrackRecord,
+    seen: Seen,
+    n_found: u32,
+    is_near_robot: bool,
+}
+
+/// Holds predictions against what came; its vectors are kept.
+#[derive(Debug, Default)]
+pub struct LastMiss {
+    search: Nearest,
+    queries: Vec<Vec3>,
+    nearest: Vec<u32>,
+    bodies: Vec<Sums>,
+}
+
+impl LastMiss {
+    /// How the particles of `now` did until now, `[n]`, into `records`: those of a body alike. `before` are
+    /// the particles of a frame `steps` back (m), of which `outlook` tells; `robot` are points on it now.
+    ///
+    /// Returns how many came to lie where they were predicted.
+    pub fn look(
+        &mut self,
+        now: &StepState,
+        robot: &[Vec3],
+        (before, outlook, steps): (&[Vec3], &Outlook, f32),
+        records: &mut Vec<TrackRecord>,
+    ) -> Outcomes {
+        records.clear();
+        let mut outcomes = Outcomes::default();
+        let n = now.positions.len();
+        if before.is_empty() || outlook.said.len() != before.len() || now.body_of.len() != n {
+            return outcomes;
+        }
+        let came_from = |(p, v): (&Vec3, &Vec3)| minus(p, &v.map(|x| x * steps));
+        self.queries.clear();
+        self.queries.extend(now.positions.iter().zip(&now.velocities).map(came_from));
+        self.find(before, SAME_M);
+        let n_bodies =
+            now.body_of.iter().filter(|body| **body != NO_BODY).max().map_or(0, |b| b + 1);
+        self.bodies.clear();
+        self.bodies.resize(n_bodies as usize, Sums::default());
+        for i in 0..n {
+            let j = self.nearest[i] as usize;
+            let is_same = squared_distance(&self.queries[i], &before[j]) < SAME_M * SAME_M;
+            if !is_same || now.velocity_known[i] < 0.5 {
+                continue;
+            }
+            let motion = &now.velocities[i];
+            outlook.count(j, motion, &mut outcomes);
+            if let Some(sums) = self.bodies.get_mut(now.body_of[i] as usize) {
+                sums.add(motion, &outlook.said[j], outlook.records.get(j));
+            }
+        }
+        self.find_robot(now, robot);
+        self.bodies.iter_mut().for_each(Sums::finish);
+        let record = |body: &u32| self.bodies.get(*body as usize).map(|sums| sums.record);
+        records.extend(now.body_of.iter().map(|body| record(body).unwrap_or_default()));
+        outcomes
+    }
+
+    /// The nearest of `points` to each query, as far as there is one within `reach`.
+    fn find(&mut self, points: &[Vec3], reach: f32) {
+        self.search.rebuild(points);
+        self.nearest.clear();
+        self.nearest.resize(self.queries.len(), 0);
+        self.search.find_within(reach, self.nearest.iter_mut().zip(&self.queries));
+    }
+
+    /// Finds the bodies that the robot may move.
+    fn find_robot(&mut self, now: &StepState, robot: &[Vec3]) {
+        if robot.is_empty() {
+            return;
+        }
+        self.queries.clone_from(&now.positions);
+        self.find(robot, ROBOT_M);
+        for (i, (p, &nearest)) in now.positions.iter().zip(&self.nearest).enumerate() {
+            let is_near = squared_distance(p, &robot[nearest as usize]) < ROBOT_M * ROBOT_M;
+            let body = self.bodies.get_mut(now.body_of[i] as usize);
+            if let Some(sums) = body.filter(|_| is_near) {
+                sums.is_near_robot = true;
+            }
+        }
+    }
+}
+
+impl Outlook {
+    /// Counts particle `j`, which moved by `motion` (m).
+    fn count(&self, j: usize, motion: &Vec3, outcomes: &mut Outcomes) {
+        let told = self.predicted.get(j).zip(self.sigma_90.get(j)).zip(self.classes.get(j));
+        let Some(((predicted, sigma_90), class)) = told else { return };
+        let outcome = &mut outcomes[*class as usize];
+        outcome.n += 1;
+        outcome.n_within += u32::from(length(&minus(motion, predicted)) <= sigma_90.max(NOISE_M));
+    }
+}
+
+impl Sums {
+    /// Adds a particle that moved by `motion` (m), what was `said` of that, and its record.
+    fn add(&mut self, motion: &Vec3, said: &Said, record: Option<&TrackRecord>) {
+        add(&mut self.seen.motion, motion);
+        for (sum, said) in self.seen.said.iter_mut().flatten().zip(said.iter().flatten()) {
+            add(sum, said);
+        }
+        let expected = [&said[0][0], &said[1][0], &[0.0; 3]];
+        for (square, expected) in self.seen.squares.iter_mut().zip(expected) {
+            *square += length(&minus(motion, expected)).powi(2);
+        }
+        if let Some(record) = record {
+            self.record.sum(record);
+        }
+        self.n_found += 1;
+    }
+
+    /// Takes the means; forgets what too few tell of, or what the robot may move.
+    fn finish(&mut self) {
+        if self.n_found < MIN_FOUND || self.is_near_robot {
+            self.record = TrackRecord::default();
+            return;
+        }
+        let mean = 1.0 / self.n_found as f32;
+        let Seen { motion, said, squares } = &mut self.seen;
+        let vectors = said.iter_mut().flatten().flatten().chain(motion);
+        vectors.chain(squares).for_each(|x| *x *= mean);
+        self.record.scale(mean);
+        self.record.add(&self.seen);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAY: Vec3 = [0.02, 0.0, 0.0];
+
+    /// Two bodies of ten particles half a metre apart, of which the first moved by `WAY` until now.
+    fn bodies() -> (StepState, Vec<Vec3>) {
+        let place = |i: usize| [0.01 * (i % 10) as f32, 0.5 * (i / 10) as f32, 0.1];
+        let before: Vec<Vec3> = (0..20).map(place).collect();
+        let velocities: Vec<Vec3> = (0..20).map(|i| if i < 10 { WAY } else { [0.0; 3] }).collect();
+        let positions = before.iter().zip(&velocities).map(|(p, v)| [0, 1, 2].map(|k| p[k] + v[k]));
+        let now = StepState {
+            positions: positions.collect(),
+            velocities,
+            velocity_known: vec![1.0; 20],
+            body_of: (0..20).map(|i| i / 10).collect(),
+            ..StepState::default()
+        };
+        (now, before)
+    }
+
+    /// The model says that all rest, within a millimetre; going on is right.
+    fn outlook(now: &StepState) -> Outlook {
+        let said = now.velocities.iter().map(|v| [[[0.0; 3]; 3], [*v; 3]]);
+        Outlook {
+            said: said.collect(),
+            records: Vec::new(),
+            predicted: vec![[0.0; 3]; 20],
+            sigma_90: vec![0.001; 20],
+            classes: vec![MotionClass::Moving; 20],
+        }
+    }
+
+    fn look(
+        now: &StepState,
+        robot: &[Vec3],
+        before: &[Vec3],
+        outlook: &Outlook,
+    ) -> (Vec<TrackRecord>, Outcomes) {
+        let mut records = Vec::new();
+        let outcomes = LastMiss::default().look(now, robot, (before, outlook, 1.0), &mut records);
+        (records, outcomes)
+    }
+
+    #[test]
+    fn each_body_has_its_own_record_and_what_came_is_counted() {
+        let (now, before) = bodies();
+        let (records, outcomes) = look(&now, &[], &before, &outlook(&now));
+        let [moving, resting] = [records[0], records[19]];
+        assert!(
+            records[..10].iter().all(|r| *r == moving)
+                && records[10..].iter().all(|r| *r == resting)
+        );
+        let [model_m, on_m] = moving.misses_m();
+        assert!((model_m - 0.02).abs() < 1e-6 && on_m < 1e-6, "{model_m} {on_m}");
+        assert_eq!(resting.misses_m(), [0.0, 0.0]);
+        assert_eq!(outcomes[MotionClass::Moving as usize], Outcome { n: 20, n_within: 10 });
+        // Again: the records go on with the particles.
+        let mut second = outlook(&now);
+        second.records = records;
+        let (records, _) = look(&now, &[], &before, &second);
+        assert!(records[0] != moving && records[0].is_known());
+    }
+
+    #[test]
+    fn what_is_not_found_again_or_is_near_the_robot_has_none() {
+        let (now, before) = bodies();
+        let outlook = outlook(&now);
+        let far: Vec<Vec3> = before.iter().map(|p| [p[0] + 1.0, p[1], p[2]]).collect();
+        let (records, outcomes) = look(&now, &[], &far, &outlook);
+        assert!(records.iter().all(|r| !r.is_known()) && outcomes == Outcomes::default());
+        let (records, _) = look(&now, &[[0.05, 0.0, 0.15]], &before, &outlook);
+        assert!(records[..10].iter().all(|r| !r.is_known()) && records[10].is_known());
+        let mut unknown = now.clone();
+        unknown.velocity_known.fill(0.0);
+        assert!(look(&unknown, &[], &before, &outlook).0.iter().all(|r| !r.is_known()));
+        // Nothing was predicted from that frame, or from other particles.
+        for before in [&before[..5], &[]] {
+            assert!(look(&now, &[], before, &outlook).0.is_empty());
+        }
+    }
+}
