@@ -23,7 +23,7 @@ mod string;
 #[cfg(test)]
 mod tests;
 
-pub use camera_info::CameraInfo;
+pub use camera_info::{CameraInfo, Reduction};
 pub use compressed_image::CompressedImage;
 pub use geometry::{PoseArray, TfMessage, TransformStamped};
 pub use header::Header;

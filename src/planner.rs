@@ -80,6 +80,15 @@ impl PlanSettings {
         }
     }
 
+    /// Checks the names of joints and links against a robot, before there is a frame of it.
+    ///
+    /// # Errors
+    /// [`Error::Config`] names one that the robot lacks.
+    pub fn check_names(&self, robot: &Robot) -> Result<()> {
+        motion::joints_of(robot, &self.joint_names)?;
+        tools::links_of(robot, &self.tool_links).map(drop)
+    }
+
     fn check(&self) -> Result<()> {
         let horizon = self.n_steps;
         PredictorConfig { horizon, ..PredictorConfig::default() }.validate()?;
@@ -184,8 +193,8 @@ impl Planner {
     /// is false, the best so far is returned.
     ///
     /// # Errors
-    /// [`Error::Goal`] for a goal that plans can't be judged by, [`Error::Plan`] without a robot or of
-    /// joints or links that it lacks, [`Error::Config`] for settings that make no sense. That no plan is
+    /// [`Error::Goal`] for a goal that plans can't be judged by, [`Error::Plan`] without a robot,
+    /// [`Error::Config`] for joints or links that it lacks, and settings that make no sense. That no plan is
     /// good enough is no error: see [`Planned::success`].
     pub fn plan(
         &mut self,

@@ -10,6 +10,9 @@ use forecloud::base::random::{draw, uniform};
 use forecloud::engine::graph::walks::WalkSeed;
 use forecloud::engine::model::weights::initial_weights;
 use forecloud::engine::model::{Engine, Gradients, InterlacerConfig, Mode, ModelConfig, StepGraph};
+use forecloud::engine::rollout_input::RolloutInput;
+use forecloud::predict::known_motion::{KnownMotion, KnownMotionSettings};
+use forecloud::predict::prediction::Prediction;
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static PRODUCTS: AtomicUsize = AtomicUsize::new(0);
@@ -83,6 +86,7 @@ fn a_settled_step_allocates_only_in_matrix_products() {
         (0..20).for_each(|_| step.build());
         assert_eq!(allocations(|| step.build()), (0, 0), "the graph stage allocates");
         inference(&step);
+        still_scene();
         training(&step, Mode::Training);
         training(&step, Mode::TrainingRecompute);
     });
@@ -104,6 +108,25 @@ fn inference(step: &Step) {
         N.div_ceil(256) * (config.n_blocks * per_block + 3) + config.n_blocks * config.n_heads;
     assert!(products <= at_most, "{products} allocations for {at_most} matrix products");
     assert!(products > 0, "no product is told from the rest any more");
+}
+
+/// Whether the world moves is asked of each prediction: where all rests, that takes no memory.
+fn still_scene() {
+    let mut scene = RolloutInput::default();
+    let number = |i: usize, axis: i64| uniform(draw(7, axis, i as u64, 0));
+    scene.start.positions = (0..N).map(|i| [0, 1, 2].map(|axis| number(i, axis))).collect();
+    scene.start.velocities = vec![[0.0005, 0.0, 0.0]; N];
+    scene.start.velocity_known = vec![1.0; N];
+    scene.start.support_m = Some(0.0);
+    let knows = KnownMotionSettings { rest: false, robot: false };
+    let (mut known, mut prediction) = (KnownMotion::default(), Prediction::default());
+    let mut apply = |scene: &RolloutInput| known.apply(knows, scene, &mut prediction);
+    apply(&scene);
+    assert_eq!(allocations(|| apply(&scene)), (0, 0), "a still scene allocates");
+    // Things that move apart are told from a moving world without memory, too.
+    scene.start.velocities[..N / 2].fill([0.05, 0.0, 0.0]);
+    apply(&scene);
+    assert_eq!(allocations(|| apply(&scene)), (0, 0), "a scene of which half moves allocates");
 }
 
 /// Two passes, differentiated one after the other, as in a roll-out.

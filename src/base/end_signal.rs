@@ -8,9 +8,36 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::whole_file::remove_passing;
+
 /// Signals within this time are one: a terminal, `timeout` and `ros2 launch` send them to a process and
 /// again to its group.
 const ONE: Duration = Duration::from_secs(1);
+
+/// Whether somebody ends the process after a signal.
+static IS_AWAITED: AtomicBool = AtomicBool::new(false);
+
+/// From now on, a signal that ends the process removes its unfinished files first
+/// ([`super::whole_file::Unfinished`]), unless an [`EndSignal`] is registered: then the process ends by itself.
+///
+/// # Errors
+/// Those of the system: no handler, or no thread.
+pub fn clean_up_on_signals() -> Result<()> {
+    let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !is_ignored(signal));
+    let mut signals = Signals::new(heeded)?;
+    let listen = move || {
+        for signal in signals.forever() {
+            if !IS_AWAITED.load(Ordering::Relaxed) {
+                remove_passing(|| {
+                    // It can't fail for these three.
+                    let _ = signal_hook::low_level::emulate_default_handler(signal);
+                });
+            }
+        }
+    };
+    std::thread::Builder::new().name("clean-up".into()).spawn(listen)?;
+    Ok(())
+}
 
 /// The signal that asked for an end.
 pub struct EndSignal {
@@ -34,7 +61,7 @@ impl EndSignal {
             let mut first = None;
             for number in signals.forever() {
                 if first.get_or_insert_with(Instant::now).elapsed() > ONE {
-                    signal_hook::low_level::exit(1);
+                    remove_passing(|| signal_hook::low_level::exit(1));
                 }
                 let number = number.unsigned_abs() as usize;
                 // The first one counts.
@@ -43,6 +70,7 @@ impl EndSignal {
             }
         };
         std::thread::Builder::new().name("signals".into()).spawn(listen)?;
+        IS_AWAITED.store(true, Ordering::Relaxed);
         Ok(Self { signal, is_sent })
     }
 

@@ -1,5 +1,7 @@
 //! `sensor_msgs/msg/CameraInfo`.
 
+use std::fmt;
+
 use super::cdr::CdrReader;
 use super::header::Header;
 use crate::base::error::Result;
@@ -28,14 +30,31 @@ pub struct CameraInfo {
 }
 
 /// What of the calibrated image is published.
-struct Reduction {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reduction {
     /// Pixels that become one: x, y; 0 means 1.
-    binning: [u32; 2],
+    pub binning: [u32; 2],
     /// First column and row of the region of interest, in pixels before binning.
-    offset: [u32; 2],
+    pub offset: [u32; 2],
     /// Its width and height; all of it 0 means the whole image.
-    size: [u32; 2],
+    pub size: [u32; 2],
 }
+
+impl Reduction {
+    /// Whether the whole image is published as it was taken.
+    pub fn is_none(&self) -> bool {
+        self.binning.iter().all(|n| *n <= 1) && self.offset == [0; 2] && self.size == [0; 2]
+    }
+}
+
+impl fmt::Display for Reduction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { binning: [bx, by], offset: [x, y], size: [width, height] } = self;
+        write!(f, "binning of {bx} x {by} and a region of {width} x {height} at {x}, {y}")
+    }
+}
+
+const MESSAGE_TYPE: &str = "sensor_msgs/msg/CameraInfo";
 
 impl CameraInfo {
     /// Decodes a serialized message; binning and region of interest are applied to the size, `k`
@@ -45,9 +64,27 @@ impl CameraInfo {
     /// [`crate::Error::Message`] if it is truncated, the camera is not calibrated, or the region
     /// of interest is none of the image.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut reader = CdrReader::new(bytes, "sensor_msgs/msg/CameraInfo")?;
-        let mut info = Self {
-            header: Header::read(&mut reader)?,
+        let mut reader = CdrReader::new(bytes, MESSAGE_TYPE)?;
+        let (mut info, reduction) = Self::read(&mut reader)?;
+        info.reduce(&reduction).map_err(|(field, problem)| reader.error(field, problem))?;
+        reader.finish()?;
+        Ok(info)
+    }
+
+    /// As it was published: without what region and binning change, and these.
+    ///
+    /// # Errors
+    /// As [`CameraInfo::decode`], but for regions that are none of the image.
+    pub fn published(bytes: &[u8]) -> Result<(Self, Reduction)> {
+        let mut reader = CdrReader::new(bytes, MESSAGE_TYPE)?;
+        let published = Self::read(&mut reader)?;
+        reader.finish()?;
+        Ok(published)
+    }
+
+    fn read(reader: &mut CdrReader) -> Result<(Self, Reduction)> {
+        let info = Self {
+            header: Header::read(reader)?,
             height: reader.u32("height")?,
             width: reader.u32("width")?,
             distortion_model: reader.string("distortion_model")?,
@@ -56,13 +93,18 @@ impl CameraInfo {
             r: reader.f64_array("r")?,
             p: reader.f64_array("p")?,
         };
-        let reduction = Reduction::read(&mut reader)?;
-        if let Some((field, problem)) = info.problem() {
-            return Err(reader.error(field, problem));
+        let reduction = Reduction::read(reader)?;
+        match info.problem() {
+            Some((field, problem)) => Err(reader.error(field, problem)),
+            None => Ok((info, reduction)),
         }
-        info.reduce(&reduction).map_err(|(field, problem)| reader.error(field, problem))?;
-        reader.finish()?;
-        Ok(info)
+    }
+
+    /// The calibration of what is published of these images; none if region or binning leave nothing.
+    pub fn reduced(&self, reduction: &Reduction) -> Option<Self> {
+        let mut info = self.clone();
+        info.reduce(reduction).ok()?;
+        Some(info)
     }
 
     fn problem(&self) -> Option<(&'static str, String)> {

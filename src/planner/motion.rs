@@ -67,26 +67,34 @@ pub(super) struct Situation {
     floor: Option<f64>,
 }
 
+/// Numbers of the robot's joints of these names.
+///
+/// # Errors
+/// [`Error::Config`] of one that the robot lacks.
+pub(super) fn joints_of(robot: &Robot, wanted: &[String]) -> Result<Vec<usize>> {
+    let names = robot.joint_names();
+    let number = |name: &String| {
+        names.iter().position(|other| other == name).ok_or_else(|| {
+            let known = names.join(", ");
+            let problem = format!("the robot has no joint '{name}'; its joints are: {known}");
+            Error::Config { key: "joint_names".into(), problem }
+        })
+    };
+    wanted.iter().map(number).collect()
+}
+
 impl Situation {
     /// Of a frame and a goal in it.
     ///
     /// # Errors
-    /// [`Error::Plan`] of joints or links that the robot lacks.
+    /// [`Error::Config`] of joints or links that the robot lacks, or that can't be tools.
     pub fn new(snapshot: &Snapshot, judge: &Judge, settings: &PlanSettings) -> Result<Self> {
         let mut robot = Robot::clone(snapshot.robot()?);
         let joints = snapshot.joints().to_vec();
         snapshot.robot_forecast.mount(&mut robot)?;
         robot.place(&joints, &mut Vec::new())?;
         let names = robot.joint_names().to_vec();
-        let mut active = Vec::new();
-        for name in &settings.joint_names {
-            let Some(joint) = names.iter().position(|other| other == name) else {
-                let known = names.join(", ");
-                let problem = format!("the robot has no joint '{name}'; its joints are: {known}");
-                return Err(Error::Plan { problem });
-            };
-            active.push(joint);
-        }
+        let mut active = joints_of(&robot, &settings.joint_names)?;
         if active.is_empty() {
             active = (0..names.len()).collect();
         }

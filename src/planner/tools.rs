@@ -35,22 +35,12 @@ const TIP_SHARE: usize = 12;
 /// as it was placed last.
 ///
 /// # Errors
-/// [`Error::Plan`] names a link that the robot lacks, that has no surface, or that no joint moves.
+/// [`Error::Config`] names a link that the robot lacks, that has no surface, or that no joint moves.
 pub(super) fn tools(robot: &Robot, links: &[String], active: &[usize]) -> Result<Vec<Tool>> {
-    let wrong = |problem: String| Err(Error::Plan { problem });
-    let mut ends: Vec<usize> = Vec::new();
-    for name in links {
-        match robot.link_number(name) {
-            Some(link) => ends.push(link),
-            None => {
-                let known = robot.link_names().join(", ");
-                return wrong(format!("the robot has no link '{name}'; its links are: {known}"));
-            }
-        }
-    }
-    if links.is_empty() {
-        ends = ends_of(robot);
-    }
+    let ends = match links.is_empty() {
+        true => ends_of(robot),
+        false => links_of(robot, links)?,
+    };
     let mut tools = Vec::new();
     for link in ends {
         match tool(robot, link, active) {
@@ -58,16 +48,33 @@ pub(super) fn tools(robot: &Robot, links: &[String], active: &[usize]) -> Result
             None if links.is_empty() => {}
             None => {
                 let name = &robot.link_names()[link];
-                return wrong(format!(
+                let problem = format!(
                     "link '{name}' can't be a tool: it has no surface, or none of joint_names moves it"
-                ));
+                );
+                return Err(Error::Config { key: "tool_links".into(), problem });
             }
         }
     }
     if tools.is_empty() {
-        return wrong("none of joint_names moves an end of an arm: name others".into());
+        let problem = "none of them moves an end of an arm: name others".into();
+        return Err(Error::Config { key: "joint_names".into(), problem });
     }
     Ok(tools)
+}
+
+/// Numbers of the robot's links of these names.
+///
+/// # Errors
+/// [`Error::Config`] of one that the robot lacks.
+pub(super) fn links_of(robot: &Robot, wanted: &[String]) -> Result<Vec<usize>> {
+    let number = |name: &String| {
+        robot.link_number(name).ok_or_else(|| {
+            let known = robot.link_names().join(", ");
+            let problem = format!("the robot has no link '{name}'; its links are: {known}");
+            Error::Config { key: "tool_links".into(), problem }
+        })
+    };
+    wanted.iter().map(number).collect()
 }
 
 /// Links at the ends of arms; of fingers the hand that they are on.

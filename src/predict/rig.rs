@@ -8,6 +8,7 @@
 //! (`explain.rs`).
 
 mod calibration;
+mod clouds;
 mod explain;
 mod item;
 mod limits;
@@ -30,7 +31,8 @@ use crate::vision::frames::{Frame, RobotState};
 use explain::{Cause, Explanation, Links, Look, Sighting, explain};
 use sight::{Buffer, Eye, Fate, Glance};
 
-pub use calibration::{DepthValues, calibration_items, depth_item};
+pub use calibration::{DepthValues, calibration_items, depth_item, size_item};
+pub use clouds::{CloudValues, OnCloud, cloud_items};
 pub use item::{Item, Verdict, worst};
 pub use limits::{LIMITS, largest_turn, limits_item};
 pub use live::LiveRig;
@@ -118,6 +120,10 @@ pub struct RigWatch {
     looks: VecDeque<(Look, CountsBy)>,
     /// Of each look: by how much farther off than the robot's points lies what is seen (median ratio).
     stretches: VecDeque<f32>,
+    /// The same of cameras that give only clouds, by their numbers.
+    on_clouds: VecDeque<BTreeMap<usize, OnCloud>>,
+    /// Whether there were depth images.
+    has_depth: bool,
     points: Vec<SurfacePoint>,
     buffer: Buffer,
 }
@@ -134,8 +140,19 @@ impl RigWatch {
     pub fn new(cameras: Vec<String>, most_looks: usize, most_sightings: usize) -> Self {
         let (looks, points) = (VecDeque::new(), Vec::new());
         let (body, buffer) = (None, Buffer::default());
-        let stretches = VecDeque::new();
-        Self { cameras, body, most_looks, most_sightings, looks, stretches, points, buffer }
+        let (stretches, on_clouds, has_depth) = (VecDeque::new(), VecDeque::new(), false);
+        Self {
+            cameras,
+            body,
+            most_looks,
+            most_sightings,
+            looks,
+            stretches,
+            on_clouds,
+            has_depth,
+            points,
+            buffer,
+        }
     }
 
     /// Takes the robot's description; what was seen of another one is forgotten.
@@ -158,6 +175,8 @@ impl RigWatch {
     pub fn forget(&mut self) {
         self.looks.clear();
         self.stretches.clear();
+        self.on_clouds.clear();
+        self.has_depth = false;
     }
 
     /// By how much farther off than the robot's points lies what is seen there: median ratio of the looks.
@@ -239,9 +258,15 @@ impl RigWatch {
         };
         let mut counts = CountsBy::new();
         let (mut columns, mut stretches) = (Vec::new(), Vec::new());
+        let mut on_clouds = BTreeMap::new();
+        let spacing_m = body.robot.surface_spacing_m();
         for camera in &frame.cameras {
+            if let Some(on_cloud) = clouds::look(camera, &self.points, spacing_m) {
+                on_clouds.insert(camera.camera, on_cloud);
+            }
             let Some(eye) = Eye::of(camera)? else { continue };
-            self.buffer.look(&eye, &self.points, body.robot.surface_spacing_m());
+            self.has_depth = true;
+            self.buffer.look(&eye, &self.points, spacing_m);
             let glances = &self.buffer.glances;
             stretches.extend(glances.iter().map(|g| g.stretch).filter(|s| s.is_finite()));
             for glance in glances {
@@ -272,7 +297,9 @@ impl RigWatch {
         if self.looks.len() == self.most_looks {
             self.looks.pop_front();
             self.stretches.pop_front();
+            self.on_clouds.pop_front();
         }
+        self.on_clouds.push_back(on_clouds);
         self.looks.push_back((look, counts));
         let middle = stretches.len() / 2;
         self.stretches.push_back(match stretches.is_empty() {
@@ -313,6 +340,15 @@ impl RigWatch {
         let mut sums = CountsBy::new();
         for (key, counts) in self.looks.iter().flat_map(|(_, counts)| counts) {
             *sums.entry(*key).or_default() += *counts;
+        }
+        sums
+    }
+
+    /// Where the robot is on the clouds of cameras that give nothing else, by the cameras' numbers.
+    pub fn on_clouds(&self) -> BTreeMap<usize, OnCloud> {
+        let mut sums = BTreeMap::<usize, OnCloud>::new();
+        for (camera, counts) in self.on_clouds.iter().flatten() {
+            *sums.entry(*camera).or_default() += *counts;
         }
         sums
     }

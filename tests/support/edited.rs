@@ -57,7 +57,12 @@ pub fn write_messages_of(
     for message in bag.messages() {
         for message in edit(message.unwrap()) {
             let log_time = message.log_time_ns as u64;
-            let channel_id = channels[&*message.topic];
+            // Clouds may be made of images.
+            let channel_id = *channels.entry(message.topic.to_string()).or_insert_with(|| {
+                let schema =
+                    writer.add_schema("sensor_msgs/msg/PointCloud2", "ros2msg", b"").unwrap();
+                writer.add_channel(schema, &message.topic, "cdr", &Default::default()).unwrap()
+            });
             let header =
                 mcap::records::MessageHeader { channel_id, sequence: 0, log_time, publish_time: 0 };
             writer.write_to_known_channel(&header, &message.data).unwrap();

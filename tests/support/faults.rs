@@ -3,7 +3,8 @@
 
 #![allow(dead_code)] // each test uses some of it
 
-use forecloud::message::{Image, StringMessage};
+use forecloud::message::{CameraInfo, Image, StringMessage};
+use forecloud::vision::camera::{Camera, DepthImage};
 use forecloud_bag::bag::RawMessage;
 
 use crate::edited::{cdr, string_message};
@@ -131,4 +132,66 @@ pub fn millimetres_as_metres(message: &mut RawMessage) {
     let data: Vec<u8> = values.flat_map(|value| f32::from(value).to_le_bytes()).collect();
     let (encoding, step) = ("32FC1".to_owned(), 4 * image.width);
     message.data = cdr(&Image { encoding, step, data, ..image });
+}
+
+/// Binning and region of interest of a calibration: the last of its numbers. `full`: width and height.
+pub fn reduce_info(
+    message: &mut RawMessage,
+    full: Option<[u32; 2]>,
+    binning: u32,
+    region: [u32; 2],
+) {
+    let at = message.data.len() - 25;
+    let [width, height] = region;
+    for (i, value) in [binning, binning, 0, 0, height, width].into_iter().enumerate() {
+        message.data[at + 4 * i..at + 4 * i + 4].copy_from_slice(&value.to_le_bytes());
+    }
+    if let Some([width, height]) = full {
+        let mut walk = Walk::new(message);
+        walk.header();
+        let at = 4 + walk.at.next_multiple_of(4);
+        message.data[at..at + 4].copy_from_slice(&height.to_le_bytes());
+        message.data[at + 4..at + 8].copy_from_slice(&width.to_le_bytes());
+    }
+}
+
+/// A cloud of the depth image in a message, every other pixel of every other row (m, camera's frame).
+pub fn cloud_of(message: &RawMessage, info: &CameraInfo, topic: &str, scale: f32) -> RawMessage {
+    let image = Image::decode(&message.data).unwrap();
+    let (camera, depth) = (Camera::new(info).unwrap(), DepthImage::new(&image).unwrap());
+    let [width, height] = depth.size();
+    let mut points = Vec::new();
+    for (u, v) in (0..height).step_by(2).flat_map(|v| (0..width).step_by(2).map(move |u| (u, v))) {
+        let ray = camera.ray([f64::from(u), f64::from(v)]);
+        let depth_m = scale * depth.at([u, v]);
+        (0..3).for_each(|axis| points.extend((ray[axis] as f32 * depth_m).to_le_bytes()));
+    }
+    let mut out = Cdr(vec![0, 1, 0, 0]);
+    // Stamp and frame, as they were.
+    let length = 16 + u32::from_le_bytes(message.data[12..16].try_into().unwrap()) as usize;
+    out.0.extend(&message.data[4..length]);
+    out.word(1).word(points.len() as u32 / 12).word(3);
+    for (name, offset) in [("x", 0), ("y", 4), ("z", 8)] {
+        out.word(2);
+        out.0.extend([name.as_bytes()[0], 0]);
+        out.word(offset);
+        out.0.push(7);
+        out.word(1);
+    }
+    out.0.push(0);
+    out.word(12).word(points.len() as u32).word(points.len() as u32);
+    out.0.extend(&points);
+    out.0.push(1);
+    RawMessage { topic: topic.into(), log_time_ns: message.log_time_ns, data: out.0 }
+}
+
+/// A message that is being written.
+struct Cdr(Vec<u8>);
+
+impl Cdr {
+    fn word(&mut self, word: u32) -> &mut Self {
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self.0.extend(word.to_le_bytes());
+        self
+    }
 }

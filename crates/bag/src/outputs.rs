@@ -11,8 +11,7 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
-
+use forecloud::base::whole_file;
 use forecloud::{Error, Result};
 
 pub use kind::{GENERATOR, Kind, LABELS, PLOT, SOFTWARE};
@@ -32,7 +31,7 @@ pub struct Outputs {
 /// A file that is written under another name and takes its place at the end.
 #[derive(Debug)]
 pub struct Unfinished {
-    file: NamedTempFile,
+    file: whole_file::Unfinished,
     place: PathBuf,
     kind: Kind,
 }
@@ -81,8 +80,7 @@ impl Outputs {
     /// written to.
     pub fn check(&self, path: &Path, kind: Kind) -> Result<()> {
         match self.target(path, kind)? {
-            // Gone again at once: nothing is left where the work is ended early.
-            Target::File { place, .. } => beside(&place, path).map(drop),
+            Target::File { place, .. } => must_be_writable(folder_of(&place), path),
             Target::Stream => Ok(()),
         }
     }
@@ -107,7 +105,7 @@ impl Outputs {
         let there = path.ancestors().find(|part| part.exists()).unwrap_or(Path::new("."));
         let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
         self.is_outside(there, path)?;
-        beside(&there.join("x"), path).map(drop)
+        must_be_writable(there, path)
     }
 
     /// Writes a file of this kind.
@@ -122,7 +120,7 @@ impl Outputs {
         }
         let mut file = self.create(path, kind)?;
         let io = |cause| Error::Io { path: path.to_owned(), cause };
-        file.file.write_all(bytes).map_err(io)?;
+        file.write_all(bytes).map_err(io)?;
         file.finish()
     }
 
@@ -133,7 +131,9 @@ impl Outputs {
     pub fn create(&self, path: &Path, kind: Kind) -> Result<Unfinished> {
         match self.target(path, kind)? {
             Target::File { place, .. } => {
-                Ok(Unfinished { file: beside(&place, path)?, place, kind })
+                let file = whole_file::Unfinished::beside(&place);
+                let file = file.map_err(|error| unwritable(path, &error))?;
+                Ok(Unfinished { file, place, kind })
             }
             Target::Stream => Err(wrong(path, "is not a regular file: name another")),
         }
@@ -224,14 +224,10 @@ impl Unfinished {
     pub fn finish(self) -> Result<()> {
         let place = self.place;
         let io = |cause| Error::Io { path: place.clone(), cause };
-        self.file.as_file().sync_all().map_err(io)?;
-        let taken = match self.file.persist_noclobber(&place) {
-            Err(taken) if taken.error.kind() == ErrorKind::AlreadyExists => taken.file,
-            persisted => return persisted.map(drop).map_err(|error| io(error.error)),
-        };
+        let Some(taken) = self.file.finish_new(&place).map_err(io)? else { return Ok(()) };
         // It was there before, or another thread or process has just written the same.
         match is_ours(&place, self.kind) {
-            Ok(true) => taken.persist(&place).map(drop).map_err(|error| io(error.error)),
+            Ok(true) => taken.finish(&place).map_err(io),
             _ => Err(wrong(&place, "was written by another program meanwhile: name another file")),
         }
     }
@@ -239,17 +235,17 @@ impl Unfinished {
 
 impl Write for Unfinished {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.file.write(bytes)
+        self.file.file.write(bytes)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        self.file.flush()
+        self.file.file.flush()
     }
 }
 
 impl std::io::Seek for Unfinished {
     fn seek(&mut self, to: std::io::SeekFrom) -> std::io::Result<u64> {
-        self.file.seek(to)
+        self.file.file.seek(to)
     }
 }
 
@@ -283,20 +279,18 @@ fn new_place(path: &Path) -> Result<PathBuf> {
     Ok(place.join(name))
 }
 
-/// A file in the folder of `place` that nobody else uses.
-fn beside(place: &Path, path: &Path) -> Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".forecloud-").suffix(".part");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // As other programs' files; the default is for secrets.
-        builder.permissions(fs::Permissions::from_mode(0o666));
-    }
-    let folder = place.parent().unwrap_or(Path::new("."));
-    builder.tempfile_in(folder).map_err(|error| {
-        wrong(path, format!("its folder can't be written to ({}): name another", error.kind()))
-    })
+fn folder_of(place: &Path) -> &Path {
+    place.parent().unwrap_or(Path::new("."))
+}
+
+/// Refuses a folder that can't be written to, without leaving anything in it.
+fn must_be_writable(folder: &Path, path: &Path) -> Result<()> {
+    // Of no name: nothing is left where the process is killed just now.
+    tempfile::tempfile_in(folder).map(drop).map_err(|error| unwritable(path, &error))
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Error {
+    wrong(path, format!("its folder can't be written to ({}): name another", error.kind()))
 }
 
 fn is_ours(path: &Path, kind: Kind) -> std::io::Result<bool> {

@@ -20,9 +20,10 @@ use forecloud_train::config::{DatasetConfig, Teacher};
 use forecloud_train::dataset::Dataset;
 use forecloud_train::flow_labels::SURE;
 use forecloud_train::hindsight::widen;
+use forecloud_train::rig::Rig;
 
-use super::intake::{Recordings, recordings as told_recordings};
-use super::numbers::{by_option, within, wrong};
+use super::intake::{Recordings, left_out, recordings as told_recordings, rig_lines};
+use super::numbers::{by_option, with_default, within, wrong};
 use super::say::{name_first, say};
 use super::topics::ReadArgs;
 use super::train_loop::bar;
@@ -59,9 +60,8 @@ pub struct Args {
     /// File for the calibrated model
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Of recordings with truth, use only this split
-    #[arg(long, default_value = "val")]
-    split: String,
+    #[arg(long, help = with_default("Of recordings with truth, use only this split", SPLIT))]
+    split: Option<String>,
     /// Source of the true positions. `truth`: recordings without it are left out. `hindsight`: later
     /// frames; truth is ignored. `auto`: truth if there is one, else hindsight
     #[arg(long, default_value = "auto", value_parser = PossibleValuesParser::new(["auto", "truth", "hindsight"]))]
@@ -78,7 +78,17 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = within(1..=usize::MAX))]
     threads: Option<usize>,
     #[command(flatten)]
-    topics: ReadArgs,
+    pub(super) topics: ReadArgs,
+}
+
+/// The split that is for choosing, not for learning.
+const SPLIT: &str = "val";
+
+impl Args {
+    /// The split of the recordings with truth.
+    fn split(&self) -> &str {
+        self.split.as_deref().unwrap_or(SPLIT)
+    }
 }
 
 /// Runs the command.
@@ -88,6 +98,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn calibrate(args: &Args) -> Result<()> {
+    args.topics.check()?;
     let (model, path) = model_file::load(Some(&args.model))?;
     ensure!(
         model.config.tells_sigma,
@@ -112,15 +123,16 @@ fn calibrate(args: &Args) -> Result<()> {
         frames: args.topics.config()?,
         meshes: args.topics.meshes(),
         scores: Scores::default(),
+        rigs: Vec::new(),
+        n_with_truth: 0,
     };
     let (mut n_recordings, mut n_in_hindsight, mut n_others, mut n_unusable) = (0, 0, 0, 0);
     let progress = bar(recordings.len() as u64, "{wide_bar} {pos} of {len} recordings");
-    let left_out = |path: &Path, error: &str| {
-        progress.suspend(|| say(format_args!("left out: {}", name_first(path, error))));
-    };
+    let tell = |line: String| progress.suspend(|| say(line));
+    let mut proposed = None;
     for (path, error) in recordings.not_looked_into() {
         n_unusable += 1;
-        left_out(path, &error.to_string());
+        tell(left_out(path, error));
     }
     for path in recordings.paths() {
         progress.inc(1);
@@ -133,12 +145,24 @@ fn calibrate(args: &Args) -> Result<()> {
             // What is wrong with one is no reason to lose the others.
             Err(error) => {
                 n_unusable += 1;
-                left_out(path, &format!("{error:#}"));
+                match error.downcast_ref() {
+                    Some(error) => {
+                        tell(left_out(path, error));
+                        proposed = args.topics.proposal(error, "calibrate").or(proposed);
+                    }
+                    None => {
+                        tell(format!("left out: {}", name_first(path, &format!("{error:#}"))));
+                    }
+                }
             }
         }
     }
     progress.finish_and_clear();
-    let Found { scores, .. } = found;
+    let Found { scores, rigs, n_with_truth, .. } = found;
+    proposed.into_iter().chain(rig_lines(&rigs)).for_each(say);
+    if args.split.is_some() && n_with_truth == 0 {
+        say("note: --split has no effect: no recording has truth, which says splits");
+    }
     if n_unusable > 0 {
         say(format_args!("{} left out: can't be used", told_recordings(n_unusable)));
     }
@@ -146,12 +170,12 @@ fn calibrate(args: &Args) -> Result<()> {
         say(format_args!(
             "{} of other kinds left out (--split {}, --teacher {})",
             told_recordings(n_others),
-            args.split,
+            args.split(),
             args.teacher
         ));
     }
     let of_split = || match n_in_hindsight {
-        0 => format!("{} of split '{}'", told_recordings(n_recordings), args.split),
+        0 => format!("{} of split '{}'", told_recordings(n_recordings), args.split()),
         n => format!("{}, {n} of them by hindsight", told_recordings(n_recordings)),
     };
     let mut calibration = scores.calibrate(args.horizon).with_context(of_split)?;
@@ -181,7 +205,7 @@ fn calibrate(args: &Args) -> Result<()> {
 /// Whether a recording is of those to calibrate on.
 fn is_asked_for(glimpse: &Glimpse, args: &Args, teacher: Teacher) -> bool {
     match glimpse.truth() {
-        Some(truth) => truth.split == args.split,
+        Some(truth) => truth.split == args.split(),
         None => teacher != Teacher::Truth,
     }
 }
@@ -193,12 +217,15 @@ fn must_be_enough(recordings: &Recordings, args: &Args, teacher: Teacher) -> Res
         Recording::glimpse(path).map_or(true, |glimpse| is_asked_for(&glimpse, args, teacher))
     };
     let n = recordings.paths().iter().filter(counts).take(LEAST_RECORDINGS).count();
+    if n == 0 && args.split.is_some() {
+        recordings.must_have_split("--split", args.split())?;
+    }
     ensure!(
         n >= LEAST_RECORDINGS,
         "{} of split '{}' (--split), or without truth where --teacher takes them: at least \
          {LEAST_RECORDINGS} are needed",
         told_recordings(n),
-        args.split
+        args.split()
     );
     Ok(())
 }
@@ -211,6 +238,9 @@ struct Found<'a> {
     frames: FramesConfig,
     meshes: MeshSearch,
     scores: Scores,
+    /// Of recordings that hindsight judges.
+    rigs: Vec<Rig>,
+    n_with_truth: usize,
 }
 
 impl Found<'_> {
@@ -218,6 +248,7 @@ impl Found<'_> {
     /// left of one that fails.
     fn add(&mut self, path: &Path, teacher: Teacher) -> Result<Option<Teacher>> {
         let glimpse = Recording::glimpse(path)?;
+        self.n_with_truth += usize::from(glimpse.truth().is_some());
         if !is_asked_for(&glimpse, self.args, teacher) {
             return Ok(None);
         }
@@ -273,6 +304,7 @@ impl Found<'_> {
 
     fn add_by_hindsight(&mut self, recording: &Recording) -> Result<()> {
         let data = self.hindsight(recording)?;
+        self.rigs.extend(data.rigs().cloned());
         let (horizon, mut failure, mut n_seen) = (self.args.horizon, None, 0);
         self.replay(recording)?.ignore_truth(true).add(recording, |replayed| {
             let Some(prediction) = replayed.prediction else { return };

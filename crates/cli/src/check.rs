@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    topics: ReadArgs,
+    pub(super) topics: ReadArgs,
 }
 
 /// Prints what was found to stdout.
@@ -49,6 +49,7 @@ pub struct Args {
 /// # Errors
 /// If a recording could not be read: after all others have been checked.
 pub fn run(args: &Args) -> Result<Outcome> {
+    args.topics.check()?;
     let config = args.topics.config()?;
     let (mut shown, mut failed, mut worst) = (Vec::new(), Vec::new(), Verdict::Ok);
     for path in &args.bags {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
+use forecloud::Error;
 use forecloud::base::end_signal::EndSignal;
 use forecloud::engine::model::ModelConfig;
 use forecloud::vision::cloud::SensorNoise;
@@ -17,7 +18,7 @@ use forecloud_train::dataset::Dataset;
 use forecloud_train::reading::Intake;
 use indicatif::ProgressBar;
 
-use super::intake::{HoldOutArgs, Recordings, hold_out, must_have_windows, summary};
+use super::intake::{HoldOutArgs, Recordings, must_have_windows, summary};
 use super::memory;
 use super::model_config::ModelConfigArgs;
 use super::numbers::{by_option, must, with_default, within, wrong};
@@ -118,7 +119,7 @@ pub struct Args {
     #[command(flatten)]
     file: ModelConfigArgs,
     #[command(flatten)]
-    topics: ReadArgs,
+    pub(super) topics: ReadArgs,
 }
 
 /// Rounds of the pilot.
@@ -132,6 +133,7 @@ const VALIDATION_WINDOWS: usize = 80;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
+    args.topics.check()?;
     let settings = settings(args)?;
     settings.validate().map_err(|error| wrong(by_option(error)))?;
     let jobs = jobs(args);
@@ -289,15 +291,16 @@ fn load(args: &Args, settings: &Settings, watch: &Progress) -> Result<Option<Dat
         intake("val", &mut validation),
         intake(&args.test_split, &mut test),
     ];
-    let told = recordings.read(&mut intakes, || watch.bar.inc(1));
+    let propose = |error: &Error| args.topics.proposal(error, "compare");
+    let told = recordings.read(&mut intakes, propose, || watch.bar.inc(1));
     told.into_iter().for_each(|line| watch.stage(&line));
     if watch.stops() {
         return Ok(None);
     }
     watch.bar.reset();
     must_have_windows("training", "train", &train)?;
-    let held =
-        hold_out(args.hold_out.rule(args.file.train().hold_out_seed), &mut train, &mut validation)?;
+    let seed = args.file.train().hold_out_seed;
+    let held = args.hold_out.apply(seed, &mut train, &mut validation)?;
     held.into_iter().for_each(|line| watch.stage(&line));
     for (purpose, split, data) in [
         ("training", "train", &train),

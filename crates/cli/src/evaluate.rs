@@ -51,10 +51,12 @@ pub struct Args {
 
 /// Prints the costs to stdout.
 pub fn run(args: &Args) -> Result<()> {
+    args.snapshot.topics.check()?;
     let goal = read_goal(&args.goal)?;
     let plans = read_plans(&args.plans)?;
     ensure!(!plans.is_empty(), "{} has no plans", args.plans.display());
-    let snapshot = args.snapshot.take("evaluate")?;
+    let snapshot = args.snapshot.take("evaluate", |_| Ok(()))?;
+    args.snapshot.tell_thin(args.thin, PLAN_PARTICLES, &snapshot);
     let (snapshot, judge) = snapshot.for_plans(&goal, args.thin)?;
     let candidates: Vec<Candidate> =
         plans.into_iter().map(|plan| Candidate { plan, n_steps: args.steps }).collect();

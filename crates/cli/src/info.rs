@@ -1,6 +1,7 @@
 //! `forecloud info`: what recordings and model files hold.
 
 use anyhow::{Context, Result, ensure};
+use forecloud::Error;
 use forecloud::engine::model::Model;
 use forecloud::robot::kinematics::MeshSearch;
 use forecloud::vision::cloud::Workspace;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use super::replay_args::corner;
 use super::say::{name_first, print, say};
+use super::topics::proposed;
 
 /// What the rig is checked by: the first so many seconds.
 const CHECKED_SECS: f64 = 10.0;
@@ -108,23 +110,33 @@ fn look(path: &Path) -> Result<(Value, String)> {
     for warning in bag.warnings() {
         say(format_args!("warning: {}", name_first(path, warning)));
     }
-    let (workspace, rig) = (workspace(path), rig(path));
-    let table = to_table(&bag, workspace.as_ref(), rig.as_ref());
-    Ok((to_json(&bag, workspace.as_ref(), rig.as_ref()), table))
+    let frames = Frames::of(path);
+    Ok((to_json(&bag, &frames), to_table(&bag, &frames)))
 }
 
-/// What `check` finds in the first seconds; none if the topics have other names.
-fn rig(path: &Path) -> Option<CheckReport> {
-    let recording = Recording::open(path, FramesConfig::default()).ok()?;
-    check_first(&recording, &MeshSearch::default(), CHECKED_SECS).ok()
+/// What the frames of a recording show.
+#[derive(Default)]
+struct Frames {
+    /// The box that `replay` and the node predict in, unless one is named; none if no frame tells.
+    workspace: Option<Workspace>,
+    /// What `check` finds in the first seconds.
+    rig: Option<CheckReport>,
+    /// Arguments by which its topics, which have other names, may be read.
+    arguments: Option<String>,
 }
 
-/// The box that `replay` and the node predict in, unless one is named; none if the topics have other
-/// names, or no frame tells.
-fn workspace(path: &Path) -> Option<Workspace> {
-    let recording = Recording::open(path, FramesConfig::default()).ok()?;
-    let place = recording.place(&Workspace::default()).ok()?;
-    place.map(|place| place.workspace)
+impl Frames {
+    fn of(path: &Path) -> Self {
+        match Recording::open(path, FramesConfig::default()) {
+            Ok(recording) => {
+                let place = recording.place(&Workspace::default()).ok().flatten();
+                let rig = check_first(&recording, &MeshSearch::default(), CHECKED_SECS).ok();
+                Self { workspace: place.map(|place| place.workspace), rig, arguments: None }
+            }
+            Err(Error::MissingTopics { arguments, .. }) => Self { arguments, ..Self::default() },
+            Err(_) => Self::default(),
+        }
+    }
 }
 
 /// Whether a file is a model's, by its name or its first bytes: the length of a JSON object, then
@@ -184,7 +196,7 @@ impl ModelFile {
     }
 }
 
-fn to_json(bag: &Bag, workspace: Option<&Workspace>, rig: Option<&CheckReport>) -> Value {
+fn to_json(bag: &Bag, frames: &Frames) -> Value {
     let topic = |topic: &TopicInfo| {
         json!({
             "name": &*topic.name,
@@ -203,8 +215,9 @@ fn to_json(bag: &Bag, workspace: Option<&Workspace>, rig: Option<&CheckReport>) 
         "storage": bag.storage().collect::<Vec<_>>(),
         "compression": bag.compression().collect::<Vec<_>>(),
         "topics": bag.topics().iter().map(topic).collect::<Vec<_>>(),
-        "workspace": workspace,
-        "rig": rig,
+        "workspace": frames.workspace,
+        "rig": frames.rig,
+        "arguments": frames.arguments,
         "warnings": bag.warnings(),
         "error": null,
     })
@@ -222,7 +235,7 @@ fn storage(bag: &Bag) -> String {
     format!("{storage} in {files}, {compression}")
 }
 
-fn to_table(bag: &Bag, workspace: Option<&Workspace>, rig: Option<&CheckReport>) -> String {
+fn to_table(bag: &Bag, frames: &Frames) -> String {
     let start = bag.start().map_or("none".into(), |start| start.to_string());
     let mut rows = vec![["topic", "type", "messages", "Hz"].map(String::from)];
     rows.extend(bag.topics().iter().map(|topic| {
@@ -242,14 +255,19 @@ fn to_table(bag: &Bag, workspace: Option<&Workspace>, rig: Option<&CheckReport>)
         bag.n_messages(),
         storage(bag),
     );
-    if let Some(Workspace { min, max }) = workspace {
-        let (min, max) = (corner(*min), corner(*max));
+    if let Some(Workspace { min, max }) = frames.workspace {
+        let (min, max) = (corner(min), corner(max));
         text +=
             &format!("  workspace {min} to {max} (m), as the cameras see; --workspace sets it\n");
     }
-    if let Some(rig) = rig {
+    if let Some(rig) = &frames.rig {
         let line = rig.line();
         text += &format!("  rig: {line} (first {CHECKED_SECS} s; `forecloud check` tells more)\n");
+    }
+    if let Some(arguments) = &frames.arguments {
+        let path = bag.path().display().to_string();
+        let command = proposed(&["check", &path], arguments).replace('\n', "\n  ");
+        text += &format!("  its topics have other names than usual. {command}\n");
     }
     for [topic, message_type, n_messages, hz] in &rows {
         text +=

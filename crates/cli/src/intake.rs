@@ -16,7 +16,7 @@ use forecloud_train::reading::{Cause, Intake, LeftOut, Reading, read_recordings}
 use forecloud_train::rig::Rig;
 use forecloud_train::skipped::Skipped;
 
-use super::numbers::{by_option, within, wrong};
+use super::numbers::{by_option, with_default, within, wrong};
 use super::out_folder::refused;
 use super::say::name_first;
 
@@ -32,21 +32,58 @@ const MAX_FINDINGS: usize = 6;
 /// Options that say where validation recordings come from.
 #[derive(clap::Args)]
 pub struct HoldOutArgs {
-    /// Share of the training recordings that is held out for validation if no recording is of split
-    /// 'val', from 0.001 to 0.9; fewer than ten recordings are first cut into stretches of 20 s
     #[arg(
         long,
         value_name = "SHARE",
         value_parser = within(HoldOut::SHARE),
-        default_value_t = HoldOut::default().share
+        help = with_default(
+            "Share of the training recordings that is held out for validation if no recording is of split \
+             'val', from 0.001 to 0.9; fewer than ten recordings are first cut into stretches of 20 s",
+            HoldOut::default().share
+        )
     )]
-    hold_out: f64,
+    hold_out: Option<f64>,
 }
 
 impl HoldOutArgs {
     /// What is held out, with the seed that a --model-config file gives.
     pub fn rule(&self, seed: Option<u64>) -> HoldOut {
-        HoldOut { share: self.hold_out, seed: seed.unwrap_or(HoldOut::default().seed) }
+        let default = HoldOut::default();
+        HoldOut {
+            share: self.hold_out.unwrap_or(default.share),
+            seed: seed.unwrap_or(default.seed),
+        }
+    }
+
+    /// Holds recordings out for validation where there are none; returns what there is to tell, also that
+    /// the option (or the seed of a --model-config file) has no effect.
+    ///
+    /// # Errors
+    /// If there are too few, or one can't be read again.
+    pub fn apply(
+        &self,
+        seed: Option<u64>,
+        train: &mut Dataset,
+        validation: &mut Dataset,
+    ) -> Result<Option<String>> {
+        if validation.n_recordings() == 0 {
+            return hold_out(self.rule(seed), train, validation).map(Some);
+        }
+        let given =
+            [(self.hold_out.is_some(), "--hold-out"), (seed.is_some(), "train.hold_out_seed")];
+        let given: Vec<&str> =
+            given.into_iter().filter_map(|(is, name)| is.then_some(name)).collect();
+        let told = || {
+            let n = validation.n_recordings();
+            format!(
+                "note: {} {} no effect: {} {} of split 'val'",
+                given.join(" and "),
+                if given.len() == 1 { "has" } else { "have" },
+                recordings(n),
+                if n == 1 { "is" } else { "are" }
+            )
+        };
+        Ok((!given.is_empty()).then(told))
     }
 }
 
@@ -132,16 +169,27 @@ impl Recordings {
         self.found.recordings.len()
     }
 
-    /// Reads them; returns what there is to tell.
-    pub fn read(&self, intakes: &mut [Intake], progress: impl Fn() + Sync) -> Vec<String> {
+    /// Reads them; returns what there is to tell. `propose`: the command that may read a recording whose
+    /// error this is.
+    pub fn read(
+        &self,
+        intakes: &mut [Intake],
+        propose: impl Fn(&Error) -> Option<String>,
+        progress: impl Fn() + Sync,
+    ) -> Vec<String> {
         let reading = read_recordings(&self.found.recordings, intakes, progress);
         let used: Vec<(&str, usize)> =
             intakes.iter().map(|intake| (intake.split, intake.data.n_recordings())).collect();
-        self.lines(&reading, &used)
+        self.lines(&reading, &used, propose)
     }
 
     /// What was left out, and why; damage; warnings; numbers.
-    fn lines(&self, reading: &Reading, used: &[(&str, usize)]) -> Vec<String> {
+    fn lines(
+        &self,
+        reading: &Reading,
+        used: &[(&str, usize)],
+        propose: impl Fn(&Error) -> Option<String>,
+    ) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         for (path, what) in &reading.damage {
             lines.push(format!("warning: {}", name_first(path, what)));
@@ -157,7 +205,10 @@ impl Recordings {
         for LeftOut { path, cause } in &reading.left_out {
             let cause = match cause {
                 Cause::Unusable(error) => {
-                    lines.push(format!("left out: {}", name_first(path, &error.to_string())));
+                    lines.push(left_out(path, error));
+                    // Of recordings of the same topics once.
+                    let command = propose(error).filter(|command| !lines.contains(command));
+                    lines.extend(command);
                     (0, "can't be used".into())
                 }
                 Cause::NoTruth => (1, "without truth (topic /truth/bodies)".into()),
@@ -198,8 +249,18 @@ impl Recordings {
     }
 }
 
+/// That a recording is left out, and why.
+pub fn left_out(path: &Path, error: &Error) -> String {
+    let problem = match error {
+        // The command that may read it is told apart.
+        Error::MissingTopics { problem, .. } => problem.clone(),
+        error => error.to_string(),
+    };
+    format!("left out: {}", name_first(path, &problem))
+}
+
 /// What is wrong with cameras and clocks, by what hindsight found in the recordings.
-fn rig_lines(rigs: &[Rig]) -> Vec<String> {
+pub fn rig_lines(rigs: &[Rig]) -> Vec<String> {
     let median = |mut values: Vec<f64>| {
         values.sort_by(f64::total_cmp);
         values.get(values.len() / 2).map(|median| (*median, values.len()))
@@ -251,18 +312,8 @@ pub fn recordings(n: usize) -> String {
     if n == 1 { "1 recording".into() } else { format!("{n} recordings") }
 }
 
-/// Holds recordings out for validation where there are none; returns what there is to tell.
-///
-/// # Errors
-/// If there are too few, or one can't be read again.
-pub fn hold_out(
-    rule: HoldOut,
-    train: &mut Dataset,
-    validation: &mut Dataset,
-) -> Result<Option<String>> {
-    if validation.n_recordings() > 0 {
-        return Ok(None);
-    }
+/// Holds recordings out for validation; returns what there is to tell.
+fn hold_out(rule: HoldOut, train: &mut Dataset, validation: &mut Dataset) -> Result<String> {
     let n = train.n_recordings();
     let held = rule.apply(train, validation).map_err(by_option)?;
     let n_parts = held.len() + train.n_recordings();
@@ -272,12 +323,12 @@ pub fn hold_out(
         }
         false => String::new(),
     };
-    Ok(Some(format!(
+    Ok(format!(
         "no recording is of split 'val': {cut}{} of {n_parts} held out for validation (--hold-out {}): {}",
         held.len(),
         rule.share,
         held.join(", ")
-    )))
+    ))
 }
 
 /// What `data` holds, by its purpose; one line each.

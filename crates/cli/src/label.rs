@@ -14,9 +14,10 @@ use forecloud_bag::shards::{Manifest, Outcome as Came, Shard, ShardFolder, finge
 use forecloud_train::config::{DatasetConfig, Teacher, TrainConfig};
 use forecloud_train::dataset::Dataset;
 use forecloud_train::flow_labels::{LabelCache, MISSING};
+use forecloud_train::rig::Rig;
 use serde::{Deserialize, Serialize};
 
-use super::intake::recordings as count;
+use super::intake::{recordings as count, rig_lines};
 use super::model_config::ModelConfigArgs;
 use super::numbers::within;
 use super::outcome::Outcome;
@@ -73,7 +74,7 @@ pub struct Args {
     #[command(flatten)]
     file: ModelConfigArgs,
     #[command(flatten)]
-    topics: ReadArgs,
+    pub(super) topics: ReadArgs,
 }
 
 /// What came of a recording.
@@ -95,6 +96,8 @@ pub fn run(args: &Args) -> Result<Outcome> {
 }
 
 fn label(args: &Args) -> Result<Outcome> {
+    args.topics.check()?;
+    let model = model(args)?;
     let mut recordings = Vec::new();
     for path in &args.recordings {
         let found = recordings_below(path).context("no recordings")?;
@@ -103,7 +106,6 @@ fn label(args: &Args) -> Result<Outcome> {
         }
         recordings.extend(found.recordings);
     }
-    let model = model(args)?;
     let teacher = Teacher::from_name(&args.teacher).context("unknown --teacher")?;
     let frames = args.topics.config()?;
     let noise = args.file.train().sensor_noise.unwrap_or(TrainConfig::default().sensor_noise);
@@ -123,6 +125,7 @@ fn label(args: &Args) -> Result<Outcome> {
     };
     let own = folder.recordings();
     let (mut n_before, mut n_skipped) = (0, 0u64);
+    let (mut rigs, mut proposed) = (Vec::new(), None);
     let bar = bar(own.len() as u64, "labelling {wide_bar} {pos} of {len} recordings, {eta} left");
     for path in &own {
         let print = fingerprint(path);
@@ -132,7 +135,10 @@ fn label(args: &Args) -> Result<Outcome> {
             n_before += 1;
         } else {
             let came = match label_one(path, teacher, configs.map(empty)) {
-                Ok(labelled) => Came::Result(serde_json::to_value(labelled)?),
+                Ok((labelled, found)) => {
+                    rigs.extend(found);
+                    Came::Result(serde_json::to_value(labelled)?)
+                }
                 // It would be the same with all that follow.
                 Err(error) if is_out_of_room(&error) => {
                     return Err(error).with_context(|| {
@@ -147,6 +153,7 @@ fn label(args: &Args) -> Result<Outcome> {
                     bar.suspend(|| {
                         say(format_args!("skipped: {}", name_first(path, &error.to_string())))
                     });
+                    proposed = args.topics.proposal(&error, "label").or(proposed);
                     n_skipped += 1;
                     Came::Skipped(error.to_string())
                 }
@@ -156,6 +163,7 @@ fn label(args: &Args) -> Result<Outcome> {
         bar.inc(1);
     }
     bar.finish_and_clear();
+    proposed.into_iter().chain(rig_lines(&rigs)).for_each(say);
     let (shard, n, labels) = (args.shard, own.len(), args.labels.display());
     let n_now = n - n_before - n_skipped as usize;
     say(format_args!(
@@ -178,25 +186,26 @@ fn model(args: &Args) -> Result<ModelConfig> {
     }
 }
 
-/// Labels one recording, as a training or a validation will read it.
+/// Labels one recording, as a training or a validation will read it; with what was found of its rig.
 fn label_one(
     path: &Path,
     teacher: Teacher,
     [varied, fixed]: [Dataset; 2],
-) -> forecloud::Result<Labelled> {
+) -> forecloud::Result<(Labelled, Vec<Rig>)> {
     let glimpse = Recording::glimpse(path)?;
     let split = glimpse.truth().map_or(String::new(), |truth| truth.split.clone());
     if glimpse.truth().is_some() && teacher.takes_truth() {
-        return Ok(Labelled::Truth);
+        return Ok((Labelled::Truth, Vec::new()));
     }
     let mut data = match split.as_str() {
         "train" | "" => varied,
         "val" => fixed,
-        _ => return Ok(Labelled::Split(split)),
+        _ => return Ok((Labelled::Split(split), Vec::new())),
     };
     let frames = data.frames().clone();
     data.add_recording(&glimpse.open(frames)?)?;
-    Ok(Labelled::Labels(data.label_files().map(str::to_owned).collect()))
+    let labels = Labelled::Labels(data.label_files().map(str::to_owned).collect());
+    Ok((labels, data.rigs().cloned().collect()))
 }
 
 impl Labelled {

@@ -42,6 +42,7 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 
+use forecloud::base::end_signal::clean_up_on_signals;
 use forecloud::base::instruction_set::InstructionSet;
 use forecloud::vision::frames::FramesConfig;
 use numbers::WrongArguments;
@@ -71,6 +72,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             return told.exit_code().try_into().unwrap_or(1);
         }
     };
+    if let Err(error) = clean_up_on_signals() {
+        say(format_args!("note: unfinished files stay if a signal ends this command: {error}"));
+    }
     match InstructionSet::from_environment().map_err(Into::into).and_then(|_| cli.run(&arguments)) {
         Ok(outcome) => outcome.exit_code(),
         Err(error) => {
@@ -133,10 +137,16 @@ impl Cli {
         let given = arguments.iter().skip(1).map(|word| word.to_string_lossy().into_owned());
         // For those that propose another one.
         match &mut self.command {
+            Command::Info(_) | Command::Merge(_) => {}
+            Command::Check(args) => args.topics.given = given.collect(),
             Command::Replay(args) => args.topics.given = given.collect(),
+            Command::Label(args) => args.topics.given = given.collect(),
+            Command::Train(args) => args.topics.given = given.collect(),
+            Command::TrainVideo(args) => args.topics.given = given.collect(),
+            Command::Calibrate(args) => args.topics.given = given.collect(),
+            Command::Compare(args) => args.topics.given = given.collect(),
             Command::Evaluate(args) => args.snapshot.topics.given = given.collect(),
             Command::Plan(args) => args.snapshot.topics.given = given.collect(),
-            _ => {}
         }
         match self.command {
             Command::Info(args) => info::run(&args).map(|()| Outcome::Done),

@@ -39,6 +39,27 @@ pub enum Param {
     CarryRobot(bool),
 }
 
+impl Param {
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::WorldFrame(_) => "world_frame",
+            Self::Robot(_) => "robot",
+            Self::LevelCamera(_) => "level_camera",
+            Self::ToleranceSecs(_) => "tolerance_secs",
+            Self::MeshPaths(_) => "mesh_paths",
+            Self::DepthRegistered(_) => "depth_registered",
+            Self::PatienceSecs(_) => "patience_secs",
+            Self::CameraTimeoutSecs(_) => "camera_timeout_secs",
+            Self::PlanLagSecs(_) => "plan_lag_secs",
+            Self::WorkspaceMin(_) => "workspace_min",
+            Self::WorkspaceMax(_) => "workspace_max",
+            Self::HoldAtRest(_) => "hold_at_rest",
+            Self::CarryRobot(_) => "carry_robot",
+        }
+    }
+}
+
 /// Parameters that say how recordings are read: all commands take them.
 const OF_READING: [&str; 8] = [
     "world_frame",
@@ -183,6 +204,16 @@ mod tests {
         for name in known(true) {
             assert!(text.contains(&format!("\n    {name}: ")), "{name}");
             assert!(help(true).contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn each_is_read_by_its_own_name() {
+        for name in known(true) {
+            let values = ["0.5", "true", "none", "map", "[/]", "[0,0,0]"];
+            let read =
+                values.iter().find_map(|value| parse(&format!("{name}:={value}"), true).ok());
+            assert_eq!(read.expect("one of them is a value").name(), name);
         }
     }
 

@@ -63,7 +63,7 @@ pub struct Args {
 
 /// Prints what was found to stdout.
 pub fn run(args: &Args) -> Result<Outcome> {
-    let goal = read_goal(&args.goal)?;
+    args.snapshot.topics.check()?;
     let budget = match args.budget {
         None if args.max_plans > 0 => None,
         None => PlanSettings::default().budget,
@@ -78,7 +78,9 @@ pub fn run(args: &Args) -> Result<Outcome> {
         seed: args.seed,
         n_particles: args.thin,
     };
-    let snapshot = args.snapshot.take("plan")?;
+    let goal = read_goal(&args.goal)?;
+    let snapshot = args.snapshot.take("plan", |robot| settings.check_names(robot))?;
+    args.snapshot.tell_thin(args.thin, PlanSettings::default().n_particles, &snapshot);
     let mut planner = Planner::on(args.snapshot.device(), args.snapshot.n_threads())?;
     let planned = planner.plan(&snapshot, &goal, &settings, |_| true).map_err(of_settings)?;
     args.snapshot.tell_device(planner.candidates());

@@ -153,6 +153,7 @@ fn replay_shard(args: &Args, shard: Shard) -> Result<Outcome> {
 impl<'a> Session<'a> {
     /// Reads and checks all that can be before the work.
     fn open(args: &'a Args) -> Result<(Self, PathBuf)> {
+        args.check()?;
         let (model, model_path) = model_file::load(args.model.as_deref())?;
         let (frames, meshes) = (args.topics.config()?, args.topics.meshes());
         let published = args.published(&model)?;

@@ -5,6 +5,7 @@ use forecloud::engine::backend::Device;
 use forecloud::engine::model::Model;
 use forecloud::predict::config::PredictorConfig;
 use forecloud::vision::cloud::{SensorNoise, Workspace};
+use forecloud::vision::frames::{CameraInput, CameraTopics};
 use forecloud_bag::shards::Shard;
 use forecloud_eval::Published;
 use forecloud_video::VideoModel;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use super::model_file;
 use super::numbers::{must, within, wrong};
+use super::say::say;
 use super::topics::PredictArgs;
 use super::train_video::VIDEO;
 
@@ -125,6 +127,24 @@ fn parse_corner(text: &str) -> Result<Corner, String> {
 }
 
 impl Args {
+    /// Checks all that can be without a file, before any work; tells on stderr what has no effect.
+    pub(super) fn check(&self) -> Result<()> {
+        self.topics.check()?;
+        if self.workspace.is_some() {
+            self.topics.must_not_set_workspace("--workspace")?;
+        }
+        must(self.predictions.is_none() || self.bags.len() == 1, || {
+            "--predictions belongs to one recording, not to several".to_owned()
+        })?;
+        let has_depth = |camera: &CameraTopics| camera.input != CameraInput::Points;
+        if self.noise()?.is_some() && !self.topics.config()?.topics.cameras.iter().any(has_depth) {
+            say(
+                "note: --sensor-noise has no effect: cameras of --input points send no depth images",
+            );
+        }
+        Ok(())
+    }
+
     /// The folder of the page, if there is to be one.
     pub(super) fn page(&self) -> Option<&Path> {
         self.out.as_deref().filter(|_| self.shard.is_none())
@@ -158,9 +178,6 @@ impl Args {
     /// What a node published, if that is to be compared.
     pub(super) fn published(&self, model: &Model) -> Result<Option<Published>> {
         let Some(path) = &self.predictions else { return Ok(None) };
-        must(self.bags.len() == 1, || {
-            "--predictions belongs to one recording, not to several".to_owned()
-        })?;
         let published = Published::read(path).context("cannot read the published predictions")?;
         let theirs = published.first().map_or("", |first| &first.model_hash);
         ensure!(

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use forecloud::base::whole_file::Passing;
 use forecloud::engine::model::Model;
 use forecloud::predict::config::PredictorConfig;
 use forecloud::vision::cloud::Workspace;
@@ -30,8 +31,7 @@ const STAGE: &str = ".forecloud-replay.part";
 /// Collects what goes into the folder while recordings are played.
 pub struct Folder {
     path: PathBuf,
-    /// Removed with all in it at the end, however that comes.
-    stage: PathBuf,
+    stage: Passing,
     outputs: Outputs,
     model: Model,
     world_frame: String,
@@ -74,6 +74,7 @@ impl Folder {
         if std::fs::symlink_metadata(&stage).is_ok() {
             std::fs::remove_dir_all(&stage).with_context(cannot)?;
         }
+        let passing = Passing::new(stage.clone());
         std::fs::create_dir(&stage).with_context(cannot)?;
         let setting = Setting {
             step_secs: model.config.step_secs,
@@ -84,7 +85,7 @@ impl Folder {
         };
         Ok(Self {
             path: path.to_owned(),
-            stage,
+            stage: passing,
             outputs: outputs.clone(),
             model: model.clone(),
             world_frame: world_frame.to_owned(),
@@ -115,7 +116,7 @@ impl Folder {
         self.scenes.watch(frame)?;
         let Some(prediction) = frame.prediction else { return Ok(()) };
         if self.recorder.is_none() {
-            let file = self.stage.join(self.predictions());
+            let file = self.stage.path().join(self.predictions());
             let (outputs, world_frame) = (&self.outputs, &self.world_frame);
             self.recorder = Some(Recorder::create(&file, outputs, &self.model, world_frame)?);
         }
@@ -152,12 +153,12 @@ impl Folder {
         let bag = bag.file_name().unwrap_or(bag.as_os_str()).to_string_lossy();
         if let Some(sheet) = sheet {
             let name = self.numbered(VIDEO, "png");
-            let saved = sheet.save(&self.stage.join(&name), &self.outputs);
+            let saved = sheet.save(&self.stage.path().join(&name), &self.outputs);
             let what =
                 format!("what a camera saw of {bag}, and what was predicted that it would see");
             self.add_picture(saved, name, what);
             let (name, film) = (self.numbered(FILM, "png"), sheet.film(2));
-            let saved = self.outputs.write(&self.stage.join(&name), Kind::Picture, &film);
+            let saved = self.outputs.write(&self.stage.path().join(&name), Kind::Picture, &film);
             let what = format!("{bag}: seen, predicted, and if nothing moved, at half speed");
             self.add_picture(saved, name, format!("a film of {what}"));
             // More than these the page does not show.
@@ -203,7 +204,7 @@ impl Folder {
             self.write(HINDSIGHT, Kind::Table(csv::HINDSIGHT), &text)?;
         }
         if let Some(shot) = most_active.get() {
-            let saved = shot.save(&self.stage.join(PICTURE), &self.outputs);
+            let saved = shot.save(&self.stage.path().join(PICTURE), &self.outputs);
             self.add_picture(saved, PICTURE.into(), shot.caption());
         }
         files.append(&mut self.files);
@@ -224,28 +225,21 @@ impl Folder {
     /// Moves all files to their places; those of earlier replays that have no successor go.
     fn publish(&self) -> Result<()> {
         check(&self.path, &self.outputs)?;
-        let (mut new, old) = (ours(&self.stage)?, ours(&self.path)?);
+        let (mut new, old) = (ours(self.stage.path())?, ours(&self.path)?);
         new.sort_by_key(|(name, _)| name == PAGE);
         for (name, kind) in old.iter().filter(|old| !new.contains(old)) {
             self.outputs.remove(&self.path.join(name), *kind)?;
         }
         for (name, _) in &new {
             let place = self.path.join(name);
-            let moved = std::fs::rename(self.stage.join(name), &place);
+            let moved = std::fs::rename(self.stage.path().join(name), &place);
             moved.with_context(|| place.display().to_string())?;
         }
         Ok(())
     }
 
     fn write(&self, name: &str, kind: Kind, text: &str) -> Result<()> {
-        Ok(self.outputs.write(&self.stage.join(name), kind, text.as_bytes())?)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What can't be removed, the next replay removes.
-        let _ = std::fs::remove_dir_all(&self.stage);
+        Ok(self.outputs.write(&self.stage.path().join(name), kind, text.as_bytes())?)
     }
 }
 

@@ -5,6 +5,7 @@ use forecloud::engine::backend::Device;
 use forecloud::planner::candidates::{Candidates, Snapshot};
 use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::predictor::Predictor;
+use forecloud::robot::kinematics::Robot;
 use forecloud_bag::recording::Recording;
 use std::path::PathBuf;
 
@@ -60,18 +61,24 @@ impl SnapshotArgs {
         }
     }
 
-    /// Predicts from the frame.
-    pub fn take(&self, command: &str) -> Result<Snapshot> {
+    /// Tells where a roll-out has fewer particles than `thin` asks for.
+    pub fn tell_thin(&self, thin: usize, default: usize, snapshot: &Snapshot) {
+        let n = snapshot.n_particles();
+        if thin > n && thin != default {
+            say(format_args!("note: --thin {thin} has no effect: the frame has {n} particles"));
+        }
+    }
+
+    /// Predicts from the frame; `names` refuses what the robot lacks, before the recording is played.
+    pub fn take(
+        &self,
+        command: &str,
+        names: impl FnOnce(&Robot) -> forecloud::Result<()>,
+    ) -> Result<Snapshot> {
         let (model, _) = model_file::load(self.model.as_deref())?;
         let frames = self.topics.config()?;
         let world_frame = frames.world_frame.clone();
-        let recording = Recording::open(&self.bag, frames)
-            .map_err(|error| self.topics.with_command(error, command))?;
         let asked = self.topics.workspace(model.config.workspace);
-        let place = match asked {
-            Some(_) => None,
-            None => recording.place(&model.config.workspace)?,
-        };
         let mut config = PredictorConfig {
             n_particles: self.particles,
             seed: self.particle_seed,
@@ -79,14 +86,25 @@ impl SnapshotArgs {
             workspace: asked,
             ..self.topics.predictor()
         };
+        config.validate_for(&model.config).map_err(of_settings)?;
+        let recording = Recording::open(&self.bag, frames)
+            .map_err(|error| self.topics.with_command(error, command))?;
+        let Some(mut urdf) = recording.robot_description()? else {
+            bail!("{} has no robot description: plans need a robot", self.bag.display());
+        };
+        // One that can't be used is told where the predictor takes it.
+        if let Ok(robot) = Robot::from_urdf(&urdf, 1, &world_frame) {
+            names(&robot).map_err(of_settings)?;
+        }
+        let place = match asked {
+            Some(_) => None,
+            None => recording.place(&model.config.workspace)?,
+        };
         if let Some(place) = place {
             config = config.placed(place);
         }
         let mut predictor = Predictor::new(model, config).map_err(of_settings)?;
         predictor.set_meshes(self.topics.meshes());
-        let Some(mut urdf) = recording.robot_description()? else {
-            bail!("{} has no robot description: plans need a robot", self.bag.display());
-        };
         predictor.set_robot(&urdf, &world_frame)?;
         let mut first = None;
         let mut taken: Result<Option<Snapshot>> = Ok(None);

@@ -9,8 +9,9 @@ use forecloud::vision::frames::{CameraInput, CameraTopics, FramesConfig};
 use forecloud_bag::recording::shell_word;
 use std::path::PathBuf;
 
-use super::numbers::wrong;
+use super::numbers::{must, wrong};
 use super::params::{self, Param};
+use super::say::say;
 
 /// Options of commands that only read recordings.
 pub type ReadArgs = TopicArgs<false>;
@@ -46,6 +47,12 @@ pub struct TopicArgs<const PREDICTS: bool> {
     /// The whole command as it was given, without the tool's name; empty if nobody said.
     #[arg(skip)]
     pub given: Vec<String>,
+}
+
+/// The command that is proposed: its own words, and arguments that say which topics are read.
+pub fn proposed(own: &[&str], arguments: &str) -> String {
+    let own: Vec<String> = own.iter().map(|word| shell_word(word)).collect();
+    format!("Try:\n  forecloud {} {arguments}", own.join(" "))
 }
 
 /// The command without what says which topics are read.
@@ -124,19 +131,90 @@ impl<const PREDICTS: bool> TopicArgs<PREDICTS> {
         params
     }
 
-    /// The error; where a recording lacks topics, with the command that may read it: as it was given,
-    /// but for the topics. `name` is the command's.
+    /// Checks all that can be without a recording or a model, before any work; tells on stderr what has no
+    /// effect beside the rest.
+    ///
+    /// # Errors
+    /// As [`TopicArgs::config`].
+    pub fn check(&self) -> Result<()> {
+        let config = self.config()?;
+        if let Params { corners: [Some(min), Some(max)], .. } = self.params() {
+            let checked = Workspace { min, max }.validate();
+            checked.map_err(|error| wrong(format!("-p workspace_min, workspace_max: {error}")))?;
+        }
+        self.without_effect(&config).iter().for_each(|line| say(format_args!("note: {line}")));
+        Ok(())
+    }
+
+    /// Parameters that were given and change nothing, and why.
+    fn without_effect(&self, config: &FramesConfig) -> Vec<String> {
+        let mut other = config.clone();
+        other.topics.cameras.iter_mut().for_each(|camera| camera.depth_registered ^= true);
+        let has_registered = other.specs() != config.specs();
+        let n_cameras = config.topics.cameras.len();
+        let why = |param: &Param| match param {
+            Param::DepthRegistered(_) if !has_registered => {
+                Some("no camera of --input sends colour and depth images".to_owned())
+            }
+            Param::LevelCamera(true) if self.cameras.is_some() && n_cameras > 1 => {
+                Some(format!("it is for a single camera, and --cameras names {n_cameras}"))
+            }
+            Param::MeshPaths(_) | Param::PlanLagSecs(_) | Param::CarryRobot(_)
+                if config.robot == RobotMode::None =>
+            {
+                Some("there is no robot (-p robot:=none)".into())
+            }
+            _ => None,
+        };
+        let told =
+            |param: &Param| Some(format!("-p {} has no effect: {}", param.name(), why(param)?));
+        self.param.iter().filter_map(told).collect()
+    }
+
+    /// Tells that a parameter has no effect in this command, if it was given.
+    pub fn tell_unused(&self, name: &str, why: &str) {
+        if self.param.iter().any(|param| param.name() == name) {
+            say(format_args!("note: -p {name} has no effect: {why}"));
+        }
+    }
+
+    /// Refuses corners of the workspace beside another option that sets all of it.
+    ///
+    /// # Errors
+    /// Names both.
+    pub fn must_not_set_workspace(&self, option: &str) -> Result<()> {
+        let is_corner =
+            |param: &&Param| matches!(param, Param::WorkspaceMin(_) | Param::WorkspaceMax(_));
+        let corner = self.param.iter().find(is_corner).map_or("", Param::name);
+        must(corner.is_empty(), || {
+            format!(
+                "{option} sets the whole box: leave out -p {corner}, or give both corners by -p"
+            )
+        })
+    }
+
+    /// The error; where a recording lacks topics, with the command that may read it. `name` is the
+    /// command's.
     pub fn with_command(&self, error: Error, name: &str) -> anyhow::Error {
-        let Error::MissingTopics { path, problem, arguments: Some(arguments) } = error else {
-            return error.into();
+        match (self.proposal(&error, name), error) {
+            (Some(command), Error::MissingTopics { path, problem, .. }) => {
+                anyhow!("{}: {problem}\n{command}", path.display())
+            }
+            (_, error) => error.into(),
+        }
+    }
+
+    /// The command that may read a recording that lacks topics: as it was given, but for the topics.
+    pub fn proposal(&self, error: &Error, name: &str) -> Option<String> {
+        let Error::MissingTopics { path, arguments: Some(arguments), .. } = error else {
+            return None;
         };
         let path = path.display().to_string();
         let own = match self.given.is_empty() {
             true => vec![name, &path],
             false => without_topics(&self.given),
         };
-        let own: Vec<String> = own.into_iter().map(shell_word).collect();
-        anyhow!("{path}: {problem}\nTry:\n  forecloud {} {arguments}", own.join(" "))
+        Some(proposed(&own, arguments))
     }
 
     /// Whether recordings have a robot.
@@ -307,6 +385,38 @@ mod tests {
         topics.given = ["plan", "a b", "--goal", "g.yaml"].map(str::to_owned).into();
         let told = topics.with_command(error(), "plan").to_string();
         assert_eq!(told, "a b: lacks\nTry:\n  forecloud plan 'a b' --goal g.yaml --cameras c");
+    }
+
+    #[test]
+    fn what_has_no_effect_is_told() {
+        let told = |arguments: &[&str]| {
+            let given = Command::try_parse_from([&["tool"], arguments].concat()).unwrap().topics;
+            given.without_effect(&given.config().unwrap()).join("; ")
+        };
+        for effective in [
+            &[][..],
+            &["-p", "depth_registered:=false"],
+            &["--input", "points,images", "-p", "depth_registered:=true"],
+            &["-p", "level_camera:=true"],
+            &["-p", "carry_robot:=false", "-p", "plan_lag_secs:=0.1"],
+        ] {
+            assert_eq!(told(effective), "", "{effective:?}");
+        }
+        let points = told(&["--input", "points", "-p", "depth_registered:=false"]);
+        assert!(
+            points.contains("-p depth_registered has no effect: no camera of --input"),
+            "{points}"
+        );
+        let two = told(&["--cameras", "a,b", "-p", "level_camera:=true"]);
+        assert!(two.contains("-p level_camera has no effect: it is for a single camera"), "{two}");
+        let none = ["-p", "robot:=none", "-p", "plan_lag_secs:=0.1", "-p", "carry_robot:=true"];
+        let none = told(&[&none[..], &["-p", "mesh_paths:=/"]].concat());
+        for name in ["plan_lag_secs", "carry_robot", "mesh_paths"] {
+            assert!(
+                none.contains(&format!("-p {name} has no effect: there is no robot")),
+                "{none}"
+            );
+        }
     }
 
     #[test]

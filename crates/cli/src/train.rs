@@ -9,6 +9,7 @@ use forecloud::base::end_signal::EndSignal;
 use forecloud::engine::model::{Model, ModelConfig};
 use forecloud_bag::outputs::{Kind, Outputs};
 use forecloud_train::config::{Teacher, TrainConfig};
+use forecloud_train::dataset::Dataset;
 use forecloud_train::files::RunFiles;
 use forecloud_train::hold_out::HoldOut;
 use forecloud_train::origin::Origin;
@@ -27,7 +28,7 @@ use super::threads;
 use super::topics::ReadArgs;
 use super::train_data::{Data, data};
 use super::train_end::{self, End};
-use super::train_loop::{Loop, open_log};
+use super::train_loop::{Loop, open_log, tell_stop};
 
 /// Train a model on recordings, simulated or your own.
 #[derive(clap::Args)]
@@ -174,9 +175,32 @@ impl Args {
         self.file.train().checkpoint_secs.unwrap_or(CHECKPOINT_SECS)
     }
 
-    /// Which recordings are held out.
-    pub(super) fn held_out(&self) -> HoldOut {
+    /// Which recordings are held out, where none is of split 'val'.
+    fn held_out(&self) -> HoldOut {
         self.hold_out.rule(self.file.train().hold_out_seed)
+    }
+
+    /// Holds recordings out for validation where there are none; returns what there is to tell.
+    pub(super) fn hold_out(
+        &self,
+        train: &mut Dataset,
+        validation: &mut Dataset,
+    ) -> Result<Option<String>> {
+        self.hold_out.apply(self.file.train().hold_out_seed, train, validation)
+    }
+
+    /// Whether a file sets the noise of recordings with truth.
+    pub(super) fn sets_noise(&self) -> bool {
+        self.file.train().sensor_noise.is_some()
+    }
+
+    /// Checks all that can be without a file, before any work; tells on stderr what has no effect.
+    fn check(&self) -> Result<()> {
+        self.topics.check()?;
+        if self.labels.is_some() && Teacher::from_name(&self.teacher) == Some(Teacher::Truth) {
+            say("note: --labels has no effect: --teacher truth takes none");
+        }
+        Ok(())
     }
 }
 
@@ -193,10 +217,12 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn train(args: &Args) -> Result<()> {
+    args.check()?;
     let start = Start::of(args)?;
     let mut origin = origin(args, &start);
     let Start { before, model, has_grown, .. } = start;
     let mut config = train_config(args, &model)?;
+    tell_stop(args.stop_at, config.steps);
     let second_looks = config.second_looks;
     let video = video(args, &mut config)?;
     if config.second_looks < second_looks {
@@ -377,7 +403,7 @@ pub(super) fn video(args: &Args, config: &mut TrainConfig) -> Result<Option<Vide
         video: video.hash(),
     });
     config.second_looks = 0.0;
-    config.validate().map_err(by_option)?;
+    config.validate().map_err(|error| wrong(by_option(error)))?;
     Ok(Some(video))
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, ensure};
+use forecloud::Error;
 use forecloud::engine::model::ModelConfig;
 use forecloud::vision::cloud::SensorNoise;
 use forecloud_train::config::{DatasetConfig, Teacher, TrainConfig};
@@ -14,7 +15,7 @@ use forecloud_train::flow_labels::LabelCache;
 use forecloud_train::pixels::Pixels;
 use forecloud_train::reading::Intake;
 
-use super::intake::{Recordings, hold_out, must_have_windows, summary};
+use super::intake::{Recordings, must_have_windows, summary};
 use super::say::say;
 use super::train::{Args, VALIDATION_STEPS};
 use super::train_loop::bar;
@@ -91,6 +92,17 @@ struct Teaching {
     pixels: Option<Pixels>,
 }
 
+/// Tells what the recordings leave without effect.
+fn tell_without_effect(args: &Args, train: &Dataset) {
+    let (n, n_in_hindsight) = (train.n_recordings(), train.n_in_hindsight());
+    if args.sets_noise() && n_in_hindsight == n {
+        say("note: train.sensor_noise has no effect: no training recording is taught by its truth");
+    }
+    if args.labels.is_some() && n_in_hindsight == 0 && train.teacher() != Teacher::Truth {
+        say("note: --labels has no effect: no training recording is taught by hindsight");
+    }
+}
+
 /// How recordings are read to train on, and to validate with.
 pub fn dataset_configs(
     strength: f32,
@@ -146,7 +158,8 @@ fn load(
         Intake { split: "train", takes_unsaid: true, max_recordings, data: &mut train },
         Intake { split: "val", takes_unsaid: false, max_recordings: None, data: &mut validation },
     ];
-    let told = recordings.read(&mut intakes, || bar.inc(1));
+    let propose = |error: &Error| args.topics.proposal(error, "train");
+    let told = recordings.read(&mut intakes, propose, || bar.inc(1));
     bar.finish_and_clear();
     told.into_iter().for_each(tell);
     if let Some(pixels) = &pixels {
@@ -161,7 +174,8 @@ fn load(
         );
         tell(format!("pixels: pictures of {n} frames"));
     }
-    hold_out(args.held_out(), &mut train, &mut validation)?.into_iter().for_each(tell);
+    args.hold_out(&mut train, &mut validation)?.into_iter().for_each(tell);
+    tell_without_effect(args, &train);
     for (purpose, split, data) in
         [("training", "train", &train), ("validation", "val", &validation)]
     {

@@ -166,6 +166,13 @@ pub fn log_line(
     format!("{line}\n")
 }
 
+/// Tells where a pause comes too late to be one.
+pub(super) fn tell_stop(stop_at: Option<u64>, steps: u64) {
+    if let Some(stop_at) = stop_at.filter(|&stop_at| stop_at >= steps) {
+        say(format_args!("note: --stop-at {stop_at} has no effect: the run ends at step {steps}"));
+    }
+}
+
 /// The log, without lines of steps after `step`: those are taken again.
 pub fn open_log(path: &Path, step: u64) -> std::io::Result<File> {
     let text = match std::fs::read(path) {

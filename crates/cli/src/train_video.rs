@@ -11,14 +11,14 @@ use forecloud_train::video::{VideoDataset, VideoScore, VideoTrainConfig, VideoTr
 use forecloud_video::{Spool, VideoConfig};
 
 use super::encoder::EncoderArgs;
-use super::intake::{Recordings, recordings as count};
+use super::intake::{Recordings, left_out, recordings as count};
 use super::numbers::{by_option, with_default, within, wrong};
 use super::out_folder::{OutFolder, refused, set_aside};
-use super::say::{name_first, say};
+use super::say::say;
 use super::threads;
 use super::topics::ReadArgs;
 use super::train::CANT_GO_ON;
-use super::train_loop::bar;
+use super::train_loop::{bar, tell_stop};
 
 /// Train the encoder (U-Net or vision transformer) and renderer (like Point-NeRF) that draw predictions as
 /// pictures.
@@ -89,7 +89,7 @@ pub struct Args {
     #[command(flatten)]
     encoder: EncoderArgs,
     #[command(flatten)]
-    topics: ReadArgs,
+    pub(super) topics: ReadArgs,
 }
 
 /// Name of the file in the folder.
@@ -108,6 +108,8 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn train(args: &Args) -> Result<()> {
+    args.topics.check()?;
+    args.topics.tell_unused("mesh_paths", "pictures are drawn of what the cameras see alone");
     let default = VideoTrainConfig::default();
     let config = VideoTrainConfig {
         steps: args.steps.unwrap_or(default.steps),
@@ -118,6 +120,7 @@ fn train(args: &Args) -> Result<()> {
         ..default
     };
     config.validate().map_err(|error| wrong(by_option(error)))?;
+    tell_stop(args.stop_at, config.steps);
     let video = VideoConfig { encoder: args.encoder.kind()?, ..VideoConfig::default() };
     // Before any recording is read.
     video.validate().map_err(|error| wrong(by_option(error)))?;
@@ -227,6 +230,7 @@ fn load(args: &Args, video: VideoConfig, origin: &mut Origin) -> Result<[VideoDa
     };
     let (mut training, mut validation) = (empty()?, empty()?);
     let bar = bar(recordings.len() as u64, "reading {wide_bar} {pos} of {len} recordings");
+    let mut proposed = None;
     for path in recordings.paths() {
         bar.inc(1);
         match add(args, path, &mut training, &mut validation) {
@@ -235,9 +239,13 @@ fn load(args: &Args, video: VideoConfig, origin: &mut Origin) -> Result<[VideoDa
                 origin.recordings.entry(purpose.into()).or_default().push(name);
             }
             Ok(None) => {}
-            Err(error) => say(format_args!("left out: {}", name_first(path, &error.to_string()))),
+            Err(error) => {
+                bar.suspend(|| say(left_out(path, &error)));
+                proposed = args.topics.proposal(&error, "train-video").or(proposed);
+            }
         }
     }
+    proposed.into_iter().for_each(say);
     bar.finish_and_clear();
     for (data, what) in [(&training, "training"), (&validation, "validation")] {
         data.must_have_kept()?;

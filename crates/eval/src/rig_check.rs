@@ -17,12 +17,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::survey::Surveyor;
 use forecloud::predict::rig::{
-    Item, LIMITS, RigWatch, Verdict, calibration_items, depth_item, largest_turn, limits_item,
-    plane_heights, plane_items, robot_items, worst,
+    CloudValues, Item, LIMITS, RigWatch, Verdict, calibration_items, cloud_items, depth_item,
+    largest_turn, limits_item, plane_heights, plane_items, robot_items, size_item, worst,
 };
 use forecloud::robot::kinematics::{MeshSearch, RobotMode};
 use forecloud::vision::cloud::Workspace;
-use forecloud::vision::frames::{FrameCounts, Problem, View};
+use forecloud::vision::frames::{CameraTopics, FrameCounts, Problem, View};
 use forecloud::{Error, Result};
 use forecloud_bag::recording::Recording;
 use looks::Looks;
@@ -130,7 +130,7 @@ pub fn check_first(recording: &Recording, meshes: &MeshSearch, secs: f64) -> Res
     let place = recording.place(&Workspace::default())?;
     let workspace = place.map_or(Workspace::default(), |place| place.workspace);
     let mut surveyor = Surveyor::new(workspace, config);
-    let mut looks = Looks::new(recording.bag().duration_secs().min(secs));
+    let mut looks = Looks::new(recording.bag().duration_secs().min(secs), names.len());
     let mut first = None;
     let played = recording.play(|frame, _| -> std::result::Result<(), u64> {
         if frame.stamp.secs_since(*first.get_or_insert(frame.stamp)) > secs {
@@ -170,7 +170,7 @@ pub fn check_first(recording: &Recording, meshes: &MeshSearch, secs: f64) -> Res
     items.extend(plane_items(&found.planes, &found.overlaps, &names));
     let (survey, warnings) = surveyor.finish();
     items.extend(world_items(&survey, &warnings, &config.world_frame));
-    items.extend(camera_items(&series, &names, config));
+    items.extend(camera_items(&series, &found.clouds, &names, config));
     items.extend(time::items(&series, &found.stamps));
     items.sort_by_key(|item| std::cmp::Reverse(item.verdict));
     let path = recording.bag().path().to_owned();
@@ -286,8 +286,23 @@ fn world_items(
     items
 }
 
+/// Calibrations that are of other sizes than their images.
+fn size_items(series: &Series, name: &str, topics: &CameraTopics) -> Vec<Item> {
+    let has_depth_info = !topics.depth_registered || !topics.input.has_color();
+    let depth_info = if has_depth_info { &topics.depth_info } else { &topics.color_info };
+    let pairs = [(&topics.color_info, &topics.color), (depth_info, &topics.depth)];
+    let item = |(info, image): (&String, &String)| {
+        let (published, image) = (series.published.get(info)?, series.sizes.get(image)?);
+        size_item(name, &published.0.reduced(&published.1)?, Some(published), *image)
+    };
+    let mut items: Vec<Item> = pairs.into_iter().filter_map(item).collect();
+    items.dedup();
+    items
+}
+
 fn camera_items(
     series: &Series,
+    clouds: &[CloudValues],
     names: &[String],
     config: &forecloud::vision::frames::FramesConfig,
 ) -> Vec<Item> {
@@ -298,6 +313,8 @@ fn camera_items(
         if let Some(info) = &series.infos[camera] {
             items.extend(calibration_items(name, info, &[&topics.color, &topics.depth]));
         }
+        items.extend(size_items(series, name, topics));
+        items.extend(cloud_items(name, &clouds[camera]));
         items.extend(depth_item(name, &series.depths[camera]));
         if let Some(frame) = &series.camera_frames[camera] {
             if let Some((other, _)) = frames.iter().find(|(_, known)| known == frame) {
@@ -313,16 +330,21 @@ fn camera_items(
         }
     }
     for (topic, (n, first)) in &series.unreadable {
-        let is_calibration = first.contains("focal lengths");
-        let (cause, remedy) = match is_calibration {
-            true => (
+        let (verdict, cause, remedy) = match () {
+            () if first.contains("focal lengths") => (
+                Verdict::Fail,
                 "the camera is not calibrated (K of 0)",
                 "publish its calibration: run camera_calibration, or set the driver's camera_info_url",
             ),
-            false => ("messages that can't be used", "see the first one's error"),
+            () if first.contains("a region of") || first.contains("bins of") => (
+                Verdict::Fail,
+                "binning or region of interest of camera_info do not fit the calibrated image",
+                "publish both as the driver applies them, or all 0 for the whole image",
+            ),
+            () => (Verdict::Warn, "messages that can't be used", "see the first one's error"),
         };
         let item = Item::wrong(
-            if is_calibration { Verdict::Fail } else { Verdict::Warn },
+            verdict,
             format!("messages on {topic}"),
             format!("{n} can't be used; the first: {first}"),
             cause,

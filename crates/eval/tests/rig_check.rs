@@ -9,9 +9,10 @@ use std::path::Path;
 
 use edited::{later, write_messages_of};
 use faults::*;
+use forecloud::message::CameraInfo;
 use forecloud::predict::rig::{Item, Verdict};
-use forecloud::vision::frames::{CameraTopics, FramesConfig};
-use forecloud_bag::bag::RawMessage;
+use forecloud::vision::frames::{CameraInput, CameraTopics, FramesConfig};
+use forecloud_bag::bag::{Bag, RawMessage};
 use forecloud_bag::recording::Recording;
 use forecloud_eval::rig_check::{CheckReport, check};
 
@@ -225,4 +226,88 @@ fn other_clocks_and_stamps_of_0_are_found() {
     found(&report, "time of plans", "another clock");
     let report = changed("/joint_states", |message| message.data[4..12].fill(0));
     found(&report, "stamps of 0", "does not fill in header.stamp");
+}
+
+#[test]
+fn binning_and_regions_that_the_images_contradict_are_found() {
+    let topic = "/camera_left/color/camera_info";
+    // The images are whole.
+    for (binning, region) in [(2, [0, 0]), (1, [64, 48])] {
+        let report = changed(topic, |message| reduce_info(message, None, binning, region));
+        let item = found(&report, "size of camera_left", "binning or region of interest");
+        assert_eq!(item.verdict, Verdict::Fail, "{item}");
+    }
+    // K is that of the binned images already.
+    let info = info_of("camera_left");
+    let full = [2 * info.width, 2 * info.height];
+    let report = changed(topic, |message| reduce_info(message, Some(full), 2, [0, 0]));
+    found(&report, "size of camera_left", "reduced twice");
+    // No region of the image.
+    let report = changed(topic, |message| reduce_info(message, None, 1, [9999, 9999]));
+    found(&report, &format!("messages on {topic}"), "do not fit the calibrated image");
+}
+
+/// The calibration of a camera of the demo.
+fn info_of(camera: &str) -> CameraInfo {
+    let bag = Bag::open(Path::new(ROOT).join(TUMBLE)).unwrap();
+    let topic = format!("/{camera}/color/camera_info");
+    let mut messages = bag.messages_where(|name| name == topic);
+    CameraInfo::decode(&messages.next().expect("a calibration").unwrap().data).unwrap()
+}
+
+/// The demo with clouds in the place of images, times `scale`, and what `edit` makes of the rest.
+fn clouds(cameras: &[&str], scale: f32, mut edit: impl FnMut(&mut RawMessage)) -> CheckReport {
+    let folder = tempfile::tempdir().unwrap();
+    let infos: Vec<CameraInfo> = cameras.iter().map(|name| info_of(name)).collect();
+    write_messages_of(TUMBLE, folder.path(), |mut message| {
+        let camera =
+            cameras.iter().position(|name| message.topic.starts_with(&format!("/{name}/")));
+        match camera {
+            Some(i) if message.topic.ends_with("/depth/image_raw") => {
+                vec![cloud_of(&message, &infos[i], &format!("/{}/points", cameras[i]), scale)]
+            }
+            Some(_) => vec![],
+            None if message.topic.starts_with("/camera_") => vec![],
+            None => {
+                edit(&mut message);
+                vec![message]
+            }
+        }
+    });
+    let mut config = FramesConfig::default();
+    let points = |name: &&str| CameraTopics::new(name, CameraInput::Points, true);
+    config.topics.cameras = cameras.iter().map(points).collect();
+    report(folder.path(), config)
+}
+
+#[test]
+fn of_clouds_what_can_be_checked_is_and_what_cannot_is_said() {
+    let both = ["camera_left", "camera_right"];
+    let right = clouds(&both, 1.0, |_| {});
+    assert_eq!(right.verdict, Verdict::Ok, "{right}");
+    for camera in both {
+        let of = |what: &str| {
+            let name = format!("{what} {camera}");
+            right.items.iter().find(|item| item.what == name).unwrap_or_else(|| panic!("{right}"))
+        };
+        assert!(of("calibration of").evidence.contains("can't be checked"), "{right}");
+        assert!(of("robot in clouds of").values["on_share"] > 0.6, "{right}");
+        assert!((0.2..3.0).contains(&of("clouds of").values["median_m"]), "{right}");
+    }
+    let degrees = clouds(&both, 1.0, |message| {
+        if &*message.topic == "/joint_states" {
+            edit_joints(message, |_, q| q.to_degrees());
+        }
+    });
+    found(&degrees, "robot in clouds of", "not where the clouds show it");
+    found(&clouds(&both, 1000.0, |_| {}), "clouds of camera_left", "millimetres");
+    let askew = clouds(&both[..1], 1.0, |message| {
+        if &*message.topic == "/tf_static" {
+            edit_transforms(message, |child, i, x| {
+                let is_it = child == "camera_left_optical_frame" && i == 3;
+                if is_it { x + 0.3 } else { x }
+            });
+        }
+    });
+    found(&askew, "up", "world frame");
 }

@@ -11,6 +11,7 @@ use super::augment::{Augmentation, choose};
 use super::config::{DatasetConfig, MOVING_M, Teacher};
 use super::episode::{Aids, Episode};
 use super::pixels::Pixels;
+use super::rig::Rig;
 use super::skipped::Skipped;
 use crate::flow_labels::LabelCache;
 use forecloud::base::geometry::{Vec3, distance, minus};
@@ -327,6 +328,12 @@ impl Dataset {
     /// If there is no such window.
     pub(super) fn recording_of(&self, index: usize) -> usize {
         self.windows[index].0 as usize
+    }
+
+    /// What was found of cameras and clocks, of each recording that hindsight teaches.
+    pub fn rigs(&self) -> impl Iterator<Item = &Rig> {
+        let in_hindsight = self.episodes.iter().filter(|episode| episode.in_hindsight);
+        in_hindsight.map(|episode| &episode.rig)
     }
 
     /// Number of recordings that hindsight teaches.

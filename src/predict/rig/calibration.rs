@@ -1,7 +1,7 @@
 //! What a camera's calibration and its depth values tell by themselves.
 
 use super::item::{Item, Verdict};
-use crate::message::{CameraInfo, Image};
+use crate::message::{CameraInfo, Image, Reduction};
 use crate::vision::camera::{DEPTH_RANGE_M, DepthImage};
 
 /// Principal points lie in the middle: at least this share of the image from each edge.
@@ -11,6 +11,10 @@ const FOCAL: std::ops::RangeInclusive<f64> = 0.13..=2.9;
 /// How much the two focal lengths of a camera differ at most, and K and P (shares).
 const SQUARE: f64 = 0.1;
 const K_AND_P: f64 = 0.01;
+/// How far a principal point is from the middle (share of the image's size) of a calibration of these images at
+/// most, and of one of others at least.
+const CENTERED: f64 = 0.08;
+const OFF_CENTER: f64 = 0.15;
 /// Rows whose depths are looked at.
 const N_ROWS: u32 = 32;
 /// Share of the pixels without depth from which on something is wrong.
@@ -76,6 +80,64 @@ pub fn calibration_items(name: &str, info: &CameraInfo, topics: &[&str]) -> Vec<
         items.push(Item::ok(what, numbers));
     }
     items
+}
+
+/// That a calibration is of another size than the images, whose size (pixels) is `image`; none if it is not.
+/// `published`: the calibration without its region and binning, and these.
+pub fn size_item(
+    name: &str,
+    info: &CameraInfo,
+    published: Option<&(CameraInfo, Reduction)>,
+    image: [u32; 2],
+) -> Option<Item> {
+    let what = format!("size of {name}");
+    let size = [info.width, info.height];
+    let reduced = published.filter(|(_, reduction)| !reduction.is_none());
+    if size == image {
+        let (full, reduction) = reduced?;
+        // What K would say of these images without being reduced, too.
+        let center = |info: &CameraInfo| {
+            let off = |center: f64, size: u32| (center / f64::from(size) - 0.5).abs();
+            off(info.k[2], image[0]).max(off(info.k[5], image[1]))
+        };
+        let is_done = center(full) < CENTERED && center(info) > OFF_CENTER;
+        return is_done.then(|| {
+            Item::wrong(
+                Verdict::Fail,
+                what,
+                format!(
+                    "{reduction} are applied to K, whose principal point {:.1}, {:.1} is the middle of the \
+                     images of {} x {} pixels without that",
+                    full.k[2], full.k[5], image[0], image[1]
+                ),
+                "K is that of the reduced images already: it would be reduced twice",
+                "publish the calibration of the whole sensor with its binning and region, or that of the \
+                 images with both 0",
+            )
+        });
+    }
+    let evidence = format!(
+        "the calibration is for images of {} x {} pixels{}, and they have {} x {}",
+        size[0],
+        size[1],
+        reduced.map_or(String::new(), |(full, reduction)| format!(
+            " ({} x {} with {reduction})",
+            full.width, full.height
+        )),
+        image[0],
+        image[1]
+    );
+    let (cause, remedy) = match reduced {
+        Some(_) => (
+            "binning or region of interest of camera_info are not what was done to the images",
+            "publish binning 0 and a region of 0 with images of the whole sensor, or reduce the images so",
+        ),
+        None => (
+            "the calibration is of another resolution than the images",
+            "publish the calibration of these images, scaled with them",
+        ),
+    };
+    Some(Item::wrong(Verdict::Fail, what, evidence, cause, remedy))
 }
 
 /// Depth values of some images of a camera.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::f64::consts::TAU;
 
+use super::clouds;
 use super::explain::{Cause, Explanation};
 use super::item::{Item, Verdict};
 use super::words::{told, way_m};
@@ -86,9 +87,12 @@ pub fn robot_items(watch: &RigWatch, trials: &Trials) -> Vec<Item> {
     let counts = watch.counts();
     let mut all = Counts::default();
     counts.values().for_each(|of_link| all += *of_link);
-    let mut items = Vec::new();
+    let name = |camera: usize| watch.cameras().get(camera).map_or("?", String::as_str);
+    let on_clouds = watch.on_clouds().into_iter();
+    let mut items: Vec<Item> =
+        on_clouds.filter_map(|(camera, counts)| clouds::item(name(camera), counts)).collect();
     let Some([seen, through]) = all.shares().filter(|_| all.n_known() >= LEAST_POINTS) else {
-        if watch.n_looks() > 0 {
+        if watch.n_looks() > 0 && watch.has_depth {
             items.push(out_of_view(robot, all, watch.n_looks()));
         }
         return items;

@@ -6,14 +6,15 @@ use super::source::{Source, Sources};
 use super::storage::Storage;
 use super::{mcap, unpack};
 use forecloud::base::error::{Error, Result};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
-/// Blocks of MCAP whose messages are held at a time; chunks overlap in time.
-const MAX_BLOCKS: usize = 64;
-/// Bytes that the held blocks but the newest may have.
+/// Bytes that held blocks of MCAP may have, but the newest. Chunks overlap in time: with few of them held,
+/// each would be read again for each of its messages.
 const MAX_BYTES: usize = 256 << 20;
+/// What a message of a block takes besides its data.
+const MESSAGE_BYTES: usize = size_of::<Option<Vec<u8>>>();
 
 /// A serialized message of a recording.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,15 +34,25 @@ pub struct Messages<'a> {
     next: usize,
     /// By topic.
     wanted: Vec<bool>,
-    /// Those used last, the newest last.
-    blocks: VecDeque<Block>,
+    held: Held,
     /// Files that could not be opened, and why: not tried again for each of their messages.
     failed: HashMap<u32, String>,
 }
 
+/// Blocks that were read.
+#[derive(Default)]
+struct Held {
+    blocks: HashMap<u32, Block>,
+    /// Their numbers, the one that was used longest ago first.
+    order: BTreeMap<u64, u32>,
+    n_uses: u64,
+    n_bytes: usize,
+}
+
 /// An unpacked block of MCAP.
 struct Block {
-    number: u32,
+    /// Its key in the order of use.
+    used: u64,
     /// By their ordinals; taken once they were asked for.
     messages: Vec<Option<Vec<u8>>>,
     /// Of those that are left.
@@ -65,8 +76,8 @@ impl Iterator for Messages<'_> {
 impl<'a> Messages<'a> {
     /// `wanted`: by topic.
     pub(super) fn new(index: &'a Index, sources: &'a Sources, wanted: Vec<bool>) -> Self {
-        let (blocks, failed) = (VecDeque::new(), HashMap::new());
-        Self { index, sources, next: 0, wanted, blocks, failed }
+        let (held, failed) = (Held::default(), HashMap::new());
+        Self { index, sources, next: 0, wanted, held, failed }
     }
 
     fn read(&mut self, entry: Entry) -> Result<RawMessage> {
@@ -114,27 +125,20 @@ impl<'a> Messages<'a> {
 
     /// The message's data out of its block, which is read if it is not at hand.
     fn take(&mut self, entry: Entry, place: Place) -> Result<Option<Vec<u8>>> {
-        let held = self.blocks.iter().position(|block| block.number == entry.block);
-        let mut block = match held.and_then(|at| self.blocks.remove(at)) {
+        let mut block = match self.held.take(entry.block) {
             Some(block) => block,
             None => self.read_block(entry.block, place)?,
         };
         // Each message is asked for once, so it can be taken out.
         let data = block.messages.get_mut(entry.ordinal as usize).and_then(Option::take);
         block.n_bytes -= data.as_ref().map_or(0, Vec::len);
-        self.make_room();
-        self.blocks.push_back(block);
-        Ok(data)
-    }
-
-    /// Lets go of blocks that are done with, and of those not used for longest.
-    fn make_room(&mut self) {
-        let Self { index, next, blocks, .. } = self;
-        blocks.retain(|block| index.blocks[block.number as usize].last as usize >= *next);
-        let mut n_bytes: usize = blocks.iter().map(|block| block.n_bytes).sum();
-        while blocks.len() >= MAX_BLOCKS || n_bytes > MAX_BYTES {
-            n_bytes -= blocks.pop_front().map_or(n_bytes, |block| block.n_bytes);
+        let (index, next) = (self.index, self.next);
+        let is_needed = |number: u32| index.blocks[number as usize].last as usize >= next;
+        self.held.make_room(is_needed);
+        if is_needed(entry.block) {
+            self.held.keep(entry.block, block);
         }
+        Ok(data)
     }
 
     fn read_block(&mut self, number: u32, place: Place) -> Result<Block> {
@@ -152,7 +156,35 @@ impl<'a> Messages<'a> {
                 messages.push(Some(data.to_vec()));
             }
         });
-        let n_bytes = messages.iter().flatten().map(Vec::len).sum();
-        Ok(Block { number, messages, n_bytes })
+        let data_bytes: usize = messages.iter().flatten().map(Vec::len).sum();
+        let n_bytes = data_bytes + MESSAGE_BYTES * messages.len();
+        Ok(Block { used: 0, messages, n_bytes })
+    }
+}
+
+impl Held {
+    fn take(&mut self, number: u32) -> Option<Block> {
+        let block = self.blocks.remove(&number)?;
+        self.order.remove(&block.used);
+        self.n_bytes -= block.n_bytes;
+        Some(block)
+    }
+
+    fn keep(&mut self, number: u32, block: Block) {
+        self.n_uses += 1;
+        self.n_bytes += block.n_bytes;
+        self.order.insert(self.n_uses, number);
+        self.blocks.insert(number, Block { used: self.n_uses, ..block });
+    }
+
+    /// Lets go of blocks that were not used for longest: those that are done with, and as many as are too
+    /// many.
+    fn make_room(&mut self, is_needed: impl Fn(u32) -> bool) {
+        while let Some((_, &number)) = self.order.first_key_value() {
+            if self.n_bytes <= MAX_BYTES && is_needed(number) {
+                return;
+            }
+            self.take(number);
+        }
     }
 }

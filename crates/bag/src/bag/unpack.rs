@@ -23,8 +23,7 @@ pub(super) fn message(data: Vec<u8>) -> std::result::Result<Vec<u8>, String> {
         Ok(None) => return Err("its zstd frame does not say its size".into()),
         Err(_) => return Err("its zstd frame's header is damaged".into()),
     };
-    let possible = (data.len() as u64 / MIN_PACKED_BLOCK_BYTES).saturating_mul(BLOCK_BYTES);
-    if n_bytes > possible.min(MAX_MESSAGE_BYTES) {
+    if n_bytes > most_bytes(data.len()).min(MAX_MESSAGE_BYTES) {
         return Err(format!("its zstd frame of {} bytes claims to hold {n_bytes}", data.len()));
     }
     let unpacked = zstd::bulk::decompress(&data, n_bytes as usize)
@@ -33,6 +32,11 @@ pub(super) fn message(data: Vec<u8>) -> std::result::Result<Vec<u8>, String> {
         true => Ok(unpacked),
         false => Err(format!("its zstd frame holds {} bytes of {n_bytes}", unpacked.len())),
     }
+}
+
+/// Bytes that `n_packed` bytes can unpack to at most, with zstd; lz4 packs less.
+pub(super) fn most_bytes(n_packed: usize) -> u64 {
+    (n_packed as u64 / MIN_PACKED_BLOCK_BYTES).saturating_mul(BLOCK_BYTES)
 }
 
 /// Bytes that a file, which starts with `head`, says it unpacks to; 0 if it does not say.

@@ -1,5 +1,6 @@
 //! What goes wrong on real robots, and what becomes of it: the table in docs/src/reference/faults.md.
 
+mod chunks;
 #[cfg(unix)]
 #[path = "../../../../tests/support/edited.rs"]
 mod edited;

@@ -13,6 +13,7 @@ static N_BYTES: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static LARGEST: Cell<usize> = const { Cell::new(0) };
+    static OF_THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
 fn note(size: usize) {
@@ -20,6 +21,7 @@ fn note(size: usize) {
     N_BYTES.fetch_add(size as u64, Relaxed);
     // A thread that ends has no such value any more.
     let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(size)));
+    let _ = OF_THREAD.try_with(|n_bytes| n_bytes.set(n_bytes.get() + size as u64));
 }
 
 // SAFETY: all is left to the system's allocator, with the same layouts.
@@ -58,6 +60,13 @@ pub fn largest_allocation<T>(f: impl FnOnce() -> T) -> (usize, T) {
     LARGEST.set(0);
     let result = f();
     (LARGEST.get(), result)
+}
+
+/// Bytes of all allocations that this thread makes in `f`.
+pub fn allocated<T>(f: impl FnOnce() -> T) -> (u64, T) {
+    let before = OF_THREAD.get();
+    let result = f();
+    (OF_THREAD.get() - before, result)
 }
 
 /// Resident memory of this process in bytes; none where the system has no `/proc`.

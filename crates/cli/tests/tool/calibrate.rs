@@ -15,6 +15,17 @@ use forecloud_eval::Replay;
 
 /// A small model that tells sigma, or does not, as `folder`/m.safetensors.
 fn model(folder: &Path, tells_sigma: bool) -> PathBuf {
+    let path = folder.join("m.safetensors");
+    untrained(tells_sigma).save(&path).unwrap();
+    path
+}
+
+/// The same at `path`, which tells sigma.
+pub fn save_model(path: &Path) {
+    untrained(true).save(path).unwrap();
+}
+
+fn untrained(tells_sigma: bool) -> Model {
     let config = ModelConfig {
         width: 8,
         n_heads: 2,
@@ -29,9 +40,7 @@ fn model(folder: &Path, tells_sigma: bool) -> PathBuf {
         ..ModelConfig::default()
     };
     let weights = initial_weights(&Layout::new(config.interlacer()), 1);
-    let path = folder.join("m.safetensors");
-    Model::new(config, weights).unwrap().save(&path).unwrap();
-    path
+    Model::new(config, weights).unwrap()
 }
 
 /// `n` copies of a recording of the split test.

@@ -2,6 +2,8 @@
 
 #[path = "../../../../tests/support/edited.rs"]
 mod edited;
+#[path = "../../../../tests/support/faults.rs"]
+mod faults;
 #[path = "../faults/run.rs"]
 mod run;
 #[path = "../../../../tests/support/shared.rs"]
@@ -21,12 +23,14 @@ mod planning;
 mod proposal;
 mod replay;
 mod replay_out;
+mod rig_told;
 mod robot;
 mod shards;
 mod shared_bags;
 mod told;
 mod train_tool;
 mod video;
+mod wrong_arguments;
 
 /// The workspace.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");

@@ -95,6 +95,43 @@ fn the_proposed_command_replays_the_recording() {
     assert_eq!(n_predicted(&proposed), n);
 }
 
+/// Every tool that reads recordings proposes its own command; but `compare`, which takes those with truth.
+#[test]
+fn each_command_proposes_itself_with_other_topics() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for i in 0..8 {
+        let bag = at(&format!("bags/{i}"));
+        std::fs::create_dir_all(&bag).unwrap();
+        write_foreign(&bag);
+        std::fs::write(bag.join("metadata.yaml"), "rosbag2_bagfile_information: {}").unwrap();
+    }
+    crate::calibrate::save_model(&at("m.safetensors"));
+    let goal =
+        "select:\n  body: [0.0, 0.0, 0.1]\nreach:\n  pose:\n    translation: [0.08, 0.0, 0.0]\n";
+    std::fs::write(at("goal.yaml"), goal).unwrap();
+    for command in [
+        "info bags/0",
+        "check bags/0",
+        "replay bags/0",
+        "plan bags/0 --goal goal.yaml",
+        "label bags --labels labels",
+        "train bags --out run",
+        "train-video bags --out video",
+        "calibrate bags --model m.safetensors --out out.safetensors",
+    ] {
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_forecloud"));
+        tool.current_dir(folder.path()).args(command.split(' '));
+        let output = tool.output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        // `info` does not predict, and has no such options.
+        let own = if command.starts_with("info") { "check bags/0" } else { command };
+        let proposed = format!("forecloud {own} --cameras left,right");
+        assert_eq!(text.matches(&proposed).count(), 1, "{command}: {text}");
+    }
+}
+
 #[test]
 fn training_says_that_a_foreign_recording_has_no_truth() {
     let folder = tempfile::tempdir().unwrap();

@@ -2,7 +2,7 @@
 
 use forecloud::message::Stamp;
 use forecloud::predict::rig::{
-    CameraPlane, Lag, Misfit, Overlap, RigWatch, Trials, camera_planes, overlaps,
+    CameraPlane, CloudValues, Lag, Misfit, Overlap, RigWatch, Trials, camera_planes, overlaps,
 };
 use forecloud::robot::kinematics::JointLimits;
 use forecloud::vision::frames::{Frame, View};
@@ -40,6 +40,8 @@ pub(super) struct Found {
     pub(super) trials: Trials,
     pub(super) planes: Vec<Vec<CameraPlane>>,
     pub(super) overlaps: Vec<Overlap>,
+    /// Of cameras that give only clouds, by camera.
+    pub(super) clouds: Vec<CloudValues>,
     /// Of all frames.
     pub(super) stamps: Vec<Stamp>,
 }
@@ -59,11 +61,12 @@ pub(super) struct Looks {
     why_no_robot: Option<String>,
     planes: Vec<Vec<CameraPlane>>,
     overlaps: Vec<Overlap>,
+    clouds: Vec<CloudValues>,
     sums: [(f64, u64, forecloud::predict::rig::Counts); 2],
 }
 
 impl Looks {
-    pub(super) fn new(duration_secs: f64) -> Self {
+    pub(super) fn new(duration_secs: f64, n_cameras: usize) -> Self {
         Self {
             period_secs: (duration_secs / N_LOOKS as f64).max(1e-3),
             first: None,
@@ -77,6 +80,7 @@ impl Looks {
             why_no_robot: None,
             planes: Vec::new(),
             overlaps: Vec::new(),
+            clouds: vec![CloudValues::default(); n_cameras],
             sums: Default::default(),
         }
     }
@@ -101,6 +105,12 @@ impl Looks {
             self.n_planes += 1;
             self.planes.extend(camera_planes(&frame).ok());
             self.overlaps.extend(overlaps(&frame).unwrap_or_default());
+            for camera in &frame.cameras {
+                let values = self.clouds.get_mut(camera.camera);
+                if let (View::Points(cloud), Some(values)) = (&camera.view, values) {
+                    values.add(cloud);
+                }
+            }
         }
         if elapsed_secs >= self.n_looked as f64 * self.period_secs {
             self.n_looked += 1;
@@ -182,8 +192,8 @@ impl Looks {
             .sums
             .map(|(sum, n, counts)| (n > 0).then(|| Misfit { counts, mean_m: sum / n as f64 }));
         let trials = Trials { as_they_are, as_degrees, lag, ..Trials::default() };
-        let Self { n_with_robot, why_no_robot, planes, overlaps, stamps, .. } = self;
-        Ok(Found { n_with_robot, why_no_robot, trials, planes, overlaps, stamps })
+        let Self { n_with_robot, why_no_robot, planes, overlaps, clouds, stamps, .. } = self;
+        Ok(Found { n_with_robot, why_no_robot, trials, planes, overlaps, clouds, stamps })
     }
 
     fn lag(&mut self, watch: &mut RigWatch) -> Result<Option<Lag>> {

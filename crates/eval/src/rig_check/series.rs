@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use forecloud::message::{
-    CameraInfo, Image, JointState, JointTrajectory, Stamp, StringMessage, TfMessage,
+    CameraInfo, CompressedImage, Image, JointState, JointTrajectory, Reduction, Stamp,
+    StringMessage, TfMessage,
 };
 use forecloud::predict::rig::DepthValues;
 use forecloud_bag::recording::Recording;
@@ -46,6 +47,10 @@ pub(super) struct Series {
     pub(super) plans: Vec<JointTrajectory>,
     /// Of the images (colour, or what is registered to it), by camera.
     pub(super) infos: Vec<Option<CameraInfo>>,
+    /// The first ones as they were published, with what was done to the images: by topic.
+    pub(super) published: BTreeMap<String, (CameraInfo, Reduction)>,
+    /// Size of the first image, by topic.
+    pub(super) sizes: BTreeMap<String, [u32; 2]>,
     /// Depths as they were published, by camera: frames have them in known units.
     pub(super) depths: Vec<DepthValues>,
     /// Frame of each camera's images.
@@ -92,7 +97,7 @@ impl Series {
                 .contains(&&message.topic.to_string())
             });
             let taken = match kinds.get(topic).copied().unwrap_or_default() {
-                "sensor_msgs/msg/CameraInfo" => series.take_info(data, camera),
+                "sensor_msgs/msg/CameraInfo" => series.take_info(topic, data, camera),
                 "sensor_msgs/msg/JointState" => series.take_state(data),
                 "trajectory_msgs/msg/JointTrajectory" => series.take_plan(data),
                 "tf2_msgs/msg/TFMessage" => {
@@ -109,7 +114,8 @@ impl Series {
                     }
                     continue;
                 }
-                _ => {
+                kind => {
+                    series.take_size(topic, kind, data);
                     let start = recording.bag().start().map_or(at, |start| start.nanos());
                     let due = camera.map_or(f64::INFINITY, |i| n_depths[i] as f64 * period_ns);
                     if (at - start) as f64 >= due
@@ -143,12 +149,34 @@ impl Series {
         times.all.push((stamp, at));
     }
 
-    fn take_info(&mut self, data: &[u8], camera: Option<usize>) -> forecloud::Result<()> {
+    fn take_info(
+        &mut self,
+        topic: &str,
+        data: &[u8],
+        camera: Option<usize>,
+    ) -> forecloud::Result<()> {
+        if !self.published.contains_key(topic) {
+            self.published.insert(topic.to_owned(), CameraInfo::published(data)?);
+        }
         let info = CameraInfo::decode(data)?;
         if let Some(slot) = camera.and_then(|camera| self.infos.get_mut(camera)) {
             slot.get_or_insert(info);
         }
         Ok(())
+    }
+
+    /// The size of a topic's first image; what is none is told by its frames.
+    fn take_size(&mut self, topic: &str, kind: &str, data: &[u8]) {
+        let decode: fn(&[u8]) -> forecloud::Result<Image> = match kind {
+            "sensor_msgs/msg/Image" => Image::decode,
+            "sensor_msgs/msg/CompressedImage" => CompressedImage::decode,
+            _ => return,
+        };
+        if !self.sizes.contains_key(topic)
+            && let Ok(image) = decode(data)
+        {
+            self.sizes.insert(topic.to_owned(), [image.width, image.height]);
+        }
     }
 
     fn take_state(&mut self, data: &[u8]) -> forecloud::Result<()> {

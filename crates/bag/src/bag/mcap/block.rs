@@ -2,6 +2,7 @@
 
 use crate::bag::index::Place;
 use crate::bag::record::{self, HEAD_BYTES, Record, op};
+use crate::bag::unpack::most_bytes;
 use mcap::sans_io::{LinearReadEvent, LinearReader, LinearReaderOptions};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -131,11 +132,13 @@ fn visit_one(
 
 /// `bytes`: one chunk record, possibly cut off.
 fn walk_compressed(bytes: &[u8], visit: &mut dyn FnMut(Record)) -> std::result::Result<(), Damage> {
+    // The reader makes room for what a record says of its length, before there is anything in it.
+    let most = most_bytes(bytes.len()).clamp(bytes.len() as u64, MAX_RECORD_BYTES);
     let options = LinearReaderOptions::default()
         .with_skip_start_magic(true)
         .with_skip_end_magic(true)
         .with_validate_chunk_crcs(true)
-        .with_record_length_limit(MAX_RECORD_BYTES as usize);
+        .with_record_length_limit(most as usize);
     let mut reader = LinearReader::new_with_options(options);
     let mut rest = bytes;
     while let Some(event) = reader.next_event() {
