@@ -105,11 +105,7 @@ impl Predictor {
             // Seen from the robot as it was at the history frame, told as of one step.
             let robot_then = Some(&history.kinematic[..]);
             input.set_motion(&mut self.motion, &now.particles, clouds, robot_then);
-            let steps = steps_of(model, now.stamp.secs_since(history.stamp));
-            // Turns that are scaled by 1 lose their last digits.
-            if steps != 1.0 {
-                input.scale_motion(steps as f32);
-            }
+            input.scale_motion(steps_of(model, now.stamp.secs_since(history.stamp)) as f32);
         }
         let seen = if model.n_motion > 0 { &history.cloud } else { &history.particles };
         self.prediction.history.clone_from(&seen.positions);
