@@ -23,6 +23,9 @@ const NOISE_SHARE: f32 = 0.2;
 const PRIOR: [f32; 3] = [0.996, 0.002, 0.002];
 /// Steps that must have been looked at before anything but the model counts.
 const MIN_STEPS: f32 = 1.9;
+/// Motion of a body's particles in the last step (m, root of the mean square) from which on nothing is taken to
+/// rest, whatever it did before: it has begun to move, and how far is the model's.
+const BEGINS_M: f32 = 0.008;
 /// Mean motion of a step (m), and steps, by which a body is known to rest.
 const RESTS_M: f32 = 0.0006;
 const RESTS_STEPS: f32 = 3.9;
@@ -117,7 +120,11 @@ impl TrackRecord {
         if self.n_steps() < MIN_STEPS {
             return Shares { model: 1.0, goes_on: 0.0, rests: 0.0 };
         }
-        let losses = [0, 1, 2].map(|i| self.steps.iter().map(|look| look.losses[i]).sum::<f32>());
+        let mut losses =
+            [0, 1, 2].map(|i| self.steps.iter().map(|look| look.losses[i]).sum::<f32>());
+        if self.steps[0].squares[2] > BEGINS_M * BEGINS_M {
+            losses[2] = f32::INFINITY;
+        }
         let least = losses.into_iter().fold(f32::INFINITY, f32::min);
         let [model, goes_on, rests] = [0, 1, 2].map(|i| PRIOR[i] * (least - losses[i]).exp());
         let sum = model + goes_on + rests;
@@ -240,9 +247,12 @@ mod tests {
         assert!(record(&noisy, &STOPS).has_rested());
         assert!(!record(&noisy[..3], &STOPS).has_rested(), "too short");
         assert!(!record(&[[0.001, 0.0, 0.0]; 7], &STOPS).has_rested(), "slow, but it moves");
-        // What is predicted to drift by a centimetre, and does not.
+        // What is predicted to drift by a centimetre, and does not, until it is pushed.
         let drifts = [[0.0, 0.0, 0.01]; LAG];
-        assert!(record(&[[0.0; 3]; 9], &drifts).shares().model < 0.1);
+        let mut motions = vec![[0.0; 3]; 9];
+        assert!(record(&motions, &drifts).shares().model < 0.1);
+        motions.push(ON);
+        assert_eq!(record(&motions, &drifts).shares().rests, 0.0);
     }
 
     #[test]

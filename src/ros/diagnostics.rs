@@ -90,6 +90,15 @@ impl Monitor {
         self.rosout.iter().for_each(Rosout::publish);
     }
 
+    /// The same at the end: stays a moment where somebody reads it, as what is published last is sent again where
+    /// it was lost, for as long as the node is there.
+    pub fn publish_last_log(&self) {
+        self.publish_log();
+        if self.rosout.as_ref().is_some_and(Rosout::has_subscriber) {
+            std::thread::sleep(super::node::FAREWELL);
+        }
+    }
+
     /// Logs why the node ends, and waits a moment for somebody to be there to read it.
     pub fn farewell(&self, why: &anyhow::Error, stop: &AtomicBool) {
         tracing::error!("{why:#}");

@@ -60,7 +60,7 @@ pub fn run() -> ExitCode {
     };
     match serve(&mut node, &mut monitor, &arguments, &stop) {
         Ok(()) => {
-            monitor.publish_log();
+            monitor.publish_last_log();
             ExitCode::SUCCESS
         }
         Err(error) => {

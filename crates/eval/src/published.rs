@@ -34,7 +34,7 @@ pub struct Published {
 pub struct Comparison {
     /// Published predictions.
     pub n_published: u64,
-    /// Frames that replay predicted.
+    /// Frames that replay predicted, or would have if they had been published.
     pub n_replayed: u64,
     /// Frames that both predicted.
     pub n_both: u64,
@@ -178,6 +178,7 @@ impl Published {
 
     /// Notes a frame that was not published, so that replay does not predict it either.
     pub fn lack(&mut self) {
+        self.comparison.n_replayed += 1;
         self.comparison.n_lacking += 1;
     }
 

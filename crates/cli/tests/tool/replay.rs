@@ -1,13 +1,14 @@
 //! `forecloud replay` as a user runs it, on a small recording and an untrained model.
 
 use forecloud::engine::model::{Layout, Model, ModelConfig, weights::initial_weights};
-use forecloud::message::Stamp;
+use forecloud::message::{self, Stamp};
 use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::history::MAX_KEPT;
 use forecloud::predict::predictor::{Prediction, Predictor};
 use forecloud::vision::frames::{Frame, FramesConfig};
 use forecloud_bag::bag::Bag;
 use forecloud_bag::recording::Recording;
+use forecloud_eval::published::Published;
 use forecloud_eval::{Replay, Report};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -54,6 +55,22 @@ fn in_process() -> (Report, Vec<Prediction>) {
     let mut predictions = Vec::new();
     replay.add(&recording, |frame| predictions.extend(frame.prediction.cloned())).unwrap();
     (replay.report(), predictions)
+}
+
+/// The same of a node that passes over the frame of `left_out`.
+fn in_process_but(left_out: &Prediction, all: &[Prediction]) -> Vec<Prediction> {
+    let config = PredictorConfig { horizon: 3, ..PredictorConfig::default() };
+    let others = all.iter().filter(|prediction| prediction.stamp != left_out.stamp);
+    let message = |prediction: &Prediction| message::Prediction {
+        header: message::Header { stamp: prediction.stamp, ..Default::default() },
+        ..Default::default()
+    };
+    let published = Published::new(others.map(message));
+    let mut replay = Replay::new(model(), config, FramesConfig::default(), Some(published));
+    let recording = Recording::open(&tiny_push(), FramesConfig::default()).unwrap();
+    let mut predictions = Vec::new();
+    replay.add(&recording, |frame| predictions.extend(frame.prediction.cloned())).unwrap();
+    predictions
 }
 
 /// Row of a method and class, all tasks.
@@ -361,7 +378,11 @@ fn serialize(prediction: &Prediction, model_hash: &str) -> Vec<u8> {
     put_u32(&mut bytes, n);
     prediction.particles.sources.iter().for_each(|source| bytes.extend(source.to_le_bytes()));
     // Empty sigma and sigma_90: the model tells neither.
-    bytes.extend([0; 8]);
+    put_u32(&mut bytes, 0);
+    put_u32(&mut bytes, 0);
+    let (secs, nanos) = prediction.held_against.unwrap_or_default().parts();
+    put_u32(&mut bytes, secs as usize);
+    put_u32(&mut bytes, nanos as usize);
     [&[0, 1, 0, 0], bytes.as_slice()].concat()
 }
 
@@ -391,8 +412,7 @@ fn published_predictions_are_compared_bit_for_bit() {
     let (bag, model_file) = (tiny_push().display().to_string(), saved_model(folder.path()));
     let hash = model().hash;
     let (_, all) = in_process();
-    let mut predictions = all.clone();
-    predictions.remove(1);
+    let mut predictions = in_process_but(&all[1], &all);
     let run = |predictions: &[Prediction], hash: &str| {
         let node = recorded(folder.path(), predictions, hash);
         let output = replay(&[&bag, "--model", &model_file, "--predictions", &node]);
@@ -402,19 +422,26 @@ fn published_predictions_are_compared_bit_for_bit() {
     let (code, text) = run(&all, &hash);
     assert!(code == 0 && text.contains("node, as published"), "{text}");
     assert!(text.contains("5 of 5 frames predicted by the node; bit for bit equal: yes"), "{text}");
-    // Where frames lack, those that are there say nothing of them.
+    // Where the node passed over frames, those that are there say nothing of them.
     let (code, text) = run(&predictions, &hash);
     let partial = "4 of 5 frames predicted by the node; bit for bit equal: 4 are; unknown for \
                    the others: 1 frame is missing";
     assert!(code == 3 && text.contains(partial), "{code}: {text}");
     assert!(text.contains("0.3 s\n"), "the horizon is the published one: {text}");
+    // Where one was lost on the way, those after it hang on what is not known.
+    let mut lossy = all.clone();
+    lossy.remove(1);
+    let (code, text) = run(&lossy, &hash);
+    let partial = "equal: 1 are; unknown for the others: 1 frame is missing; 3 hang on earlier \
+                   predictions that replay can't make, and are not compared";
+    assert!(code == 3 && text.contains(partial), "{code}: {text}");
 
     // The node's predictions of four frames, in hindsight too: of these, three are seen later.
     let node = recorded(folder.path(), &predictions, &hash);
     let arguments = [&bag, "--model", &model_file, "--predictions", &node, "--no-truth", "--json"];
     let report: Value = serde_json::from_slice(&replay(&arguments).stdout).unwrap();
     assert_eq!(seen_later(&report, "node", "all", "n_points"), [768.0, 512.0, 256.0]);
-    assert_eq!(seen_later(&report, "model", "all", "n_points"), [1024.0, 768.0, 512.0]);
+    assert_eq!(seen_later(&report, "model", "all", "n_points"), [768.0, 512.0, 256.0]);
 
     let (code, text) = run(&predictions, "0123");
     assert!(code == 1 && text.contains("the node ran model 0123"), "{text}");
