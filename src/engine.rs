@@ -8,7 +8,6 @@ pub mod ops;
 pub mod registry;
 pub mod rollout_input;
 pub mod step_graph;
-pub mod track_record;
 
 // Tests of the engine run with every layer; what runs on the robot is built without them.
 #[cfg(test)]

@@ -12,3 +12,4 @@ pub mod predictor;
 pub mod rig;
 pub mod robot_forecast;
 pub mod snapshot;
+pub mod track_record;

@@ -5,7 +5,6 @@ use std::mem::take;
 
 use crate::base::geometry::{RigidMotion, Vec3, add, length};
 use crate::engine::graph::walks::WalkSeed;
-use crate::engine::track_record::TrackRecord;
 use crate::vision::motion::{MotionEstimator, N_BODY_FEATURES, NO_BODY, PastMotion, TwoFrames};
 use crate::vision::particles::Particles;
 use crate::{Error, Result};
@@ -16,6 +15,21 @@ const STILL_M: f32 = 0.0015;
 /// Whether a particle that moved by `motion` (m) in the step before, as far as that is `known`, rests.
 pub fn is_still(motion: &Vec3, known: f32) -> bool {
     known >= 0.5 && length(motion) < STILL_M
+}
+
+/// What the last predictions of a particle tell of this one. The shares' sum is 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Evidence {
+    /// How much the network's prediction counts.
+    pub model: f32,
+    /// How much it counts that the particle goes on as its body moved.
+    pub goes_on: f32,
+    /// How much it counts that it rests.
+    pub rests: f32,
+    /// Usual miss in a step (m, root of the mean square): of the network, and of going on.
+    pub misses_m: [f32; 2],
+    /// Whether it has rested for some steps, whatever the noise of a single one.
+    pub has_rested: bool,
 }
 
 /// Start of a roll-out, in the world frame (m).
@@ -30,8 +44,8 @@ pub struct RolloutInput {
     /// Number of the link of the robot whose surface each particle lies on, `[n]`, as far as places
     /// tell; [`crate::robot::kinematics::NO_LINK`] for none. Empty where that was not looked for.
     pub on_links: Vec<u32>,
-    /// How the last predictions of each particle turned out, `[n]`; empty where none was looked at.
-    pub records: Vec<TrackRecord>,
+    /// What the last predictions of each particle tell of this one, `[n]`; empty where none was looked at.
+    pub evidence: Vec<Option<Evidence>>,
     /// What the draws of sampled walks are counted by.
     pub walk_seed: WalkSeed,
 }
@@ -41,7 +55,7 @@ impl RolloutInput {
     /// spread evenly over its (Morton) order. Velocities are unknown until [`RolloutInput::set_motion`].
     pub fn set_particles(&mut self, now: &Particles, history: &Particles, n_history: usize) {
         self.on_links.clear();
-        self.records.clear();
+        self.evidence.clear();
         let start = &mut self.start;
         start.support_m = now.support_m;
         start.positions.clone_from(&now.positions);
@@ -67,7 +81,7 @@ impl RolloutInput {
     pub(crate) fn start_from(&mut self, other: &Self) {
         self.start.start_from(&other.start);
         self.on_links.clone_from(&other.on_links);
-        self.records.clone_from(&other.records);
+        self.evidence.clone_from(&other.evidence);
         self.walk_seed = other.walk_seed;
     }
 

@@ -12,7 +12,7 @@ use crate::predict::config::PredictorConfig;
 use crate::predict::prediction::Prediction;
 
 use crate::engine::motion_class::MotionClass;
-use crate::engine::track_record::Said;
+use crate::predict::track_record::Said;
 
 use goes_on::GoesOn;
 pub use hold_static::HoldStatic;

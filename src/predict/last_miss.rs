@@ -2,9 +2,9 @@
 
 use crate::base::geometry::{Nearest, Vec3, add, length, minus, squared_distance};
 use crate::engine::motion_class::MotionClass;
-use crate::engine::rollout_input::StepState;
-use crate::engine::track_record::{Said, Seen, TrackRecord};
+use crate::engine::rollout_input::{Evidence, StepState};
 use crate::predict::prediction::Prediction;
+use crate::predict::track_record::{Said, Seen, TrackRecord};
 use crate::vision::motion::NO_BODY;
 
 /// How far a particle may lie from where another came from (m) to be taken for it.
@@ -23,7 +23,9 @@ pub struct Outlook {
     /// What the model and going on say of the next steps, `[n]`; empty where nothing was predicted from the
     /// frame.
     said: Vec<Said>,
-    /// How they did until then, `[n]`.
+    /// Number of the body of each, `[n]`, and how the bodies did until then, by their numbers; none of those
+    /// that nobody looked at.
+    body_of: Vec<u32>,
     records: Vec<TrackRecord>,
     /// What was predicted of the first step in the end, and how sure that was (m), `[n]`; the last is empty where
     /// that was not told.
@@ -43,16 +45,24 @@ impl Outlook {
         !self.said.is_empty()
     }
 
-    /// Takes what `prediction` says, and what was `said` before the records counted.
-    pub fn take(&mut self, said: &[Said], records: &[TrackRecord], prediction: &Prediction) {
+    /// Takes what `prediction` says, what was `said` before the evidence counted, and how the bodies `body_of`
+    /// the particles did by the `looked` of now.
+    pub fn take(
+        &mut self,
+        said: &[Said],
+        (body_of, looked): (&[u32], &LastMiss),
+        prediction: &Prediction,
+    ) {
         let replace = |into: &mut Vec<Vec3>, by: Option<&Vec<Vec3>>| {
             into.clear();
             into.extend(by.into_iter().flatten());
         };
         self.said.clear();
         self.said.extend_from_slice(said);
+        self.body_of.clear();
+        self.body_of.extend_from_slice(body_of);
         self.records.clear();
-        self.records.extend_from_slice(records);
+        self.records.extend(looked.bodies.iter().map(|sums| sums.record));
         replace(&mut self.predicted, prediction.displacements.first());
         self.sigma_90.clear();
         self.sigma_90.extend(prediction.told_sigmas(1).first().into_iter().flatten());
@@ -88,23 +98,29 @@ pub struct LastMiss {
     queries: Vec<Vec3>,
     nearest: Vec<u32>,
     bodies: Vec<Sums>,
+    /// Of each body.
+    evidence: Vec<Option<Evidence>>,
 }
 
 impl LastMiss {
-    /// How the particles of `now` did until now, `[n]`, into `records`: those of a body alike. `before` are
-    /// the particles of a frame `steps` back (m), of which `outlook` tells; `robot` are points on it now.
+    /// What the past of the particles of `now` tells of them, `[n]`, into `evidence`: those of a body alike.
+    /// `past`: the particles of a frame (m), what was said of them, and how many steps it lies back; without it
+    /// nothing is known. `robot` are points on it now (m).
     ///
     /// Returns how many came to lie where they were predicted.
     pub fn look(
         &mut self,
         now: &StepState,
         robot: &[Vec3],
-        (before, outlook, steps): (&[Vec3], &Outlook, f32),
-        records: &mut Vec<TrackRecord>,
+        past: Option<(&[Vec3], &Outlook, f32)>,
+        evidence: &mut Vec<Option<Evidence>>,
     ) -> Outcomes {
-        records.clear();
+        evidence.clear();
+        self.bodies.clear();
         let mut outcomes = Outcomes::default();
-        let n = now.positions.len();
+        let (Some((before, outlook, steps)), n) = (past, now.positions.len()) else {
+            return outcomes;
+        };
         if before.is_empty() || outlook.said.len() != before.len() || now.body_of.len() != n {
             return outcomes;
         }
@@ -114,7 +130,6 @@ impl LastMiss {
         self.find(before, SAME_M);
         let n_bodies =
             now.body_of.iter().filter(|body| **body != NO_BODY).max().map_or(0, |b| b + 1);
-        self.bodies.clear();
         self.bodies.resize(n_bodies as usize, Sums::default());
         for i in 0..n {
             let j = self.nearest[i] as usize;
@@ -125,13 +140,15 @@ impl LastMiss {
             let motion = &now.velocities[i];
             outlook.count(j, motion, &mut outcomes);
             if let Some(sums) = self.bodies.get_mut(now.body_of[i] as usize) {
-                sums.add(motion, &outlook.said[j], outlook.records.get(j));
+                sums.add(motion, &outlook.said[j], outlook.record(j));
             }
         }
         self.find_robot(now, robot);
         self.bodies.iter_mut().for_each(Sums::finish);
-        let record = |body: &u32| self.bodies.get(*body as usize).map(|sums| sums.record);
-        records.extend(now.body_of.iter().map(|body| record(body).unwrap_or_default()));
+        self.evidence.clear();
+        self.evidence.extend(self.bodies.iter().map(|sums| sums.record.evidence()));
+        let of = |body: &u32| self.evidence.get(*body as usize).copied().flatten();
+        evidence.extend(now.body_of.iter().map(of));
         outcomes
     }
 
@@ -161,6 +178,11 @@ impl LastMiss {
 }
 
 impl Outlook {
+    /// How the body of particle `j` did.
+    fn record(&self, j: usize) -> Option<&TrackRecord> {
+        self.records.get(*self.body_of.get(j)? as usize)
+    }
+
     /// Counts particle `j`, which moved by `motion` (m).
     fn count(&self, j: usize, motion: &Vec3, outcomes: &mut Outcomes) {
         let told = self.predicted.get(j).zip(self.sigma_90.get(j)).zip(self.classes.get(j));
@@ -230,6 +252,7 @@ mod tests {
         let said = now.velocities.iter().map(|v| [[[0.0; 3]; 3], [*v; 3]]);
         Outlook {
             said: said.collect(),
+            body_of: Vec::new(),
             records: Vec::new(),
             predicted: vec![[0.0; 3]; 20],
             sigma_90: vec![0.001; 20],
@@ -237,35 +260,35 @@ mod tests {
         }
     }
 
-    fn look(
-        now: &StepState,
-        robot: &[Vec3],
-        before: &[Vec3],
-        outlook: &Outlook,
-    ) -> (Vec<TrackRecord>, Outcomes) {
-        let mut records = Vec::new();
-        let outcomes = LastMiss::default().look(now, robot, (before, outlook, 1.0), &mut records);
-        (records, outcomes)
+    type Found = (LastMiss, Vec<Option<Evidence>>, Outcomes);
+
+    fn look(now: &StepState, robot: &[Vec3], before: &[Vec3], outlook: &Outlook) -> Found {
+        let (mut last, mut evidence) = (LastMiss::default(), Vec::new());
+        let outcomes = last.look(now, robot, Some((before, outlook, 1.0)), &mut evidence);
+        (last, evidence, outcomes)
     }
 
     #[test]
     fn each_body_has_its_own_record_and_what_came_is_counted() {
         let (now, before) = bodies();
-        let (records, outcomes) = look(&now, &[], &before, &outlook(&now));
-        let [moving, resting] = [records[0], records[19]];
-        assert!(
-            records[..10].iter().all(|r| *r == moving)
-                && records[10..].iter().all(|r| *r == resting)
-        );
-        let [model_m, on_m] = moving.misses_m();
+        let (mut last, evidence, outcomes) = look(&now, &[], &before, &outlook(&now));
+        assert!(evidence[..10].iter().all(|known| *known == evidence[0]));
+        assert!(evidence[10..].iter().all(|known| *known == evidence[19]));
+        let [model_m, on_m] = evidence[0].expect("it was looked at").misses_m;
         assert!((model_m - 0.02).abs() < 1e-6 && on_m < 1e-6, "{model_m} {on_m}");
-        assert_eq!(resting.misses_m(), [0.0, 0.0]);
+        assert_eq!(evidence[19].expect("it was looked at").misses_m, [0.0, 0.0]);
         assert_eq!(outcomes[MotionClass::Moving as usize], Outcome { n: 20, n_within: 10 });
-        // Again: the records go on with the particles.
+        // Again: the records go on with the particles, and then it counts that the model is wrong.
+        assert_eq!(evidence[0].map(|known| known.model), Some(1.0));
         let mut second = outlook(&now);
-        second.records = records;
-        let (records, _) = look(&now, &[], &before, &second);
-        assert!(records[0] != moving && records[0].is_known());
+        second.body_of = now.body_of.clone();
+        second.records = last.bodies.iter().map(|sums| sums.record).collect();
+        let (_, evidence, _) = look(&now, &[], &before, &second);
+        assert!(evidence[0].is_some_and(|known| known.goes_on > 0.5), "{:?}", evidence[0]);
+        // Without a past nothing is known, nor kept for the next.
+        let mut evidence = evidence;
+        assert_eq!(last.look(&now, &[], None, &mut evidence), Outcomes::default());
+        assert!(evidence.is_empty() && last.bodies.is_empty());
     }
 
     #[test]
@@ -273,16 +296,16 @@ mod tests {
         let (now, before) = bodies();
         let outlook = outlook(&now);
         let far: Vec<Vec3> = before.iter().map(|p| [p[0] + 1.0, p[1], p[2]]).collect();
-        let (records, outcomes) = look(&now, &[], &far, &outlook);
-        assert!(records.iter().all(|r| !r.is_known()) && outcomes == Outcomes::default());
-        let (records, _) = look(&now, &[[0.05, 0.0, 0.15]], &before, &outlook);
-        assert!(records[..10].iter().all(|r| !r.is_known()) && records[10].is_known());
+        let (_, evidence, outcomes) = look(&now, &[], &far, &outlook);
+        assert!(evidence.iter().all(Option::is_none) && outcomes == Outcomes::default());
+        let (_, evidence, _) = look(&now, &[[0.05, 0.0, 0.15]], &before, &outlook);
+        assert!(evidence[..10].iter().all(Option::is_none) && evidence[10].is_some());
         let mut unknown = now.clone();
         unknown.velocity_known.fill(0.0);
-        assert!(look(&unknown, &[], &before, &outlook).0.iter().all(|r| !r.is_known()));
+        assert!(look(&unknown, &[], &before, &outlook).1.iter().all(Option::is_none));
         // Nothing was predicted from that frame, or from other particles.
         for before in [&before[..5], &[]] {
-            assert!(look(&now, &[], before, &outlook).0.is_empty());
+            assert!(look(&now, &[], before, &outlook).1.is_empty());
         }
     }
 }

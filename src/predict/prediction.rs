@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::base::geometry::length;
 use crate::engine::model::calibration::{Calibration, LEVELS};
 use crate::engine::motion_class::MotionClass;
-use crate::engine::track_record::TrackRecord;
+use crate::engine::rollout_input::Evidence;
 use crate::message::Stamp;
 use crate::predict::last_miss::Outcomes;
 use crate::vision::particles::Particles;
@@ -113,21 +113,21 @@ impl Prediction {
         }
     }
 
-    /// No position is surer than what was missed in the last steps allows, and what is moved by its record is as
+    /// No position is surer than what was missed in the last steps allows, and what is moved by the evidence is as
     /// sure as that. What rests or lies on the robot is left as it is, and what flies unless it goes on: misses
     /// of a fall tell little of the next step.
-    pub(crate) fn widen_by(&mut self, records: &[TrackRecord]) {
-        for (i, record) in records.iter().enumerate().filter(|(_, record)| record.is_known()) {
-            let class = self.situations.get(i).copied();
+    pub(crate) fn widen_by(&mut self, evidence: &[Option<Evidence>]) {
+        for (i, known) in evidence.iter().enumerate() {
+            let (Some(known), class) = (known, self.situations.get(i)) else { continue };
             let Some(first) = self.told_sigmas(1).first().and_then(|first| first.get(i)).copied()
             else {
                 continue;
             };
-            let (shares, [model_m, on_m]) = (record.shares(), record.misses_m());
+            let [model_m, on_m] = known.misses_m;
             let excess_m = (model_m * model_m - MOTION_NOISE_M * MOTION_NOISE_M).max(0.0).sqrt();
             let is_worse = match class {
                 Some(MotionClass::Robot | MotionClass::Resting) | None => continue,
-                Some(MotionClass::Flying) => excess_m > first && shares.goes_on > 0.5,
+                Some(MotionClass::Flying) => excess_m > first && known.goes_on > 0.5,
                 Some(_) => excess_m > first,
             };
             let mut way = 0.0;
@@ -142,7 +142,7 @@ impl Prediction {
                     let model = if is_worse { radius.max(missed(excess_m)) } else { *radius };
                     let on = missed(on_m) + STOPS[level] * way;
                     let rests = radius.min(MISSES[level] * on_m);
-                    *radius = shares.model * model + shares.goes_on * on + shares.rests * rests;
+                    *radius = known.model * model + known.goes_on * on + known.rests * rests;
                 }
             }
         }

@@ -121,11 +121,10 @@ impl Predictor {
         let Self { input, last_miss, prediction, history, .. } = self;
         let past = history.predicted(now.stamp);
         prediction.held_against = past.map(|(past, _)| past.stamp);
-        prediction.outcomes = past.map_or_else(Default::default, |(past, steps)| {
-            let RolloutInput { start, records, .. } = input;
-            let before = (&past.particles.positions[..], &past.outlook, steps as f32);
-            last_miss.look(start, &now.kinematic, before, records)
-        });
+        let past =
+            past.map(|(past, steps)| (&past.particles.positions[..], &past.outlook, steps as f32));
+        let RolloutInput { start, evidence, .. } = input;
+        prediction.outcomes = last_miss.look(start, &now.kinematic, past, evidence);
     }
 
     /// Displacements, of as many steps as there is time for.
@@ -143,15 +142,16 @@ impl Predictor {
 
     /// What is known of the motion without the model, and how sure all of it is.
     fn finish(&mut self, now: &mut Observation) {
-        let Self { model, config, input, backend, known_motion, prediction, .. } = self;
+        let Self { model, config, input, backend, known_motion, last_miss, prediction, .. } = self;
         prediction.stamp = now.stamp;
         prediction.seed = config.seed;
         prediction.particles.clone_from(&now.particles);
         known_motion.apply(KnownMotionSettings::from(&*config), input, prediction);
         let told = (0..backend.n_steps()).map_while(|t| backend.sigmas(t));
         prediction.set_sigmas(told, model.calibration.as_ref());
+        prediction.widen_by(&input.evidence);
         prediction.widen_sigmas();
-        prediction.widen_by(&input.records);
-        now.outlook.take(known_motion.said(), &input.records, prediction);
+        let bodies = (&input.start.body_of[..], &*last_miss);
+        now.outlook.take(known_motion.said(), bodies, prediction);
     }
 }

@@ -95,7 +95,7 @@ impl Snapshot {
         pick(&mut start.velocity_known, &chosen);
         pick(&mut start.colors, &chosen);
         pick(&mut thin.scene.on_links, &chosen);
-        pick(&mut thin.scene.records, &chosen);
+        pick(&mut thin.scene.evidence, &chosen);
         let n_history = start.history_positions.len();
         let m = (n_history * n).div_ceil(n_all);
         let of_history: Vec<usize> = (0..m).map(|j| history_index(j, m, n_history)).collect();

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use forecloud::base::geometry::Vec3;
-use forecloud::engine::track_record::{LAG, WINDOW};
 use forecloud::message::{self, Stamp};
 use forecloud::predict::predictor::Prediction;
+use forecloud::predict::track_record::{LAG, WINDOW};
 use forecloud::{Error, Result};
 use forecloud_bag::bag::Bag;
 
@@ -163,7 +163,9 @@ impl Published {
         let is_break = |m: &&message::Prediction| {
             let lacks =
                 m.held_against != Stamp::default() && !messages.contains_key(&m.held_against);
-            lacks || m.n_particles < n_particles
+            // Too short to be held against what comes.
+            let is_short = m.n_steps < n_steps.min(LAG as u32);
+            lacks || is_short || m.n_particles < n_particles
         };
         let breaks = messages.values().filter(is_break).map(|m| m.header.stamp).collect();
         Self { messages, n_particles, n_steps, breaks, comparison }

@@ -240,5 +240,5 @@ fn read<'a>(
     known.apply(snapshot.knows, scene, prediction);
     let calibration = snapshot.model.calibration.as_ref();
     prediction.set_sigmas((0..n_steps).map_while(sigmas), calibration);
-    prediction.widen_by(&scene.records);
+    prediction.widen_by(&scene.evidence);
 }

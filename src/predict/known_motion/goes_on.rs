@@ -4,7 +4,7 @@
 use crate::base::geometry::{RigidMotion, Vec3, add};
 use crate::engine::motion_class::MotionClass;
 use crate::engine::rollout_input::RolloutInput;
-use crate::engine::track_record::{LAG, Said};
+use crate::predict::track_record::{LAG, Said};
 
 /// Moves particles as their bodies moved; its vectors are kept from one prediction to the next.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub struct GoesOn {
 }
 
 impl GoesOn {
-    /// Puts what each particle's record in `scene` asks for in the place of `displacements` `[n_steps][n]`:
+    /// Puts what the evidence of each particle of `scene` asks for in the place of `displacements` `[n_steps][n]`:
     /// so much of them, so much of going on as its body did, so much of rest. What lies on the robot by
     /// `classes` stays as it is. Each step depends on those before it alone.
     pub fn mix(
@@ -41,14 +41,10 @@ impl GoesOn {
                 if let Some(said) = self.said.get_mut(i).filter(|_| step < LAG) {
                     (said[0][step], said[1][step]) = (*displacement, way);
                 }
-                let record = scene.records.get(i).filter(|record| record.is_known());
-                let Some(record) = record.filter(|_| classes.get(i) != Some(&MotionClass::Robot))
-                else {
-                    continue;
-                };
-                let shares = record.shares();
+                let known = scene.evidence.get(i).copied().flatten();
+                let known = known.filter(|_| classes.get(i) != Some(&MotionClass::Robot));
                 for (x, way) in displacement.iter_mut().zip(way) {
-                    *x = shares.model * *x + shares.goes_on * way;
+                    *x = known.map_or(*x, |known| known.model * *x + known.goes_on * way);
                 }
             }
             let bodies = self.bodies.iter_mut().flatten();
@@ -80,7 +76,7 @@ impl GoesOn {
 mod tests {
     use super::*;
     use crate::base::geometry::minus;
-    use crate::engine::track_record::{Seen, TrackRecord};
+    use crate::predict::track_record::{Seen, TrackRecord};
 
     const WAY: Vec3 = [0.02, 0.0, 0.0];
 
@@ -90,7 +86,8 @@ mod tests {
         let seen =
             Seen { motion: WAY, said: [[[0.0; 3]; LAG], [WAY; LAG]], squares: [4e-4, 0.0, 4e-4] };
         (0..6).for_each(|_| record.add(&seen));
-        let mut scene = RolloutInput { records: vec![record; 2], ..RolloutInput::default() };
+        let mut scene =
+            RolloutInput { evidence: vec![record.evidence(); 2], ..RolloutInput::default() };
         scene.start.positions = vec![[0.0; 3], [0.1, 0.0, 0.0]];
         scene.start.velocities = vec![WAY; 2];
         scene
@@ -116,7 +113,7 @@ mod tests {
     #[test]
     fn without_a_record_it_is_the_models() {
         let mut scene = scene();
-        scene.records.clear();
+        scene.evidence.clear();
         let mut displacements = vec![vec![[0.0, 0.0, -0.01]; 2]; 4];
         GoesOn::default().mix(&scene, &[], &mut displacements);
         assert!(displacements.iter().flatten().all(|way| *way == [0.0, 0.0, -0.01]));
@@ -133,7 +130,7 @@ mod tests {
             [[0.1, 0.0, 0.0], [0.12, 0.0, 0.0], [0.1, 0.02, 0.0], [0.1, 0.0, 0.02]].to_vec();
         let next: Vec<Vec3> = now.iter().map(|p| turn(0.3, p)).collect();
         let mut scene = scene();
-        scene.records = vec![scene.records[0]; 4];
+        scene.evidence = vec![scene.evidence[0]; 4];
         scene.start.positions = now.clone();
         scene.start.body_of = vec![0; 4];
         scene.start.body_motions = vec![Some(RigidMotion::fit(&now, &next))];

@@ -44,8 +44,8 @@ impl HoldStatic {
         let motions = start.velocities.iter().zip(&start.velocity_known);
         self.held.clear();
         self.held.extend(motions.map(|(v, &known)| is_still(v, known)));
-        let records = self.held.iter_mut().zip(&scene.records);
-        records.for_each(|(held, record)| *held |= record.has_rested());
+        let evidence = self.held.iter_mut().zip(&scene.evidence);
+        evidence.for_each(|(held, known)| *held |= known.is_some_and(|known| known.has_rested));
         self.positions.clone_from(&start.positions);
         for (step, displacements) in displacements.iter_mut().enumerate() {
             // The robot after this step, and before the first one as it is now: that is what the step

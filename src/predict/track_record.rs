@@ -7,6 +7,7 @@
 //! longer ago changes no bit of a prediction.
 
 use crate::base::geometry::{Vec3, add, length, minus};
+use crate::engine::rollout_input::Evidence;
 
 /// Steps after which predictions are held against what came, besides the first.
 pub const LAG: usize = 3;
@@ -78,23 +79,7 @@ pub struct Seen {
     pub squares: [f32; 3],
 }
 
-/// How much each counts in a prediction; the sum is 1.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Shares {
-    /// What the model predicts.
-    pub model: f32,
-    /// That the body goes on as it moved.
-    pub goes_on: f32,
-    /// That it rests.
-    pub rests: f32,
-}
-
 impl TrackRecord {
-    /// Whether anything was looked at.
-    pub fn is_known(&self) -> bool {
-        self.n_steps() > 0.0
-    }
-
     fn n_steps(&self) -> f32 {
         self.steps.iter().map(|look| look.is_known).sum()
     }
@@ -115,10 +100,18 @@ impl TrackRecord {
         self.steps[0] = Look { is_known: 1.0, losses, squares, motion };
     }
 
-    /// How much each counts from here on.
-    pub fn shares(&self) -> Shares {
+    /// What it tells of the next steps; none where nothing was looked at.
+    pub fn evidence(&self) -> Option<Evidence> {
+        let [model, goes_on, rests] = self.shares();
+        let (misses_m, has_rested) = (self.misses_m(), self.has_rested());
+        let is_known = self.n_steps() > 0.0;
+        is_known.then_some(Evidence { model, goes_on, rests, misses_m, has_rested })
+    }
+
+    /// How much the model, going on and resting count from here on.
+    fn shares(&self) -> [f32; 3] {
         if self.n_steps() < MIN_STEPS {
-            return Shares { model: 1.0, goes_on: 0.0, rests: 0.0 };
+            return [1.0, 0.0, 0.0];
         }
         let mut losses =
             [0, 1, 2].map(|i| self.steps.iter().map(|look| look.losses[i]).sum::<f32>());
@@ -126,13 +119,13 @@ impl TrackRecord {
             losses[2] = f32::INFINITY;
         }
         let least = losses.into_iter().fold(f32::INFINITY, f32::min);
-        let [model, goes_on, rests] = [0, 1, 2].map(|i| PRIOR[i] * (least - losses[i]).exp());
-        let sum = model + goes_on + rests;
-        Shares { model: model / sum, goes_on: goes_on / sum, rests: rests / sum }
+        let weights = [0, 1, 2].map(|i| PRIOR[i] * (least - losses[i]).exp());
+        let sum = weights.iter().sum::<f32>();
+        weights.map(|weight| weight / sum)
     }
 
     /// Whether it has rested for some steps, whatever the noise of a single one.
-    pub fn has_rested(&self) -> bool {
+    fn has_rested(&self) -> bool {
         let n_steps = self.n_steps();
         let mut motion = [0.0; 3];
         self.steps.iter().for_each(|look| add(&mut motion, &look.motion));
@@ -140,7 +133,7 @@ impl TrackRecord {
     }
 
     /// Usual miss of a particle in a step (m, root of the mean square): of the model, and of going on.
-    pub fn misses_m(&self) -> [f32; 2] {
+    fn misses_m(&self) -> [f32; 2] {
         let n_steps = self.n_steps().max(1.0);
         [0, 1]
             .map(|i| (self.steps.iter().map(|look| look.squares[i]).sum::<f32>() / n_steps).sqrt())
@@ -215,20 +208,20 @@ mod tests {
 
     #[test]
     fn what_goes_on_against_the_model_soon_counts_and_one_step_never_does() {
-        assert_eq!(TrackRecord::default().shares().model, 1.0);
-        assert_eq!(record(&[ON; 2], &STOPS).shares().model, 1.0, "one step may be noise");
-        assert!(record(&[ON; 4], &STOPS).shares().goes_on > 0.9);
-        assert!(record(&[ON; 9], &STOPS).shares().goes_on > 0.999);
+        assert_eq!(TrackRecord::default().evidence(), None);
+        assert_eq!(record(&[ON; 2], &STOPS).shares()[0], 1.0, "one step may be noise");
+        assert!(record(&[ON; 4], &STOPS).shares()[1] > 0.9);
+        assert!(record(&[ON; 9], &STOPS).shares()[1] > 0.999);
         // Where the model is as good, it is the model's.
-        assert!(record(&[ON; 9], &[ON; LAG]).shares().model > 0.99);
+        assert!(record(&[ON; 9], &[ON; LAG]).shares()[0] > 0.99);
     }
 
     #[test]
     fn a_model_that_slows_down_is_told_by_what_three_steps_bring() {
         // In one step it is off by less than noise.
         let slows = [[0.010, 0.0, 0.0], [0.006, 0.0, 0.0], [0.002, 0.0, 0.0]];
-        assert!(record(&[ON; 3], &slows).shares().model > 0.95);
-        assert!(record(&[ON; 9], &slows).shares().goes_on > 0.9);
+        assert!(record(&[ON; 3], &slows).shares()[0] > 0.95);
+        assert!(record(&[ON; 9], &slows).shares()[1] > 0.9);
     }
 
     #[test]
@@ -236,7 +229,7 @@ mod tests {
         let mut motions = vec![ON; 9];
         motions.extend([[0.0; 3]; 3]);
         let shares = record(&motions, &STOPS).shares();
-        assert!(shares.goes_on < 0.5, "{shares:?}");
+        assert!(shares[1] < 0.5, "{shares:?}");
         assert!(!record(&motions, &STOPS).has_rested(), "not yet");
     }
 
@@ -250,9 +243,9 @@ mod tests {
         // What is predicted to drift by a centimetre, and does not, until it is pushed.
         let drifts = [[0.0, 0.0, 0.01]; LAG];
         let mut motions = vec![[0.0; 3]; 9];
-        assert!(record(&motions, &drifts).shares().model < 0.1);
+        assert!(record(&motions, &drifts).shares()[0] < 0.1);
         motions.push(ON);
-        assert_eq!(record(&motions, &drifts).shares().rests, 0.0);
+        assert_eq!(record(&motions, &drifts).shares()[2], 0.0);
     }
 
     #[test]
@@ -261,7 +254,7 @@ mod tests {
         let late = [ON; WINDOW + LAG + 1];
         early.extend(late);
         let (a, b) = (record(&early, &STOPS), record(&late, &STOPS));
-        assert_eq!((a.shares(), a.misses_m()), (b.shares(), b.misses_m()));
+        assert_eq!(a.evidence(), b.evidence());
         assert_eq!(a, b);
     }
 
