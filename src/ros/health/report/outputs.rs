@@ -153,7 +153,9 @@ impl Facts {
             status.add(
                 Level::Warn,
                 format!(
-                    "only {:.0} % of what moved in the last 5 s came to lie within sigma_90 of where it was predicted                      (90 % should): the model has not learnt to predict this scene. Remedy: trust its sigma, which                      has grown, or train it on recordings of such scenes",
+                    "only {:.0} % of what moved in the last 5 s came to lie within sigma_90 of where it was predicted \
+                     (90 % should): the model has not learnt to predict this scene. Remedy: trust its sigma, which \
+                     has grown, or train it on recordings of such scenes",
                     share(moved)
                 ),
             );
@@ -161,7 +163,7 @@ impl Facts {
         for (class, sums) in MotionClass::ALL.into_iter().zip(sums) {
             if class != MotionClass::Unplanned {
                 let told = if sums[0] == 0 { "none".into() } else { format!("{:.0}", share(sums)) };
-                status.value(&format!("{}_within_sigma_90_percent", class.name()), told);
+                status.value(format!("{}_within_sigma_90_percent", class.name()), told);
             }
         }
         status.or_summary(|| match moved[0] {
