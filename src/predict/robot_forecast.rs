@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use nalgebra::Isometry3;
+
 use crate::Result;
 use crate::base::geometry::Vec3;
 use crate::engine::model::ModelConfig;
@@ -136,6 +138,59 @@ impl RobotForecast {
         }
         link(scene, robot, workspace);
         Ok(())
+    }
+
+    /// Takes the poses of the links of `robot` now and after each step, where `joints_ahead` (as
+    /// [`RobotForecast::place_robot`] left them) lead it.
+    ///
+    /// # Errors
+    /// As [`Robot::set_mount`] and [`Robot::place`].
+    pub fn place_links(
+        &self,
+        robot: &mut Robot,
+        joints_ahead: &[f64],
+        links: &mut LinksAhead,
+    ) -> Result<()> {
+        links.poses.clear();
+        links.n_links = robot.n_links();
+        robot.set_mount(&self.mounts[1])?;
+        robot.place_links(&self.joints, &mut links.poses)?;
+        for (step, joints) in joints_ahead.chunks_exact(self.joints.len().max(1)).enumerate() {
+            let times = (step + 1) as f64 * self.steps_of_history;
+            robot.set_mount(&self.mounts[1].extrapolated(&self.mounts[0], times))?;
+            robot.place_links(joints, &mut links.poses)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where the links of a robot are at a frame and will be after each step.
+#[derive(Debug, Clone, Default)]
+pub struct LinksAhead {
+    /// The robot, as it came; none without.
+    pub robot: Option<Arc<Robot>>,
+    n_links: usize,
+    /// Of the links with points, row after row: now, and after each step.
+    poses: Vec<Isometry3<f32>>,
+}
+
+impl LinksAhead {
+    /// Forgets the robot.
+    pub(crate) fn clear(&mut self) {
+        self.robot = None;
+        self.poses.clear();
+    }
+
+    /// Replaces the poses of all links: `[n_steps + 1][n_links]`.
+    #[cfg(test)]
+    pub(crate) fn of(robot: Arc<Robot>, rows: &[Vec<Isometry3<f32>>]) -> Self {
+        Self { n_links: robot.n_links(), robot: Some(robot), poses: rows.concat() }
+    }
+
+    /// Poses of the links (world frame, in the order of [`Robot::links`]) now, then after each step. Empty
+    /// without a robot.
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = &[Isometry3<f32>]> + Clone {
+        self.poses.chunks_exact(self.n_links.max(1))
     }
 }
 
