@@ -209,10 +209,8 @@ impl Observer {
         forecast.set_motion(both, &frame.plan, robot, &self.model, joints_ahead)?;
         let workspace = self.config.workspace_of(&self.model);
         forecast.place_robot(&frame.plan, robot, &horizon, &workspace, joints_ahead, scene)?;
-        if !scene.start.kinematic_links.is_empty() {
-            links.robot.clone_from(&self.shared_robot);
-            forecast.place_links(robot, joints_ahead, links)?;
-        }
-        Ok(())
+        // Also where it is too far off for the model: then nothing of the scene is near to it.
+        links.robot.clone_from(&self.shared_robot);
+        forecast.place_links(robot, joints_ahead, links)
     }
 }

@@ -10,6 +10,9 @@ use r2r::visualization_msgs::msg::MarkerArray;
 use r2r::{Publisher, QosProfile};
 
 use super::markers;
+use super::occupied::Occupied;
+use super::parameters::NodeConfig;
+use super::safety::{Safety, SpeedSettings};
 
 use crate::engine::model::Model;
 use crate::message::Stamp;
@@ -61,6 +64,8 @@ pub struct Outputs {
     motion: Publisher<MarkerArray>,
     motion_min_m: f32,
     timing: Publisher<TimingMsg>,
+    safety: Safety,
+    occupied: Occupied,
 }
 
 impl Outputs {
@@ -68,7 +73,7 @@ impl Outputs {
     ///
     /// # Errors
     /// What rcl says, with the topic.
-    pub fn new(node: &mut r2r::Node, origin: Origin, motion_min_m: f32) -> anyhow::Result<Self> {
+    pub fn new(node: &mut r2r::Node, origin: Origin, config: &NodeConfig) -> anyhow::Result<Self> {
         let qos = QosProfile::default().keep_last(10).reliable();
         let failed = |topic: &'static str| {
             move |error: r2r::Error| anyhow::anyhow!("publisher of {topic}: {error}")
@@ -82,8 +87,10 @@ impl Outputs {
                 .create_publisher("~/predicted_points", qos.clone())
                 .map_err(failed("~/predicted_points"))?,
             motion: node.create_publisher("~/motion", qos.clone()).map_err(failed("~/motion"))?,
-            motion_min_m,
+            motion_min_m: config.motion_min_m as f32,
             timing: node.create_publisher("~/timing", qos).map_err(failed("~/timing"))?,
+            safety: Safety::new(node, SpeedSettings::new(config))?,
+            occupied: Occupied::new(node, config.occupied_voxel_m, config.occupied_secs)?,
         })
     }
 
@@ -96,10 +103,16 @@ impl Outputs {
         ];
         // Where rcl can't tell, rather one prediction too many.
         counts.into_iter().any(|count| count.map_or(true, |n| n > 0))
+            || self.safety.is_heard()
+            || self.occupied.is_heard()
     }
 
-    /// Publishes a prediction on `~/prediction`, `~/predicted_points` and `~/motion`, then what it
-    /// cost; returns its latency (ms).
+    /// Predictions so far say nothing of what comes: frames were forgotten, or predicting is paused.
+    pub fn invalidate(&self) {
+        self.safety.invalidate();
+    }
+
+    /// Publishes a prediction on all topics that somebody hears, then what it cost; returns its latency (ms).
     ///
     /// `timing` comes with all but its header and the times that end with publishing.
     pub fn publish(
@@ -107,9 +120,11 @@ impl Outputs {
         prediction: &Prediction,
         mut timing: TimingMsg,
         arrived: Instant,
-    ) -> r2r::Result<f32> {
+    ) -> anyhow::Result<f32> {
         let start = Instant::now();
         let header = self.origin.header(prediction.stamp);
+        // First what somebody may brake by.
+        self.safety.tell(prediction, &header, arrived);
         self.prediction.publish(&self.origin.message(prediction))?;
         if self.points.get_inter_process_subscription_count()? > 0 {
             self.points.publish(&points_message(prediction, header.clone()))?;
@@ -123,6 +138,7 @@ impl Outputs {
                 step_secs,
             ))?;
         }
+        self.occupied.publish(prediction, &header)?;
         timing.header = header;
         timing.publish_ms = start.elapsed().as_secs_f32() * 1e3;
         timing.latency_ms = arrived.elapsed().as_secs_f32() * 1e3;

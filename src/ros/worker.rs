@@ -112,6 +112,7 @@ impl Worker {
         let Orders { reset, robot, settings, paused, snapshots } = orders;
         if reset {
             self.predictor.forget();
+            self.outputs.invalidate();
             self.rig.forget();
             self.without_history_since = None;
             self.followed = None;
@@ -123,6 +124,9 @@ impl Worker {
             self.set_robot(urdf);
         }
         self.paused = paused.unwrap_or(self.paused);
+        if paused == Some(true) {
+            self.outputs.invalidate();
+        }
         for request in snapshots {
             if self.paused {
                 let problem = "predicting is paused: call ~/pause with data: false".to_owned();

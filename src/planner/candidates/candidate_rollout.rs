@@ -88,9 +88,6 @@ impl CandidateRollout {
     pub fn place_links(&mut self, snapshot: &Snapshot, links: &mut LinksAhead) -> Result<()> {
         links.clear();
         let Some((known, robot)) = self.robot.as_mut() else { return Err(Error::NoRobot) };
-        if self.scene.start.kinematic_links.is_empty() {
-            return Ok(());
-        }
         links.robot = Some(known.clone());
         snapshot.robot_forecast.place_links(robot, &self.joints_ahead, links)
     }
