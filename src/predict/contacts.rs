@@ -59,7 +59,7 @@ pub struct Contact {
     /// Name of the link.
     pub link: String,
     /// Number of the object; none of the scene that has no numbers.
-    pub object: Option<u32>,
+    pub object: Option<u64>,
     /// Time from the frame's stamp until the expected ways touch, or where they don't, until they are
     /// nearest (s).
     pub time_secs: f32,

@@ -111,12 +111,12 @@ impl<'a> Ways<'a> {
     }
 
     /// Number of the object of a particle.
-    fn object(&self, _i: usize) -> Option<u32> {
+    fn object(&self, _i: usize) -> Option<u64> {
         None
     }
 
     /// Pairs of a link that sweeps the box `swept`.
-    fn of_link(&self, link: &Link, swept: &[Vec3; 2]) -> BTreeMap<Option<u32>, Pair> {
+    fn of_link(&self, link: &Link, swept: &[Vec3; 2]) -> BTreeMap<Option<u64>, Pair> {
         let meets = |around: &[Vec3; 2]| {
             (0..3)
                 .all(|axis| around[0][axis] <= swept[1][axis] && swept[0][axis] <= around[1][axis])
@@ -124,7 +124,7 @@ impl<'a> Ways<'a> {
         let near: Vec<usize> = (0..self.boxes.len()).filter(|&i| meets(&self.boxes[i])).collect();
         let touching = near.iter().copied().filter(|&i| link.touches_now(&self.places[0][i]));
         let touching: Vec<usize> = touching.collect();
-        let touched: Vec<Option<u32>> = touching.iter().map(|&i| self.object(i)).collect();
+        let touched: Vec<Option<u64>> = touching.iter().map(|&i| self.object(i)).collect();
         let mut pairs = BTreeMap::new();
         for i in near.into_iter().filter(|&i| !self.is_robot[i]) {
             let object = self.object(i);

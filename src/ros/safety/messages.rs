@@ -24,7 +24,7 @@ pub(super) fn contacts(contacts: &Contacts, header: Header) -> ContactsMsg {
         let [x, y, z] = contact.place.map(f64::from);
         ContactMsg {
             link: contact.link.clone(),
-            object: contact.object.map_or(ContactMsg::SCENE as i64, i64::from),
+            object: contact.object.unwrap_or(u64::from(ContactMsg::SCENE as u8)),
             time_to_contact: contact.time_secs,
             min_distance: contact.min_distance_m,
             place: Point { x, y, z },
