@@ -13,6 +13,7 @@ use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::ahead::Ahead;
 use crate::errors::{self, Kind, raise};
 use crate::frame::{Frame, PlanIn};
 use crate::model::{Model, json};
@@ -44,6 +45,7 @@ struct Told {
     displacements: Vec<f32>,
     sigmas: [Vec<f32>; 2],
     situations: Vec<u8>,
+    ahead: Ahead,
 }
 
 impl Told {
@@ -68,6 +70,7 @@ impl Told {
             displacements,
             sigmas: [flat(0), flat(1)],
             situations: prediction.situations.iter().map(|&situation| situation as u8).collect(),
+            ahead: Ahead::of(prediction),
         }
     }
 
@@ -93,6 +96,7 @@ impl Told {
             dict.set_item(name, sigmas.transpose()?)?;
         }
         dict.set_item("situations", PyArray1::from_vec(py, self.situations))?;
+        dict.set_item("_ahead", Py::new(py, self.ahead)?)?;
         Ok(dict)
     }
 }

@@ -2,7 +2,10 @@
 //!
 //! **Distance.** Each particle goes straight from step to step in the frame of a link, whose surface stands
 //! still there; the way is walked in strides that are never longer than the distance, so that nothing is
-//! stepped over. Only pairs whose swept boxes meet are looked at.
+//! stepped over. Only pairs whose swept boxes meet are looked at. What rests now goes two ways: as it is
+//! predicted, and staying where it is, as what it is predicted to do may be what the touch does to it: a box
+//! that is pushed keeps its distance from the hand. (Not where it is within [`OWN_M`] of the robot: there it may be the
+//! robot that is seen.)
 //!
 //! **Probability.** The error of a position is taken as isotropic; its length R is within `sigma` in 50 % and
 //! within `sigma_90` in 90 % of all cases, evenly spread in between: 50 % over 0..sigma, 40 % over
@@ -29,12 +32,14 @@ use serde::{Deserialize, Serialize};
 use crate::base::geometry::Vec3;
 use crate::predict::prediction::Prediction;
 
-/// A link and what is no farther from it than this touch now (m): somewhat more than a cloud's noise.
-pub const TOUCHES_NOW_M: f32 = 0.012;
+/// A link and what is no farther from it than this touch now (m): what depth and calibration are good for.
+pub const TOUCHES_NOW_M: f32 = 0.008;
+/// What rests this near to any link now (m) may be seen of the robot: it is not taken to stay in a link's way.
+pub const OWN_M: f32 = 0.02;
 /// About where the scene touches a link now, this far is no contact to come (m).
 pub const AROUND_TOUCH_M: f32 = 0.1;
 /// A link that comes no nearer to a particle than by this does not approach it (m).
-pub const APPROACH_M: f32 = 0.01;
+pub const APPROACH_M: f32 = 0.006;
 
 /// What counts as a contact.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -50,6 +55,17 @@ pub struct ContactSettings {
 impl Default for ContactSettings {
     fn default() -> Self {
         Self { touch_m: 0.01, min_probability: 0.05 }
+    }
+}
+
+impl ContactSettings {
+    /// Checks all values.
+    ///
+    /// # Errors
+    /// [`crate::Error::Config`] names the value and what is allowed.
+    pub fn validate(&self) -> crate::Result<()> {
+        crate::predict::config::check("touch_m", self.touch_m, 0.001..=0.5, " m")?;
+        crate::predict::config::check("min_probability", self.min_probability, 0.0..=1.0, "")
     }
 }
 

@@ -5,12 +5,12 @@
 
 use std::collections::HashSet;
 
-use nalgebra::{Isometry3, Point3};
 use serde::{Deserialize, Serialize};
 
 use crate::base::geometry::{Vec3, length};
 use crate::engine::motion_class::MotionClass;
 use crate::predict::prediction::Prediction;
+use crate::predict::robot_forecast::RobotNow;
 use crate::{Error, Result};
 
 /// Moments of a step at most that are looked at.
@@ -94,7 +94,7 @@ struct Sweep<'a> {
 
 impl<'a> Sweep<'a> {
     fn new(prediction: &'a Prediction, settings: &OccupiedSettings) -> Self {
-        let robot = RobotNow::new(prediction, settings.padding_m);
+        let robot = RobotNow::new(&prediction.links, settings.padding_m);
         let positions = &prediction.particles.positions;
         let scene = |i: &usize| {
             prediction.situations.get(*i) != Some(&MotionClass::Robot)
@@ -174,32 +174,6 @@ impl<'a> Sweep<'a> {
         if self.filled.insert(voxel) {
             self.points.push(OccupiedPoint { position, time_secs, sigma_m });
         }
-    }
-}
-
-/// The robot where it is now.
-struct RobotNow<'a> {
-    prediction: &'a Prediction,
-    from_world: Vec<Isometry3<f32>>,
-    padding_m: f32,
-}
-
-impl<'a> RobotNow<'a> {
-    fn new(prediction: &'a Prediction, padding_m: f32) -> Self {
-        let now = prediction.links.rows().next().unwrap_or_default();
-        Self { prediction, from_world: now.iter().map(Isometry3::inverse).collect(), padding_m }
-    }
-
-    fn is_near(&self, p: &Vec3) -> bool {
-        let Some(robot) = &self.prediction.links.robot else { return false };
-        self.from_world.iter().enumerate().any(|(link, pose)| {
-            let p = Vec3::from((pose * Point3::from(*p)).coords);
-            let [min, max] = robot.bounds_of_link(link);
-            let inside = |axis: usize| {
-                (min[axis] - self.padding_m..=max[axis] + self.padding_m).contains(&p[axis])
-            };
-            (0..3).all(inside) && robot.distance_m(link, &p).is_some_and(|d| d <= self.padding_m)
-        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nalgebra::Isometry3;
+use nalgebra::{Isometry3, Point3};
 
 use crate::Result;
 use crate::base::geometry::Vec3;
@@ -191,6 +191,34 @@ impl LinksAhead {
     /// without a robot.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[Isometry3<f32>]> + Clone {
         self.poses.chunks_exact(self.n_links.max(1))
+    }
+}
+
+/// The robot where it is now, with a margin: what is that near may be seen of it.
+pub(super) struct RobotNow<'a> {
+    robot: Option<&'a Robot>,
+    from_world: Vec<Isometry3<f32>>,
+    margin_m: f32,
+}
+
+impl<'a> RobotNow<'a> {
+    /// Of the first row of `links`.
+    pub fn new(links: &'a LinksAhead, margin_m: f32) -> Self {
+        let now = links.rows().next().unwrap_or_default();
+        let from_world = now.iter().map(Isometry3::inverse).collect();
+        Self { robot: links.robot.as_deref(), from_world, margin_m }
+    }
+
+    /// Whether a point (world frame, m) is as near to the surface of a link as the margin.
+    pub fn is_near(&self, p: &Vec3) -> bool {
+        let (Some(robot), margin_m) = (self.robot, self.margin_m) else { return false };
+        self.from_world.iter().enumerate().any(|(link, pose)| {
+            let p = Vec3::from((pose * Point3::from(*p)).coords);
+            let [min, max] = robot.bounds_of_link(link);
+            let inside =
+                |axis: usize| (min[axis] - margin_m..=max[axis] + margin_m).contains(&p[axis]);
+            (0..3).all(inside) && robot.distance_m(link, &p).is_some_and(|off_m| off_m <= margin_m)
+        })
     }
 }
 

@@ -34,6 +34,8 @@ pub struct FrameJob<F> {
 pub struct Orders {
     /// Forget all frames.
     pub reset: bool,
+    /// Stamps went back: what was predicted says nothing of what comes. The predictor sees that by itself.
+    pub jumped: bool,
     /// A new robot description (URDF).
     pub robot: Option<String>,
     /// New settings.
@@ -46,8 +48,13 @@ pub struct Orders {
 
 impl Orders {
     fn are_none(&self) -> bool {
-        let Self { reset, robot, settings, paused, snapshots } = self;
-        !reset && robot.is_none() && settings.is_none() && paused.is_none() && snapshots.is_empty()
+        let Self { reset, jumped, robot, settings, paused, snapshots } = self;
+        !reset
+            && !jumped
+            && robot.is_none()
+            && settings.is_none()
+            && paused.is_none()
+            && snapshots.is_empty()
     }
 }
 

@@ -109,10 +109,9 @@ impl Worker {
 
     /// Does what was ordered, between two frames.
     fn obey(&mut self, orders: Orders) {
-        let Orders { reset, robot, settings, paused, snapshots } = orders;
+        let Orders { reset, jumped, robot, settings, paused, snapshots } = orders;
         if reset {
             self.predictor.forget();
-            self.outputs.invalidate();
             self.rig.forget();
             self.without_history_since = None;
             self.followed = None;
@@ -124,7 +123,7 @@ impl Worker {
             self.set_robot(urdf);
         }
         self.paused = paused.unwrap_or(self.paused);
-        if paused == Some(true) {
+        if reset || jumped || paused == Some(true) {
             self.outputs.invalidate();
         }
         for request in snapshots {

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use nalgebra::{Isometry3, Point3};
 
 use super::way::{Link, Met};
-use super::{AROUND_TOUCH_M, Contact, ContactSettings, Contacts, FARTHEST};
+use super::{AROUND_TOUCH_M, Contact, ContactSettings, Contacts, FARTHEST, OWN_M};
 use crate::base::geometry::{Vec3, add, squared_distance};
 use crate::engine::motion_class::MotionClass;
 use crate::predict::prediction::Prediction;
+use crate::predict::robot_forecast::RobotNow;
 
 /// All pairs of `prediction`.
 pub(super) fn find(prediction: &Prediction, settings: &ContactSettings) -> Contacts {
@@ -75,6 +76,7 @@ struct Ways<'a> {
     /// Box about each way and what may be reached from it.
     boxes: Vec<[Vec3; 2]>,
     is_robot: Vec<bool>,
+    robot: RobotNow<'a>,
 }
 
 /// What came of the ways of one object past a link.
@@ -107,7 +109,9 @@ impl<'a> Ways<'a> {
         };
         let boxes = (0..n).map(around).collect();
         let is_robot = |i| prediction.situations.get(i) == Some(&MotionClass::Robot);
-        Self { prediction, places, boxes, is_robot: (0..n).map(is_robot).collect() }
+        let is_robot = (0..n).map(is_robot).collect();
+        let robot = RobotNow::new(&prediction.links, OWN_M);
+        Self { prediction, places, boxes, is_robot, robot }
     }
 
     /// Number of the object of a particle.
@@ -131,8 +135,7 @@ impl<'a> Ways<'a> {
             if object.is_some() && touched.contains(&object) {
                 continue;
             }
-            let places = self.places.iter().map(|row| row[i]);
-            let Some(met) = link.meet(places, |step| self.radii(step, i)) else { continue };
+            let Some((met, stays)) = self.meet(link, i) else { continue };
             let touches_beside = |j: &usize| {
                 let square = squared_distance(&self.places[0][i], &self.places[0][*j]);
                 square < AROUND_TOUCH_M * AROUND_TOUCH_M
@@ -140,9 +143,25 @@ impl<'a> Ways<'a> {
             if object.is_none() && touching.iter().any(touches_beside) {
                 continue;
             }
-            self.add(i, &met, pairs.entry(object).or_insert_with(Pair::none));
+            self.add(i, &met, stays, pairs.entry(object).or_insert_with(Pair::none));
         }
         pairs
+    }
+
+    /// How particle `i` meets a link, and whether it does so where it is now.
+    fn meet(&self, link: &Link, i: usize) -> Option<(Met, bool)> {
+        let goes = link.meet(self.places.iter().map(|row| row[i]), |step| self.radii(step, i));
+        if self.prediction.situations.get(i) != Some(&MotionClass::Resting) {
+            return goes.map(|met| (met, false));
+        }
+        let here = self.places.iter().map(|_| self.places[0][i]);
+        // As sure as what rests is in the first step.
+        let stays = link.meet(here, |_| self.radii(0, i));
+        let of = |met: &Option<Met>| met.map_or(-1.0, |met| met.probability);
+        if of(&stays) > of(&goes) && !self.robot.is_near(&self.places[0][i]) {
+            return stays.map(|met| (met, true));
+        }
+        goes.map(|met| (met, false))
     }
 
     /// Radii after a step (0-based) within which half, and nine of ten, of the errors of particle `i` are.
@@ -151,7 +170,7 @@ impl<'a> Ways<'a> {
         Some([of(0)?, of(1)?])
     }
 
-    fn add(&self, i: usize, met: &Met, pair: &mut Pair) {
+    fn add(&self, i: usize, met: &Met, stays: bool, pair: &mut Pair) {
         pair.probability = pair.probability.max(met.probability);
         let is_first = match met.touch {
             Some(steps) => !pair.touches || steps < pair.steps,
@@ -161,7 +180,7 @@ impl<'a> Ways<'a> {
         if is_first {
             pair.touches = met.touch.is_some();
             pair.steps = met.touch.unwrap_or(met.nearest.1);
-            pair.place = self.place(i, pair.steps);
+            pair.place = if stays { self.places[0][i] } else { self.place(i, pair.steps) };
         }
     }
 

@@ -118,6 +118,24 @@ fn what_touches_now_is_held_or_is_the_robots_is_no_contact_to_come() {
 }
 
 #[test]
+fn what_the_robot_will_push_away_is_touched() {
+    // It rests 20 cm before the block's side, and is predicted to keep 2 cm before it once it comes.
+    let mut pushed = prediction(&[[0.25, 0.0, 0.0]], &[[0.0; 3]], [0.002, 0.005], 0.05);
+    for (step, ways) in pushed.displacements.iter_mut().enumerate().skip(3) {
+        ways[0] = [if step == 3 { 0.02 } else { 0.05 }, 0.0, 0.0];
+    }
+    assert_eq!(found(&pushed), [], "something that moves goes out of the way");
+    pushed.situations = vec![MotionClass::Resting];
+    let contacts = found(&pushed);
+    assert!(contacts[0].probability > 0.9 && (contacts[0].time_secs - 0.38).abs() < 0.02);
+    assert_eq!(contacts[0].place, [0.25, 0.0, 0.0]);
+    // Of the robot itself, seen 15 mm beside a link.
+    let mut own = prediction(&[[0.065, 0.0, 0.0]], &[[0.05, 0.0, 0.0]], [0.002, 0.005], 0.05);
+    own.situations = vec![MotionClass::Resting];
+    assert_eq!(found(&own), []);
+}
+
+#[test]
 fn a_thousand_particles_of_one_error_are_no_thousand_trials() {
     let passes = |n| {
         let told =

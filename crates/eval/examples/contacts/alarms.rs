@@ -7,19 +7,25 @@ use forecloud::engine::rollout_input::StepState;
 use forecloud::predict::contacts::ContactSettings;
 use forecloud::predict::predictor::Prediction;
 
+use nalgebra::Point3;
+
 use super::truth::Begun;
 use super::{AHEAD_SECS, LOOK_SECS};
 
 /// Distances that count as a contact for checks without a sigma (mm).
 const MARGINS_MM: [u32; 6] = [5, 10, 20, 30, 50, 80];
+/// What counts as a touch of the prediction (mm).
+const TOUCH_MM: [u32; 3] = [3, 5, 10];
+/// What checks without a prediction take for the robot (m).
+const PADDING_M: f32 = 0.02;
 /// Thresholds of the probability (%).
 const THRESHOLDS: [u32; 10] = [5, 10, 20, 30, 40, 50, 60, 70, 80, 90];
 
 /// A check with its threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Method {
-    /// The prediction, from a probability on (%).
-    Forecast(u32),
+    /// The prediction, where this counts as a touch (mm), from a probability on (%).
+    Forecast(u32, u32),
     /// The prediction without its sigma, within a distance (mm).
     Expected(u32),
     /// The cloud as it is now, within a distance (mm).
@@ -31,7 +37,7 @@ pub enum Method {
 impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Forecast(percent) => write!(f, "prediction, {percent} %"),
+            Self::Forecast(mm, percent) => write!(f, "prediction, {mm} mm, {percent} %"),
             Self::Expected(mm) => write!(f, "prediction, {mm} mm"),
             Self::Present(mm) => write!(f, "present cloud, {mm} mm"),
             Self::GoesOn(mm) => write!(f, "constant velocity, {mm} mm"),
@@ -46,16 +52,22 @@ pub type Alarm = String;
 pub fn alarms(prediction: &Prediction, start: &StepState) -> Vec<(Method, Vec<Alarm>)> {
     let mut found = Vec::new();
     let least = THRESHOLDS[0] as f32 / 100.0;
-    let settings = ContactSettings { min_probability: least, ..ContactSettings::default() };
-    let told = prediction.contacts(&settings).contacts;
-    for percent in THRESHOLDS {
-        let likely = told.iter().filter(|contact| contact.probability >= percent as f32 / 100.0);
-        found.push((Method::Forecast(percent), likely.map(|c| c.link.clone()).collect()));
+    for touch_mm in TOUCH_MM {
+        let touch_m = touch_mm as f32 / 1e3;
+        let settings = ContactSettings { min_probability: least, touch_m };
+        let told = prediction.contacts(&settings).contacts;
+        for percent in THRESHOLDS {
+            let likely = told.iter().filter(|told| told.probability >= percent as f32 / 100.0);
+            let links = likely.map(|told| told.link.clone()).collect();
+            found.push((Method::Forecast(touch_mm, percent), links));
+        }
     }
     let mut plain = prediction.clone();
     plain.sigmas = Default::default();
     within(&plain, Method::Expected, &mut found);
-    let is_robot = |i: usize| prediction.situations.get(i) == Some(&MotionClass::Robot);
+    leave_out_robot(&mut plain);
+    let robot: Vec<bool> = plain.situations.iter().map(|s| *s == MotionClass::Robot).collect();
+    let is_robot = |i: usize| robot[i];
     for (i, velocity) in start.velocities.iter().enumerate().filter(|(i, _)| !is_robot(*i)) {
         let known = start.velocity_known[i] >= 0.5;
         let way = if known { *velocity } else { [0.0; 3] };
@@ -67,6 +79,21 @@ pub fn alarms(prediction: &Prediction, start: &StepState) -> Vec<(Method, Vec<Al
     }
     within(&plain, Method::Present, &mut found);
     found
+}
+
+/// Takes all that is near to a link now for the robot, as filters before such checks do.
+fn leave_out_robot(plain: &mut Prediction) {
+    let Some(robot) = plain.links.robot.clone() else { return };
+    let poses = plain.links.rows().next().unwrap_or_default().to_vec();
+    for (p, situation) in plain.particles.positions.iter().zip(&mut plain.situations) {
+        let is_near = poses.iter().enumerate().any(|(link, pose)| {
+            let there = pose.inverse_transform_point(&Point3::from(*p)).coords.into();
+            robot.distance_m(link, &there).is_some_and(|distance| distance < PADDING_M)
+        });
+        if is_near {
+            *situation = MotionClass::Robot;
+        }
+    }
 }
 
 /// What comes within each margin.

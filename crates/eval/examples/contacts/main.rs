@@ -44,7 +44,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let begun = played.scene.contacts();
         eprintln!("{path}: {} contacts in {:.1} s", begun.len(), played.secs());
         for (link, body, at) in &begun {
-            eprintln!("  {at:.2} s: {link} and {body}");
+            let by = played.announced_by(link, *at).join("; ");
+            eprintln!("  {at:.2} s: {link} and {body}, announced by: {by}");
         }
         for (method, alarms) in &played.alarms {
             for task in [&played.task[..], "all"] {
@@ -74,6 +75,17 @@ struct Played {
 impl Played {
     fn secs(&self) -> f64 {
         self.times.last().unwrap_or(&0.0) - self.times.first().unwrap_or(&0.0)
+    }
+
+    /// Methods that announce a contact of `link` that begins at `at`.
+    fn announced_by(&self, link: &str, at: f64) -> Vec<String> {
+        let Some(frame) = self.times.iter().rposition(|&t| t <= at - AHEAD_SECS + 1e-6) else {
+            return vec!["too early".into()];
+        };
+        let announces = |(_, alarms): &(&Method, &Vec<Vec<Alarm>>)| {
+            alarms[frame].iter().any(|alarm| alarm == link)
+        };
+        self.alarms.iter().filter(announces).map(|(method, _)| method.to_string()).collect()
     }
 }
 
