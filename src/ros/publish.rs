@@ -87,6 +87,15 @@ impl Outputs {
         })
     }
 
+    /// Takes all publishers from `node`.
+    pub fn end(self, node: &mut r2r::Node) {
+        let Self { origin: _, prediction, points, motion, motion_min_m: _, timing } = self;
+        node.destroy_publisher(prediction);
+        node.destroy_publisher(points);
+        node.destroy_publisher(motion);
+        node.destroy_publisher(timing);
+    }
+
     /// Whether somebody subscribes predictions.
     pub fn are_heard(&self) -> bool {
         let counts = [
