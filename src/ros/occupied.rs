@@ -34,6 +34,11 @@ impl Occupied {
         Ok(Self { publisher, settings, until_secs })
     }
 
+    /// Takes the publisher from `node`.
+    pub fn end(self, node: &mut r2r::Node) {
+        node.destroy_publisher(self.publisher);
+    }
+
     /// Whether somebody subscribes.
     pub fn is_heard(&self) -> bool {
         // Where rcl can't tell, rather once too often.

@@ -19,7 +19,7 @@ use crate::vision::frames::{CameraInput, CameraTopics, FramesConfig, Topics};
 use declare::{Value, parameters, put};
 
 pub use declare::{Declaration, Range, When};
-pub use set::{configure, set};
+pub use set::{Scope, configure, set};
 
 parameters! {
     /// Parameters of the node.
@@ -141,6 +141,9 @@ parameters! {
             AtStart occupied_secs: f64 = 0.0, in 0.0..=10.0;
             /// Side of the voxels of `~/occupied_points`: each has one point at most, with its earliest time.
             AtStart occupied_voxel_m: f64 = 0.02, in 0.001..=1.0;
+            /// Whether the node configures and activates itself when it starts. If not, a lifecycle manager
+            /// does it, or `ros2 lifecycle set`.
+            AtStart autostart: bool = true;
             /// Whether to compute nothing while nobody subscribes to predictions or asks for them.
             AnyTime idle_without_subscribers: bool = true;
         }

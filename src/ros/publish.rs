@@ -94,6 +94,17 @@ impl Outputs {
         })
     }
 
+    /// Takes all publishers from `node`.
+    pub fn end(self, node: &mut r2r::Node) {
+        let Self { prediction, points, motion, timing, safety, occupied, .. } = self;
+        node.destroy_publisher(prediction);
+        node.destroy_publisher(points);
+        node.destroy_publisher(motion);
+        node.destroy_publisher(timing);
+        safety.end(node);
+        occupied.end(node);
+    }
+
     /// Whether somebody subscribes predictions.
     pub fn are_heard(&self) -> bool {
         let counts = [

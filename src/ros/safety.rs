@@ -4,6 +4,7 @@ mod messages;
 mod watchdog;
 
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use r2r::forecloud::msg::Contacts as ContactsMsg;
@@ -104,6 +105,16 @@ impl Publishers {
         })
     }
 
+    fn end(self, node: &mut r2r::Node) {
+        let Self { contacts, markers, scale, factor } = self;
+        node.destroy_publisher(contacts);
+        node.destroy_publisher(markers);
+        node.destroy_publisher(scale);
+        if let Some(factor) = factor {
+            node.destroy_publisher_untyped(factor);
+        }
+    }
+
     /// Whether somebody subscribes to any of it.
     fn are_heard(&self) -> bool {
         let factor = self.factor.as_ref().map(|p| p.get_inter_process_subscription_count());
@@ -144,6 +155,8 @@ pub struct Safety {
     /// To see who hears.
     publishers: Publishers,
     watchdog: Arc<Watchdog>,
+    /// Its thread, until it is ended.
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Safety {
@@ -153,8 +166,16 @@ impl Safety {
     /// What rcl says, with the topic.
     pub fn new(node: &mut r2r::Node, settings: SpeedSettings) -> anyhow::Result<Self> {
         let publishers = Publishers::new(node)?;
-        let watchdog = Watchdog::start(publishers.clone())?;
-        Ok(Self { settings, publishers, watchdog })
+        let (watchdog, thread) = Watchdog::start(publishers.clone())?;
+        Ok(Self { settings, publishers, watchdog, thread: Some(thread) })
+    }
+
+    /// Ends the watchdog, which says a last time that nothing is known, and takes all publishers from `node`.
+    pub fn end(mut self, node: &mut r2r::Node) {
+        self.watchdog.close();
+        // A thread that panicked has ended, too.
+        let _ = self.thread.take().map(JoinHandle::join);
+        self.publishers.clone().end(node);
     }
 
     /// Whether somebody subscribes to any of it.

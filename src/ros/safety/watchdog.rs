@@ -4,6 +4,7 @@
 //! threads hang.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use r2r::forecloud::msg::Contacts as ContactsMsg;
@@ -31,15 +32,15 @@ pub struct Watchdog {
 
 impl Watchdog {
     /// Starts the thread.
-    pub(super) fn start(publishers: Publishers) -> anyhow::Result<Arc<Self>> {
+    pub(super) fn start(publishers: Publishers) -> anyhow::Result<(Arc<Self>, JoinHandle<()>)> {
         let watchdog = Arc::new(Self::default());
         let watched = watchdog.clone();
         let watch = move || watched.run(&publishers);
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("watchdog".into())
             .spawn(watch)
             .map_err(|error| anyhow::anyhow!("thread of the watchdog: {error}"))?;
-        Ok(watchdog)
+        Ok((watchdog, thread))
     }
 
     /// Leaves what holds until `until`.
