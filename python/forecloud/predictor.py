@@ -119,7 +119,7 @@ class Prediction:
             np.add(path[t], displacement, out=path[t + 1])
         return path
 
-    def contacts(self, *, touch: float = 0.01, min_probability: float = 0.05) -> Contacts:
+    def contacts(self, *, touch: float = 0.005, min_probability: float = 0.05) -> Contacts:
         """Contacts to come between the robot and the scene: `~/contact`, to the bit. Not a certified safety
         function.
 

@@ -54,7 +54,7 @@ pub struct ContactSettings {
 
 impl Default for ContactSettings {
     fn default() -> Self {
-        Self { touch_m: 0.01, min_probability: 0.05 }
+        Self { touch_m: 0.005, min_probability: 0.05 }
     }
 }
 
@@ -135,4 +135,4 @@ fn beyond(gap: f32, [half, nine]: [f32; 2]) -> f32 {
 const FARTHEST: f32 = 2.0;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

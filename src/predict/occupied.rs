@@ -231,6 +231,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_near_to_the_robot_is_taken_for_it_and_what_it_will_pass_is_not() {
+        // The block's side is at 5 cm; it goes by 50 cm in a second.
+        let places = [[0.06, 0.0, 0.0], [0.08, 0.0, 0.0], [0.3, 0.0, 0.0]];
+        let prediction = crate::predict::contacts::tests::prediction(
+            &places,
+            &[[0.0; 3]; 3],
+            [0.01, 0.02],
+            0.05,
+        );
+        let points = |padding_m| {
+            let settings = OccupiedSettings { padding_m, ..OccupiedSettings::default() };
+            let points = prediction.occupied(1.0, &settings).unwrap();
+            points.into_iter().map(|p| p.position[0]).collect::<Vec<f32>>()
+        };
+        assert_eq!(points(0.02), [0.08, 0.3]);
+        assert_eq!(points(0.0), [0.06, 0.08, 0.3]);
+    }
+
+    #[test]
     fn what_is_not_finite_is_left_out() {
         let mut prediction = prediction(MotionClass::Moving);
         prediction.displacements[1] = vec![[f32::NAN; 3]; 2];

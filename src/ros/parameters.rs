@@ -125,7 +125,7 @@ parameters! {
             /// Smallest motion over all steps for which a particle gets an arrow in `~/motion`.
             AtStart motion_min_m: f64 = 0.01, in 0.0..=10.0;
             /// Distance of what is seen from a link's surface that counts as a contact in `~/contact`.
-            AtStart contact_distance_m: f64 = 0.01, in 0.001..=0.5;
+            AtStart contact_distance_m: f64 = 0.005, in 0.001..=0.5;
             /// Probability from which on a contact to come slows down (`~/speed_scale`).
             AtStart slow_probability: f64 = 0.5, in 0.0..=1.0;
             /// Time to a contact at which `~/speed_scale` is 0.

@@ -8,7 +8,9 @@ import struct
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import yaml
 from conftest import PERIOD_SECS, Received, wait_for, wait_for_future
 from endless import Endless
 from std_srvs.srv import SetBool
@@ -221,3 +223,44 @@ def test_predictions_that_are_always_late(start_node, playing, heard):
     contacts.wait_for(3)
     assert all(m.data == 0.0 for m in speeds.messages)
     assert all(m.state == Contacts.STALE and not m.contacts for m in contacts.messages)
+
+
+CONFIGS = Path(__file__).resolve().parents[2] / "config" / "occupancy"
+
+
+def configured(tree, key: str) -> list:
+    """Values of a key anywhere in a file."""
+    if isinstance(tree, dict):
+        found = [value for name, value in tree.items() if name == key]
+        return found + [value for below in tree.values() for value in configured(below, key)]
+    return []
+
+
+def test_occupied_points_are_what_the_configurations_take(ros, start_node, playing):
+    """Message level: that MoveIt, Nav2 and nvblox do with it what they should is not tested."""
+    read = {path.stem: yaml.safe_load(path.read_text()) for path in CONFIGS.iterdir()}
+    topics = {
+        "moveit_sensors_3d": configured(read["moveit_sensors_3d"], "point_cloud_topic"),
+        "nav2_costmap": configured(read["nav2_costmap"], "topic"),
+    }
+    assert topics == {name: [OCCUPIED[0]] for name in topics}
+    assert f"/pointcloud to {OCCUPIED[0]}" in (CONFIGS / "nvblox.yaml").read_text()
+    frames = configured(read["moveit_sensors_3d"], "octomap_frame") + configured(read["nvblox"], "global_frame")
+    assert configured(read["nav2_costmap"], "data_type") == ["PointCloud2"]
+    start_node(*SMALL, "-p", "occupied_secs:=0.15")
+    # As they subscribe: best effort (MoveIt, nvblox: sensor data), reliable is tested above.
+    clouds = Received(ros, *OCCUPIED)
+    predictions = Received(ros, *PREDICTION)
+    playing()
+    stamps = lambda: {stamp(p) for p in list(predictions.messages)}  # noqa: E731
+    seen = lambda: [c for c in list(clouds.messages) if stamp(c) in stamps()]  # noqa: E731
+    [cloud, *_] = wait_for(seen, "points of a prediction")
+    assert set(frames) == {cloud.header.frame_id}
+    names = [field.name for field in cloud.fields]
+    assert names == ["x", "y", "z", "time", "sigma"]
+    assert all(f.datatype == f.FLOAT32 and f.count == 1 for f in cloud.fields)
+    assert [f.offset for f in cloud.fields] == [0, 4, 8, 12, 16] and cloud.point_step == 20
+    assert cloud.height == 1 and not cloud.is_bigendian and cloud.is_dense
+    assert cloud.row_step == len(cloud.data) == 20 * cloud.width > 0
+    points = np.frombuffer(bytes(cloud.data), np.float32).reshape(-1, 5)
+    assert np.isfinite(points).all() and points[:, 3].max() <= 0.15 + 1e-6

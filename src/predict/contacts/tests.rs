@@ -16,7 +16,12 @@ const N_STEPS: usize = 10;
 
 /// A prediction of particles at `places`, each of which moves by its `ways` in each of ten steps of 0.1 s, with
 /// `sigmas`; the block is at x = 0 and goes by `robot_m` in each step.
-fn prediction(places: &[Vec3], ways: &[Vec3], sigmas: [f32; 2], robot_m: f64) -> Prediction {
+pub(in crate::predict) fn prediction(
+    places: &[Vec3],
+    ways: &[Vec3],
+    sigmas: [f32; 2],
+    robot_m: f64,
+) -> Prediction {
     let mut prediction = without_robot(places, ways, sigmas);
     let mut robot = Robot::from_urdf(ROBOT, 1024, "world").unwrap();
     let rows: Vec<Vec<Isometry3<f32>>> = (0..=N_STEPS)
@@ -42,15 +47,20 @@ fn without_robot(places: &[Vec3], ways: &[Vec3], sigmas: [f32; 2]) -> Prediction
     prediction
 }
 
+/// A centimetre before a surface counts as a touch.
+fn settings() -> ContactSettings {
+    ContactSettings { touch_m: 0.01, ..ContactSettings::default() }
+}
+
 fn found(prediction: &Prediction) -> Vec<Contact> {
-    prediction.contacts(&ContactSettings::default()).contacts
+    prediction.contacts(&settings()).contacts
 }
 
 #[test]
 fn what_comes_at_a_resting_link_is_announced_in_time() {
     // From 40 cm before the block's side, 5 cm a step: it touches, 1 cm early, after 6.8 steps.
     let told = prediction(&[[0.45, 0.0, 0.0]], &[[-0.05, 0.0, 0.0]], [0.002, 0.005], 0.0);
-    let contacts = told.contacts(&ContactSettings::default());
+    let contacts = told.contacts(&settings());
     assert!(contacts.has_robot && (contacts.horizon_secs - 1.0).abs() < 1e-6);
     let [contact] = &contacts.contacts[..] else { panic!("{contacts:?}") };
     assert_eq!((contact.link.as_str(), contact.object), ("block", None));
