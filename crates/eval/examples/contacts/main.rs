@@ -16,10 +16,14 @@ mod truth;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
+use std::time::Instant;
 
 use alarms::{Alarm, Method, Score, alarms};
 use forecloud::engine::model::Model;
 use forecloud::predict::config::PredictorConfig;
+use forecloud::predict::contacts::ContactSettings;
+use forecloud::predict::occupied::OccupiedSettings;
+use forecloud::predict::prediction::milliseconds_since;
 use forecloud::predict::predictor::Predictor;
 use forecloud::robot::kinematics::MeshSearch;
 use forecloud::vision::frames::{CameraInput, CameraTopics, FramesConfig};
@@ -38,6 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let usage = "usage: contacts MODEL RECORDING...";
     let model = std::sync::Arc::new(Model::load(Path::new(&arguments.next().ok_or(usage)?))?);
+    let mut costs = [Vec::new(), Vec::new()];
     let mut scores: BTreeMap<(String, Method), Score> = BTreeMap::new();
     for path in arguments {
         let played = play(&model, Path::new(&path)).map_err(|e| format!("{path}: {e}"))?;
@@ -47,12 +52,18 @@ fn main() -> Result<(), Box<dyn Error>> {
             let by = played.announced_by(link, *at).join("; ");
             eprintln!("  {at:.2} s: {link} and {body}, announced by: {by}");
         }
+        costs.iter_mut().zip(&played.costs_ms).for_each(|(all, more)| all.extend(more));
         for (method, alarms) in &played.alarms {
             for task in [&played.task[..], "all"] {
                 let score = scores.entry((task.to_owned(), *method)).or_default();
                 score.add(&begun, alarms, &played.times, played.secs());
             }
         }
+    }
+    for (what, mut costs) in ["contacts", "occupied"].into_iter().zip(costs) {
+        costs.sort_by(f64::total_cmp);
+        let at = |share: f64| costs.get((share * costs.len() as f64) as usize).unwrap_or(&f64::NAN);
+        eprintln!("{what}: median {:.2} ms, nine of ten within {:.2} ms", at(0.5), at(0.9));
     }
     println!("| task | check | contacts | announced | false alarms a minute |");
     println!("| --- | --- | --- | --- | --- |");
@@ -70,6 +81,8 @@ struct Played {
     times: Vec<f64>,
     /// For each method, the alarms of each prediction.
     alarms: BTreeMap<Method, Vec<Vec<Alarm>>>,
+    /// What contacts, and what occupied points, took in each frame.
+    costs_ms: [Vec<f64>; 2],
 }
 
 impl Played {
@@ -102,6 +115,7 @@ fn play(model: &std::sync::Arc<Model>, path: &Path) -> Result<Played, Box<dyn Er
     predictor.set_meshes(MeshSearch::default().beside(path));
     predictor.set_robot(&recording.robot_description()?.ok_or("no robot")?, "world")?;
     let mut scene = Scene::new(truth);
+    let mut costs_ms = [Vec::new(), Vec::new()];
     let (mut times, mut found, mut first) = (Vec::new(), BTreeMap::new(), None);
     recording.play(|frame, ids| -> Result<(), Box<dyn Error>> {
         let secs = frame.stamp.secs_since(*first.get_or_insert(frame.stamp));
@@ -114,12 +128,18 @@ fn play(model: &std::sync::Arc<Model>, path: &Path) -> Result<Played, Box<dyn Er
         let moment = Moment { secs, links: prediction.links.clone(), poses: poses.to_vec() };
         scene.add(moment, &prediction.particles, &ids);
         times.push(secs);
+        let start = Instant::now();
+        prediction.contacts(&ContactSettings::default());
+        costs_ms[0].push(milliseconds_since(start));
+        let start = Instant::now();
+        prediction.occupied(LOOK_SECS, &OccupiedSettings::default())?;
+        costs_ms[1].push(milliseconds_since(start));
         for (method, of_frame) in alarms(prediction, &snapshot.scene.start) {
             found.entry(method).or_insert_with(Vec::new).push(of_frame);
         }
         Ok(())
     })?;
-    Ok(Played { task: truth.task.clone(), scene, times, alarms: found })
+    Ok(Played { task: truth.task.clone(), scene, times, alarms: found, costs_ms })
 }
 
 /// With the cameras that its truth names.
