@@ -8,6 +8,8 @@
 //! large things that never moved, have none, nor have the support plane and the robot.
 
 mod clusters;
+mod looks;
+mod shape;
 mod tracks;
 
 use serde::{Deserialize, Serialize};
@@ -19,7 +21,10 @@ use crate::message::Stamp;
 use crate::predict::observation::Observation;
 use crate::vision::particles::SUPPORT_M;
 use clusters::Clusters;
-use tracks::{Seen, Tracks};
+use looks::Seen;
+use tracks::Tracks;
+
+pub use shape::{Object, ObjectPose};
 
 /// How long something out of sight keeps its number (s).
 pub const KEPT_SECS: f64 = 1.0;
@@ -73,7 +78,7 @@ pub struct ObjectMap {
 /// An object that is followed.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Followed {
-    /// Its number, from 1 up; never given twice.
+    /// Its number, from 1 up; given once since [`ObjectMap::since`].
     pub number: u64,
     /// Stamp of the frame in which it was first seen.
     pub since: Stamp,
@@ -83,6 +88,19 @@ impl ObjectMap {
     /// The number of particle `i`'s object; 0 for none.
     pub fn number(&self, i: usize) -> u64 {
         self.number_of.get(i).copied().unwrap_or(0)
+    }
+
+    /// As messages tell it: the numbers that there are, ascending, and for each particle which of these it has,
+    /// counted from 1; 0 for none.
+    pub fn indexed(&self) -> (Vec<u64>, Vec<u16>) {
+        let numbers: Vec<u64> = self.seen.iter().map(|followed| followed.number).collect();
+        // There are at most a quarter as many as particles; of more than fit, none is told wrong.
+        let index = |number: &u64| {
+            let at = numbers.binary_search(number).ok();
+            at.and_then(|at| u16::try_from(at + 1).ok()).unwrap_or(0)
+        };
+        let of = self.number_of.iter().map(index).collect();
+        (numbers, of)
     }
 }
 
@@ -100,7 +118,7 @@ pub struct ObjectTracker {
 }
 
 impl ObjectTracker {
-    /// Forgets all objects; their numbers are not given again.
+    /// Forgets all objects; numbers begin at 1 again.
     pub fn reset(&mut self) {
         self.tracks.forget();
         self.since = None;

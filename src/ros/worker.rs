@@ -8,12 +8,16 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
+use r2r::forecloud::srv::PoseAt;
+
 use super::clock::Ages;
 use super::health::{Cause, Health};
 use super::mailbox::{Answer, Batch, FrameJob, Mailbox, Orders, Refusal, Settings};
 use super::parameters::NodeConfig;
+use super::pose_at;
 use super::problems::Problems;
 use super::publish::Outputs;
+use super::service::respond;
 use crate::Error;
 use crate::base::keep_workers_hot::keep_workers_hot;
 use crate::message::Stamp;
@@ -109,7 +113,7 @@ impl Worker {
 
     /// Does what was ordered, between two frames.
     fn obey(&mut self, orders: Orders) {
-        let Orders { reset, robot, settings, paused, snapshots } = orders;
+        let Orders { reset, robot, settings, paused, snapshots, poses } = orders;
         if reset {
             self.predictor.forget();
             self.rig.forget();
@@ -123,6 +127,10 @@ impl Worker {
             self.set_robot(urdf);
         }
         self.paused = paused.unwrap_or(self.paused);
+        for request in poses {
+            let response = self.pose_at(&request.message);
+            respond("~/pose_at", request, response);
+        }
         for request in snapshots {
             if self.paused {
                 let problem = "predicting is paused: call ~/pause with data: false".to_owned();
@@ -131,6 +139,27 @@ impl Worker {
                 self.snapshots.ask(request, &self.predictor, self.passing);
             }
         }
+    }
+
+    /// Answers where an object will be.
+    fn pose_at(&mut self, request: &PoseAt::Request) -> PoseAt::Response {
+        let age_secs = self.snapshots.note_interest();
+        let rests = if self.paused {
+            Some("predicting is paused: call ~/pause with data: false")
+        } else if self.passing {
+            Some(
+                "nobody subscribed, so no frame was predicted from; the next one will be: ask again",
+            )
+        } else {
+            None
+        };
+        pose_at::answer(
+            request,
+            self.predictor.prediction(),
+            age_secs,
+            rests,
+            self.outputs.origin(),
+        )
     }
 
     fn set_settings(&mut self, settings: Settings) {

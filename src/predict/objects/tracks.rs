@@ -1,16 +1,16 @@
 //! Tracks: what each cluster is of, by where its points came from.
 
-use crate::base::geometry::{Nearest, RigidMotion, Vec3, add, distance, length, minus, plus};
+mod claims;
+
+use crate::base::geometry::{Nearest, RigidMotion, Vec3, distance, length, minus, plus};
 use crate::message::Stamp;
 
-use super::clusters::{self, Clusters};
+use super::clusters::Clusters;
+use super::looks::{Look, Seen, Sums};
 use super::{Followed, KEPT_SECS};
 
 /// No track.
 const NONE: u32 = u32::MAX;
-/// Points of a track within a cluster that are told from a few that strayed: at least so many, and this share of
-/// the points that came from any.
-const MIN_SHARE: (u32, f32) = (4, 0.1);
 /// A cluster of this many points is an object at once; a smaller one once it was there in so many frames.
 const SURE: (u32, u32) = (10, 3);
 /// What has more than this share of its points this near to the robot (m) when it first appears is of the robot.
@@ -30,20 +30,6 @@ const STRAYS: f32 = 0.5;
 const SAME_COLOR: f32 = 0.25;
 /// Factor by which its number of points may have changed.
 const SAME_SIZE: f32 = 6.0;
-
-/// Particles that may be of objects; equally long.
-#[derive(Debug, Default)]
-pub(super) struct Seen {
-    /// Where each is (m).
-    pub positions: Vec<Vec3>,
-    /// How far each moves in a step if it goes on as it came (m), and whether that is known.
-    pub motions: Vec<Vec3>,
-    pub known: Vec<bool>,
-    /// Colours in 0..1.
-    pub colors: Vec<Vec3>,
-    /// How far each is predicted to move in the next step (m).
-    pub ahead: Vec<Vec3>,
-}
 
 /// What else is known of a frame.
 pub(super) struct FrameFacts<'a> {
@@ -74,20 +60,6 @@ struct Track {
     look: Look,
 }
 
-/// How it looked when it was last seen.
-#[derive(Debug, Clone, Copy, Default)]
-struct Look {
-    stamp: Stamp,
-    n: u32,
-    center: Vec3,
-    /// Half of its largest extent along an axis (m).
-    radius_m: f32,
-    color: Vec3,
-    /// Mean motion in a step as measured, and as predicted (m).
-    motion: Vec3,
-    ahead: Vec3,
-}
-
 /// Points of a track within a cluster.
 #[derive(Debug, Clone, Copy)]
 struct Share {
@@ -111,7 +83,10 @@ pub(super) struct Tracks {
     queries: Vec<Vec3>,
     nearest: [Vec<u32>; 2],
     search: Nearest,
+    sums: Vec<Sums>,
     shares: Vec<Share>,
+    /// Points of each cluster that came from any track.
+    claimed: Vec<u32>,
     pairs: Vec<u64>,
     /// The cluster that holds most of each track, and the track that most of each cluster came from.
     main: Vec<(u32, u32)>,
@@ -124,9 +99,10 @@ pub(super) struct Tracks {
 }
 
 impl Tracks {
-    /// Forgets all; numbers go on.
+    /// Forgets all; numbers begin again.
     pub fn forget(&mut self) {
         self.tracks.clear();
+        self.n_numbers = 0;
         self.past_of.clear();
         self.past.clear();
         self.past_ahead.clear();
@@ -170,171 +146,6 @@ impl Tracks {
         let Some(track) = self.tracks.get(track as usize) else { return 0 };
         let whole = track.part_of.and_then(|whole| self.tracks.get(whole as usize));
         whole.unwrap_or(track).number
-    }
-
-    /// The track that each point seems to come from: of the past point that is nearest to where it was, or that
-    /// should be nearest to where it is.
-    fn claim(&mut self, frame: &FrameFacts, clusters: &Clusters, seen: &Seen) {
-        let n = seen.positions.len();
-        self.of.clear();
-        self.of.resize(n, NONE);
-        if self.past.is_empty() {
-            return;
-        }
-        let steps = frame.steps.min(MAX_STEPS);
-        let after = |p: &Vec3, way: &Vec3, steps: f32| plus(p, &way.map(|x| x * steps));
-        self.expected.clear();
-        let past = self.past.iter().zip(&self.past_ahead);
-        self.expected.extend(past.map(|(p, ahead)| after(p, ahead, steps)));
-        self.queries.clear();
-        let came_from = seen.positions.iter().zip(&seen.motions);
-        self.queries.extend(came_from.map(|(p, motion)| after(p, motion, -steps)));
-        for (nearest, (points, queries)) in self
-            .nearest
-            .iter_mut()
-            .zip([(&self.past, &self.queries), (&self.expected, &seen.positions)])
-        {
-            nearest.clear();
-            nearest.resize(n, 0);
-            self.search.rebuild(points);
-            self.search.find_within(clusters.reach_m, nearest.iter_mut().zip(queries));
-        }
-        for i in (0..n).filter(|&i| clusters.of[i] != clusters::NONE) {
-            let [was, should] = [self.nearest[0][i] as usize, self.nearest[1][i] as usize];
-            let found = [
-                (distance(&self.queries[i], &self.past[was]), was),
-                (distance(&seen.positions[i], &self.expected[should]), should),
-            ];
-            let (off_m, j) = if found[1].0 < found[0].0 { found[1] } else { found[0] };
-            if off_m < clusters.reach_m {
-                self.of[i] = self.past_of[j];
-            }
-        }
-    }
-
-    /// Counts the points of each track in each cluster.
-    fn share(&mut self, clusters: &Clusters) {
-        self.pairs.clear();
-        let claimed = self.of.iter().zip(&clusters.of).filter(|(track, _)| **track != NONE);
-        self.pairs.extend(claimed.map(|(&t, &c)| u64::from(c) << 32 | u64::from(t)));
-        self.pairs.sort_unstable();
-        self.shares.clear();
-        for &pair in &self.pairs {
-            let (cluster, track) = ((pair >> 32) as u32, pair as u32);
-            match self.shares.last_mut().filter(|s| (s.cluster, s.track) == (cluster, track)) {
-                Some(share) => share.n += 1,
-                None => self.shares.push(Share { cluster, track, n: 1 }),
-            }
-        }
-        let Self { shares, main, most, tracks, .. } = self;
-        for (found, n) in [(&mut *main, tracks.len()), (&mut *most, clusters.len())] {
-            found.clear();
-            found.resize(n, (0, NONE));
-        }
-        // The first of several as large.
-        for share in shares.iter() {
-            let main = &mut main[share.track as usize];
-            if share.n > main.0 {
-                *main = (share.n, share.cluster);
-            }
-            let most = &mut most[share.cluster as usize];
-            if share.n > most.0 {
-                *most = (share.n, share.track);
-            }
-        }
-        let total_of = |cluster: u32| -> u32 {
-            shares.iter().filter(|share| share.cluster == cluster).map(|share| share.n).sum()
-        };
-        let counts = |share: &Share| {
-            let is_its = main[share.track as usize].1 == share.cluster;
-            let is_most = most[share.cluster as usize].1 == share.track;
-            let least = (MIN_SHARE.1 * total_of(share.cluster) as f32).max(MIN_SHARE.0 as f32);
-            is_most || (is_its && share.n as f32 >= least)
-        };
-        self.pairs.clear();
-        self.pairs.extend(
-            shares
-                .iter()
-                .filter(|share| counts(share))
-                .map(|s| u64::from(s.cluster) << 32 | u64::from(s.track)),
-        );
-        self.shares.retain(|s| {
-            self.pairs.binary_search(&(u64::from(s.cluster) << 32 | u64::from(s.track))).is_ok()
-        });
-    }
-
-    /// Gives each point of a cluster one of the tracks that count there. A part that hangs together again with
-    /// what it was part of is that again.
-    fn settle(&mut self, clusters: &Clusters, seen: &Seen) {
-        let mut first = 0;
-        for cluster in 0..clusters.len() {
-            let of_cluster = self.shares[first..].iter();
-            let n = of_cluster.take_while(|share| share.cluster as usize == cluster).count();
-            let shares = first..first + n;
-            first += n;
-            let members = clusters.members(cluster);
-            for at in shares.clone() {
-                let track = self.shares[at].track;
-                let whole = self.whole_of(track, &self.shares[shares.clone()]);
-                let Some(whole) = whole else { continue };
-                self.shares[shares.clone()].iter_mut().for_each(|share| {
-                    share.track = if share.track == track { whole } else { share.track };
-                });
-                for of in &mut self.of {
-                    *of = if *of == track { whole } else { *of };
-                }
-                self.release(track);
-            }
-            let shares = &self.shares[shares];
-            let Some(Share { track: only, .. }) = shares.first().copied() else {
-                // What strayed here from tracks that are elsewhere.
-                members.iter().for_each(|&i| self.of[i as usize] = NONE);
-                continue;
-            };
-            if shares.iter().all(|share| share.track == only) {
-                members.iter().for_each(|&i| self.of[i as usize] = only);
-                continue;
-            }
-            self.divide(n, first, members, seen);
-        }
-    }
-
-    /// What a track is part of, as far as that is in the same cluster, by its `shares`: what it was part of, or, if
-    /// neither ever moved, an older one: what rests and hangs together is one thing.
-    fn whole_of(&self, track: u32, shares: &[Share]) -> Option<u32> {
-        let this = &self.tracks[track as usize];
-        let others = || shares.iter().map(|share| share.track).filter(|other| *other != track);
-        if let Some(whole) = this.part_of {
-            return others().find(|other| *other == whole);
-        }
-        let is_older = |other: &u32| {
-            let that = &self.tracks[*other as usize];
-            let age = |track: &Track, at: u32| (track.since, track.number, at);
-            that.part_of.is_none() && !that.has_moved && age(that, *other) < age(this, track)
-        };
-        others().find(is_older).filter(|_| !this.has_moved)
-    }
-
-    /// Gives the points of a cluster that came from none of the `n` tracks that count there, those before
-    /// `end` among the shares, the track of the nearest one that did.
-    fn divide(&mut self, n: usize, end: usize, members: &[u32], seen: &Seen) {
-        let shares = &self.shares[end - n..end];
-        let counts = |track: u32| shares.iter().any(|share| share.track == track);
-        self.chosen.clear();
-        self.chosen.extend(members.iter().filter(|&&i| counts(self.of[i as usize])));
-        self.from.clear();
-        self.from.extend(self.chosen.iter().map(|&i| seen.positions[i as usize]));
-        self.search.rebuild(&self.from);
-        let nearest = &mut self.nearest[0];
-        nearest.clear();
-        nearest.resize(members.len(), 0);
-        let queries = members.iter().map(|&i| &seen.positions[i as usize]);
-        self.search.find(nearest.iter_mut().zip(queries));
-        for (&i, &nearest) in members.iter().zip(&*nearest) {
-            if !counts(self.of[i as usize]) {
-                self.of[i as usize] = self.of[self.chosen[nearest as usize] as usize];
-            }
-        }
     }
 
     /// Begins tracks: of clusters that came from nothing, and of parts that hang together no longer.
@@ -389,37 +200,16 @@ impl Tracks {
 
     /// Looks at all that is seen.
     fn look(&mut self, frame: &FrameFacts, seen: &Seen) {
-        for track in 0..self.tracks.len() {
-            let mut look = Look { stamp: frame.stamp, ..Look::default() };
-            let (mut n_known, mut least, mut most) =
-                (0, [f32::INFINITY; 3], [f32::NEG_INFINITY; 3]);
-            for i in (0..self.of.len()).filter(|&i| self.of[i] == track as u32) {
-                let p = &seen.positions[i];
-                look.n += 1;
-                add(&mut look.center, p);
-                add(&mut look.color, &seen.colors[i]);
-                add(&mut look.ahead, &seen.ahead[i]);
-                if seen.known[i] {
-                    n_known += 1;
-                    add(&mut look.motion, &seen.motions[i]);
-                }
-                for axis in 0..3 {
-                    least[axis] = p[axis].min(least[axis]);
-                    most[axis] = p[axis].max(most[axis]);
-                }
+        let Self { tracks, of, sums, .. } = self;
+        sums.clear();
+        sums.resize(tracks.len(), Sums::default());
+        for (i, &track) in of.iter().enumerate() {
+            if let Some(sums) = sums.get_mut(track as usize) {
+                sums.add(seen, i);
             }
-            if look.n == 0 {
-                continue;
-            }
-            let mean = |v: &mut Vec3, n: u32| *v = v.map(|x| x / n.max(1) as f32);
-            for sum in [&mut look.center, &mut look.color, &mut look.ahead] {
-                mean(sum, look.n);
-            }
-            mean(&mut look.motion, n_known);
-            let extents = minus(&most, &least);
-            look.radius_m = 0.5 * extents.into_iter().fold(0.0, f32::max);
-            let track = &mut self.tracks[track];
-            track.look = look;
+        }
+        for (track, sums) in tracks.iter_mut().zip(sums).filter(|(_, sums)| sums.n > 0) {
+            track.look = sums.look(frame.stamp);
             track.n_frames += 1;
         }
     }
@@ -574,17 +364,5 @@ impl Tracks {
         let points = (0..self.of.len()).filter(|&i| self.of[i] == track);
         let n_near = points.filter(|&i| near(&seen.positions[i])).count();
         n_near as f32 > NEAR_ROBOT.0 * self.tracks[track as usize].look.n as f32
-    }
-
-    /// Keeps what the next frame asks for.
-    fn remember(&mut self, seen: &Seen) {
-        self.past.clear();
-        self.past_ahead.clear();
-        self.past_of.clear();
-        for i in (0..self.of.len()).filter(|&i| self.of[i] != NONE) {
-            self.past.push(seen.positions[i]);
-            self.past_ahead.push(seen.ahead[i]);
-            self.past_of.push(self.of[i]);
-        }
     }
 }
