@@ -74,6 +74,8 @@ ARGUMENTS = {
     "level_camera": "Whether to place a single camera by what it sees, if no transform places it "
     "within 2 s: the largest plane in view (table or floor) is taken as level. true or false. Empty: "
     "true if `driver` is given with one camera and no `world_frame`, otherwise as in the parameter file",
+    "autostart": "Whether the node configures and activates itself. false: a lifecycle manager does, or "
+    "`ros2 lifecycle set`. Empty: as in the parameter file (true)",
     "namespace": "Namespace of the node, of the topics that it publishes, and of those that it "
     "subscribes to, except /tf, /tf_static, and cameras whose names begin with a slash",
     "rviz": "Whether to start rviz2 with config/forecloud.rviz: true or false",
@@ -96,6 +98,7 @@ def generate_launch_description():
         "depth_registered": ["", "true", "false"],
         "driver": ["", *DRIVERS],
         "level_camera": ["", "true", "false"],
+        "autostart": ["", "true", "false"],
         "rviz": ["true", "false"],
         "log_level": list(LOG_LEVELS),
     }
@@ -164,6 +167,8 @@ def parameters(given, cameras):
     is_only = len(cameras) == 1 and given["driver"] and not given["world_frame"]
     if level_camera := given["level_camera"] or ("true" if is_only else ""):
         found["level_camera"] = level_camera == "true"
+    if given["autostart"]:
+        found["autostart"] = given["autostart"] == "true"
     if given["model"]:
         found["model"] = str(existing_file("model", given["model"]))
     return {name: value for name, value in found.items() if value not in ("", [])}

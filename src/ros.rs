@@ -14,6 +14,7 @@ mod diagnostics;
 mod goal;
 mod health;
 mod intake;
+mod lifecycle;
 mod mailbox;
 mod markers;
 mod node;

@@ -8,6 +8,7 @@ use r2r::diagnostic_msgs::msg::{DiagnosticArray, DiagnosticStatus, KeyValue};
 use r2r::{Publisher, QosProfile};
 
 use super::health::{Health, Level, Status};
+use super::lifecycle::State;
 use super::problems::Problems;
 use super::qos::TopicWatch;
 use super::rosout::{Records, Rosout};
@@ -85,6 +86,16 @@ impl Monitor {
         self.spent.1 += start.elapsed();
     }
 
+    /// The same of a node that is not configured: there is nothing to look at.
+    pub fn tick_unconfigured(&mut self, state: State, now: Time) {
+        self.diagnostics.now = Some(now);
+        self.publish_log();
+        let (start, told) = (Instant::now(), self.diagnostics.published);
+        if told.is_none_or(|told| start - told >= PERIOD) {
+            self.publish_statuses(&[Status::unconfigured(state.label())], start);
+        }
+    }
+
     /// Publishes what was logged since the last time.
     pub fn publish_log(&self) {
         self.rosout.iter().for_each(Rosout::publish);
@@ -139,15 +150,19 @@ impl Monitor {
         if !changed && !due {
             return;
         }
-        if let Err(error) = self.diagnostics.publish(&statuses, now) {
-            self.problems.warn("diagnostics", format!("/diagnostics: {error}"));
-        }
+        self.publish_statuses(&statuses, now);
         let (since, spent) = &mut self.spent;
         let elapsed = now.saturating_duration_since(*since);
         if elapsed >= PERIOD {
             let ms_per_sec = spent.as_secs_f64() * 1e3 / elapsed.as_secs_f64();
             (*since, *spent) = (now, Duration::ZERO);
             health.note(|facts, _| facts.monitor_ms_per_sec = ms_per_sec);
+        }
+    }
+
+    fn publish_statuses(&mut self, statuses: &[Status], now: Instant) {
+        if let Err(error) = self.diagnostics.publish(statuses, now) {
+            self.problems.warn("diagnostics", format!("/diagnostics: {error}"));
         }
     }
 

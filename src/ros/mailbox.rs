@@ -42,7 +42,7 @@ pub struct Orders {
     /// New settings.
     pub settings: Option<Settings>,
     /// Whether to predict from frames, or to let them pass.
-    pub paused: Option<bool>,
+    pub halt: Option<Halt>,
     /// Where candidates are to start from; those of several threads.
     pub snapshots: Vec<SnapshotRequest>,
     /// Who asks where objects will be.
@@ -51,9 +51,32 @@ pub struct Orders {
 
 impl Orders {
     fn are_none(&self) -> bool {
-        let Self { reset, robot, settings, paused, snapshots, poses } = self;
+        let Self { reset, robot, settings, halt, snapshots, poses } = self;
         let are_asked = !snapshots.is_empty() || !poses.is_empty();
-        !reset && robot.is_none() && settings.is_none() && paused.is_none() && !are_asked
+        !reset && robot.is_none() && settings.is_none() && halt.is_none() && !are_asked
+    }
+}
+
+/// Whether frames are let pass unpredicted, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Halt {
+    /// They are predicted from.
+    #[default]
+    No,
+    /// `~/pause` was called.
+    Paused,
+    /// The node is not active.
+    Inactive,
+}
+
+impl Halt {
+    /// Why nothing is predicted, and what to do to have it.
+    pub fn why(self) -> Option<&'static str> {
+        match self {
+            Self::No => None,
+            Self::Paused => Some("predicting is paused: call ~/pause with data: false to resume"),
+            Self::Inactive => Some("the node is inactive: call ~/change_state with `activate`"),
+        }
     }
 }
 

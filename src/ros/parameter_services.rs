@@ -12,7 +12,7 @@ use r2r::rcl_interfaces::srv::{
 };
 use r2r::{ParameterValue, Publisher, QosProfile};
 
-use super::parameters::{Declaration, NodeConfig, Range, When, set};
+use super::parameters::{Declaration, NodeConfig, Range, Scope, When, set};
 use super::service::Service;
 
 /// Parameters set by one request at most: many times what there is.
@@ -62,9 +62,13 @@ impl ParameterServices {
         &self.config
     }
 
-    /// Answers all requests that have come. `apply` puts changed values to use and tells the time,
-    /// or says why it can't; they stay as they were then.
-    pub fn serve(&mut self, mut apply: impl FnMut(&NodeConfig) -> Result<Time, String>) {
+    /// Answers all requests that have come; those within `scope` may be set. `apply` puts changed values to use
+    /// and tells the time, or says why it can't; they stay as they were then.
+    pub fn serve(
+        &mut self,
+        scope: Scope,
+        mut apply: impl FnMut(&NodeConfig) -> Result<Time, String>,
+    ) {
         let config = &self.config;
         self.list.serve(|request| ListParameters::Response { result: list(request) });
         self.get.serve(|request| {
@@ -91,7 +95,7 @@ impl ParameterServices {
             } else {
                 let changes: Vec<_> =
                     parameters.iter().map(|p| (p.name.clone(), value(&p.value))).collect();
-                set(config, &changes).and_then(|changed| {
+                set(config, &changes, scope).and_then(|changed| {
                     if changed != *config {
                         changed_at = Some(apply(&changed)?);
                         *config = changed;
@@ -154,7 +158,8 @@ fn descriptor(config: &NodeConfig, name: &str) -> ParameterDescriptor {
         name: name.to_owned(),
         type_: message(config.get(name)).type_,
         description: declared.description(),
-        additional_constraints: if at_start { "read at startup only" } else { "" }.to_owned(),
+        additional_constraints: if at_start { "read when the node is configured" } else { "" }
+            .to_owned(),
         read_only: at_start,
         dynamic_typing: false,
         floating_point_range,

@@ -19,7 +19,7 @@ use crate::vision::frames::{CameraInput, CameraTopics, FramesConfig, Topics};
 use declare::{Value, parameters, put};
 
 pub use declare::{Declaration, Range, When};
-pub use set::{configure, set};
+pub use set::{Scope, configure, set};
 
 parameters! {
     /// Parameters of the node.
@@ -124,6 +124,9 @@ parameters! {
                 in FramesConfig::TIME_JUMP_SECS;
             /// Smallest motion over all steps for which a particle gets an arrow in `~/motion`.
             AtStart motion_min_m: f64 = 0.01, in 0.0..=10.0;
+            /// Whether the node configures and activates itself when it starts. If not, a lifecycle manager
+            /// does it, or `ros2 lifecycle set`.
+            AtStart autostart: bool = true;
             /// Whether to compute nothing while nobody subscribes to predictions or asks for them.
             AnyTime idle_without_subscribers: bool = true;
         }

@@ -112,6 +112,20 @@ impl Outputs {
         &self.origin
     }
 
+    /// Takes all publishers from `node`.
+    pub fn end(self, node: &mut r2r::Node) {
+        let Self {
+            prediction, points, motion, timing, objects, object_paths, object_markers, ..
+        } = self;
+        node.destroy_publisher(prediction);
+        node.destroy_publisher(points);
+        node.destroy_publisher(motion);
+        node.destroy_publisher(timing);
+        node.destroy_publisher(objects);
+        node.destroy_publisher(object_paths);
+        node.destroy_publisher(object_markers);
+    }
+
     /// Whether somebody subscribes predictions.
     pub fn are_heard(&self) -> bool {
         let counts = [

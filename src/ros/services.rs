@@ -8,7 +8,7 @@ use r2r::forecloud::srv::{Evaluate, PoseAt, Predict};
 use r2r::std_srvs::srv::{SetBool, Trigger};
 
 use super::intake::Intake;
-use super::mailbox::Mailbox;
+use super::mailbox::{Halt, Mailbox};
 use super::plan_action::{PlanAction, only_words};
 use super::planning::{Finding, Judging, Task, not_evaluated};
 use super::queue::Tasks;
@@ -29,14 +29,15 @@ pub struct Job {
     pub horizon: usize,
 }
 
-/// The node's own services.
+/// The ways that requests take while the node is configured.
 pub struct Services {
-    handles: ServiceHandles,
     jobs: SyncSender<Job>,
     tasks: Tasks,
+    is_active: bool,
+    is_paused: bool,
 }
 
-/// Where requests come.
+/// The node's own services: where requests come, as long as it lives.
 pub struct ServiceHandles {
     reset: Service<Trigger::Service>,
     pause: Service<SetBool::Service>,
@@ -47,37 +48,21 @@ pub struct ServiceHandles {
 }
 
 impl Services {
-    /// Offers the services, and `~/plan` as the action `plan`; `jobs` leads to the thread that rolls out,
-    /// `tasks` to the one that plans.
-    ///
-    /// # Errors
-    /// What rcl says, with the service.
-    pub fn new(
-        node: &mut r2r::Node,
-        plan: &str,
-        jobs: SyncSender<Job>,
-        tasks: Tasks,
-    ) -> anyhow::Result<Self> {
-        let handles = ServiceHandles {
-            reset: Service::new(node, "~/reset")?,
-            pause: Service::new(node, "~/pause")?,
-            predict: Service::new(node, "~/predict")?,
-            evaluate: Service::new(node, "~/evaluate")?,
-            pose_at: Service::new(node, "~/pose_at")?,
-            plan: PlanAction::new(node, plan)?,
-        };
-        Ok(Self { handles, jobs, tasks })
+    /// `jobs` leads to the thread that rolls out, `tasks` to the one that plans.
+    pub fn new(jobs: SyncSender<Job>, tasks: Tasks) -> Self {
+        Self { jobs, tasks, is_active: false, is_paused: false }
     }
 
     /// Answers all requests that have come at ROS time `now`, or hands them on.
     pub fn serve(
         &mut self,
+        handles: &mut ServiceHandles,
         intake: &mut Intake,
         mailbox: &Mailbox<Frame>,
         horizon: usize,
         now: Stamp,
     ) {
-        let Self { handles, jobs, tasks } = self;
+        let Self { jobs, tasks, is_active, is_paused } = self;
         handles.reset.serve(|_| {
             let n_images = intake.reset();
             let message = format!(
@@ -89,7 +74,8 @@ impl Services {
         });
         handles.pause.serve(|request| {
             let paused = request.data;
-            mailbox.order(|orders| orders.paused = Some(paused));
+            *is_paused = paused;
+            mailbox.order(|orders| orders.halt = Some(halt(*is_active, paused)));
             let message = match paused {
                 true => "paused: frames come in, but nothing is predicted",
                 false => "predicting",
@@ -132,39 +118,67 @@ impl Services {
         tasks.watch();
     }
 
-    /// Nothing is handed on any more.
-    pub fn close(self) -> ServiceHandles {
-        self.handles
+    /// Whether frames are predicted from, unless that is paused.
+    pub fn set_active(&mut self, is_active: bool, mailbox: &Mailbox<Frame>) {
+        self.is_active = is_active;
+        mailbox.order(|orders| orders.halt = Some(halt(is_active, self.is_paused)));
+    }
+}
+
+fn halt(is_active: bool, is_paused: bool) -> Halt {
+    match (is_active, is_paused) {
+        (false, _) => Halt::Inactive,
+        (true, true) => Halt::Paused,
+        (true, false) => Halt::No,
     }
 }
 
 impl ServiceHandles {
+    /// Offers the services, and `~/plan` as the action `plan`.
+    ///
+    /// # Errors
+    /// What rcl says, with the service.
+    pub fn new(node: &mut r2r::Node, plan: &str) -> anyhow::Result<Self> {
+        Ok(Self {
+            reset: Service::new(node, "~/reset")?,
+            pause: Service::new(node, "~/pause")?,
+            predict: Service::new(node, "~/predict")?,
+            evaluate: Service::new(node, "~/evaluate")?,
+            pose_at: Service::new(node, "~/pose_at")?,
+            plan: PlanAction::new(node, plan)?,
+        })
+    }
+
     /// Ends the goals of `~/plan` as the node ends; whether there were any.
     pub fn end(&mut self) -> bool {
         self.plan.end(ENDING)
     }
 
-    /// Answers all requests that have come after that, at ROS time `now`: nothing is begun any more. Whether
-    /// there were any.
-    pub fn refuse(&mut self, now: Stamp) -> bool {
+    /// Answers all requests that have come, at ROS time `now`, by `why` nothing can be begun. Whether there were
+    /// any.
+    pub fn refuse(&mut self, now: Stamp, why: &str) -> bool {
         let mut n = 0;
         self.reset.serve(|_| {
             n += 1;
-            Trigger::Response { success: false, message: ENDING.into() }
+            Trigger::Response { success: false, message: why.into() }
+        });
+        self.pose_at.serve(|_| {
+            n += 1;
+            PoseAt::Response { message: why.into(), ..PoseAt::Response::default() }
         });
         self.pause.serve(|_| {
             n += 1;
-            SetBool::Response { success: false, message: ENDING.into() }
+            SetBool::Response { success: false, message: why.into() }
         });
         while let Some(request) = self.predict.next() {
             n += 1;
-            respond("~/predict", request, refusal(ENDING));
+            respond("~/predict", request, refusal(why));
         }
         while let Some(request) = self.evaluate.next() {
             n += 1;
-            respond("~/evaluate", request, not_evaluated(ENDING));
+            respond("~/evaluate", request, not_evaluated(why));
         }
-        n += self.plan.serve(now, |goal| goal.end(Err(only_words(ENDING))), |_| ());
+        n += self.plan.serve(now, |goal| goal.end(Err(only_words(why))), |_| ());
         n > 0
     }
 }

@@ -46,6 +46,11 @@ impl StaticTf {
         self.0 = Some(publisher);
         sent.map_err(|error| anyhow::anyhow!("publisher of /tf_static: {error}"))
     }
+
+    /// Takes its publisher from `node`, and with it what is latched.
+    pub fn end(self, node: &mut r2r::Node) {
+        self.0.into_iter().for_each(|publisher| node.destroy_publisher(publisher));
+    }
 }
 
 fn to_ros(transform: &message::TransformStamped) -> TransformStamped {

@@ -12,7 +12,7 @@ use r2r::forecloud::srv::PoseAt;
 
 use super::clock::Ages;
 use super::health::{Cause, Health};
-use super::mailbox::{Answer, Batch, FrameJob, Mailbox, Orders, Refusal, Settings};
+use super::mailbox::{Answer, Batch, FrameJob, Halt, Mailbox, Orders, Refusal, Settings};
 use super::parameters::NodeConfig;
 use super::pose_at;
 use super::problems::Problems;
@@ -41,7 +41,7 @@ pub struct Worker {
     follows_cameras: bool,
     followed: Option<Place>,
     idle_without_subscribers: bool,
-    paused: bool,
+    halt: Halt,
     /// Whether the last frame was let pass: what was predicted before is of the past.
     passing: bool,
     /// How often it may still be tried to warm up the predictor.
@@ -81,7 +81,7 @@ impl Worker {
             predictor,
             world_frame: config.world_frame.clone(),
             idle_without_subscribers: config.idle_without_subscribers,
-            paused: false,
+            halt: Halt::No,
             passing: false,
             warm_ups_left: WARM_UPS,
             outputs,
@@ -99,8 +99,8 @@ impl Worker {
         }
     }
 
-    /// Works until `mailbox` is closed.
-    pub fn run(mut self, mailbox: &Mailbox<Frame>) {
+    /// Works until `mailbox` is closed; returns what it published by.
+    pub fn run(mut self, mailbox: &Mailbox<Frame>) -> Outputs {
         self.watch_device();
         while let Some(Batch { newest, replaced, orders }) = mailbox.take() {
             self.obey(orders);
@@ -109,11 +109,12 @@ impl Worker {
                 self.take(job);
             }
         }
+        self.outputs
     }
 
     /// Does what was ordered, between two frames.
     fn obey(&mut self, orders: Orders) {
-        let Orders { reset, robot, settings, paused, snapshots, poses } = orders;
+        let Orders { reset, robot, settings, halt, snapshots, poses } = orders;
         if reset {
             self.predictor.forget();
             self.rig.forget();
@@ -126,15 +127,14 @@ impl Worker {
         if let Some(urdf) = robot {
             self.set_robot(urdf);
         }
-        self.paused = paused.unwrap_or(self.paused);
+        self.halt = halt.unwrap_or(self.halt);
         for request in poses {
             let response = self.pose_at(&request.message);
             respond("~/pose_at", request, response);
         }
         for request in snapshots {
-            if self.paused {
-                let problem = "predicting is paused: call ~/pause with data: false".to_owned();
-                send(&request, Answer::Refused(problem));
+            if let Some(why) = self.halt.why() {
+                send(&request, Answer::Refused(why.to_owned()));
             } else {
                 self.snapshots.ask(request, &self.predictor, self.passing);
             }
@@ -144,15 +144,10 @@ impl Worker {
     /// Answers where an object will be.
     fn pose_at(&mut self, request: &PoseAt::Request) -> PoseAt::Response {
         let age_secs = self.snapshots.note_interest();
-        let rests = if self.paused {
-            Some("predicting is paused: call ~/pause with data: false")
-        } else if self.passing {
-            Some(
-                "nobody subscribed, so no frame was predicted from; the next one will be: ask again",
-            )
-        } else {
-            None
-        };
+        let rests = self.halt.why().or_else(|| {
+            let why = "nobody subscribed, so no frame was predicted from; the next one will be: ask again";
+            self.passing.then_some(why)
+        });
         pose_at::answer(
             request,
             self.predictor.prediction(),
@@ -202,7 +197,7 @@ impl Worker {
     /// Predicts from a frame, or lets it pass.
     fn take(&mut self, job: FrameJob<Frame>) {
         let was_passing = self.passing;
-        self.passing = self.paused || !self.is_wanted();
+        self.passing = self.halt != Halt::No || !self.is_wanted();
         if self.passing {
             self.let_pass(job.frame, was_passing);
         } else {
@@ -217,15 +212,13 @@ impl Worker {
     /// Keeps a frame as history, and predicts nothing.
     fn let_pass(&mut self, frame: Frame, was_passing: bool) {
         self.warm_up(&frame, 1);
-        if !self.paused && !was_passing {
+        let halted = self.halt.why();
+        if halted.is_none() && !was_passing {
             tracing::info!("nobody subscribes to predictions: keeping frames, predicting nothing");
         }
-        let why = match self.paused {
-            true => "predicting is paused: call ~/pause with data: false to resume",
-            false => "nobody subscribes to predictions (idle_without_subscribers)",
-        };
+        let why = halted.unwrap_or("nobody subscribes to predictions (idle_without_subscribers)");
         self.health.note(|facts, _| facts.resting = Some(why));
-        *(if self.paused { &mut self.counts.paused } else { &mut self.counts.idle }) += 1;
+        *(if halted.is_some() { &mut self.counts.paused } else { &mut self.counts.idle }) += 1;
         self.predictor.keep(frame);
     }
 

@@ -47,6 +47,7 @@ def test_arguments_go_before_the_parameter_file(start, tmp_path):
     node = start.node(
         params=str(mine), cameras="left, right", input="points", depth_registered="false",
         model=str(model), world_frame="base_link", namespace="robot1", log_level="debug",
+        autostart="false",
     )
     assert node["parameters"] == [
         mine,
@@ -54,6 +55,7 @@ def test_arguments_go_before_the_parameter_file(start, tmp_path):
             "cameras": ["left", "right"],
             "camera_inputs": ["points"],
             "depth_registered": False,
+            "autostart": False,
             "model": str(model),
             "world_frame": "base_link",
         },

@@ -85,8 +85,8 @@ REFUSED = [
     ("tolerance_secs", 10.5, "`tolerance_secs` must be a number from 0 to 10"),
     ("workspace_max", [1.0, 2.0], "`workspace_max` must be three numbers"),
     ("workspace_min", [9.0, 9.0, 9.0], "is not below max"),
-    ("cameras", ["other"], "`cameras` is read at startup only: restart the node"),
-    ("threads", 3, "`threads` is read at startup only: restart the node"),
+    ("cameras", ["other"], "`cameras` is read when the node is configured: restart it, or clean it up first"),
+    ("threads", 3, "`threads` is read when the node is configured: restart it, or clean it up first"),
     ("seed", None, "`seed` can't be deleted"),
 ]
 

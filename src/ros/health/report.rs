@@ -45,6 +45,17 @@ impl Status {
         Self { name, level: Level::Error, message, values: Vec::new() }
     }
 
+    /// The only one of a node that is not configured.
+    pub fn unconfigured(state: &str) -> Self {
+        let message = match state {
+            "unconfigured" => {
+                "the node is unconfigured: call ~/change_state with `configure`".into()
+            }
+            _ => format!("the node is {state}: restart it to have predictions"),
+        };
+        Self { message, ..Self::new("lifecycle") }
+    }
+
     fn new(name: &'static str) -> Self {
         Self { name, level: Level::Ok, message: String::new(), values: Vec::new() }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::bail;
 use r2r::ParameterValue;
 
-use super::{NodeConfig, When};
+use super::{Declaration, NodeConfig, When};
 use crate::ros::text::quoted;
 
 /// Parameters that ROS itself gives to any node, and that change nothing here.
@@ -34,6 +34,15 @@ pub fn configure(parameters: &BTreeMap<String, ParameterValue>) -> anyhow::Resul
     Ok(config)
 }
 
+/// Which parameters may be set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// All: nothing is configured by them yet.
+    All,
+    /// Those of [`When::AnyTime`].
+    AnyTime,
+}
+
 /// `config` with all of `changes` put in, or with none of them.
 ///
 /// # Errors
@@ -41,6 +50,7 @@ pub fn configure(parameters: &BTreeMap<String, ParameterValue>) -> anyhow::Resul
 pub fn set(
     config: &NodeConfig,
     changes: &[(String, ParameterValue)],
+    scope: Scope,
 ) -> Result<NodeConfig, String> {
     let mut changed = config.clone();
     for (name, value) in changes {
@@ -52,9 +62,13 @@ pub fn set(
             if is_unknown { format!("{problem}; known parameters: {}", known()) } else { problem }
         })?;
     }
-    let fixed = NodeConfig::declarations().into_iter().filter(|d| d.when == When::AtStart);
+    let is_fixed =
+        |declared: &Declaration| scope == Scope::AnyTime && declared.when == When::AtStart;
+    let fixed = NodeConfig::declarations().into_iter().filter(is_fixed);
     match fixed.map(|d| d.name).find(|name| changed.get(name) != config.get(name)) {
-        Some(name) => Err(format!("`{name}` is read at startup only: restart the node")),
+        Some(name) => Err(format!(
+            "`{name}` is read when the node is configured: restart it, or clean it up first"
+        )),
         None => Ok(changed),
     }
 }

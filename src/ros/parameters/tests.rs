@@ -11,7 +11,7 @@ fn start(parameters: &[(&str, P)]) -> anyhow::Result<NodeConfig> {
 
 fn change(config: &NodeConfig, changes: &[(&str, P)]) -> Result<NodeConfig, String> {
     let changes: Vec<_> = changes.iter().map(|(n, v)| (n.to_string(), v.clone())).collect();
-    set(config, &changes)
+    set(config, &changes, Scope::AnyTime)
 }
 
 const FILES: [(File, &str); 2] =
@@ -218,7 +218,10 @@ fn what_is_read_at_startup_only_is_refused_while_running() {
             value => panic!("{}: {value:?}", declared.name),
         };
         let told = change(&config, &[(declared.name, other)]).unwrap_err();
-        let expected = format!("`{}` is read at startup only: restart the node", declared.name);
+        let expected = format!(
+            "`{}` is read when the node is configured: restart it, or clean it up first",
+            declared.name
+        );
         assert_eq!(told, expected);
         // The value that it has: `ros2 param load` of the whole file.
         let same = config.get(declared.name).unwrap();
@@ -236,7 +239,7 @@ fn all_changes_or_none() {
         (("horizn", P::Integer(9)), "`horizn` is unknown; known parameters: model, cameras"),
         (("seed", P::NotSet), "`seed` can't be deleted"),
         (("seed", P::Integer(-3)), "`seed` must be a whole number, 0 or more"),
-        (("threads", P::Integer(3)), "`threads` is read at startup only"),
+        (("threads", P::Integer(3)), "`threads` is read when the node is configured"),
     ] {
         let text = change(&config, &[good.clone(), bad]).unwrap_err();
         assert!(text.starts_with(told), "{told} does not begin: {text}");
