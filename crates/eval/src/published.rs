@@ -110,7 +110,7 @@ impl Comparison {
     pub fn agreement(&self) -> Agreement {
         if self.n_equal == 0 || self.n_equal < self.n_both || self.n_of_other_frames > 0 {
             Agreement::Different
-        } else if self.n_lacking + self.n_reduced + self.n_unsettled > 0
+        } else if self.n_lacking + self.n_reduced + self.n_unsettled + self.n_other_objects > 0
             || !self.warnings.is_empty()
         {
             Agreement::Partial
@@ -389,3 +389,6 @@ fn numbers(published: &message::Prediction, replayed: &Prediction) -> Option<(Di
     let told = format!("{n} {numbers}, by up to {max_m:e} m");
     (n > 0).then_some((Difference { what: "numbers", told, n_frames: 1 }, max_m))
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,6 +55,8 @@ struct Track {
     way: Vec3,
     /// Whether it ever went anywhere on its own.
     has_moved: bool,
+    /// Whether it is a wall, or furniture.
+    is_fixed: bool,
     since: Stamp,
     n_frames: u32,
     look: Look,
@@ -341,13 +343,22 @@ impl Tracks {
     /// Numbers what has become an object.
     fn number(&mut self, frame: &FrameFacts, seen: &Seen) {
         for at in 0..self.tracks.len() {
-            let Track { is_used, number, part_of, has_moved, n_frames, look, .. } = self.tracks[at];
+            let track = &mut self.tracks[at];
+            let Track { is_used, part_of, has_moved, n_frames, look, .. } = *track;
             let is_seen = is_used && look.stamp == frame.stamp;
-            if !is_seen || number > 0 || part_of.is_some() {
+            if !is_seen || part_of.is_some() {
+                continue;
+            }
+            // What was seen in parts turns out to be one large thing; a part of it stays what it was.
+            track.is_fixed |= 2.0 * look.radius_m > LARGE * frame.extent_m;
+            track.is_fixed &= !has_moved;
+            let is_fixed = track.is_fixed;
+            if is_fixed {
+                track.number = 0;
+            } else if track.number > 0 {
                 continue;
             }
             let is_sure = look.n >= SURE.0 || n_frames >= SURE.1;
-            let is_fixed = 2.0 * look.radius_m > LARGE * frame.extent_m && !has_moved;
             if is_sure && !is_fixed && !self.is_of_robot(at as u32, frame.robot, seen) {
                 self.n_numbers += 1;
                 self.tracks[at].number = self.n_numbers;

@@ -149,7 +149,7 @@ impl Findings {
             self.n_recordings,
             share(self.n_found, self.n_in_view),
             self.n_switches as f64 / minutes.max(1e-9),
-            share(self.n_pure, self.n_numbered),
+            share(self.n_pure, self.n_numbered - self.n_false),
             0.01 * share(self.n_pieces, self.n_found),
             share(self.n_false, self.n_numbered),
         );
