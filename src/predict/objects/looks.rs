@@ -72,10 +72,8 @@ impl Sums {
             self.n_known += 1;
             add(&mut self.motion, &seen.motions[i]);
         }
-        for axis in 0..3 {
-            self.least[axis] = p[axis].min(self.least[axis]);
-            self.most[axis] = p[axis].max(self.most[axis]);
-        }
+        self.least = std::array::from_fn(|axis| p[axis].min(self.least[axis]));
+        self.most = std::array::from_fn(|axis| p[axis].max(self.most[axis]));
     }
 
     /// How they look.

@@ -206,7 +206,11 @@ mod tests {
 
     /// Corners and edges of a box of 20 × 10 × 6 cm, turned by 30°.
     fn points() -> Vec<Vec3> {
-        let turn = Rigid::default().then(&[0.0, 0.0, 0.5235988], &[0.4, 0.1, 0.03], &[0.0; 3]);
+        let turn = Rigid::default().then(
+            &[0.0, 0.0, std::f32::consts::FRAC_PI_6],
+            &[0.4, 0.1, 0.03],
+            &[0.0; 3],
+        );
         let grid = |i: usize, n: usize, side: f32| side * (i as f32 / (n - 1) as f32 - 0.5);
         let at = |i: usize| [grid(i % 5, 5, 0.2), grid(i / 5 % 3, 3, 0.1), grid(i / 15, 2, 0.06)];
         (0..30).map(|i| turn.apply(&at(i))).collect()

@@ -41,9 +41,12 @@ impl Scene {
         self.now.stamp = self.stamp;
         self.now.kinematic.clone_from(&self.robot);
         let particles = &mut self.now.particles;
-        (particles.positions.clear(), particles.colors.clear());
+        particles.positions.clear();
+        particles.colors.clear();
         particles.support_m = Some(0.0);
-        (self.start.velocities.clear(), self.displacements.clear(), self.of.clear());
+        self.start.velocities.clear();
+        self.displacements.clear();
+        self.of.clear();
         let number =
             |of: usize, i: u64, axis: u64| uniform(draw(of as u64, self.stamp.nanos(), i, axis));
         for i in 0..300 {
