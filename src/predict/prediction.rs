@@ -142,7 +142,10 @@ impl Prediction {
                         continue;
                     };
                     let missed = |miss_m: f32| MISSES[level] * steps * miss_m;
-                    let model = if is_worse { radius.max(missed(excess_m)) } else { *radius };
+                    // Not by more than the first step asks for: later ones know that what moves comes to rest.
+                    let ratio = MISSES[1] * excess_m / first;
+                    let wider = radius.max(missed(excess_m).min(ratio * *radius));
+                    let model = if is_worse { wider } else { *radius };
                     let on = missed(on_m) + STOPS[level] * way;
                     let rests = radius.min(MISSES[level] * on_m);
                     *radius = known.model * model + known.goes_on * on + known.rests * rests;
@@ -227,5 +230,36 @@ mod tests {
         prediction.set_sigmas(told().take(1), None);
         assert_eq!(prediction.sigmas, [vec![vec![0.1, 0.2]], vec![]]);
         assert!(prediction.told_sigmas(0).is_empty());
+    }
+
+    #[test]
+    fn misses_widen_each_step_by_no_more_than_they_ask_of_the_first() {
+        let uncertain = |radii: [f32; 3]| radii.map(|radius| vec![radius]).to_vec();
+        let mut prediction = Prediction {
+            displacements: vec![vec![[0.0; 3]]; 3],
+            sigmas: [uncertain([0.001, 0.002, 0.0022]), uncertain([0.002, 0.006, 0.005])],
+            situations: vec![MotionClass::Moving],
+            ..Prediction::default()
+        };
+        let miss_m = 0.01_f32;
+        let known = Evidence {
+            model: 1.0,
+            goes_on: 0.0,
+            rests: 0.0,
+            misses_m: [miss_m, 0.0],
+            has_rested: false,
+        };
+        let before = prediction.sigmas[1].clone();
+        prediction.widen_by(&[None]);
+        assert_eq!(prediction.sigmas[1], before, "nothing is known");
+        prediction.widen_by(&[Some(known)]);
+        let excess_m = (miss_m * miss_m - MOTION_NOISE_M * MOTION_NOISE_M).sqrt();
+        let wider = prediction.sigmas[1].iter().map(|radii| radii[0]);
+        // By the misses twice and three times the first; by the model's word three times and 2.5 times.
+        let expected = [1.2, 2.4, 1.2 * 2.5].map(|share| share * excess_m);
+        for (wider, expected) in wider.zip(expected) {
+            assert!((wider - expected).abs() < 1e-5, "{wider} {expected}");
+        }
+        assert!(prediction.sigmas[0][2][0] < 1.5 * excess_m, "{}", prediction.sigmas[0][2][0]);
     }
 }
