@@ -8,6 +8,9 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError, mpsc};
 use std::time::Instant;
 
+use r2r::ServiceRequest;
+use r2r::forecloud::srv::PoseAt;
+
 use crate::planner::candidates::Snapshot;
 use crate::predict::config::PredictorConfig;
 use crate::predict::history::MAX_KEPT;
@@ -42,12 +45,15 @@ pub struct Orders {
     pub halt: Option<Halt>,
     /// Where candidates are to start from; those of several threads.
     pub snapshots: Vec<SnapshotRequest>,
+    /// Who asks where objects will be.
+    pub poses: Vec<ServiceRequest<PoseAt::Service>>,
 }
 
 impl Orders {
     fn are_none(&self) -> bool {
-        let Self { reset, robot, settings, halt, snapshots } = self;
-        !reset && robot.is_none() && settings.is_none() && halt.is_none() && snapshots.is_empty()
+        let Self { reset, robot, settings, halt, snapshots, poses } = self;
+        let are_asked = !snapshots.is_empty() || !poses.is_empty();
+        !reset && robot.is_none() && settings.is_none() && halt.is_none() && !are_asked
     }
 }
 

@@ -69,7 +69,7 @@ def test_rviz_displays_take_the_types_of_their_topics():
     displays = rviz_displays()
     classes = {name: display["Class"].split("/") for name, display in displays.items()}
     assert {package for package, _ in classes.values()} == {"rviz_default_plugins"}
-    types = {"points": "PointCloud2", "motion": "MarkerArray", "robot_description": "RobotModel"}
+    types = {"points": "PointCloud2", "motion": "MarkerArray", "object_markers": "MarkerArray", "robot_description": "RobotModel"}
     for name, display in displays.items():
         if topic := display.get("Topic") or display.get("Description Topic"):
             last = topic["Value"].rsplit("/", 1)[1].removeprefix("predicted_")
