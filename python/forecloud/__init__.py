@@ -24,14 +24,14 @@ from .errors import ForecloudError
 from .graph import Features, Graph, Mask, Walks, knn, masks
 from .labels import NO_BODY, Flow, Hindsight, Particles, hindsight, particles
 from .plans import Costs, Found, Goal
-from .predictor import SITUATIONS, Model, Prediction, Predictor, shipped_model
+from .predictor import KINDS, SITUATIONS, Model, Object, Prediction, Predictor, shipped_model
 from .recording import CLASSES, Camera, Frame, Plan, Recording, TrueMotion
 from .tool import Table, check, replay, run, train
 from .view import show
 
 __all__ = [
     "CLASSES", "Camera", "Contact", "Contacts", "Costs", "Features", "Flow", "ForecloudError", "Found", "Frame", "Goal", "Graph",
-    "Hindsight", "Mask", "Model", "NO_BODY", "Occupied", "Particles", "Plan", "Prediction", "Predictor", "Recording",
+    "Hindsight", "KINDS", "Mask", "Model", "NO_BODY", "Object", "Occupied", "Particles", "Plan", "Prediction", "Predictor", "Recording",
     "SITUATIONS", "Table", "TrueMotion", "Walks", "__version__", "check", "errors", "hindsight", "knn", "masks", "n_threads",
     "particles", "replay", "run", "set_threads", "shipped_model", "show", "train",
 ]

@@ -20,6 +20,10 @@ SITUATIONS = ("robot", "resting", "moving", "flying")
 """Names of what `Prediction.situations` tells: carried by a link of the robot, known to rest, moving or
 not known, moving and touching nothing."""
 
+KINDS = ("support", "robot", "resting", "moving", "flying")
+"""Names of what `Prediction.kinds` tells: on the support plane, on a link of the robot, at rest, moving or not
+known, moving and touching nothing."""
+
 
 def shipped_model() -> str:
     """Path of the model that comes with the package: the tool's `models/small.safetensors`."""
@@ -59,6 +63,29 @@ def _path(path: Any) -> str:
 
 
 @dataclass(frozen=True)
+class Object:
+    """An object of a prediction, in the world frame (z up, metres)."""
+
+    id: int
+    """Its number, from 1 up: it stays from prediction to prediction."""
+    kind: str
+    """What most of its particles are: one of `forecloud.KINDS`."""
+    n_particles: int
+    """Number of its particles."""
+    since_ns: int
+    """Stamp of the frame in which it was first seen."""
+    last_seen_ns: int
+    """Stamp of the frame in which it was last seen."""
+    size: np.ndarray
+    """Sides of the upright box about what is seen of it, `[3]`, m; x is the longer horizontal one."""
+    poses: np.ndarray
+    """Pose of the box at the stamp and after each step, `[1 + steps, 7]`: x, y, z (m), quaternion x, y, z, w."""
+    variances: np.ndarray | None
+    """Variances of these, `[1 + steps, 6]`: along x, y, z (m²) and about them (rad²), world axes; None of models
+    that don't tell."""
+
+
+@dataclass(frozen=True)
 class Prediction:
     """Predicted motion of the particles of one frame, in the world frame (z up, metres).
 
@@ -80,6 +107,10 @@ class Prediction:
     """Where each was seen, `[n]`, uint32: camera << 24 | pixel (row * width + column)."""
     situations: np.ndarray
     """What each does at the start, `[n]`, uint8: index into `forecloud.SITUATIONS`."""
+    object_of: np.ndarray
+    """Number of each one's object, `[n]`, uint64; 0 for none: support plane, robot, walls and furniture."""
+    kinds: np.ndarray
+    """What each is, `[n]`, uint8: index into `forecloud.KINDS`."""
     stamp_ns: int
     """Stamp of the frame."""
     history_stamp_ns: int
@@ -98,6 +129,13 @@ class Prediction:
     timings_ms: tuple[float, float] = field(repr=False)
     """What clouds and particles, and what graph and model took (ms)."""
     _ahead: Any = field(repr=False, compare=False)
+    objects_since_ns: int
+    """Stamp of the first frame that the numbers of objects hang on."""
+    _objects: list[dict[str, Any]] = field(repr=False, default_factory=list)
+
+    def objects(self) -> list[Object]:
+        """The objects that are seen, by ascending number, and where they will be."""
+        return [Object(**values) for values in self._objects]
 
     @property
     def stamp(self) -> float:

@@ -7,6 +7,7 @@ use forecloud::engine::backend::Device;
 use forecloud::message::Stamp;
 use forecloud::planner::candidates::Snapshot;
 use forecloud::predict::config::PredictorConfig;
+use forecloud::predict::objects::Object;
 use forecloud::predict::predictor::{Prediction, Predictor as Inner};
 use forecloud::robot::kinematics::MeshSearch;
 use numpy::{PyArray1, PyArrayMethods};
@@ -46,6 +47,10 @@ struct Told {
     sigmas: [Vec<f32>; 2],
     situations: Vec<u8>,
     ahead: Ahead,
+    object_of: Vec<u64>,
+    kinds: Vec<u8>,
+    objects_since_ns: i64,
+    objects: Vec<Object>,
 }
 
 impl Told {
@@ -71,6 +76,10 @@ impl Told {
             sigmas: [flat(0), flat(1)],
             situations: prediction.situations.iter().map(|&situation| situation as u8).collect(),
             ahead: Ahead::of(prediction),
+            object_of: prediction.objects.number_of.clone(),
+            kinds: prediction.objects.kinds.iter().map(|&kind| kind as u8).collect(),
+            objects_since_ns: prediction.objects.since.nanos(),
+            objects: prediction.objects(),
         }
     }
 
@@ -97,8 +106,36 @@ impl Told {
         }
         dict.set_item("situations", PyArray1::from_vec(py, self.situations))?;
         dict.set_item("_ahead", Py::new(py, self.ahead)?)?;
+        dict.set_item("object_of", PyArray1::from_vec(py, self.object_of))?;
+        dict.set_item("kinds", PyArray1::from_vec(py, self.kinds))?;
+        dict.set_item("objects_since_ns", self.objects_since_ns)?;
+        let objects = self.objects.iter().map(|object| object_dict(py, object));
+        dict.set_item("_objects", objects.collect::<PyResult<Vec<_>>>()?)?;
         Ok(dict)
     }
+}
+
+/// An object as keyword arguments of `forecloud.Object`.
+fn object_dict<'py>(py: Python<'py>, object: &Object) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("id", object.followed.number)?;
+    dict.set_item("kind", object.kind.name())?;
+    dict.set_item("n_particles", object.n_particles)?;
+    dict.set_item("since_ns", object.followed.since.nanos())?;
+    dict.set_item("last_seen_ns", object.last_seen.nanos())?;
+    dict.set_item("size", PyArray1::from_slice(py, &object.size))?;
+    let mut poses = Vec::with_capacity(7 * object.path.len());
+    for at in &object.path {
+        poses.extend_from_slice(at.pose.translation.vector.as_slice());
+        poses.extend_from_slice(at.pose.rotation.coords.as_slice());
+    }
+    let n = object.path.len();
+    dict.set_item("poses", PyArray1::from_vec(py, poses).reshape([n, 7])?)?;
+    let variances: Vec<f64> = object.path.iter().flat_map(|at| at.variances).flatten().collect();
+    let is_told = variances.len() == 6 * n;
+    let variances = is_told.then(|| PyArray1::from_vec(py, variances).reshape([n, 6]));
+    dict.set_item("variances", variances.transpose()?)?;
+    Ok(dict)
 }
 
 #[pymethods]

@@ -45,6 +45,14 @@ def test_predictions_have_shapes_and_types(predictions, recording, model):
         assert prediction.sigma.shape == prediction.sigma_90.shape == (steps, n)
         assert (prediction.sigma_90 >= prediction.sigma).all() and (prediction.sigma > 0).all()
         assert prediction.situations.max() < len(fc.SITUATIONS)
+        assert prediction.object_of.shape == prediction.kinds.shape == (n,)
+        assert prediction.kinds.max() < len(fc.KINDS)
+        objects = prediction.objects()
+        assert [thing.id for thing in objects] == [i for i in np.unique(prediction.object_of) if i > 0]
+        for thing in objects:
+            assert thing.n_particles == (prediction.object_of == thing.id).sum() and thing.kind in fc.KINDS
+            assert thing.poses.shape == (steps + 1, 7) and thing.variances.shape == (steps + 1, 6)
+            assert thing.since_ns <= thing.last_seen_ns == prediction.stamp_ns
         assert 0 < prediction.stamp_ns - prediction.history_stamp_ns < 2e8
         assert prediction.paths().shape == (steps + 1, n, 3)
 
@@ -89,7 +97,7 @@ def test_predictions_are_the_tools_to_the_bit(predictions, recording, model, tmp
     messages = chunks(out)
     for prediction in predictions:
         for array in (prediction.positions, prediction.displacements, prediction.sources,
-                      prediction.sigma, prediction.sigma_90):
+                      prediction.sigma, prediction.sigma_90, prediction.kinds):
             assert array.tobytes() in messages, "a prediction is not the tool's"
     wrong = predictions[0].displacements.copy()
     wrong.view(np.uint32)[2, 100, 1] ^= 1

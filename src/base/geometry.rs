@@ -7,6 +7,7 @@
 //! spread unevenly, and as the oracle of both.
 
 mod cells;
+mod forest;
 mod nearest;
 mod neighbors;
 mod plane;
@@ -15,6 +16,7 @@ mod rigid;
 mod tree;
 
 pub use cells::Cells;
+pub(crate) use forest::Forest;
 pub(crate) use nearest::Nearest;
 pub use neighbors::Neighbors;
 pub use plane::Plane;

@@ -180,6 +180,14 @@ impl<'a> CdrReader<'a> {
         self.sequence(field, u32::from_le_bytes)
     }
 
+    pub(super) fn u16s(&mut self, field: &'static str) -> Result<Vec<u16>> {
+        self.sequence(field, u16::from_le_bytes)
+    }
+
+    pub(super) fn u64s(&mut self, field: &'static str) -> Result<Vec<u64>> {
+        self.sequence(field, u64::from_le_bytes)
+    }
+
     pub(super) fn f32s(&mut self, field: &'static str) -> Result<Vec<f32>> {
         self.sequence(field, f32::from_le_bytes)
     }

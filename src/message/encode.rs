@@ -65,6 +65,15 @@ impl CdrWriter {
         values.iter().fold(self.u32(values.len() as u32), |writer, &value| writer.u32(value))
     }
 
+    pub(crate) fn u16s(self, values: &[u16]) -> Self {
+        let writer = self.u32(values.len() as u32);
+        values.iter().fold(writer, |writer, value| writer.primitive(value.to_le_bytes()))
+    }
+
+    pub(crate) fn u64s(self, values: &[u64]) -> Self {
+        values.iter().fold(self.u32(values.len() as u32), |writer, &value| writer.u64(value))
+    }
+
     pub(crate) fn f32s(self, values: &[f32]) -> Self {
         values.iter().fold(self.u32(values.len() as u32), |writer, &value| writer.f32(value))
     }

@@ -35,9 +35,24 @@ pub struct Prediction {
     pub sigma_90: Vec<f32>,
     /// Stamp of the earlier prediction that was held against this frame; zero for none.
     pub held_against: Stamp,
+    /// Version of the message: [`Self::VERSION`].
+    pub version: u8,
+    /// Numbers of the objects, ascending.
+    pub object_ids: Vec<u64>,
+    /// `n_particles`: which of these each particle is of, counted from 1; 0 for none.
+    pub objects: Vec<u16>,
+    /// `n_particles`: what each particle is, as [`crate::predict::objects::ParticleKind`].
+    pub kinds: Vec<u8>,
+    /// Stamp of the first prediction that numbers hang on.
+    pub objects_since: Stamp,
+    /// Predictions that they hang on, this one included.
+    pub n_followed: u64,
 }
 
 impl Prediction {
+    /// Of the message as it is.
+    pub const VERSION: u8 = 1;
+
     /// Decodes a serialized message.
     ///
     /// # Errors
@@ -58,6 +73,12 @@ impl Prediction {
             sigma: reader.f32s("sigma")?,
             sigma_90: reader.f32s("sigma_90")?,
             held_against: read_time(&mut reader, ["held_against.sec", "held_against.nanosec"])?,
+            version: reader.u8("version")?,
+            object_ids: reader.u64s("object_ids")?,
+            objects: reader.u16s("objects")?,
+            kinds: reader.u8s("kinds")?,
+            objects_since: read_time(&mut reader, ["objects_since.sec", "objects_since.nanosec"])?,
+            n_followed: reader.u64("n_followed")?,
         };
         if let Some((field, problem)) = prediction.problem() {
             return Err(reader.error(field, problem));
@@ -85,6 +106,19 @@ impl Prediction {
         writer.words(self.sigma.iter().map(|value| value.to_bits()));
         writer.words(self.sigma_90.iter().map(|value| value.to_bits()));
         writer.stamp(self.held_against);
+        writer.bytes.push(self.version);
+        writer.u32(self.object_ids.len() as u32);
+        if !self.object_ids.is_empty() {
+            writer.align(8);
+        }
+        writer.bytes.extend(self.object_ids.iter().flat_map(|id| id.to_le_bytes()));
+        writer.u32(self.objects.len() as u32);
+        writer.bytes.extend(self.objects.iter().flat_map(|object| object.to_le_bytes()));
+        writer.u32(self.kinds.len() as u32);
+        writer.bytes.extend(&self.kinds);
+        writer.stamp(self.objects_since);
+        writer.align(8);
+        writer.bytes.extend(self.n_followed.to_le_bytes());
         writer.finish()
     }
 
@@ -99,6 +133,8 @@ impl Prediction {
             ("displacements", self.displacements.len(), n_particles * 3 * self.n_steps as u128),
             ("colors", self.colors.len(), n_particles * 3),
             ("sources", self.sources.len(), n_particles),
+            ("objects", self.objects.len(), n_particles),
+            ("kinds", self.kinds.len(), n_particles),
             ("sigma", self.sigma.len(), told(&self.sigma)),
             ("sigma_90", self.sigma_90.len(), told(&self.sigma_90)),
         ];
@@ -173,12 +209,20 @@ mod tests {
                 sigma: vec![0.5, 0.75],
                 sigma_90: vec![1.5, 1.75],
                 held_against: Stamp::from_parts(-8, 999_999_999),
+                version: Prediction::VERSION,
+                object_ids: vec![3, u64::MAX],
+                objects: vec![2],
+                kinds: vec![4],
+                objects_since: Stamp::from_parts(-9, 1),
+                n_followed: 1 << 40,
             };
             let m = &message;
             let plain = CdrWriter::new(false).header(-7, 8, frame_id).f32(0.1).u32(2).u32(1);
             let plain = plain.u64(m.seed).string(&m.model_hash).f32s(&m.positions);
             let plain = plain.f32s(&m.displacements).u8s(&m.colors).u32s(&m.sources);
-            let plain = plain.f32s(&m.sigma).f32s(&m.sigma_90).i32(-8).u32(999_999_999).finish();
+            let plain = plain.f32s(&m.sigma).f32s(&m.sigma_90).i32(-8).u32(999_999_999);
+            let plain = plain.u8(1).u64s(&m.object_ids).u16s(&m.objects).u8s(&m.kinds);
+            let plain = plain.i32(-9).u32(1).u64(m.n_followed).finish();
             let bytes = message.encode();
             let differ = bytes.iter().zip(&plain).filter(|(a, b)| a != b);
             // The plain writer fills padding with another value.

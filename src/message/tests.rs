@@ -84,6 +84,9 @@ fn values_come_back() {
         assert_eq!(prediction.sources, [1 << 24 | 77]);
         assert_eq!((prediction.sigma[1], prediction.sigma_90[1]), (0.02, 0.04));
         assert_eq!(prediction.held_against, Stamp::from_parts(12, 245_000_000));
+        assert_eq!((prediction.object_ids, prediction.objects), (vec![7], vec![1]));
+        assert_eq!((prediction.kinds, prediction.n_followed), (vec![3], 9));
+        assert_eq!(prediction.objects_since, Stamp::from_parts(11, 5));
     }
 }
 

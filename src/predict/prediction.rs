@@ -8,6 +8,7 @@ use crate::engine::motion_class::MotionClass;
 use crate::engine::rollout_input::Evidence;
 use crate::message::Stamp;
 use crate::predict::last_miss::Outcomes;
+use crate::predict::objects::ObjectMap;
 use crate::predict::robot_forecast::LinksAhead;
 use crate::vision::particles::Particles;
 
@@ -37,6 +38,8 @@ pub struct Prediction {
     pub sigmas: [Vec<Vec<f32>>; LEVELS.len()],
     /// What each particle does at the start, `[n]`.
     pub situations: Vec<MotionClass>,
+    /// Which object each particle is of.
+    pub objects: ObjectMap,
     /// How far all that is seen off the support plane moves alike in a step (m), the robot aside; none where
     /// it does not: the world frame moves, as one on a mobile base does.
     pub world_motion_m: Option<f32>,
@@ -165,6 +168,7 @@ impl Prediction {
             displacements: Vec::new(),
             sigmas: Default::default(),
             situations: self.situations.clone(),
+            objects: self.objects.clone(),
             world_motion_m: self.world_motion_m,
             n_planned: self.n_planned,
             held_against: self.held_against,

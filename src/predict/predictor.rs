@@ -20,6 +20,7 @@ use crate::predict::deadline::Pace;
 use crate::predict::history::History;
 use crate::predict::known_motion::{KnownMotion, KnownMotionSettings};
 use crate::predict::last_miss::LastMiss;
+use crate::predict::objects::ObjectTracker;
 use crate::predict::observation::{Observation, Observer};
 use crate::predict::prediction::milliseconds_since;
 use crate::predict::robot_forecast::steps_of;
@@ -39,6 +40,7 @@ pub struct Predictor {
     backend: Backend,
     known_motion: KnownMotion,
     last_miss: LastMiss,
+    objects: ObjectTracker,
     prediction: Prediction,
     /// Whether `input` is what `prediction` started from.
     is_predicted: bool,
@@ -154,5 +156,14 @@ impl Predictor {
         prediction.widen_sigmas();
         let bodies = (&input.start.body_of[..], &*last_miss);
         now.outlook.take(known_motion.said(), bodies, prediction);
+        self.follow_objects(now);
+    }
+
+    /// Which object each particle is of, under numbers that stay.
+    fn follow_objects(&mut self, now: &Observation) {
+        let Self { model, input, objects, prediction, .. } = self;
+        let Prediction { displacements, situations, objects: map, .. } = prediction;
+        let ahead = (&displacements[..], model.config.step_secs);
+        objects.follow(now, &input.start, situations, ahead, map);
     }
 }

@@ -110,6 +110,8 @@ impl Snapshot {
         pick(&mut particles.colors, &chosen);
         pick(&mut particles.sources, &chosen);
         pick(&mut thin.prediction.situations, &chosen);
+        pick(&mut thin.prediction.objects.number_of, &chosen);
+        pick(&mut thin.prediction.objects.kinds, &chosen);
         thin
     }
 

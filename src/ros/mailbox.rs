@@ -8,6 +8,9 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError, mpsc};
 use std::time::Instant;
 
+use r2r::ServiceRequest;
+use r2r::forecloud::srv::PoseAt;
+
 use crate::planner::candidates::Snapshot;
 use crate::predict::config::PredictorConfig;
 use crate::predict::history::MAX_KEPT;
@@ -44,13 +47,16 @@ pub struct Orders {
     pub halt: Option<Halt>,
     /// Where candidates are to start from; those of several threads.
     pub snapshots: Vec<SnapshotRequest>,
+    /// Who asks where objects will be.
+    pub poses: Vec<ServiceRequest<PoseAt::Service>>,
 }
 
 impl Orders {
     fn are_none(&self) -> bool {
-        let Self { reset, jumped, robot, settings, halt, snapshots } = self;
+        let Self { reset, jumped, robot, settings, halt, snapshots, poses } = self;
         let are_none = robot.is_none() && settings.is_none() && halt.is_none();
-        !reset && !jumped && are_none && snapshots.is_empty()
+        let are_asked = !snapshots.is_empty() || !poses.is_empty();
+        !reset && !jumped && are_none && !are_asked
     }
 }
 

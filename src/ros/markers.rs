@@ -5,7 +5,9 @@ use r2r::geometry_msgs::msg::{Point, Pose, Quaternion, Vector3};
 use r2r::std_msgs::msg::{ColorRGBA, Header};
 use r2r::visualization_msgs::msg::{Marker, MarkerArray};
 
+use super::object_messages;
 use crate::base::geometry::distance;
+use crate::predict::objects::Object;
 use crate::predict::predictor::Prediction;
 
 /// Arrows of one message at most; of more particles that move, evenly many are left out.
@@ -31,6 +33,59 @@ pub fn motion(prediction: &Prediction, header: &Header, min_m: f32, step_secs: f
     let markers = (0..shown).map(|i| {
         let (from, to) = moving[i * moving.len() / shown];
         arrow(i as i32, [from, to], header, min_m, lifetime.clone())
+    });
+    MarkerArray { markers: markers.collect() }
+}
+
+/// A box about each object, its number above it, and the way that it will go. All have the colour of its number.
+pub fn objects(objects: &[Object], header: &Header, step_secs: f64) -> MarkerArray {
+    let lifetime = lifetime(LIFETIME_STEPS * step_secs);
+    let markers = objects.iter().filter_map(|object| Some((object, object.path.first()?)));
+    let markers = markers.flat_map(|(object, first)| {
+        let number = object.followed.number;
+        // A hue for each: neighbouring numbers differ most by the golden ratio.
+        let hue = (number as f64 * 0.618_034).fract() as f32;
+        let channel =
+            |shift: f32| (6.0 * ((hue + shift).fract() - 0.5).abs() - 1.0).clamp(0.0, 1.0);
+        let color =
+            |a: f32| ColorRGBA { r: channel(0.0), g: channel(2.0 / 3.0), b: channel(1.0 / 3.0), a };
+        let marker = |ns: &str, type_: u8| Marker {
+            header: header.clone(),
+            ns: ns.into(),
+            // Unique as long as numbers are below 2³¹; those beyond share markers with old ones.
+            id: (number & 0x7fff_ffff) as i32,
+            type_: i32::from(type_),
+            action: i32::from(Marker::ADD as u8),
+            lifetime: lifetime.clone(),
+            pose: object_messages::pose(first),
+            ..Marker::default()
+        };
+        let mut text = marker("numbers", Marker::TEXT_VIEW_FACING as u8);
+        text.pose.position.z += 0.5 * f64::from(object.size[2]) + 0.02;
+        let upright = || Pose {
+            orientation: Quaternion { w: 1.0, ..Quaternion::default() },
+            ..Pose::default()
+        };
+        [
+            Marker {
+                scale: object_messages::size(object),
+                color: color(0.35),
+                ..marker("boxes", Marker::CUBE as u8)
+            },
+            Marker {
+                text: number.to_string(),
+                scale: Vector3 { z: 0.03, ..Vector3::default() },
+                color: color(1.0),
+                ..text
+            },
+            Marker {
+                pose: upright(),
+                points: object.path.iter().map(|at| object_messages::pose(at).position).collect(),
+                scale: Vector3 { x: 0.005, ..Vector3::default() },
+                color: color(1.0),
+                ..marker("paths", Marker::LINE_STRIP as u8)
+            },
+        ]
     });
     MarkerArray { markers: markers.collect() }
 }

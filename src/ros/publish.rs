@@ -3,16 +3,17 @@
 use std::time::Instant;
 
 use r2r::builtin_interfaces::msg::Time;
-use r2r::forecloud::msg::{Prediction as PredictionMsg, Timing as TimingMsg};
+use r2r::forecloud::msg::{ObjectPaths, Prediction as PredictionMsg, Timing as TimingMsg};
 use r2r::sensor_msgs::msg::{PointCloud2, PointField};
 use r2r::std_msgs::msg::Header;
+use r2r::vision_msgs::msg::Detection3DArray;
 use r2r::visualization_msgs::msg::MarkerArray;
 use r2r::{Publisher, QosProfile};
 
-use super::markers;
 use super::occupied::Occupied;
 use super::parameters::NodeConfig;
 use super::safety::{Safety, SpeedSettings};
+use super::{markers, object_messages};
 
 use crate::engine::model::Model;
 use crate::message::Stamp;
@@ -46,12 +47,19 @@ impl Origin {
         }
     }
 
-    fn header(&self, stamp: Stamp) -> Header {
+    /// Time between two steps (s).
+    pub fn step_secs(&self) -> f64 {
+        f64::from(self.step_secs)
+    }
+
+    /// The header of what is told of `stamp`.
+    pub fn header(&self, stamp: Stamp) -> Header {
         Header { stamp: time_message(stamp), frame_id: self.world_frame.clone() }
     }
 }
 
-fn time_message(stamp: Stamp) -> Time {
+/// A time as a message.
+pub fn time_message(stamp: Stamp) -> Time {
     let (sec, nanosec) = stamp.parts();
     Time { sec, nanosec }
 }
@@ -66,6 +74,9 @@ pub struct Outputs {
     timing: Publisher<TimingMsg>,
     safety: Safety,
     occupied: Occupied,
+    objects: Publisher<Detection3DArray>,
+    object_paths: Publisher<ObjectPaths>,
+    object_markers: Publisher<MarkerArray>,
 }
 
 impl Outputs {
@@ -88,21 +99,49 @@ impl Outputs {
                 .map_err(failed("~/predicted_points"))?,
             motion: node.create_publisher("~/motion", qos.clone()).map_err(failed("~/motion"))?,
             motion_min_m: config.motion_min_m as f32,
-            timing: node.create_publisher("~/timing", qos).map_err(failed("~/timing"))?,
             safety: Safety::new(node, SpeedSettings::new(config))?,
             occupied: Occupied::new(node, config.occupied_voxel_m, config.occupied_secs)?,
+            timing: node.create_publisher("~/timing", qos.clone()).map_err(failed("~/timing"))?,
+            objects: node
+                .create_publisher("~/objects", qos.clone())
+                .map_err(failed("~/objects"))?,
+            object_paths: node
+                .create_publisher("~/object_paths", qos.clone())
+                .map_err(failed("~/object_paths"))?,
+            object_markers: node
+                .create_publisher("~/object_markers", qos)
+                .map_err(failed("~/object_markers"))?,
         })
+    }
+
+    /// What is the same in all predictions.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
     }
 
     /// Takes all publishers from `node`.
     pub fn end(self, node: &mut r2r::Node) {
-        let Self { prediction, points, motion, timing, safety, occupied, .. } = self;
+        let Self {
+            prediction,
+            points,
+            motion,
+            timing,
+            safety,
+            occupied,
+            objects,
+            object_paths,
+            object_markers,
+            ..
+        } = self;
         node.destroy_publisher(prediction);
         node.destroy_publisher(points);
         node.destroy_publisher(motion);
         node.destroy_publisher(timing);
         safety.end(node);
         occupied.end(node);
+        node.destroy_publisher(objects);
+        node.destroy_publisher(object_paths);
+        node.destroy_publisher(object_markers);
     }
 
     /// Whether somebody subscribes predictions.
@@ -111,6 +150,9 @@ impl Outputs {
             self.prediction.get_inter_process_subscription_count(),
             self.points.get_inter_process_subscription_count(),
             self.motion.get_inter_process_subscription_count(),
+            self.objects.get_inter_process_subscription_count(),
+            self.object_paths.get_inter_process_subscription_count(),
+            self.object_markers.get_inter_process_subscription_count(),
         ];
         // Where rcl can't tell, rather one prediction too many.
         counts.into_iter().any(|count| count.map_or(true, |n| n > 0))
@@ -150,16 +192,43 @@ impl Outputs {
             ))?;
         }
         self.occupied.publish(prediction, &header)?;
+        self.publish_objects(prediction, &header)?;
         timing.header = header;
         timing.publish_ms = start.elapsed().as_secs_f32() * 1e3;
         timing.latency_ms = arrived.elapsed().as_secs_f32() * 1e3;
         self.timing.publish(&timing)?;
         Ok(timing.latency_ms)
     }
+
+    /// Publishes the objects on `~/objects`, `~/object_paths` and `~/object_markers`, as far as somebody
+    /// subscribes.
+    fn publish_objects(&self, prediction: &Prediction, header: &Header) -> r2r::Result<()> {
+        let heard = [
+            self.objects.get_inter_process_subscription_count()? > 0,
+            self.object_paths.get_inter_process_subscription_count()? > 0,
+            self.object_markers.get_inter_process_subscription_count()? > 0,
+        ];
+        if heard == [false; 3] {
+            return Ok(());
+        }
+        let (objects, step_secs) = (prediction.objects(), self.origin.step_secs);
+        if heard[0] {
+            self.objects.publish(&object_messages::detections(&objects, header))?;
+        }
+        if heard[1] {
+            self.object_paths.publish(&object_messages::paths(&objects, header, step_secs))?;
+        }
+        if heard[2] {
+            let secs = f64::from(step_secs);
+            self.object_markers.publish(&markers::objects(&objects, header, secs))?;
+        }
+        Ok(())
+    }
 }
 
 /// `forecloud/msg/Prediction` (see msg/Prediction.msg) without what its origin tells.
 fn prediction_message(prediction: &Prediction) -> PredictionMsg {
+    let (object_ids, objects) = prediction.objects.indexed();
     PredictionMsg {
         seed: prediction.seed,
         n_steps: prediction.displacements.len() as u32,
@@ -176,6 +245,12 @@ fn prediction_message(prediction: &Prediction) -> PredictionMsg {
         sigma: prediction.told_sigmas(0).concat(),
         sigma_90: prediction.told_sigmas(1).concat(),
         held_against: prediction.held_against.map(time_message).unwrap_or_default(),
+        version: PredictionMsg::VERSION as u8,
+        object_ids,
+        objects,
+        kinds: prediction.objects.kinds.iter().map(|&kind| kind as u8).collect(),
+        objects_since: time_message(prediction.objects.since),
+        n_followed: prediction.objects.n_followed,
         ..PredictionMsg::default()
     }
 }

@@ -1,10 +1,10 @@
-//! `~/reset`, `~/pause`, and the ways to `~/predict`, `~/evaluate` and `~/plan`.
+//! `~/reset`, `~/pause`, and the ways to `~/pose_at`, `~/predict`, `~/evaluate` and `~/plan`.
 
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Instant;
 
 use r2r::ServiceRequest;
-use r2r::forecloud::srv::{Evaluate, Predict};
+use r2r::forecloud::srv::{Evaluate, PoseAt, Predict};
 use r2r::std_srvs::srv::{SetBool, Trigger};
 
 use super::intake::Intake;
@@ -43,6 +43,7 @@ pub struct ServiceHandles {
     pause: Service<SetBool::Service>,
     predict: Service<Predict::Service>,
     evaluate: Service<Evaluate::Service>,
+    pose_at: Service<PoseAt::Service>,
     plan: PlanAction,
 }
 
@@ -82,6 +83,9 @@ impl Services {
             tracing::info!("pause: {message}");
             SetBool::Response { success: true, message: message.to_owned() }
         });
+        while let Some(request) = handles.pose_at.next() {
+            mailbox.order(|orders| orders.poses.push(request));
+        }
         let asked = Instant::now();
         while let Some(request) = handles.predict.next() {
             let refused = match jobs.try_send(Job { request, asked, horizon }) {
@@ -140,6 +144,7 @@ impl ServiceHandles {
             pause: Service::new(node, "~/pause")?,
             predict: Service::new(node, "~/predict")?,
             evaluate: Service::new(node, "~/evaluate")?,
+            pose_at: Service::new(node, "~/pose_at")?,
             plan: PlanAction::new(node, plan)?,
         })
     }
@@ -156,6 +161,10 @@ impl ServiceHandles {
         self.reset.serve(|_| {
             n += 1;
             Trigger::Response { success: false, message: why.into() }
+        });
+        self.pose_at.serve(|_| {
+            n += 1;
+            PoseAt::Response { message: why.into(), ..PoseAt::Response::default() }
         });
         self.pause.serve(|_| {
             n += 1;

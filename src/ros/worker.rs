@@ -8,12 +8,16 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
+use r2r::forecloud::srv::PoseAt;
+
 use super::clock::Ages;
 use super::health::{Cause, Health};
 use super::mailbox::{Answer, Batch, FrameJob, Halt, Mailbox, Orders, Refusal, Settings};
 use super::parameters::NodeConfig;
+use super::pose_at;
 use super::problems::Problems;
 use super::publish::Outputs;
+use super::service::respond;
 use crate::Error;
 use crate::base::keep_workers_hot::keep_workers_hot;
 use crate::message::Stamp;
@@ -110,7 +114,7 @@ impl Worker {
 
     /// Does what was ordered, between two frames.
     fn obey(&mut self, orders: Orders) {
-        let Orders { reset, jumped, robot, settings, halt, snapshots } = orders;
+        let Orders { reset, jumped, robot, settings, halt, snapshots, poses } = orders;
         if reset {
             self.predictor.forget();
             self.rig.forget();
@@ -127,6 +131,10 @@ impl Worker {
         if reset || jumped || halt.is_some_and(|halt| halt != Halt::No) {
             self.outputs.invalidate();
         }
+        for request in poses {
+            let response = self.pose_at(&request.message);
+            respond("~/pose_at", request, response);
+        }
         for request in snapshots {
             if let Some(why) = self.halt.why() {
                 send(&request, Answer::Refused(why.to_owned()));
@@ -134,6 +142,22 @@ impl Worker {
                 self.snapshots.ask(request, &self.predictor, self.passing);
             }
         }
+    }
+
+    /// Answers where an object will be.
+    fn pose_at(&mut self, request: &PoseAt::Request) -> PoseAt::Response {
+        let age_secs = self.snapshots.note_interest();
+        let rests = self.halt.why().or_else(|| {
+            let why = "nobody subscribed, so no frame was predicted from; the next one will be: ask again";
+            self.passing.then_some(why)
+        });
+        pose_at::answer(
+            request,
+            self.predictor.prediction(),
+            age_secs,
+            rests,
+            self.outputs.origin(),
+        )
     }
 
     fn set_settings(&mut self, settings: Settings) {

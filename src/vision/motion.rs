@@ -12,7 +12,6 @@
 
 mod bodies;
 mod consensus;
-mod forest;
 mod grid;
 mod normal;
 mod patch;

@@ -74,6 +74,7 @@ def test_rviz_displays_take_the_types_of_their_topics():
         "occupied_points": "PointCloud2",
         "motion": "MarkerArray",
         "contact_markers": "MarkerArray",
+        "object_markers": "MarkerArray",
         "robot_description": "RobotModel",
     }
     for name, display in displays.items():

@@ -50,6 +50,13 @@ pub struct Comparison {
     /// the recording, lost, or with fewer particles), so they are not compared.
     #[serde(default)]
     pub n_unsettled: u64,
+    /// Of the frames that both predicted: those whose objects have the same extent, under other numbers: those of the
+    /// node hang on predictions of before the recording, or that were lost.
+    #[serde(default)]
+    pub n_renumbered: u64,
+    /// The same whose objects have another extent: the node remembers of them what the recording does not tell.
+    #[serde(default)]
+    pub n_other_objects: u64,
     /// Published predictions of frames that replay did not predict.
     pub n_of_other_frames: u64,
     /// Largest difference of a position or displacement (m), where numbers could be compared.
@@ -103,7 +110,7 @@ impl Comparison {
     pub fn agreement(&self) -> Agreement {
         if self.n_equal == 0 || self.n_equal < self.n_both || self.n_of_other_frames > 0 {
             Agreement::Different
-        } else if self.n_lacking + self.n_reduced + self.n_unsettled > 0
+        } else if self.n_lacking + self.n_reduced + self.n_unsettled + self.n_other_objects > 0
             || !self.warnings.is_empty()
         {
             Agreement::Partial
@@ -221,6 +228,9 @@ impl Published {
         setup: &Setup,
     ) -> Option<&message::Prediction> {
         let is_unsettled = self.is_unsettled(replayed.stamp, setup.step_secs);
+        let breaks = self.breaks.iter();
+        let mut breaks = breaks.filter(|at| (replayed.objects.since..=replayed.stamp).contains(at));
+        let are_broken = breaks.next().is_some();
         let result = &mut self.comparison;
         result.n_replayed += 1;
         let Some(published) = self.messages.get(&replayed.stamp) else {
@@ -242,6 +252,21 @@ impl Published {
         {
             result.max_difference_m = result.max_difference_m.max(difference_m);
             causes.push(numbers);
+        }
+        if causes.is_empty() {
+            match objects(published, replayed) {
+                Objects::Equal => {}
+                // What hangs on the same predictions must be the same.
+                Objects::Renumbered | Objects::Others
+                    if hang_alike(published, replayed) && !are_broken =>
+                {
+                    let told =
+                        "objects: particles have other numbers, or are of another kind".into();
+                    causes.push(Difference { what: "objects", told, n_frames: 1 });
+                }
+                Objects::Renumbered => result.n_renumbered += 1,
+                Objects::Others => result.n_other_objects += 1,
+            }
         }
         match causes.is_empty() {
             true => result.n_equal += 1,
@@ -311,6 +336,40 @@ fn settings(
     causes
 }
 
+/// Whether the numbers of both hang on as many predictions since the same one.
+fn hang_alike(published: &message::Prediction, replayed: &Prediction) -> bool {
+    let map = &replayed.objects;
+    (published.objects_since, published.n_followed) == (map.since, map.n_followed)
+}
+
+/// How objects compare.
+enum Objects {
+    /// The same numbers.
+    Equal,
+    /// The same particles under other numbers.
+    Renumbered,
+    Others,
+}
+
+fn objects(published: &message::Prediction, replayed: &Prediction) -> Objects {
+    let map = &replayed.objects;
+    let (ids, of) = map.indexed();
+    if !published.kinds.iter().copied().eq(map.kinds.iter().map(|&kind| kind as u8)) {
+        return Objects::Others;
+    }
+    if published.object_ids == ids && published.objects == of {
+        return Objects::Equal;
+    }
+    let (mut there, mut back) = (BTreeMap::new(), BTreeMap::new());
+    let pairs = published.objects.iter().zip(&of);
+    let is_one = pairs.into_iter().all(|(&theirs, &ours)| {
+        (theirs == 0) == (ours == 0)
+            && *there.entry(theirs).or_insert(ours) == ours
+            && *back.entry(ours).or_insert(theirs) == theirs
+    });
+    if is_one { Objects::Renumbered } else { Objects::Others }
+}
+
 /// How many numbers differ, and by how much at most (m).
 fn numbers(published: &message::Prediction, replayed: &Prediction) -> Option<(Difference, f64)> {
     let n_steps = published.n_steps as usize;
@@ -330,3 +389,6 @@ fn numbers(published: &message::Prediction, replayed: &Prediction) -> Option<(Di
     let told = format!("{n} {numbers}, by up to {max_m:e} m");
     (n > 0).then_some((Difference { what: "numbers", told, n_frames: 1 }, max_m))
 }
+
+#[cfg(test)]
+mod tests;

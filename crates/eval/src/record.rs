@@ -105,6 +105,7 @@ impl Recorder {
         let flat = |rows: &[[f32; 3]]| rows.as_flattened().to_vec();
         let told = |level| prediction.told_sigmas(level).iter().flatten().copied().collect();
         let byte = |channel: &f32| (channel * 255.0).round() as u8;
+        let (object_ids, objects) = prediction.objects.indexed();
         message::Prediction {
             header: Header { stamp: prediction.stamp, ..self.template.header.clone() },
             n_steps: prediction.displacements.len() as u32,
@@ -117,6 +118,12 @@ impl Recorder {
             sigma: told(0),
             sigma_90: told(1),
             held_against: prediction.held_against.unwrap_or_default(),
+            version: message::Prediction::VERSION,
+            object_ids,
+            objects,
+            kinds: prediction.objects.kinds.iter().map(|&kind| kind as u8).collect(),
+            objects_since: prediction.objects.since,
+            n_followed: prediction.objects.n_followed,
             ..self.template.clone()
         }
     }

@@ -114,9 +114,9 @@ impl<'a> Ways<'a> {
         Self { prediction, places, boxes, is_robot, robot }
     }
 
-    /// Number of the object of a particle.
-    fn object(&self, _i: usize) -> Option<u64> {
-        None
+    /// Number of the object of a particle; none of what is of none.
+    fn object(&self, i: usize) -> Option<u64> {
+        self.prediction.objects.number_of.get(i).copied().filter(|&number| number != 0)
     }
 
     /// Pairs of a link that sweeps the box `swept`.

@@ -146,6 +146,24 @@ fn what_the_robot_will_push_away_is_touched() {
 }
 
 #[test]
+fn each_object_has_its_contact_and_none_that_touches_now() {
+    // One object is pressed against the block and comes with another part of it, 20 cm off; another comes.
+    let places = [[0.055, 0.0, 0.0], [0.25, 0.0, 0.0], [0.3, 0.03, 0.0], [0.3, -0.03, 0.0]];
+    let ways = [[0.0; 3], [-0.05, 0.0, 0.0], [-0.05, 0.0, 0.0], [-0.04, 0.0, 0.0]];
+    let mut told = prediction(&places, &ways, [0.002, 0.005], 0.0);
+    let objects = |told: &Prediction| {
+        let contacts = found(told);
+        let mut objects: Vec<_> = contacts.iter().map(|contact| contact.object).collect();
+        objects.sort_unstable();
+        objects
+    };
+    told.objects.number_of = vec![7, 7, 1 << 40, 0];
+    assert_eq!(objects(&told), [None, Some(1 << 40)]);
+    told.objects.number_of = vec![8, 7, 1 << 40, 0];
+    assert_eq!(objects(&told), [None, Some(7), Some(1 << 40)]);
+}
+
+#[test]
 fn a_thousand_particles_of_one_error_are_no_thousand_trials() {
     let passes = |n| {
         let told =

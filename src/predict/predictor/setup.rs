@@ -13,6 +13,7 @@ use crate::predict::deadline::{Deadline, Pace};
 use crate::predict::history::History;
 use crate::predict::known_motion::KnownMotion;
 use crate::predict::last_miss::LastMiss;
+use crate::predict::objects::ObjectTracker;
 use crate::predict::observation::Observer;
 use crate::robot::kinematics::MeshSearch;
 use crate::vision::frames::Frame;
@@ -38,6 +39,7 @@ impl Predictor {
             backend: Backend::new(&model, config.device)?,
             known_motion: KnownMotion::default(),
             last_miss: LastMiss::default(),
+            objects: ObjectTracker::default(),
             prediction: Prediction::default(),
             is_predicted: false,
             image_sizes: Vec::new(),
@@ -61,6 +63,7 @@ impl Predictor {
         // A description that can't be used changes nothing.
         let warnings = self.observer.set_robot(urdf, world_frame)?;
         self.history.clear_observations();
+        self.objects.reset();
         self.is_predicted = false;
         Ok(warnings)
     }
@@ -78,6 +81,7 @@ impl Predictor {
         let workspace = |config: &PredictorConfig| config.workspace_of(&self.model.config);
         if workspace(&config) != workspace(&self.config) {
             self.history.clear_observations();
+            self.objects.reset();
         }
         self.history.set_tolerance(config.history_tolerance_secs);
         self.observer.set_config(config);
@@ -95,12 +99,14 @@ impl Predictor {
     /// Forgets all frames, as after a jump of the scene or of time; returns how many there were.
     pub fn forget(&mut self) -> usize {
         self.is_predicted = false;
+        self.objects.reset();
         self.history.clear()
     }
 
     fn forget_observations(&mut self) {
         self.is_predicted = false;
         self.history.clear_observations();
+        self.objects.reset();
     }
 
     /// Lets memory grow and code come in before the first prediction, which takes twice as long as later ones

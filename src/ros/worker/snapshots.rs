@@ -38,6 +38,13 @@ impl Snapshots {
         !self.waiting.is_empty() || self.asked.is_some_and(|at| at.elapsed() < INTEREST)
     }
 
+    /// Somebody asks what was predicted: predictions go on for a while. How old the newest is (s); none before there
+    /// is one.
+    pub(super) fn note_interest(&mut self) -> Option<f64> {
+        self.asked = Some(Instant::now());
+        self.predicted.map(|then| self.ages.secs_since(then))
+    }
+
     /// Answers a request with the newest prediction, or has it wait for the next one where that is old, or
     /// frames are let `pass`.
     pub(super) fn ask(&mut self, request: SnapshotRequest, predictor: &Predictor, passing: bool) {

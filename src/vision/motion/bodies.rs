@@ -3,10 +3,11 @@
 
 use rayon::prelude::*;
 
-use crate::base::geometry::{Nearest, RigidMotion, Vec3, distance, dot, minus, squared_distance};
+use crate::base::geometry::{
+    Forest, Nearest, RigidMotion, Vec3, distance, dot, minus, squared_distance,
+};
 
 use super::PastMotion;
-use super::forest::Forest;
 use super::grid::Grid;
 use super::settings::Settings;
 

@@ -6,11 +6,10 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::forest::Forest;
 use super::patch::{Context, NARROW, Patch};
 use super::seeds::Seed;
 use super::settings::Settings;
-use crate::base::geometry::{Rigid, Vec3, minus, squared_distance};
+use crate::base::geometry::{Forest, Rigid, Vec3, minus, squared_distance};
 
 /// Motions of its seeds that a body is asked for at most; with those found for all of it together,
 /// all that it is asked for beside rest.

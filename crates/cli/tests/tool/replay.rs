@@ -383,6 +383,18 @@ fn serialize(prediction: &Prediction, model_hash: &str) -> Vec<u8> {
     let (secs, nanos) = prediction.held_against.unwrap_or_default().parts();
     put_u32(&mut bytes, secs as usize);
     put_u32(&mut bytes, nanos as usize);
+    let (numbers, of) = prediction.objects.indexed();
+    bytes.push(1);
+    put_u32(&mut bytes, numbers.len());
+    numbers.iter().for_each(|number| put(&mut bytes, &number.to_le_bytes()));
+    put_u32(&mut bytes, of.len());
+    of.iter().for_each(|of| put(&mut bytes, &of.to_le_bytes()));
+    put_u32(&mut bytes, n);
+    bytes.extend(prediction.objects.kinds.iter().map(|&kind| kind as u8));
+    let (secs, nanos) = prediction.objects.since.parts();
+    put_u32(&mut bytes, secs as usize);
+    put_u32(&mut bytes, nanos as usize);
+    put(&mut bytes, &prediction.objects.n_followed.to_le_bytes());
     [&[0, 1, 0, 0], bytes.as_slice()].concat()
 }
 

@@ -403,6 +403,12 @@ impl Comparison {
                 "{n} hang on earlier predictions that replay can't make, and are not compared"
             ));
         }
+        if self.n_other_objects > 0 {
+            let n = self.n_other_objects;
+            parts.push(format!(
+                "objects of {n} hang on earlier predictions that replay can't make, and are not compared"
+            ));
+        }
         parts.extend(self.warnings.iter().map(|warning| format!("their file: {warning}")));
         match self.agreement() {
             Agreement::Equal => "yes".into(),
