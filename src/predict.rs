@@ -2,12 +2,14 @@
 //! screen; what is certain without the model is [`known_motion`].
 
 pub mod config;
+pub mod contacts;
 pub mod deadline;
 pub mod history;
 pub mod known_motion;
 pub mod last_miss;
 pub mod objects;
 pub mod observation;
+pub mod occupied;
 pub mod prediction;
 pub mod predictor;
 pub mod rig;

@@ -1,11 +1,12 @@
 //! The ROS 2 node: subscribes, calls the [`Predictor`](crate::predict::predictor::Predictor), publishes.
 //!
-//! Four threads. One spins: it takes every message as soon as it is there, decodes it and pairs it
+//! Five threads. One spins: it takes every message as soon as it is there, decodes it and pairs it
 //! into frames, and answers services. One predicts and publishes. Between them lies a
 //! [mailbox](mailbox::Mailbox) that holds the newest frame only, so that a slow machine predicts
 //! from new frames, never from a queue of old ones; each frame that a newer one replaced is counted
 //! in `~/timing`. The third rolls out [candidate plans](rollouts::Rollouts)
-//! when asked to, the fourth [judges plans and finds them](planning::Planning).
+//! when asked to, the fourth [judges plans and finds them](planning::Planning). The fifth is
+//! the [watchdog](safety::Watchdog) of the speed scale.
 
 mod action;
 mod arguments;
@@ -19,6 +20,7 @@ mod mailbox;
 mod markers;
 mod node;
 mod object_messages;
+mod occupied;
 mod outside;
 mod parameter_services;
 mod parameters;
@@ -32,6 +34,7 @@ mod queue;
 pub mod relay;
 mod rollouts;
 mod rosout;
+mod safety;
 mod service;
 mod services;
 mod shm;

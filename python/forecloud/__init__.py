@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from . import errors
 from ._native import __version__, n_threads, set_threads
+from .ahead import Contact, Contacts, Occupied
 from .errors import ForecloudError
 from .graph import Features, Graph, Mask, Walks, knn, masks
 from .labels import NO_BODY, Flow, Hindsight, Particles, hindsight, particles
@@ -29,8 +30,8 @@ from .tool import Table, check, replay, run, train
 from .view import show
 
 __all__ = [
-    "CLASSES", "Camera", "Costs", "Features", "Flow", "ForecloudError", "Found", "Frame", "Goal", "Graph",
-    "Hindsight", "KINDS", "Mask", "Model", "NO_BODY", "Object", "Particles", "Plan", "Prediction", "Predictor", "Recording",
+    "CLASSES", "Camera", "Contact", "Contacts", "Costs", "Features", "Flow", "ForecloudError", "Found", "Frame", "Goal", "Graph",
+    "Hindsight", "KINDS", "Mask", "Model", "NO_BODY", "Object", "Occupied", "Particles", "Plan", "Prediction", "Predictor", "Recording",
     "SITUATIONS", "Table", "TrueMotion", "Walks", "__version__", "check", "errors", "hindsight", "knn", "masks", "n_threads",
     "particles", "replay", "run", "set_threads", "shipped_model", "show", "train",
 ]

@@ -129,6 +129,13 @@ def whole(name: str, value: Any, low: int = 0, high: int = 2**63 - 1) -> int:
     return int(value)
 
 
+def real(name: str, value: Any) -> float:
+    """A finite number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not np.isfinite(value):
+        raise ConfigError(f"{name}: expected a number, got {value!r}")
+    return float(value)
+
+
 def box(name: str, value: Any) -> list[list[float]] | None:
     """Lowest and highest corner (m), `[2, 3]`; none stays none."""
     if value is None:

@@ -11,6 +11,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from . import _arrays, _native
+from .ahead import Contact, Contacts, Occupied
 from .errors import ConfigError, InputError, ModelError
 from .plans import Costs, Found, Goal, costs_of, goal_in, plans_in
 from .recording import Camera, Frame, Plan, Recording
@@ -127,6 +128,7 @@ class Prediction:
     """Height (world z, m) of the plane that most points lie on; None without one."""
     timings_ms: tuple[float, float] = field(repr=False)
     """What clouds and particles, and what graph and model took (ms)."""
+    _ahead: Any = field(repr=False, compare=False)
     objects_since_ns: int
     """Stamp of the first frame that the numbers of objects hang on."""
     _objects: list[dict[str, Any]] = field(repr=False, default_factory=list)
@@ -154,6 +156,30 @@ class Prediction:
         for t, displacement in enumerate(self.displacements):
             np.add(path[t], displacement, out=path[t + 1])
         return path
+
+    def contacts(self, *, touch: float = 0.005, min_probability: float = 0.05) -> Contacts:
+        """Contacts to come between the robot and the scene: `~/contact`, to the bit. Not a certified safety
+        function.
+
+        `touch`: distance of a particle from a link's surface that counts as one (m). What touches already, lies
+        on the robot, or is not approached is none.
+        """
+        touch, least = _arrays.real("touch", touch), _arrays.real("min_probability", min_probability)
+        has_robot, horizon, told = self._ahead.contacts(touch, least)
+        place = lambda p: np.array(p, np.float32)  # noqa: E731
+        contacts = [Contact(link, of, time, away, place(p), likely) for link, of, time, away, p, likely in told]
+        return Contacts(has_robot, horizon, contacts)
+
+    def occupied(self, until: float | None = None, *, voxel: float = 0.02, padding: float = 0.02) -> Occupied:
+        """Points that the scene sweeps from now until `until` (s; None: all of the prediction), the robot left out:
+        `~/occupied_points`, to the bit. Points until an earlier time are its first ones.
+
+        `voxel`: side of a cube that has one point, the earliest (m); `padding`: what is nearer to a link now is
+        taken for the robot (m). Raises `ConfigError` for times that are not within the prediction.
+        """
+        until = len(self.displacements) * self.step_secs if until is None else _arrays.real("until", until)
+        sizes = _arrays.real("voxel", voxel), _arrays.real("padding", padding)
+        return Occupied(**self._ahead.occupied(until, *sizes))
 
 
 class Predictor:

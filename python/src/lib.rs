@@ -3,6 +3,7 @@
 //! Nothing of the method is here. Arrays are checked where they come in; long work leaves the interpreter
 //! to others (`work`); what goes wrong becomes an exception (`errors`).
 
+mod ahead;
 mod arrays;
 mod errors;
 mod frame;
@@ -35,6 +36,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(run_tool, module)?)?;
     work::add_to(module)?;
+    ahead::add_to(module)?;
     frame::add_to(module)?;
     graph::add_to(module)?;
     labels::add_to(module)?;

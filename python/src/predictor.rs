@@ -14,6 +14,7 @@ use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::ahead::Ahead;
 use crate::errors::{self, Kind, raise};
 use crate::frame::{Frame, PlanIn};
 use crate::model::{Model, json};
@@ -45,6 +46,7 @@ struct Told {
     displacements: Vec<f32>,
     sigmas: [Vec<f32>; 2],
     situations: Vec<u8>,
+    ahead: Ahead,
     object_of: Vec<u64>,
     kinds: Vec<u8>,
     objects_since_ns: i64,
@@ -73,6 +75,7 @@ impl Told {
             displacements,
             sigmas: [flat(0), flat(1)],
             situations: prediction.situations.iter().map(|&situation| situation as u8).collect(),
+            ahead: Ahead::of(prediction),
             object_of: prediction.objects.number_of.clone(),
             kinds: prediction.objects.kinds.iter().map(|&kind| kind as u8).collect(),
             objects_since_ns: prediction.objects.since.nanos(),
@@ -102,6 +105,7 @@ impl Told {
             dict.set_item(name, sigmas.transpose()?)?;
         }
         dict.set_item("situations", PyArray1::from_vec(py, self.situations))?;
+        dict.set_item("_ahead", Py::new(py, self.ahead)?)?;
         dict.set_item("object_of", PyArray1::from_vec(py, self.object_of))?;
         dict.set_item("kinds", PyArray1::from_vec(py, self.kinds))?;
         dict.set_item("objects_since_ns", self.objects_since_ns)?;

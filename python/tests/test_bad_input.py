@@ -192,7 +192,7 @@ class Fuzz:
         self.predictor = fc.Predictor(model, n_particles=64, horizon=1)
         self.frames = frames
         self.planner = fc.Predictor.of(fc.Recording(TINY), model, n_particles=64, horizon=1)
-        assert any(self.planner.step(frame) is not None for frame in frames)
+        [self.prediction, *_] = [told for frame in frames if (told := self.planner.step(frame)) is not None]
         self.joint, self.at = next(iter(frames[1].joints.items()))
         self.graph = fc.knn(np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32), k=2)
         self.mask = self.graph.mask("series")
@@ -297,6 +297,8 @@ class Fuzz:
             lambda: fc.Model(mostly("", "\0", "/")),
             lambda: fc.Recording(mostly("", "\0", "/dev/null"), cameras=mostly(None, ["a"]), remap=mostly(None)),
             lambda: self.frames[0].bodies(mostly(np.arange(5), [2**32 - 1])),
+            lambda: self.prediction.contacts(touch=mostly(0.01), min_probability=mostly(0.1)),
+            lambda: self.prediction.occupied(mostly(None, 0.1), voxel=mostly(0.02), padding=mostly(0.0)),
             lambda: fc.set_threads(r.choice([0, 2**70, -1])) if r.random() < 0.01 else None,
         ])()
 

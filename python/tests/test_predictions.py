@@ -7,6 +7,7 @@ import math
 import shutil
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -54,6 +55,37 @@ def test_predictions_have_shapes_and_types(predictions, recording, model):
             assert thing.since_ns <= thing.last_seen_ns == prediction.stamp_ns
         assert 0 < prediction.stamp_ns - prediction.history_stamp_ns < 2e8
         assert prediction.paths().shape == (steps + 1, n, 3)
+
+
+def test_contacts_and_what_will_be_occupied(predictions, recording):
+    links = {link.attrib["name"] for link in ElementTree.fromstring(recording.robot_description).iter("link")}
+    for prediction in predictions:
+        contacts = prediction.contacts(min_probability=0.0)
+        horizon = len(prediction.displacements) * prediction.step_secs
+        assert contacts.has_robot and contacts.horizon == pytest.approx(horizon)
+        assert [c.probability for c in contacts] == sorted((c.probability for c in contacts), reverse=True)
+        for contact in contacts:
+            assert contact.link in links and 0 <= contact.time <= horizon + 1e-6
+            assert contact.place.shape == (3,) and contact.min_distance >= 0 <= contact.probability <= 1
+        with pytest.raises(fc.errors.ConfigError, match="touch_m"):
+            prediction.contacts(touch=0.0)
+        occupied = prediction.occupied()
+        assert occupied.positions.shape == (len(occupied), 3) and occupied.positions.dtype == np.float32
+        assert (np.diff(occupied.times) >= 0).all() and occupied.times[-1] <= horizon + 1e-6
+        now = {tuple(p) for p in prediction.positions.tolist()}
+        assert {tuple(p) for p in occupied.positions[occupied.times == 0].tolist()} <= now
+        assert len(np.unique(np.floor(occupied.positions / np.float32(0.02)), axis=0)) == len(occupied)
+        earlier = prediction.occupied(0.2)
+        assert np.array_equal(earlier.positions, occupied.positions[: len(earlier)])
+        with pytest.raises(fc.errors.ConfigError, match=r"is not in 0\.\.=0\.5"):
+            prediction.occupied(0.7)
+
+
+def test_without_a_robot_there_are_no_contacts_and_that_is_said(recording, frames, model):
+    predictor = fc.Predictor(model, robot="none")
+    [prediction, *_] = [told for frame in frames if (told := predictor.step(frame)) is not None]
+    assert not prediction.contacts().has_robot and len(prediction.contacts()) == 0
+    assert len(prediction.occupied()) > 0
 
 
 def test_predictions_are_the_tools_to_the_bit(predictions, recording, model, tmp_path):

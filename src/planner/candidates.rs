@@ -164,6 +164,7 @@ impl Candidates {
         let particles_ms = milliseconds_since(start);
         let start = Instant::now();
         let mut prediction = snapshot.prediction.clone();
+        roller.place_links(snapshot, &mut prediction.links)?;
         self.threads.install(|| roller.run(snapshot, n_steps, &mut prediction))?;
         let timings = Timings { particles_ms, predict_ms: milliseconds_since(start) };
         Ok(Prediction { timings, ..prediction })

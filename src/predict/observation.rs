@@ -7,7 +7,7 @@ use crate::engine::rollout_input::RolloutInput;
 use crate::message::Stamp;
 use crate::predict::config::PredictorConfig;
 use crate::predict::last_miss::Outlook;
-use crate::predict::robot_forecast::RobotForecast;
+use crate::predict::robot_forecast::{LinksAhead, RobotForecast};
 use crate::robot::kinematics::{
     JointOrder, MeshSearch, Mount, Robot, RobotMode, RobotOptions, Spread,
 };
@@ -180,6 +180,7 @@ impl Observer {
 
     /// Kinematic particles one step back, now, and at each step ahead, where the plan of `frame`
     /// leads, into `scene`: two rows and one for each step of all passes, and the links; all empty without a robot.
+    /// The poses of the links into `links`.
     ///
     /// # Errors
     /// As [`RobotForecast::place_robot`], and what joints that don't fit the robot say.
@@ -189,7 +190,9 @@ impl Observer {
         now: &Observation,
         frame: &Frame,
         scene: &mut RolloutInput,
+        links: &mut LinksAhead,
     ) -> Result<()> {
+        links.clear();
         scene.start.kinematic_stride = self.model.kinematic_detail;
         let horizon = self.model.horizon(self.config.horizon);
         let (forecast, both) = (&mut self.robot_forecast, [history, now]);
@@ -205,6 +208,9 @@ impl Observer {
         let joints_ahead = &mut self.joints_ahead;
         forecast.set_motion(both, &frame.plan, robot, &self.model, joints_ahead)?;
         let workspace = self.config.workspace_of(&self.model);
-        forecast.place_robot(&frame.plan, robot, &horizon, &workspace, joints_ahead, scene)
+        forecast.place_robot(&frame.plan, robot, &horizon, &workspace, joints_ahead, scene)?;
+        // Also where it is too far off for the model: then nothing of the scene is near to it.
+        links.robot.clone_from(&self.shared_robot);
+        forecast.place_links(robot, joints_ahead, links)
     }
 }

@@ -9,6 +9,7 @@ use crate::engine::rollout_input::Evidence;
 use crate::message::Stamp;
 use crate::predict::last_miss::Outcomes;
 use crate::predict::objects::ObjectMap;
+use crate::predict::robot_forecast::LinksAhead;
 use crate::vision::particles::Particles;
 
 /// How far off a position may be after some steps, as a share of so many usual misses of one step: for each of
@@ -49,6 +50,10 @@ pub struct Prediction {
     pub held_against: Option<Stamp>,
     /// How it turned out.
     pub outcomes: Outcomes,
+    /// Length of a step (s).
+    pub step_secs: f64,
+    /// Where the links of the robot are and will be.
+    pub links: LinksAhead,
     /// Stamp of the history frame, about one step back.
     pub history_stamp: Stamp,
     /// The history frame's cloud, as densely as it was kept (m).
@@ -168,6 +173,8 @@ impl Prediction {
             n_planned: self.n_planned,
             held_against: self.held_against,
             outcomes: self.outcomes,
+            step_secs: self.step_secs,
+            links: self.links.clone(),
             history_stamp: self.history_stamp,
             history: self.history.clone(),
             is_cut: self.is_cut,

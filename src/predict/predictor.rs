@@ -101,7 +101,8 @@ impl Predictor {
         self.is_predicted = false;
         input.set_particles(&now.particles, &history.particles, model.n_history);
         input.on_links.clone_from(&now.on_links);
-        self.observer.forecast(history, now, frame, input)?;
+        self.prediction.step_secs = model.step_secs;
+        self.observer.forecast(history, now, frame, input, &mut self.prediction.links)?;
         if model.n_motion > 0 {
             let clouds = [&history.cloud, &now.cloud];
             // Seen from the robot as it was at the history frame, told as of one step.

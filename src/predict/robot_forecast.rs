@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use nalgebra::{Isometry3, Point3};
+
 use crate::Result;
 use crate::base::geometry::Vec3;
 use crate::engine::model::ModelConfig;
@@ -136,6 +138,87 @@ impl RobotForecast {
         }
         link(scene, robot, workspace);
         Ok(())
+    }
+
+    /// Takes the poses of the links of `robot` now and after each step, where `joints_ahead` (as
+    /// [`RobotForecast::place_robot`] left them) lead it.
+    ///
+    /// # Errors
+    /// As [`Robot::set_mount`] and [`Robot::place`].
+    pub fn place_links(
+        &self,
+        robot: &mut Robot,
+        joints_ahead: &[f64],
+        links: &mut LinksAhead,
+    ) -> Result<()> {
+        links.poses.clear();
+        links.n_links = robot.n_links();
+        robot.set_mount(&self.mounts[1])?;
+        robot.place_links(&self.joints, &mut links.poses)?;
+        for (step, joints) in joints_ahead.chunks_exact(self.joints.len().max(1)).enumerate() {
+            let times = (step + 1) as f64 * self.steps_of_history;
+            robot.set_mount(&self.mounts[1].extrapolated(&self.mounts[0], times))?;
+            robot.place_links(joints, &mut links.poses)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where the links of a robot are at a frame and will be after each step.
+#[derive(Debug, Clone, Default)]
+pub struct LinksAhead {
+    /// The robot, as it came; none without.
+    pub robot: Option<Arc<Robot>>,
+    n_links: usize,
+    /// Of the links with points, row after row: now, and after each step.
+    poses: Vec<Isometry3<f32>>,
+}
+
+impl LinksAhead {
+    /// Forgets the robot.
+    pub(crate) fn clear(&mut self) {
+        self.robot = None;
+        self.poses.clear();
+    }
+
+    /// Replaces the poses of all links: `[n_steps + 1][n_links]`.
+    #[cfg(test)]
+    pub(crate) fn of(robot: Arc<Robot>, rows: &[Vec<Isometry3<f32>>]) -> Self {
+        Self { n_links: robot.n_links(), robot: Some(robot), poses: rows.concat() }
+    }
+
+    /// Poses of the links (world frame, in the order of [`Robot::links`]) now, then after each step. Empty
+    /// without a robot.
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = &[Isometry3<f32>]> + Clone {
+        self.poses.chunks_exact(self.n_links.max(1))
+    }
+}
+
+/// The robot where it is now, with a margin: what is that near may be seen of it.
+pub(super) struct RobotNow<'a> {
+    robot: Option<&'a Robot>,
+    from_world: Vec<Isometry3<f32>>,
+    margin_m: f32,
+}
+
+impl<'a> RobotNow<'a> {
+    /// Of the first row of `links`.
+    pub fn new(links: &'a LinksAhead, margin_m: f32) -> Self {
+        let now = links.rows().next().unwrap_or_default();
+        let from_world = now.iter().map(Isometry3::inverse).collect();
+        Self { robot: links.robot.as_deref(), from_world, margin_m }
+    }
+
+    /// Whether a point (world frame, m) is as near to the surface of a link as the margin.
+    pub fn is_near(&self, p: &Vec3) -> bool {
+        let (Some(robot), margin_m) = (self.robot, self.margin_m) else { return false };
+        self.from_world.iter().enumerate().any(|(link, pose)| {
+            let p = Vec3::from((pose * Point3::from(*p)).coords);
+            let [min, max] = robot.bounds_of_link(link);
+            let inside =
+                |axis: usize| (min[axis] - margin_m..=max[axis] + margin_m).contains(&p[axis]);
+            (0..3).all(inside) && robot.distance_m(link, &p).is_some_and(|off_m| off_m <= margin_m)
+        })
     }
 }
 

@@ -80,6 +80,9 @@ impl<'a> Intake<'a> {
         }
         self.decode_time += arrived.elapsed();
         self.report(&before, topic);
+        if self.frames.counts().time_jumps > before.time_jumps {
+            self.mailbox.order(|orders| orders.jumped = true);
+        }
         if let Some(urdf) = self.frames.robot_description()
             && robot_before.as_ref() != Some(urdf)
         {

@@ -37,6 +37,8 @@ pub struct FrameJob<F> {
 pub struct Orders {
     /// Forget all frames.
     pub reset: bool,
+    /// Stamps went back: what was predicted says nothing of what comes. The predictor sees that by itself.
+    pub jumped: bool,
     /// A new robot description (URDF).
     pub robot: Option<String>,
     /// New settings.
@@ -51,9 +53,10 @@ pub struct Orders {
 
 impl Orders {
     fn are_none(&self) -> bool {
-        let Self { reset, robot, settings, halt, snapshots, poses } = self;
+        let Self { reset, jumped, robot, settings, halt, snapshots, poses } = self;
+        let are_none = robot.is_none() && settings.is_none() && halt.is_none();
         let are_asked = !snapshots.is_empty() || !poses.is_empty();
-        !reset && robot.is_none() && settings.is_none() && halt.is_none() && !are_asked
+        !reset && !jumped && are_none && !are_asked
     }
 }
 

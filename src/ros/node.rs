@@ -170,7 +170,7 @@ fn serve(
     let predictor = create_predictor(&config)?;
     let model = predictor.model().config;
     let origin = Origin::new(predictor.model(), &config.world_frame);
-    let outputs = Outputs::new(node, origin.clone(), config.motion_min_m as f32)?;
+    let outputs = Outputs::new(node, origin.clone(), &config)?;
     let topics = TopicWatch::new(node, arguments, frames.specs())?;
     let health = Arc::new(Health::new(about(&config, &predictor)?, topics.topics()));
     let mailbox = Arc::new(Mailbox::default());

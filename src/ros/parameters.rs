@@ -124,6 +124,23 @@ parameters! {
                 in FramesConfig::TIME_JUMP_SECS;
             /// Smallest motion over all steps for which a particle gets an arrow in `~/motion`.
             AtStart motion_min_m: f64 = 0.01, in 0.0..=10.0;
+            /// Distance of what is seen from a link's surface that counts as a contact in `~/contact`.
+            AtStart contact_distance_m: f64 = 0.005, in 0.001..=0.5;
+            /// Probability from which on a contact to come slows down (`~/speed_scale`).
+            AtStart slow_probability: f64 = 0.5, in 0.0..=1.0;
+            /// Time to a contact at which `~/speed_scale` is 0.
+            AtStart slow_stop_secs: f64 = 0.2, in 0.0..=10.0;
+            /// Time to a contact at which `~/speed_scale` is 1; in between it is proportional.
+            AtStart slow_secs: f64 = 0.5, in 0.0..=10.0;
+            /// Links whose contacts are wanted, such as fingers: `~/contact` has them, and they don't slow down.
+            AtStart slow_ignored_links: Vec<String> = Vec::new();
+            /// Age of a prediction, from when its last image came, at which `~/speed_scale` becomes 0 and
+            /// `~/contact` stale. By a steady clock, not by `/clock`.
+            AtStart slow_timeout_secs: f64 = 0.3, in 0.01..=10.0;
+            /// How far ahead `~/occupied_points` looks. 0: as far as the prediction.
+            AtStart occupied_secs: f64 = 0.0, in 0.0..=10.0;
+            /// Side of the voxels of `~/occupied_points`: each has one point at most, with its earliest time.
+            AtStart occupied_voxel_m: f64 = 0.02, in 0.001..=1.0;
             /// Whether the node configures and activates itself when it starts. If not, a lifecycle manager
             /// does it, or `ros2 lifecycle set`.
             AtStart autostart: bool = true;

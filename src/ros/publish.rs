@@ -10,6 +10,9 @@ use r2r::vision_msgs::msg::Detection3DArray;
 use r2r::visualization_msgs::msg::MarkerArray;
 use r2r::{Publisher, QosProfile};
 
+use super::occupied::Occupied;
+use super::parameters::NodeConfig;
+use super::safety::{Safety, SpeedSettings};
 use super::{markers, object_messages};
 
 use crate::engine::model::Model;
@@ -69,6 +72,8 @@ pub struct Outputs {
     motion: Publisher<MarkerArray>,
     motion_min_m: f32,
     timing: Publisher<TimingMsg>,
+    safety: Safety,
+    occupied: Occupied,
     objects: Publisher<Detection3DArray>,
     object_paths: Publisher<ObjectPaths>,
     object_markers: Publisher<MarkerArray>,
@@ -79,7 +84,7 @@ impl Outputs {
     ///
     /// # Errors
     /// What rcl says, with the topic.
-    pub fn new(node: &mut r2r::Node, origin: Origin, motion_min_m: f32) -> anyhow::Result<Self> {
+    pub fn new(node: &mut r2r::Node, origin: Origin, config: &NodeConfig) -> anyhow::Result<Self> {
         let qos = QosProfile::default().keep_last(10).reliable();
         let failed = |topic: &'static str| {
             move |error: r2r::Error| anyhow::anyhow!("publisher of {topic}: {error}")
@@ -93,7 +98,9 @@ impl Outputs {
                 .create_publisher("~/predicted_points", qos.clone())
                 .map_err(failed("~/predicted_points"))?,
             motion: node.create_publisher("~/motion", qos.clone()).map_err(failed("~/motion"))?,
-            motion_min_m,
+            motion_min_m: config.motion_min_m as f32,
+            safety: Safety::new(node, SpeedSettings::new(config))?,
+            occupied: Occupied::new(node, config.occupied_voxel_m, config.occupied_secs)?,
             timing: node.create_publisher("~/timing", qos.clone()).map_err(failed("~/timing"))?,
             objects: node
                 .create_publisher("~/objects", qos.clone())
@@ -115,12 +122,23 @@ impl Outputs {
     /// Takes all publishers from `node`.
     pub fn end(self, node: &mut r2r::Node) {
         let Self {
-            prediction, points, motion, timing, objects, object_paths, object_markers, ..
+            prediction,
+            points,
+            motion,
+            timing,
+            safety,
+            occupied,
+            objects,
+            object_paths,
+            object_markers,
+            ..
         } = self;
         node.destroy_publisher(prediction);
         node.destroy_publisher(points);
         node.destroy_publisher(motion);
         node.destroy_publisher(timing);
+        safety.end(node);
+        occupied.end(node);
         node.destroy_publisher(objects);
         node.destroy_publisher(object_paths);
         node.destroy_publisher(object_markers);
@@ -138,10 +156,16 @@ impl Outputs {
         ];
         // Where rcl can't tell, rather one prediction too many.
         counts.into_iter().any(|count| count.map_or(true, |n| n > 0))
+            || self.safety.is_heard()
+            || self.occupied.is_heard()
     }
 
-    /// Publishes a prediction on `~/prediction`, `~/predicted_points` and `~/motion`, then what it
-    /// cost; returns its latency (ms).
+    /// Predictions so far say nothing of what comes: frames were forgotten, or predicting is paused.
+    pub fn invalidate(&self) {
+        self.safety.invalidate();
+    }
+
+    /// Publishes a prediction on all topics that somebody hears, then what it cost; returns its latency (ms).
     ///
     /// `timing` comes with all but its header and the times that end with publishing.
     pub fn publish(
@@ -149,9 +173,11 @@ impl Outputs {
         prediction: &Prediction,
         mut timing: TimingMsg,
         arrived: Instant,
-    ) -> r2r::Result<f32> {
+    ) -> anyhow::Result<f32> {
         let start = Instant::now();
         let header = self.origin.header(prediction.stamp);
+        // First what somebody may brake by.
+        self.safety.tell(prediction, &header, arrived);
         self.prediction.publish(&self.origin.message(prediction))?;
         if self.points.get_inter_process_subscription_count()? > 0 {
             self.points.publish(&points_message(prediction, header.clone()))?;
@@ -165,6 +191,7 @@ impl Outputs {
                 step_secs,
             ))?;
         }
+        self.occupied.publish(prediction, &header)?;
         self.publish_objects(prediction, &header)?;
         timing.header = header;
         timing.publish_ms = start.elapsed().as_secs_f32() * 1e3;

@@ -114,7 +114,7 @@ impl Worker {
 
     /// Does what was ordered, between two frames.
     fn obey(&mut self, orders: Orders) {
-        let Orders { reset, robot, settings, halt, snapshots, poses } = orders;
+        let Orders { reset, jumped, robot, settings, halt, snapshots, poses } = orders;
         if reset {
             self.predictor.forget();
             self.rig.forget();
@@ -128,6 +128,9 @@ impl Worker {
             self.set_robot(urdf);
         }
         self.halt = halt.unwrap_or(self.halt);
+        if reset || jumped || halt.is_some_and(|halt| halt != Halt::No) {
+            self.outputs.invalidate();
+        }
         for request in poses {
             let response = self.pose_at(&request.message);
             respond("~/pose_at", request, response);

@@ -69,7 +69,14 @@ def test_rviz_displays_take_the_types_of_their_topics():
     displays = rviz_displays()
     classes = {name: display["Class"].split("/") for name, display in displays.items()}
     assert {package for package, _ in classes.values()} == {"rviz_default_plugins"}
-    types = {"points": "PointCloud2", "motion": "MarkerArray", "object_markers": "MarkerArray", "robot_description": "RobotModel"}
+    types = {
+        "points": "PointCloud2",
+        "occupied_points": "PointCloud2",
+        "motion": "MarkerArray",
+        "contact_markers": "MarkerArray",
+        "object_markers": "MarkerArray",
+        "robot_description": "RobotModel",
+    }
     for name, display in displays.items():
         if topic := display.get("Topic") or display.get("Description Topic"):
             last = topic["Value"].rsplit("/", 1)[1].removeprefix("predicted_")
@@ -97,10 +104,21 @@ def test_a_prediction_is_coloured_by_a_field_that_it_has():
     assert {by_step["Channel Name"], predicted["colorField"]} == {"step"} <= fields
 
 
+def test_what_will_be_occupied_is_coloured_by_a_field_that_it_has():
+    source = (ROOT / "src" / "ros" / "occupied.rs").read_text()
+    fields = set(re.findall(r'"(\w+)"', re.search(r"const FIELDS.*?= \[(.*?)\];", source).group(1)))
+    display = rviz_displays()["What will be occupied, by time"]
+    three_d = next(p for name, p in foxglove()["configById"].items() if name.startswith("3D!"))
+    shown = three_d["topics"]["/forecloud/occupied_points"]
+    assert {display["Channel Name"], shown["colorField"]} == {"time"} <= fields
+
+
 def test_plots_show_fields_of_the_timing_message():
     message = (ROOT / "msg" / "Timing.msg").read_text()
     fields = set(re.findall(r"^\w+ (\w+)$", message, re.MULTILINE))
     paths = [p["value"] for c in foxglove()["configById"].values() for p in c.get("paths", [])]
+    # std_msgs/Float64.
+    paths.remove("/forecloud/speed_scale.data")
     assert "/forecloud/timing.latency_ms" in paths
     assert {path.removeprefix("/forecloud/timing.") for path in paths} <= fields
 

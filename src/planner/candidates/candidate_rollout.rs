@@ -11,6 +11,7 @@ use crate::message::JointTrajectory;
 use crate::planner::costs::{Consequence, Judge, PlanCost};
 use crate::predict::known_motion::KnownMotion;
 use crate::predict::prediction::Prediction;
+use crate::predict::robot_forecast::LinksAhead;
 use crate::robot::kinematics::{NO_LINK, Robot};
 use crate::robot::plan::with_candidate;
 use crate::{Error, Result};
@@ -78,6 +79,17 @@ impl CandidateRollout {
         forecast.place_robot(&plan, robot, &horizon, workspace, joints, scene)?;
         scene.set_robot_origin(&snapshot.origin);
         Ok(())
+    }
+
+    /// Where [`CandidateRollout::place`] leads the links, into `links`.
+    ///
+    /// # Errors
+    /// As [`crate::predict::robot_forecast::RobotForecast::place_links`].
+    pub fn place_links(&mut self, snapshot: &Snapshot, links: &mut LinksAhead) -> Result<()> {
+        links.clear();
+        let Some((known, robot)) = self.robot.as_mut() else { return Err(Error::NoRobot) };
+        links.robot = Some(known.clone());
+        snapshot.robot_forecast.place_links(robot, &self.joints_ahead, links)
     }
 
     /// Lets the roll-out begin `lead` steps from now: until then the scene stays as it is, but for what

@@ -3,7 +3,7 @@
 use super::Robot;
 use super::surface::{Patch, low_discrepancy};
 use crate::Result;
-use crate::base::geometry::{PointTree, Vec3, dot, length, minus};
+use crate::base::geometry::{PointTree, Vec3, bounds, dot, length, minus};
 use nalgebra::{Isometry3, Point3, Vector3};
 use std::sync::Arc;
 
@@ -15,6 +15,9 @@ const MAX_POINTS: usize = 16_384;
 const OFF_M: f32 = 0.008;
 /// Farthest that it lies from a known point of the surface (m): somewhat more than these lie apart.
 const REACH_M: f32 = 0.02;
+
+/// How far beside a point of the surface the next one may be, as a share of their usual distance.
+const NEXT: f32 = 0.7;
 
 /// The surface of all links with particles.
 #[derive(Debug, Clone, Default)]
@@ -56,6 +59,40 @@ impl Robot {
         Ok(())
     }
 
+    /// Poses of the links that have points (world frame), in the order of [`Robot::links`], at `positions` (as
+    /// [`Robot::place`]): added to `out`.
+    ///
+    /// # Errors
+    /// As [`Robot::place`].
+    pub fn place_links(&mut self, positions: &[f64], out: &mut Vec<Isometry3<f32>>) -> Result<()> {
+        self.update(positions)?;
+        out.extend(self.runs.iter().map(|(node, _)| self.world_from_link[*node].cast()));
+        Ok(())
+    }
+
+    /// Names of these links, in the same order.
+    pub fn names_of_links(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.runs.iter().map(|(node, _)| self.link_names[*node].as_str())
+    }
+
+    /// Number of these links.
+    pub fn n_links(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Distance of `p` (frame of the link, m) from the surface of the link of this number, which encloses no
+    /// inside: a point in its middle is as far from it as one before it. None of a link whose mesh could not be
+    /// read.
+    pub fn distance_m(&self, link: usize, p: &Vec3) -> Option<f32> {
+        self.skin.links.get(link)?.distance_m(p, self.skin.spacing_m as f32)
+    }
+
+    /// Least and greatest coordinates of the link's surface (frame of the link, m); the wrong way round without
+    /// any.
+    pub fn bounds_of_link(&self, link: usize) -> [Vec3; 2] {
+        self.skin.links.get(link).map_or([[f32::INFINITY; 3], [f32::NEG_INFINITY; 3]], |s| s.bounds)
+    }
+
     /// About how far the points of [`Robot::place_surface`] lie apart (m).
     pub fn surface_spacing_m(&self) -> f64 {
         self.skin.spacing_m
@@ -72,6 +109,7 @@ struct LinkSkin {
     /// A ball about all of it.
     center: Point3<f32>,
     radius_m: f32,
+    bounds: [Vec3; 2],
 }
 
 impl Skin {
@@ -118,17 +156,23 @@ impl Skin {
 
 impl LinkSkin {
     fn new(node: usize, points: Vec<Vec3>, normals: Vec<Vec3>) -> Result<Self> {
-        let bound = |f: fn(f32, f32) -> f32, start: f32, axis: usize| {
-            points.iter().map(|p| p[axis]).fold(start, f)
-        };
-        let middle = |axis| {
-            0.5 * (bound(f32::min, f32::INFINITY, axis) + bound(f32::max, -f32::INFINITY, axis))
-        };
+        let bounds = bounds(&points);
+        let middle = |axis: usize| 0.5 * (bounds[0][axis] + bounds[1][axis]);
         let center: Vec3 = if points.is_empty() { [0.0; 3] } else { std::array::from_fn(middle) };
         let radius = points.iter().map(|p| length(&minus(p, &center)));
         let radius_m = radius.fold(-f32::INFINITY, f32::max);
         let tree = PointTree::new(&points)?;
-        Ok(Self { node, tree, center: center.into(), radius_m, points, normals })
+        Ok(Self { node, tree, center: center.into(), radius_m, bounds, points, normals })
+    }
+
+    /// Distance of `p` (link frame, m) from the surface, of points about `spacing_m` apart: beside the nearest one
+    /// there is more of the surface, in the plane of its normal.
+    fn distance_m(&self, p: &Vec3, spacing_m: f32) -> Option<f32> {
+        let nearest = self.tree.nearest_one(p)?;
+        let offset = minus(p, &self.points[nearest]);
+        let off = dot(&offset, &self.normals[nearest]);
+        let along = (dot(&offset, &offset) - off * off).max(0.0).sqrt();
+        Some(off.hypot((along - NEXT * spacing_m).max(0.0)))
     }
 
     /// How far `p` (link frame, m) lies off the surface, if it lies on it.
