@@ -1,8 +1,8 @@
 //! Objects: what hangs together off the support plane, under numbers that stay.
 //!
-//! Each frame, particles that are near to each other and don't move apart make clusters ([`clusters`]). Numbers
+//! Each frame, particles that are near to each other and don't move apart make clusters (`clusters`). Numbers
 //! come from the past, particle by particle: each looks for where it came from, and for what was predicted to
-//! come where it is, among the numbered particles of the last prediction ([`tracks`]). So two things that touch
+//! come where it is, among the numbered particles of the last prediction (`tracks`). So two things that touch
 //! keep both numbers, parts of one that a hand hides keep one, and only what moves away from the rest of its
 //! object gets a number of its own. What is out of sight keeps its number for [`KEPT_SECS`]. Walls and furniture,
 //! large things that never moved, have none, nor have the support plane and the robot.

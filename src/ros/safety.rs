@@ -175,6 +175,10 @@ impl Safety {
         self.watchdog.close();
         // A thread that panicked has ended, too.
         let _ = self.thread.take().map(JoinHandle::join);
+        if self.is_heard() {
+            // The last word is sent again where it was lost, for as long as its publisher is there.
+            std::thread::sleep(super::node::FAREWELL);
+        }
         self.publishers.clone().end(node);
     }
 

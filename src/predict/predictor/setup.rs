@@ -23,7 +23,7 @@ impl Predictor {
     /// A predictor that runs `model`.
     ///
     /// # Errors
-    /// [`Error::Config`] if a setting makes no sense, and as [`Backend::new`].
+    /// [`crate::Error::Config`] if a setting makes no sense, and as [`Backend::new`].
     pub fn new(model: impl Into<Arc<Model>>, config: PredictorConfig) -> Result<Self> {
         let mut model = model.into();
         config.validate_for(&model.config)?;
@@ -72,7 +72,7 @@ impl Predictor {
     /// another workspace.
     ///
     /// # Errors
-    /// [`Error::Config`] if a setting makes no sense, and as [`Backend::new`]; nothing has changed then.
+    /// [`crate::Error::Config`] if a setting makes no sense, and as [`Backend::new`]; nothing has changed then.
     pub fn set_config(&mut self, config: PredictorConfig) -> Result<()> {
         config.validate_for(&self.model.config)?;
         if config.device != self.config.device {

@@ -108,9 +108,10 @@ impl Tracks {
                 let track = self.shares[at].track;
                 let whole = self.whole_of(track, &self.shares[shares.clone()]);
                 let Some(whole) = whole else { continue };
-                self.shares[shares.clone()].iter_mut().for_each(|share| {
+                // Also where other clusters hold points of it: it is no more.
+                for share in &mut self.shares {
                     share.track = if share.track == track { whole } else { share.track };
-                });
+                }
                 for of in &mut self.of {
                     *of = if *of == track { whole } else { *of };
                 }
@@ -143,7 +144,6 @@ impl Tracks {
             let age = |track: &Track, at: u32| (track.since, track.number, at);
             that.part_of.is_none()
                 && !that.has_moved
-                && (that.number > 0) == (this.number > 0)
                 && age(that, *other) < age(this, track)
         };
         others().find(is_older).filter(|_| !this.has_moved)
