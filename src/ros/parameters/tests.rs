@@ -213,7 +213,11 @@ fn what_is_read_at_startup_only_is_refused_while_running() {
             P::String(_) => P::String("other".into()),
             P::StringArray(_) => P::StringArray(vec!["other".into()]),
             P::Integer(value) => P::Integer(value + 1),
-            P::Double(value) => P::Double(value + 1.0),
+            P::Double(value) => match &declared.range {
+                Range::Doubles(range) if *range.end() != value => P::Double(*range.end()),
+                Range::Doubles(range) => P::Double(*range.start()),
+                _ => P::Double(value + 1.0),
+            },
             P::Bool(value) => P::Bool(!value),
             value => panic!("{}: {value:?}", declared.name),
         };

@@ -142,9 +142,7 @@ impl Tracks {
         let is_older = |other: &u32| {
             let that = &self.tracks[*other as usize];
             let age = |track: &Track, at: u32| (track.since, track.number, at);
-            that.part_of.is_none()
-                && !that.has_moved
-                && age(that, *other) < age(this, track)
+            that.part_of.is_none() && !that.has_moved && age(that, *other) < age(this, track)
         };
         others().find(is_older).filter(|_| !this.has_moved)
     }
