@@ -101,7 +101,7 @@ pub struct Contacts {
 
 impl Prediction {
     /// Contacts to come between the robot and the scene; none without a robot, and
-    /// [`Contacts::has_robot`] says so. About half a millisecond for 2,048 particles and ten steps.
+    /// [`Contacts::has_robot`] says so.
     pub fn contacts(&self, settings: &ContactSettings) -> Contacts {
         pairs::find(self, settings)
     }
