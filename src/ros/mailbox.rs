@@ -212,6 +212,11 @@ impl<F> Mailbox<F> {
         self.filled.notify_all();
     }
 
+    /// Who asked where objects will be and was not answered before the mailbox was closed.
+    pub fn take_unanswered(&self) -> Vec<ServiceRequest<PoseAt::Service>> {
+        std::mem::take(&mut self.lock().orders.poses)
+    }
+
     /// Closes the mailbox when what is returned is dropped, be it by a panic.
     pub fn close_on_drop(&self) -> CloseOnDrop<'_, F> {
         CloseOnDrop(self)

@@ -35,7 +35,7 @@ use crate::engine::model::Model;
 use crate::predict::predictor::Predictor;
 use crate::robot::kinematics::{MeshSearch, RobotMode};
 use crate::vision::frames::Frame;
-use spinner::{Links, Spinner};
+use spinner::{Links, Spinner, subscribe};
 
 /// Longest wait for a message: how soon a signal is seen.
 pub(super) const SPIN: Duration = Duration::from_millis(20);
@@ -170,8 +170,10 @@ fn serve(
     let predictor = create_predictor(&config)?;
     let model = predictor.model().config;
     let origin = Origin::new(predictor.model(), &config.world_frame);
-    let outputs = Outputs::new(node, origin.clone(), &config)?;
+    // Before the publishers: a name that can't be used leaves none of them behind.
+    let subscriptions = subscribe(node, &frames.specs())?;
     let topics = TopicWatch::new(node, arguments, frames.specs())?;
+    let outputs = Outputs::new(node, origin.clone(), &config)?;
     let health = Arc::new(Health::new(about(&config, &predictor)?, topics.topics()));
     let mailbox = Arc::new(Mailbox::default());
     let ending = Arc::new(AtomicBool::default());
@@ -182,7 +184,7 @@ fn serve(
     let ages = managed.clock.ages();
     let worker = Worker::new(predictor, &config, outputs, Arc::clone(&health), ages, to_intake);
     let links = Links { topics, health: &health, mailbox: &mailbox, refusals };
-    let mut spinner = Spinner::new(managed, frames, model, services, links)?;
+    let mut spinner = Spinner::new(managed, (frames, subscriptions), model, services, links)?;
     spinner.is_configured();
 
     let threads = requests.start()?;

@@ -21,7 +21,6 @@ pub fn answer(
     rests: Option<&str>,
     origin: &Origin,
 ) -> Response {
-    let refused = |message: String| Response { message, ..Response::default() };
     let (Some(prediction), Some(age_secs)) = (prediction, age_secs) else {
         let why = rests.unwrap_or("/diagnostics says what is missing");
         return refused(format!("nothing was predicted yet: {why}"));
@@ -54,6 +53,11 @@ pub fn answer(
             ..told
         },
     }
+}
+
+/// The answer to a request that can't be fulfilled.
+pub fn refused(why: impl Into<String>) -> Response {
+    Response { message: why.into(), ..Response::default() }
 }
 
 fn asked(request: &Request) -> Stamp {

@@ -11,6 +11,7 @@ use super::intake::Intake;
 use super::mailbox::{Halt, Mailbox};
 use super::plan_action::{PlanAction, only_words};
 use super::planning::{Finding, Judging, Task, not_evaluated};
+use super::pose_at;
 use super::queue::Tasks;
 use super::service::{Service, respond};
 use crate::message::Stamp;
@@ -18,6 +19,11 @@ use crate::vision::frames::Frame;
 
 /// What who asks is told once the node ends.
 pub const ENDING: &str = "the node is ending";
+
+/// Questions where objects will be that wait while a frame is worked on; further ones are refused.
+const MAX_POSES: usize = 100;
+/// What who asks is told where too many wait.
+const BUSY: &str = "busy with earlier requests: try again later";
 
 /// A request for roll-outs, and the steps that it gets where it asks for none.
 pub struct Job {
@@ -84,15 +90,21 @@ impl Services {
             SetBool::Response { success: true, message: message.to_owned() }
         });
         while let Some(request) = handles.pose_at.next() {
-            mailbox.order(|orders| orders.poses.push(request));
+            let mut waits = Some(request);
+            mailbox.order(|orders| {
+                if orders.poses.len() < MAX_POSES {
+                    orders.poses.extend(waits.take());
+                }
+            });
+            if let Some(request) = waits {
+                respond("~/pose_at", request, pose_at::refused(BUSY));
+            }
         }
         let asked = Instant::now();
         while let Some(request) = handles.predict.next() {
             let refused = match jobs.try_send(Job { request, asked, horizon }) {
                 Ok(()) => continue,
-                Err(TrySendError::Full(job)) => {
-                    (job, "busy with earlier requests: try again later")
-                }
+                Err(TrySendError::Full(job)) => (job, BUSY),
                 Err(TrySendError::Disconnected(job)) => (job, ENDING),
             };
             let (Job { request, .. }, reason) = refused;
@@ -164,7 +176,7 @@ impl ServiceHandles {
         });
         self.pose_at.serve(|_| {
             n += 1;
-            PoseAt::Response { message: why.into(), ..PoseAt::Response::default() }
+            pose_at::refused(why)
         });
         self.pause.serve(|_| {
             n += 1;

@@ -18,6 +18,7 @@ use super::pose_at;
 use super::problems::Problems;
 use super::publish::Outputs;
 use super::service::respond;
+use super::services::ENDING;
 use crate::Error;
 use crate::base::keep_workers_hot::keep_workers_hot;
 use crate::message::Stamp;
@@ -108,6 +109,9 @@ impl Worker {
             if let Some(job) = newest {
                 self.take(job);
             }
+        }
+        for request in mailbox.take_unanswered() {
+            respond("~/pose_at", request, pose_at::refused(ENDING));
         }
         self.outputs
     }

@@ -41,6 +41,7 @@ import rclpy  # noqa: E402
 import rclpy.action  # noqa: E402
 from ament_index_python.packages import get_package_prefix  # noqa: E402
 from rclpy._rclpy_pybind11 import InvalidHandle  # noqa: E402
+from play import Player, Stream  # noqa: E402
 from recording import Message, message_class, read  # noqa: E402
 
 TIMEOUT_SECS = 60.0
@@ -213,6 +214,16 @@ def close_received():
 @pytest.fixture(scope="session")
 def recording() -> list[Message]:
     return list(read(ROOT / "tests" / "data" / "tiny_push"))
+
+
+@pytest.fixture
+def stream(ros, recording):
+    """The recording, again and again, from `start()` on."""
+    player = Player(ros, recording)
+    stream = Stream(player, PERIOD_SECS, rate=0.5)
+    yield stream
+    stream.stop()
+    player.close()
 
 
 @pytest.fixture

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 
-import pytest
-from conftest import PERIOD_SECS, Received, wait_for, wait_for_future
-from play import Player, Stream
+from conftest import Received, wait_for, wait_for_future
 from rclpy.parameter import Parameter
 from rclpy.parameter_client import AsyncParameterClient
 
@@ -16,15 +14,6 @@ from trajectory_msgs.msg import JointTrajectory
 PREDICTION = "forecloud/msg/Prediction"
 TIMING = "forecloud/msg/Timing"
 PASSING = "nobody subscribes to predictions"
-
-
-@pytest.fixture
-def stream(ros, recording):
-    player = Player(ros, recording)
-    stream = Stream(player, PERIOD_SECS, rate=0.5)
-    yield stream
-    stream.stop()
-    player.close()
 
 
 def cpu_secs(node) -> float:

@@ -5,27 +5,17 @@ from __future__ import annotations
 import signal
 
 import pytest
-from conftest import PERIOD_SECS, ROOT, Received, wait_for, wait_for_future
+from conftest import ROOT, Received, wait_for, wait_for_future
 from lifecycle_msgs.msg import State, Transition
 from lifecycle_msgs.srv import ChangeState, GetAvailableStates, GetAvailableTransitions, GetState
-from play import Player, Stream
 from rclpy.parameter import Parameter
 from rclpy.parameter_client import AsyncParameterClient
 
-from forecloud.srv import Predict
+from forecloud.srv import PoseAt, Predict
 from trajectory_msgs.msg import JointTrajectory
 
 PREDICTION = "forecloud/msg/Prediction"
 NODE = "/forecloud"
-
-
-@pytest.fixture
-def stream(ros, recording):
-    player = Player(ros, recording)
-    stream = Stream(player, PERIOD_SECS, rate=0.5)
-    yield stream
-    stream.stop()
-    player.close()
 
 
 class Manager:
@@ -77,6 +67,14 @@ ACTIVE = (State.PRIMARY_STATE_ACTIVE, "active")
 FINALIZED = (State.PRIMARY_STATE_FINALIZED, "finalized")
 
 
+def start_unconfigured(ros, start_node, *ros_args):
+    """The node, once it is known here and knows of this process: an answer to a client that it does not know yet
+    is lost in the middleware. And what it says of itself."""
+    diagnostics = Received(ros, "/diagnostics", "diagnostic_msgs/msg/DiagnosticArray")
+    node = start_node("-p", "autostart:=false", *ros_args)
+    return node, diagnostics.wait_for(1)[0]
+
+
 def get_predictions(ros, n=2):
     predictions = Received(ros, f"{NODE}/prediction", PREDICTION)
     predictions.wait_for(n)
@@ -103,16 +101,16 @@ def test_a_node_without_a_manager_is_active_by_itself(ros, start_node, manager):
 
 def test_a_manager_takes_it_through_all_states_and_back(ros, start_node, stream, manager):
     events = Received(ros, f"{NODE}/transition_event", "lifecycle_msgs/msg/TransitionEvent")
-    diagnostics = Received(ros, "/diagnostics", "diagnostic_msgs/msg/DiagnosticArray")
-    node = start_node("-p", "autostart:=false", "-p", "horizon:=2")
+    node, told = start_unconfigured(ros, start_node, "-p", "horizon:=2")
     # Nothing is there yet, and that is no fault.
     assert manager.state() == UNCONFIGURED
-    wait_for(lambda: diagnostics.messages, "diagnostics")
-    (status,) = diagnostics.messages[0].status
+    (status,) = told.status
     assert status.name == "forecloud: lifecycle" and "`configure`" in status.message
     assert ros.count_subscribers("/joint_states") == 0
     wait_for(lambda: ros.count_publishers(f"{NODE}/transition_event"), "its events")
     assert not manager.change(Transition.TRANSITION_ACTIVATE), "it is not configured"
+    answer = manager.call(PoseAt, "pose_at")
+    assert not answer.success and answer.message == "the node is unconfigured"
 
     assert manager.change(Transition.TRANSITION_CONFIGURE)
     assert manager.state() == INACTIVE
@@ -156,15 +154,25 @@ def test_a_manager_takes_it_through_all_states_and_back(ros, start_node, stream,
 
 
 def test_what_can_not_be_configured_stays_so_and_can_be_mended(ros, start_node, stream, manager):
-    node = start_node("-p", "autostart:=false", "-p", "model:=/no/such.safetensors")
+    node, _ = start_unconfigured(ros, start_node, "-p", "model:=/no/such.safetensors")
     assert not manager.change(Transition.TRANSITION_CONFIGURE)
     node.wait_for_log("configure: ", "/no/such.safetensors", "still unconfigured")
     assert manager.state() == UNCONFIGURED and node.running()
     client = AsyncParameterClient(ros, NODE)
     wait_for(client.services_are_ready, "the parameter services")
-    model = Parameter("model", value=str(ROOT / "models" / "small.safetensors"))
-    results = wait_for_future(client.set_parameters([model])).results
-    assert results[0].successful, results[0].reason
+
+    def set_parameter(name, value):
+        results = wait_for_future(client.set_parameters([Parameter(name, value=value)])).results
+        assert results[0].successful, results[0].reason
+
+    set_parameter("model", str(ROOT / "models" / "small.safetensors"))
+    # No name of a topic: it is found after the model, and leaves no publisher behind.
+    set_parameter("cameras", ["no camera"])
+    assert not manager.change(Transition.TRANSITION_CONFIGURE)
+    node.wait_for_log("no camera")
+    assert manager.state() == UNCONFIGURED
+    assert ros.count_publishers(f"{NODE}/prediction") == 0
+    set_parameter("cameras", ["camera_left", "camera_right"])
     assert manager.change(Transition.TRANSITION_CONFIGURE)
     # What is configured by it is fixed again.
     results = wait_for_future(client.set_parameters([Parameter("model", value="")])).results

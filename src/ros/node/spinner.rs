@@ -20,6 +20,8 @@ use crate::ros::static_tf::StaticTf;
 use crate::vision::frames::{Frame, Frames, FramesConfig, TopicSpec};
 
 type Messages = Box<dyn Stream<Item = Vec<u8>> + Unpin>;
+/// Messages by topic.
+pub(super) type Subscriptions = Vec<(String, Messages)>;
 
 /// What the spinning thread shares with others.
 pub(super) struct Links<'a> {
@@ -34,7 +36,7 @@ pub(super) struct Links<'a> {
 pub(super) struct Spinner<'a, 'b> {
     managed: &'a mut Managed<'b>,
     model: ModelConfig,
-    subscriptions: Vec<(String, Messages)>,
+    subscriptions: Subscriptions,
     intake: Intake<'a>,
     services: Services,
     static_tf: StaticTf,
@@ -42,18 +44,16 @@ pub(super) struct Spinner<'a, 'b> {
 }
 
 impl<'a, 'b> Spinner<'a, 'b> {
-    /// Subscribes all topics.
+    /// Takes messages of the topics of `frames`, which are subscribed to.
     pub(super) fn new(
         managed: &'a mut Managed<'b>,
-        frames: FramesConfig,
+        (frames, subscriptions): (FramesConfig, Subscriptions),
         model: ModelConfig,
         services: Services,
         links: Links<'a>,
     ) -> anyhow::Result<Self> {
-        let node = &mut *managed.node;
         let wanted = frames.specs();
-        let subscriptions = subscribe(node, &wanted)?;
-        let (name, required) = (node.fully_qualified_name()?, required(&wanted));
+        let (name, required) = (managed.node.fully_qualified_name()?, required(&wanted));
         tracing::info!("{name} waits for messages on {}", required.join(", "));
         let mut frames = Frames::new(frames);
         for topic in links.topics.topics() {
@@ -172,10 +172,10 @@ fn required(topics: &[TopicSpec]) -> Vec<&str> {
 }
 
 /// Subscribes to the serialized messages of all topics, with the topic as the configuration has it.
-fn subscribe(
+pub(super) fn subscribe(
     node: &mut r2r::Node,
     wanted: &[TopicSpec],
-) -> anyhow::Result<Vec<(String, Messages)>> {
+) -> anyhow::Result<Subscriptions> {
     let subscribe = |TopicSpec { name, message_type, role, .. }: &TopicSpec| {
         let messages = node
             .subscribe_raw(name, message_type, qos::profile(*role))
