@@ -30,6 +30,8 @@ pub struct Evidence {
     pub misses_m: [f32; 2],
     /// Whether it has rested for some steps, whatever the noise of a single one.
     pub has_rested: bool,
+    /// How much of a predicted step's motion comes in the next one, by what came of the last predictions: in 0..=1.
+    pub keeps: f32,
 }
 
 /// Start of a roll-out, in the world frame (m).

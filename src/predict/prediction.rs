@@ -255,6 +255,7 @@ mod tests {
             rests: 0.0,
             misses_m: [miss_m, 0.0],
             has_rested: false,
+            keeps: 1.0,
         };
         let before = prediction.sigmas[1].clone();
         prediction.widen_by(&[None]);

@@ -6,7 +6,7 @@
 //! tell of a model that slows down what does not. Only the last [`WINDOW`] steps count: what was predicted
 //! longer ago changes no bit of a prediction.
 
-use crate::base::geometry::{Vec3, add, length, minus};
+use crate::base::geometry::{Vec3, add, dot, length, minus};
 use crate::engine::rollout_input::Evidence;
 
 /// Steps after which predictions are held against what came, besides the first.
@@ -22,6 +22,9 @@ const NOISE_SHARE: f32 = 0.2;
 /// How likely each is right before anything was seen: the model, going on, resting. So small that a little
 /// evidence pulls little: what is predicted to stop goes on far in ten steps.
 const PRIOR: [f32; 3] = [0.996, 0.002, 0.002];
+/// Way (m) that is taken to have come as the model said, besides what did: so much must be said before it counts
+/// that it did not come.
+const WORD_NOISE_M: f32 = 0.01;
 /// Steps that must have been looked at before anything but the model counts.
 const MIN_STEPS: f32 = 1.9;
 /// Motion of a body's particles in the last step (m, root of the mean square) from which on nothing is taken to
@@ -54,6 +57,8 @@ struct Look {
     squares: [f32; 3],
     /// The body's motion (m).
     motion: Vec3,
+    /// Of the model's word for [`LAG`] steps: its product with the way that came, and its square (m²).
+    gain: [f32; 2],
 }
 
 /// What was said some steps ago of the steps to come, and how far that is off by now (m).
@@ -91,13 +96,16 @@ impl TrackRecord {
         let mut losses = losses_of(squares, NOISE_OF_PARTICLES_M);
         let now = Pending { is_known: 1.0, said, ..Pending::default() }.after(&motion);
         let [last, before] = self.pending.map(|pending| pending.after(&motion));
+        let mut gain = [0.0; 2];
         if before.is_known > 0.5 {
             let later = losses_of(before.squares(), NOISE_M);
             losses.iter_mut().zip(later).for_each(|(loss, later)| *loss += later);
+            let said = minus(&before.way, &before.off[0]);
+            gain = [dot(&said, &before.way), dot(&said, &said)];
         }
         self.pending = [now, last];
         self.steps.rotate_right(1);
-        self.steps[0] = Look { is_known: 1.0, losses, squares, motion };
+        self.steps[0] = Look { is_known: 1.0, losses, squares, motion, gain };
     }
 
     /// What it tells of the next steps; none where nothing was looked at.
@@ -105,7 +113,8 @@ impl TrackRecord {
         let [model, goes_on, rests] = self.shares();
         let (misses_m, has_rested) = (self.misses_m(), self.has_rested());
         let is_known = self.n_steps() > 0.0;
-        is_known.then_some(Evidence { model, goes_on, rests, misses_m, has_rested })
+        let keeps = self.keeps();
+        is_known.then_some(Evidence { model, goes_on, rests, misses_m, has_rested, keeps })
     }
 
     /// How much the model, going on and resting count from here on.
@@ -132,6 +141,15 @@ impl TrackRecord {
         n_steps >= RESTS_STEPS && length(&motion) < RESTS_M * n_steps
     }
 
+    /// How much of a step's motion the next one keeps, by what became of the model's word for [`LAG`] steps: 1 where
+    /// all of it came. A share c of it came if 1 + r + r² = 3 c of that decay r.
+    fn keeps(&self) -> f32 {
+        let sum = |k: usize| self.steps.iter().map(|look| look.gain[k]).sum::<f32>();
+        let noise = WORD_NOISE_M * WORD_NOISE_M;
+        let share = ((sum(0) + noise) / (sum(1) + noise)).clamp(1.0 / 3.0, 1.0);
+        ((12.0 * share - 3.0).max(0.0).sqrt() - 1.0) / 2.0
+    }
+
     /// Usual miss of a particle in a step (m, root of the mean square): of the model, and of going on.
     fn misses_m(&self) -> [f32; 2] {
         let n_steps = self.n_steps().max(1.0);
@@ -151,9 +169,10 @@ impl TrackRecord {
     }
 
     fn numbers(&mut self) -> impl Iterator<Item = &mut f32> {
-        let looks = self.steps.iter_mut().flat_map(|Look { is_known, losses, squares, motion }| {
-            losses.iter_mut().chain(squares).chain(motion).chain([is_known])
-        });
+        let looks =
+            self.steps.iter_mut().flat_map(|Look { is_known, losses, squares, motion, gain }| {
+                losses.iter_mut().chain(squares).chain(motion).chain(gain).chain([is_known])
+            });
         let pending = self.pending.iter_mut().flat_map(|Pending { is_known, said, off, way }| {
             let vectors = said.iter_mut().flatten().chain(off).flatten();
             vectors.chain(way).chain([is_known])
@@ -222,6 +241,23 @@ mod tests {
         let slows = [[0.010, 0.0, 0.0], [0.006, 0.0, 0.0], [0.002, 0.0, 0.0]];
         assert!(record(&[ON; 3], &slows).shares()[0] > 0.95);
         assert!(record(&[ON; 9], &slows).shares()[1] > 0.9);
+    }
+
+    #[test]
+    fn what_is_said_and_does_not_come_fades_and_what_comes_does_not() {
+        let keeps = |motions: &[Vec3], model: &[Vec3; LAG]| record(motions, model).keeps();
+        assert_eq!(keeps(&[ON; 3], &STOPS), 1.0, "no three steps were looked at");
+        assert!(keeps(&[ON; 9], &[ON; LAG]) > 0.999);
+        assert_eq!(keeps(&[ON; 9], &STOPS), 1.0, "more came than was said");
+        // To and fro: nothing of what is said comes.
+        let swings: Vec<Vec3> =
+            (0..9).map(|i| if i % 2 == 0 { ON } else { ON.map(|x| -x) }).collect();
+        assert!(keeps(&swings, &[ON; LAG]) < 0.1, "{}", keeps(&swings, &[ON; LAG]));
+        // Half of it comes: 1 + r + r² is 1.5.
+        let keep = keeps(&[ON; 9], &[ON.map(|x| 2.0 * x); LAG]);
+        assert!((0.366..0.45).contains(&keep), "{keep}");
+        // Millimetres that do not come tell little.
+        assert!(keeps(&[[0.0; 3]; 9], &[[0.0, 0.0, 0.0005]; LAG]) > 0.85);
     }
 
     #[test]

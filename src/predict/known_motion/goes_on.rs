@@ -1,10 +1,14 @@
 //! What went on against what was predicted goes on, and what rested against it rests: as far as the last
 //! steps tell.
 
-use crate::base::geometry::{RigidMotion, Vec3, add};
+use crate::base::geometry::{RigidMotion, Vec3, add, bounds};
 use crate::engine::motion_class::MotionClass;
 use crate::engine::rollout_input::RolloutInput;
 use crate::predict::track_record::{LAG, Said};
+use crate::vision::motion::NO_BODY;
+
+/// What is no farther than this (m) from the box that a link sweeps may be moved by the robot.
+const REACH_M: f32 = 0.1;
 
 /// Moves particles as their bodies moved; its vectors are kept from one prediction to the next.
 #[derive(Debug, Default)]
@@ -15,6 +19,12 @@ pub struct GoesOn {
     positions: Vec<Vec3>,
     /// Motion in the first steps as the model predicts it, and if each goes on (m), `[n]`.
     said: Vec<Said>,
+    /// How much of a step's motion as the model predicts it the next one keeps, `[n]`.
+    keeps: Vec<f32>,
+    /// Boxes (m) that the links of the robot sweep, now and in the steps to come.
+    swept: Vec<[Vec3; 2]>,
+    /// Whether the robot may reach each body.
+    reached: Vec<bool>,
 }
 
 impl GoesOn {
@@ -33,6 +43,7 @@ impl GoesOn {
         if displacements.len() >= LAG {
             self.said.resize(start.positions.len(), Said::default());
         }
+        self.set_keeps(scene, classes, displacements.len());
         self.bodies.clone_from(&start.body_motions);
         self.positions.clone_from(&start.positions);
         for (step, displacements) in displacements.iter_mut().enumerate() {
@@ -43,12 +54,56 @@ impl GoesOn {
                 }
                 let known = scene.evidence.get(i).copied().flatten();
                 let known = known.filter(|_| classes.get(i) != Some(&MotionClass::Robot));
+                let Some(known) = known else { continue };
+                let model = known.model * self.keeps[i].powi(step as i32);
                 for (x, way) in displacement.iter_mut().zip(way) {
-                    *x = known.map_or(*x, |known| known.model * *x + known.goes_on * way);
+                    *x = model * *x + known.goes_on * way;
                 }
             }
             let bodies = self.bodies.iter_mut().flatten();
             bodies.for_each(|motion| *motion = motion.again_on_course());
+        }
+    }
+
+    /// What was said of the last steps and did not come fades from those ahead: hands and what they lead turn and stop.
+    /// Falls are told by gravity, and what the robot will reach by its plan, not by what came before.
+    fn set_keeps(&mut self, scene: &RolloutInput, classes: &[MotionClass], n_steps: usize) {
+        let start = &scene.start;
+        self.sweep(scene, n_steps);
+        self.reached.clear();
+        self.reached.resize(start.body_motions.len(), false);
+        let near = |p: &Vec3, [min, max]: &[Vec3; 2]| {
+            (0..3).all(|k| min[k] - REACH_M < p[k] && p[k] < max[k] + REACH_M)
+        };
+        for (position, &body) in start.positions.iter().zip(&start.body_of) {
+            if let Some(reached) = self.reached.get_mut(body as usize).filter(|is| !**is) {
+                *reached = self.swept.iter().any(|swept| near(position, swept));
+            }
+        }
+        self.keeps.clear();
+        self.keeps.extend((0..start.positions.len()).map(|i| {
+            let known = scene.evidence.get(i).copied().flatten();
+            let body = start.body_of.get(i).map_or(NO_BODY, |body| *body) as usize;
+            let is_led = self.reached.get(body).copied().unwrap_or(true)
+                || classes.get(i) == Some(&MotionClass::Flying);
+            known.filter(|_| !is_led).map_or(1.0, |known| known.keeps)
+        }));
+    }
+
+    /// Finds the boxes that the links sweep, from now to the end of the steps.
+    fn sweep(&mut self, scene: &RolloutInput, n_steps: usize) {
+        self.swept.clear();
+        for row in scene.kinematic.iter().take(n_steps + 2).skip(1) {
+            for (p, &link) in row.iter().zip(&scene.start.kinematic_links) {
+                let link = link as usize;
+                if link >= self.swept.len() {
+                    self.swept.resize(link + 1, bounds(&[]));
+                }
+                let [min, max] = &mut self.swept[link];
+                for k in 0..3 {
+                    (min[k], max[k]) = (min[k].min(p[k]), max[k].max(p[k]));
+                }
+            }
         }
     }
 
@@ -76,6 +131,7 @@ impl GoesOn {
 mod tests {
     use super::*;
     use crate::base::geometry::minus;
+    use crate::engine::rollout_input::Evidence;
     use crate::predict::track_record::{Seen, TrackRecord};
 
     const WAY: Vec3 = [0.02, 0.0, 0.0];
@@ -117,6 +173,33 @@ mod tests {
         let mut displacements = vec![vec![[0.0, 0.0, -0.01]; 2]; 4];
         GoesOn::default().mix(&scene, &[], &mut displacements);
         assert!(displacements.iter().flatten().all(|way| *way == [0.0, 0.0, -0.01]));
+    }
+
+    #[test]
+    fn what_did_not_come_as_said_fades_unless_it_falls_or_the_robot_comes() {
+        let mut scene = scene();
+        let known = scene.evidence[0].map(|known| Evidence {
+            model: 1.0,
+            goes_on: 0.0,
+            rests: 0.0,
+            keeps: 0.5,
+            ..known
+        });
+        scene.evidence = vec![known; 2];
+        scene.start.body_of = vec![0, 1];
+        scene.start.body_motions = vec![None; 2];
+        let mixed = |scene: &RolloutInput, class| {
+            let mut displacements = vec![vec![[0.01, 0.0, 0.0]; 2]; 3];
+            GoesOn::default().mix(scene, &[class; 2], &mut displacements);
+            displacements.iter().map(|step| [step[0][0], step[1][0]]).collect::<Vec<_>>()
+        };
+        assert_eq!(mixed(&scene, MotionClass::Moving), [[0.01; 2], [0.005; 2], [0.0025; 2]]);
+        assert_eq!(mixed(&scene, MotionClass::Flying), [[0.01; 2]; 3]);
+        // A link is far now, and comes near the second in the last step.
+        scene.start.kinematic_links = vec![0];
+        scene.kinematic = [2.0, 1.0, 0.8, 0.5, 0.19, 0.0].map(|x| vec![[x, 0.0, 0.0]]).to_vec();
+        let told = mixed(&scene, MotionClass::Moving);
+        assert_eq!(told, [[0.01; 2], [0.005, 0.01], [0.0025, 0.01]]);
     }
 
     #[test]
