@@ -93,6 +93,7 @@ fn frame(secs: f64, blocks: &[Block]) -> Frame {
         robot: None,
         plan: vec![],
         robot_description: None,
+        world_from_workspace: None,
     }
 }
 
