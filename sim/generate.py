@@ -20,7 +20,9 @@ from sim.splits import SPLITS, seeds
 NOTE = "generate.json"
 
 
-def make(job: tuple) -> str | None:
+def make(
+    job: tuple[str, int, str, Path, Imaging | None, bool, moving.MovingCamera | None],
+) -> str | None:
     """Simulates and writes one episode, unless it is there; what was wrong, if it can't."""
     task, seed, variety, out, imaging, truth, camera = job
     folder = out / f"{task}_{seed}"
@@ -36,7 +38,8 @@ def make(job: tuple) -> str | None:
 
 
 def claim(
-    out: Path, variety: str, imaging: Imaging | None, truth: bool = True, camera=None
+    out: Path, variety: str, imaging: Imaging | None, truth: bool = True,
+    camera: moving.MovingCamera | None = None,
 ) -> str | None:
     """Notes in the folder what is made there; what is wrong, if that was something else: episodes of
     another kind have the same names, and would be taken for finished."""

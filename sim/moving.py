@@ -3,7 +3,8 @@
 The scene, its physics and its truth are those of the episode; one camera takes the place of its cameras.
 """
 
-from dataclasses import dataclass
+import copy
+from dataclasses import dataclass, replace
 
 import mujoco
 import numpy as np
@@ -97,11 +98,11 @@ class MovingMessages(Messages):
     """As Messages (two arms at a table, 10 Hz), seen by one camera that moves."""
 
     def __init__(self, episode, moving: MovingCamera):
-        super().__init__(episode)
-        self.moving = moving
         name, fovy = episode.cameras[0].name, WRIST_FOVY if moving.kind == "wrist" else BASE_FOVY
         self.view = Camera(name, np.zeros(3), np.eye(3), fovy)
-        self.episode.cameras = [self.view]
+        # The episode keeps its own cameras.
+        super().__init__(replace(episode, model=copy.copy(episode.model), cameras=[self.view]))
+        self.moving = moving
         self.model.cam_fovy[self.model.camera(name).id] = fovy
         self.model.cam_resolution[:] = (self.view.width, self.view.height)
         base = [self.base_at(frame) for frame in range(self.frames)]

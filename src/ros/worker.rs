@@ -329,6 +329,7 @@ impl Worker {
                     facts.predicted(now, latency_ms, n_particles, is_planned);
                     facts.cut(now, prediction.is_cut.then_some(n_steps));
                     facts.turned_out(now, &prediction.outcomes);
+                    prediction.pose_error.iter().for_each(|error| facts.pose_error(now, error));
                 });
             }
             Err(error) => {
