@@ -54,7 +54,12 @@ fn hit(
 }
 
 /// A camera at `pose`, `secs` after the start.
-pub fn camera(number: usize, secs: f64, pose: Isometry3<f64>, scene: (Floor, &[Block])) -> CameraFrame {
+pub fn camera(
+    number: usize,
+    secs: f64,
+    pose: Isometry3<f64>,
+    scene: (Floor, &[Block]),
+) -> CameraFrame {
     let header = Header { stamp: stamp(secs), frame_id: "camera".into() };
     let k = [FOCAL, 0.0, 119.5, 0.0, FOCAL, 89.5, 0.0, 0.0, 1.0];
     let p = [FOCAL, 0.0, 119.5, 0.0, 0.0, FOCAL, 89.5, 0.0, 0.0, 0.0, 1.0, 0.0];

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use crate::blocks::{Block, frame};
 use forecloud::engine::model::Model;
 use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::predictor::{Prediction, Predictor};
 use forecloud::robot::kinematics::RobotMode;
-use crate::blocks::{Block, frame};
 
 fn predictor() -> Predictor {
     let model = Model::load(&Path::new(crate::ROOT).join("models/small.safetensors")).unwrap();

@@ -82,3 +82,60 @@ impl Sight {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{CameraInfo, Header};
+
+    /// A camera at the height of 1 m that looks down and sees 1 m along x, 0.8 m along y.
+    fn looked(x: f64, workspace: Workspace) -> Looked {
+        let info = CameraInfo {
+            header: Header::default(),
+            height: 80,
+            width: 100,
+            distortion_model: "plumb_bob".into(),
+            d: vec![],
+            k: [100.0, 0.0, 49.5, 0.0, 100.0, 39.5, 0.0, 0.0, 1.0],
+            r: [0.0; 9],
+            p: [0.0; 12],
+        };
+        let (eye, down) = (Point3::new(x, 0.0, 1.0), Point3::new(x, 0.0, 0.0));
+        let world_from_camera =
+            Isometry3::face_towards(&eye, &down, &nalgebra::Vector3::new(0.0, -1.0, 0.0));
+        let lens = Some((Camera::new(&info).unwrap(), [100, 80]));
+        let sights = vec![Sight { camera: 0, world_from_camera, lens }];
+        Looked { workspace: Some(workspace), sights }
+    }
+
+    #[test]
+    fn what_lies_beside_the_image_or_the_box_is_not_seen() {
+        let all = Workspace { min: [-9.0; 3], max: [9.0; 3] };
+        let here = looked(0.0, all);
+        for (point, is_seen) in [
+            ([0.0, 0.0, 0.0], true),
+            ([0.45, 0.35, 0.0], true),
+            ([0.49, 0.0, 0.0], false),
+            ([0.0, 0.39, 0.0], false),
+            ([0.0, 0.0, 2.0], false),
+        ] {
+            assert_eq!(here.sees(&point, &[]), is_seen, "{point:?}");
+        }
+        assert!(looked(0.4, all).sees(&[0.8, 0.0, 0.0], &[]));
+        let boxed = looked(0.0, Workspace { min: [-0.2; 3], max: [0.2; 3] });
+        assert!(boxed.sees(&[0.1, 0.0, 0.0], &[]) && !boxed.sees(&[0.3, 0.0, 0.0], &[]));
+        // A pose that is off by 0.2 m along x.
+        let off = [Some(Rigid::shift([0.2, 0.0, 0.0]))];
+        assert!(here.sees(&[0.6, 0.0, 0.0], &off) && !here.sees(&[-0.4, 0.0, 0.0], &off));
+    }
+
+    #[test]
+    fn what_moved_is_told() {
+        let all = Workspace { min: [-9.0; 3], max: [9.0; 3] };
+        let (here, there) = (looked(0.0, all), looked(0.1, all));
+        assert_eq!(here, looked(0.0, all));
+        assert_eq!(here.moved_since(&looked(0.0, all)).count(), 0);
+        assert_eq!(there.moved_since(&here).collect::<Vec<_>>(), [0]);
+        assert_eq!(here.moved_since(&Looked::default()).collect::<Vec<_>>(), [0]);
+    }
+}

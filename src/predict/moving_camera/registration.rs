@@ -215,3 +215,67 @@ fn surface(points: impl Iterator<Item = (Vector3<f64>, f64)> + Clone) -> Surface
     let gradient = gradient.sum();
     Surface { normal, gradient, grey, middle }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::random::{draw, uniform};
+
+    /// A tiled floor with three boxes on it, `n` points drawn by `seed`, where one box is moved by `way`.
+    fn scene(seed: u64, n: usize, way: Vec3) -> Vec<(Vec3, Vec3)> {
+        let random = |i: usize, k: u64| uniform(draw(seed, 1, i as u64, k));
+        let point = |i: usize| {
+            let [a, b] = [random(i, 0), random(i, 1)];
+            if i % 2 == 0 {
+                let tile = ((a * 12.0).floor() + (b * 12.0).floor()) as i32 % 2;
+                return ([a - 0.5, b - 0.5, 0.0], [0.3 + 0.4 * tile as f32; 3]);
+            }
+            let which = i / 2 % 3;
+            let corner = [[-0.3, -0.2, 0.0], [0.2, 0.1, 0.0], [-0.1, 0.3, 0.0]][which];
+            let face = match i / 6 % 3 {
+                0 => [0.1 * a, 0.1 * b, 0.1],
+                1 => [0.1, 0.1 * a, 0.1 * b],
+                _ => [0.1 * a, 0.1, 0.1 * b],
+            };
+            let moved = if which == 0 { way } else { [0.0; 3] };
+            (std::array::from_fn(|k| corner[k] + face[k] + moved[k]), [0.2 * which as f32; 3])
+        };
+        (0..n).map(point).collect()
+    }
+
+    fn off() -> Rigid {
+        Rigid::default().then(&[0.006, -0.004, 0.008], &[0.006, -0.005, 0.004], &[0.0; 3])
+    }
+
+    #[test]
+    fn an_error_of_the_pose_is_found_also_beside_what_moves() {
+        for way in [[0.0; 3], [0.02, 0.0, 0.0]] {
+            let here = scene(2, 1000, way).into_iter().map(|(p, c)| (off().apply(&p), c));
+            let there = scene(1, 6000, [0.0; 3]);
+            let found = Registration::default().find(there.into_iter(), here);
+            let (found, error) = found.expect("it errs");
+            for p in [[0.3, 0.3, 0.0], [-0.3, 0.2, 0.1], [0.0, -0.4, 0.05]] {
+                let (found, true_p) = (found.apply(&p), off().apply(&p));
+                let left = crate::base::geometry::distance(&found, &true_p);
+                assert!(left < 0.0015, "{left} m of {way:?}");
+            }
+            assert!((0.004..0.015).contains(&error.shift_m) && error.turn_rad > 0.008, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_right_or_cannot_be_told_is_left() {
+        let find = |there: Vec<(Vec3, Vec3)>, here: Vec<(Vec3, Vec3)>| {
+            Registration::default().find(there.into_iter(), here.into_iter())
+        };
+        let still = [0.0; 3];
+        assert_eq!(find(scene(1, 6000, still), scene(2, 1000, still)), None);
+        assert_eq!(find(scene(1, 6000, still), scene(2, 50, still)), None, "too few");
+        assert_eq!(find(Vec::new(), scene(2, 1000, still)), None);
+        let far = scene(2, 1000, still).into_iter().map(|(p, c)| (p.map(|x| x + 3.0), c));
+        assert_eq!(find(scene(1, 6000, still), far.collect()), None, "something else");
+        let broken = vec![([f32::NAN; 3], [0.5; 3]); 1000];
+        assert_eq!(find(broken.clone(), scene(2, 1000, still)), None);
+        assert_eq!(find(scene(1, 6000, still), broken), None);
+    }
+}

@@ -92,8 +92,8 @@ mod tests {
     fn it_stays_until_the_base_has_driven_on_and_what_the_model_sees_goes_with_it() {
         let (own, usual) = (own(), Workspace::default());
         let at = |x: f64| own.in_world(Some(&pose(x, 0.0, 0.0, 0.0)), &usual);
-        assert_eq!(at(0.05), at(0.051));
-        assert_eq!(at(0.05).origin[2], 0.3);
+        assert_eq!(at(0.06), at(0.061));
+        assert_eq!(at(0.06).origin[2], 0.3);
         let boxes: Vec<_> =
             (0..1000).map(|mm| at(0.001 * f64::from(mm)).workspace.min[0]).collect();
         let n_moves = boxes.windows(2).filter(|pair| pair[0] != pair[1]).count();

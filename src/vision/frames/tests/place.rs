@@ -98,8 +98,8 @@ fn why_a_camera_was_not_placed_is_the_problem() {
 /// Two cameras, and a workspace that goes with `base_link`.
 fn on_base() -> Frames {
     let workspace_frame = Some("base_link".to_owned());
-    let patience_secs = Some(0.25);
-    ready_with(FramesConfig { workspace_frame, patience_secs, ..FramesConfig::default() })
+    let (patience_secs, robot) = (Some(0.25), RobotMode::None);
+    ready_with(FramesConfig { workspace_frame, patience_secs, robot, ..FramesConfig::default() })
 }
 
 fn base_at(nanos: i64, x: f64) -> Input {
@@ -137,8 +137,7 @@ fn a_base_that_nothing_tells_of_drops_frames_with_its_name_and_the_remedy() {
 #[test]
 fn a_workspace_frame_without_a_name_is_refused() {
     for name in ["", "/"] {
-        let config =
-            FramesConfig { workspace_frame: Some(name.into()), ..FramesConfig::default() };
+        let config = FramesConfig { workspace_frame: Some(name.into()), ..FramesConfig::default() };
         let told = config.validate().unwrap_err().to_string();
         assert!(told.starts_with("workspace_frame: "), "{told}");
     }
