@@ -226,7 +226,7 @@ mod tests {
         let random = |i: usize, k: u64| uniform(draw(seed, 1, i as u64, k));
         let point = |i: usize| {
             let [a, b] = [random(i, 0), random(i, 1)];
-            if i % 2 == 0 {
+            if i.is_multiple_of(2) {
                 let tile = ((a * 12.0).floor() + (b * 12.0).floor()) as i32 % 2;
                 return ([a - 0.5, b - 0.5, 0.0], [0.3 + 0.4 * tile as f32; 3]);
             }
