@@ -71,6 +71,8 @@ ARGUMENTS = {
     'remap:="/camera/color/image_raw:=/rgb/image /joint_states:=/arm/joint_states"',
     "model": "Model file. Empty: the one in the parameter file, or the one that comes with the package",
     "world_frame": "Frame of the predictions: fixed to the ground, z up",
+    "workspace_frame": "Frame of tf that the box to predict in is given in and goes with, such as base_link "
+    "of a mobile base. Empty: as in the parameter file (world_frame)",
     "level_camera": "Whether to place a single camera by what it sees, if no transform places it "
     "within 2 s: the largest plane in view (table or floor) is taken as level. true or false. Empty: "
     "true if `driver` is given with one camera and no `world_frame`, otherwise as in the parameter file",
@@ -161,7 +163,12 @@ def parameters(given, cameras):
     inputs = names("input", given["input"])
     if wrong := [name for name in inputs if name not in INPUTS]:
         raise RuntimeError(f"`input` is one of {', '.join(INPUTS)}, not {', '.join(wrong)}")
-    found = {"cameras": cameras, "camera_inputs": inputs, "world_frame": given["world_frame"]}
+    found = {
+        "cameras": cameras,
+        "camera_inputs": inputs,
+        "world_frame": given["world_frame"],
+        "workspace_frame": given["workspace_frame"],
+    }
     if given["depth_registered"]:
         found["depth_registered"] = given["depth_registered"] == "true"
     is_only = len(cameras) == 1 and given["driver"] and not given["world_frame"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from sim import gl, real_arms, tasks
+from sim import gl, moving, real_arms, tasks
 from sim.imaging import Imaging
 from sim.splits import SPLITS, seeds
 
@@ -20,27 +20,34 @@ from sim.splits import SPLITS, seeds
 NOTE = "generate.json"
 
 
-def make(job: tuple[str, int, str, Path, Imaging | None, bool]) -> str | None:
+def make(
+    job: tuple[str, int, str, Path, Imaging | None, bool, moving.MovingCamera | None],
+) -> str | None:
     """Simulates and writes one episode, unless it is there; what was wrong, if it can't."""
-    task, seed, variety, out, imaging, truth = job
+    task, seed, variety, out, imaging, truth, camera = job
     folder = out / f"{task}_{seed}"
     if not (folder / "metadata.yaml").exists():
         from sim import episode, recording
 
         try:
             made = episode.simulate(task, seed, variety=variety, imaging=imaging)
-            recording.write(made, folder, truth)
+            recording.write(made, folder, truth, camera)
         except episode.NoEpisode as problem:
             return str(problem)
     return None
 
 
-def claim(out: Path, variety: str, imaging: Imaging | None, truth: bool = True) -> str | None:
+def claim(
+    out: Path, variety: str, imaging: Imaging | None, truth: bool = True,
+    camera: moving.MovingCamera | None = None,
+) -> str | None:
     """Notes in the folder what is made there; what is wrong, if that was something else: episodes of
     another kind have the same names, and would be taken for finished."""
     note, this = out / NOTE, {"variety": variety, "imaging": imaging.about() if imaging else None}
     if not truth:
         this["truth"] = False
+    if camera:
+        this["camera"] = camera.about()
     if note.exists():
         there = json.loads(note.read_text())
         return None if there == this else f"{out} holds recordings of {there}: take another folder"
@@ -53,6 +60,14 @@ def imaging(text: str) -> Imaging:
     """The value of --imaging."""
     try:
         return Imaging.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def pose_errors(text: str) -> moving.PoseErrors:
+    """The value of --pose-errors."""
+    try:
+        return moving.PoseErrors.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -77,6 +92,17 @@ def arguments() -> argparse.Namespace:
         "--without-truth", action="store_true",
         help="write only what a robot's own recording holds: no topic below /truth",
     )
+    parser.add_argument(
+        "--camera", choices=moving.KINDS, help="one camera, on the wrist of an arm or on a base that drives, in "
+        "place of those that stand (split only)",
+    )
+    parser.add_argument(
+        "--still", action="store_true", help="that camera stays where it is in the middle of the episode",
+    )
+    parser.add_argument(
+        "--pose-errors", type=pose_errors, default=moving.PoseErrors(), metavar="MM,DEGREES,LAG_MS",
+        help="how far, and how late, tf of that camera is off; default: 0,0,0",
+    )
     parser.add_argument("--episodes", type=int, required=True, help="number for each task")
     parser.add_argument("--first-seed", type=int, default=0, help="first episode in the split")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="default: all cores")
@@ -87,6 +113,11 @@ def arguments() -> argparse.Namespace:
         parser.error(f"--variety {args.variety}: it has no split {args.split}; take --variety real")
     if args.imaging and args.variety != "real":
         parser.error("--imaging: goes with --variety real")
+    if args.camera and args.variety != "split":
+        parser.error("--camera: goes with --variety split")
+    if not args.camera and (args.still or args.pose_errors != moving.PoseErrors()):
+        parser.error("--still, --pose-errors: go with --camera")
+    args.moving = args.camera and moving.MovingCamera(args.camera, args.still, args.pose_errors)
     if args.split == "robots" and (problem := real_arms.problem()):
         parser.error(problem)
     args.tasks = args.tasks.split(",") if args.tasks else usual
@@ -104,9 +135,11 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Runs the jobs, tasks in turn for each seed."""
     args = arguments()
-    if problem := claim(args.out, args.variety, args.imaging, not args.without_truth):
+    if problem := claim(
+        args.out, args.variety, args.imaging, not args.without_truth, args.moving
+    ):
         raise SystemExit(f"generate: {problem}")
-    more = (args.variety, args.out, args.imaging, not args.without_truth)
+    more = (args.variety, args.out, args.imaging, not args.without_truth, args.moving)
     jobs = [(task, seed, *more) for seed in args.seeds for task in args.tasks]
     with multiprocessing.get_context("spawn").Pool(max(1, args.jobs)) as pool:
         done = tqdm(pool.imap_unordered(make, jobs), total=len(jobs), unit="episode")

@@ -288,8 +288,12 @@ class Messages:
         return MSG["geometry_msgs/msg/PoseArray"](header(stamp, WORLD), poses)
 
 
-def messages_of(episode: Episode, name: str) -> Messages:
-    """What makes the messages of an episode, whose recording has this name."""
+def messages_of(episode: Episode, name: str, moving=None) -> Messages:
+    """What makes the messages of an episode, whose recording has this name; `moving`: a MovingCamera."""
+    if moving:
+        from sim.moving import MovingMessages
+
+        return MovingMessages(episode, moving)
     if not episode.stage:
         return Messages(episode)
     from sim.filming import Filmed
@@ -304,9 +308,9 @@ def write_meshes(meshes: dict[str, bytes], folder: Path) -> None:
         (folder / "meshes" / f"{name}.stl").write_bytes(mesh)
 
 
-def write(episode: Episode, folder: Path, truth: bool = True) -> None:
-    """Writes the recording, without what only a simulator knows where `truth` is false; the folder
-    appears only when it is complete."""
+def write(episode: Episode, folder: Path, truth: bool = True, moving=None) -> None:
+    """Writes the recording, without what only a simulator knows where `truth` is false; `moving`:
+    as messages_of; the folder appears only when it is complete."""
     spare = folder.parent / f".{folder.name}.{os.getpid()}"
     shutil.rmtree(spare, ignore_errors=True)
     draft = spare / folder.name
@@ -314,7 +318,7 @@ def write(episode: Episode, folder: Path, truth: bool = True) -> None:
     writer = bag(draft, version=9, storage_plugin=StoragePlugin.MCAP)
     writer.set_compression(CompressionMode.STORAGE, CompressionFormat.ZSTD)
     try:
-        messages = messages_of(episode, folder.name)
+        messages = messages_of(episode, folder.name, moving)
         told = [row for row in messages.topics if truth or not row[0].startswith(TRUTH)]
         with writer:
             channels = {

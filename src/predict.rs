@@ -7,6 +7,7 @@ pub mod deadline;
 pub mod history;
 pub mod known_motion;
 pub mod last_miss;
+pub mod moving_camera;
 pub mod objects;
 pub mod observation;
 pub mod occupied;

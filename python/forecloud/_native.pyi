@@ -45,6 +45,7 @@ class Frame:
         cameras: Sequence[dict[str, Any]],
         robot: tuple[list[str], list[float], Sequence[float] | None, list[Sequence[float]]] | None,
         plans: Sequence[tuple[int, list[str], list[int], list[list[float]]]],
+        workspace: Sequence[float] | None,
     ) -> None: ...
     @property
     def stamp_ns(self) -> int: ...

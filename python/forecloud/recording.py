@@ -166,9 +166,11 @@ class Frame:
         joints: Mapping[str, float] | None = None,
         plans: Sequence[Plan] = (),
         root: Any = None,
+        workspace: Any = None,
     ) -> None:
         """`root`: pose of the robot's root link in the world frame, where its description does not hold
-        that frame."""
+        that frame; `workspace`: pose of the frame that the box to predict in is given in, where it goes with
+        one, such as a mobile base's."""
         if isinstance(cameras, Camera) or not all(isinstance(camera, Camera) for camera in cameras):
             raise InputError("cameras: expected a list of forecloud.Camera")
         robot: Any = None
@@ -183,6 +185,7 @@ class Frame:
             [camera._native(i) for i, camera in enumerate(cameras)],
             robot,
             [plan._native() for plan in plans],
+            None if workspace is None else _arrays.pose("workspace", workspace),
         )
         self._names: Sequence[str] = ()
         self._cameras: list[Camera] | None = None
@@ -325,7 +328,7 @@ class Recording:
 
     Keywords are the tool's options (`forecloud replay --help`, "Topics and frames"): `cameras=["front"]`,
     `input="points"`, `unregistered_depth=True`, `remap={"/joint_states": "/arm/joint_states"}`,
-    `world_frame="map"`, `level_camera=True`, `robot="none"`, `tolerance_secs=0.05`.
+    `world_frame="map"`, `workspace_frame="base_link"`, `level_camera=True`, `robot="none"`, `tolerance_secs=0.05`.
 
     Raises `RecordingError` for what cannot be read (with the arguments that may serve, where topics have
     other names), `ConfigError` for settings that make no sense.
@@ -439,7 +442,14 @@ class Recording:
 
 
 # Parameters of the node, which the tool takes by -p.
-PARAMETERS = ("depth_registered", "world_frame", "level_camera", "robot", "tolerance_secs")
+PARAMETERS = (
+    "depth_registered",
+    "world_frame",
+    "workspace_frame",
+    "level_camera",
+    "robot",
+    "tolerance_secs",
+)
 
 
 def _arguments(settings: Mapping[str, Any]) -> list[str]:

@@ -82,6 +82,7 @@ impl Frame {
         cameras: Vec<CameraIn<'_>>,
         robot: Option<RobotIn>,
         plans: Vec<PlanIn>,
+        workspace: Option<Pose>,
     ) -> PyResult<Self> {
         let stamp = Stamp::from_nanos(stamp_ns);
         let numbers: Vec<usize> = cameras.iter().map(CameraIn::number).collect();
@@ -100,6 +101,9 @@ impl Frame {
             robot: robot.map(robot_state).transpose()?,
             plan: plans.into_iter().map(|given| plan("plan", given)).collect::<PyResult<_>>()?,
             robot_description: None,
+            world_from_workspace: workspace
+                .map(|pose| arrays::isometry("workspace", &pose))
+                .transpose()?,
         };
         Ok(Self { inner: Arc::new(inner), ids: None })
     }

@@ -26,7 +26,8 @@ pub struct PredictorConfig {
     pub device: Device,
     /// Whether predictions need the robot, where the model takes one.
     pub robot: RobotMode,
-    /// Box of the particles (world frame, m); none takes the model's.
+    /// Box of the particles (m); none takes the model's. In the world frame, or where frames tell of a frame of
+    /// its own ([`crate::vision::frames::Frame::world_from_workspace`]), in that.
     pub workspace: Option<Workspace>,
     /// Point of the world frame that the model takes for the origin (m): for scenes elsewhere than where
     /// it was trained.
@@ -142,7 +143,12 @@ impl PredictorConfig {
         Self { workspace: Some(place.workspace), origin: place.origin, ..self }
     }
 
-    /// Box of the particles (world frame, m).
+    /// Where the box is, as the settings put it.
+    pub fn place_of(&self, model: &ModelConfig) -> Place {
+        Place { workspace: self.workspace_of(model), origin: self.origin }
+    }
+
+    /// Box of the particles (m), as [`PredictorConfig::workspace`].
     pub fn workspace_of(&self, model: &ModelConfig) -> Workspace {
         self.workspace.unwrap_or(model.workspace)
     }

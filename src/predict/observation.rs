@@ -7,10 +7,12 @@ use crate::engine::rollout_input::RolloutInput;
 use crate::message::Stamp;
 use crate::predict::config::PredictorConfig;
 use crate::predict::last_miss::Outlook;
+use crate::predict::moving_camera::Looked;
 use crate::predict::robot_forecast::{LinksAhead, RobotForecast};
 use crate::robot::kinematics::{
     JointOrder, MeshSearch, Mount, Robot, RobotMode, RobotOptions, Spread,
 };
+use crate::vision::cloud::Place;
 use crate::vision::frames::{Frame, RobotState};
 use crate::vision::particles::{ParticleSampler, Particles, Sampling};
 use crate::{Error, Result};
@@ -22,6 +24,8 @@ pub struct Observation {
     pub stamp: Stamp,
     /// Numbers of the cameras that saw it, ascending.
     pub cameras: Vec<usize>,
+    /// Where these looked.
+    pub looked: Looked,
     /// Scene particles.
     pub particles: Particles,
     /// A denser sample, to estimate motion from.
@@ -122,8 +126,8 @@ impl Observer {
         &self.robot_forecast
     }
 
-    /// Frame → cloud in the world frame → `n` particles, which `sampler` draws, and the robot's, into
-    /// `out`.
+    /// Frame → cloud in the world frame → `n` particles in the box of `place`, which `sampler` draws, and the
+    /// robot's, into `out`.
     ///
     /// # Errors
     /// [`Error::NoRobot`] if the settings require one that is not known, [`Error::TooFewPoints`],
@@ -131,7 +135,7 @@ impl Observer {
     pub fn observe(
         &mut self,
         frame: &Frame,
-        n: usize,
+        (place, n): (&Place, usize),
         sampler: &mut dyn ParticleSampler,
         out: &mut Observation,
     ) -> Result<()> {
@@ -139,10 +143,11 @@ impl Observer {
         out.outlook.clear();
         out.cameras.clear();
         out.cameras.extend(frame.camera_numbers());
+        out.looked.take(&frame.cameras, &place.workspace);
         let sampling = Sampling {
             seed: self.config.seed,
             stamp_ns: frame.stamp.nanos(),
-            workspace: self.config.workspace_of(&self.model),
+            workspace: place.workspace,
             support_stride: self.model.support_stride,
         };
         // One draw: the particles are part of the denser sample.
@@ -188,7 +193,7 @@ impl Observer {
         &mut self,
         history: &Observation,
         now: &Observation,
-        frame: &Frame,
+        (frame, place): (&Frame, &Place),
         scene: &mut RolloutInput,
         links: &mut LinksAhead,
     ) -> Result<()> {
@@ -207,8 +212,8 @@ impl Observer {
         };
         let joints_ahead = &mut self.joints_ahead;
         forecast.set_motion(both, &frame.plan, robot, &self.model, joints_ahead)?;
-        let workspace = self.config.workspace_of(&self.model);
-        forecast.place_robot(&frame.plan, robot, &horizon, &workspace, joints_ahead, scene)?;
+        let workspace = &place.workspace;
+        forecast.place_robot(&frame.plan, robot, &horizon, workspace, joints_ahead, scene)?;
         // Also where it is too far off for the model: then nothing of the scene is near to it.
         links.robot.clone_from(&self.shared_robot);
         forecast.place_links(robot, joints_ahead, links)

@@ -8,6 +8,7 @@ use crate::engine::motion_class::MotionClass;
 use crate::engine::rollout_input::Evidence;
 use crate::message::Stamp;
 use crate::predict::last_miss::Outcomes;
+use crate::predict::moving_camera::PoseError;
 use crate::predict::objects::ObjectMap;
 use crate::predict::robot_forecast::LinksAhead;
 use crate::vision::particles::Particles;
@@ -43,6 +44,9 @@ pub struct Prediction {
     /// How far all that is seen off the support plane moves alike in a step (m), the robot aside; none where
     /// it does not: the world frame moves, as one on a mobile base does.
     pub world_motion_m: Option<f32>,
+    /// What was taken out of the motion since the history frame as an error of a camera's pose; none where no camera
+    /// moved, or tf is right as far as can be told.
+    pub pose_error: Option<PoseError>,
     /// Steps that the robot's plans tell of, the first ones.
     pub n_planned: usize,
     /// Stamp of the frame whose prediction was held against this frame, to tell from how that turned out; none
@@ -170,6 +174,7 @@ impl Prediction {
             situations: self.situations.clone(),
             objects: self.objects.clone(),
             world_motion_m: self.world_motion_m,
+            pose_error: self.pose_error,
             n_planned: self.n_planned,
             held_against: self.held_against,
             outcomes: self.outcomes,

@@ -14,16 +14,18 @@ use crate::Result;
 use crate::engine::backend::Backend;
 use crate::engine::graph::walks::WalkSeed;
 use crate::engine::model::Model;
-use crate::engine::rollout_input::RolloutInput;
+use crate::engine::rollout_input::{RolloutInput, StepState};
 use crate::predict::config::PredictorConfig;
 use crate::predict::deadline::Pace;
 use crate::predict::history::History;
 use crate::predict::known_motion::{KnownMotion, KnownMotionSettings};
 use crate::predict::last_miss::LastMiss;
+use crate::predict::moving_camera::{MovingCamera, rest_unseen};
 use crate::predict::objects::ObjectTracker;
 use crate::predict::observation::{Observation, Observer};
 use crate::predict::prediction::milliseconds_since;
 use crate::predict::robot_forecast::steps_of;
+use crate::vision::cloud::Place;
 use crate::vision::frames::Frame;
 use crate::vision::motion::MotionEstimator;
 
@@ -34,7 +36,10 @@ pub struct Predictor {
     model: Arc<Model>,
     config: PredictorConfig,
     observer: Observer,
+    /// Where the box of the newest frame is, and what the model takes for the origin there.
+    place: Place,
     history: History,
+    moving_camera: MovingCamera,
     motion: MotionEstimator,
     input: RolloutInput,
     backend: Backend,
@@ -70,6 +75,7 @@ impl Predictor {
         let start = Instant::now();
         // Images → cloud in the world frame → particles at t-1; the robot's at its joints.
         self.history.follow(frame.stamp);
+        self.place = self.place_of(frame);
         let mut now = self.observe(frame)?;
         // What was seen one step back → motion since then; the plan → the robot in each step ahead.
         let is_ready = self.look_back(&now).and_then(|()| self.set_input(&now, frame));
@@ -99,33 +105,43 @@ impl Predictor {
         let Some(history) = self.history.before(now) else { return Ok(false) };
         let (model, input) = (&self.model.config, &mut self.input);
         self.is_predicted = false;
-        input.set_particles(&now.particles, &history.particles, model.n_history);
+        // Without what a camera that moved only seems to see move: the errors of its pose, the border.
+        let both = self.moving_camera.compare(history, now);
+        self.prediction.pose_error = both.taken;
+        input.set_particles(&now.particles, both.particles, model.n_history);
         input.on_links.clone_from(&now.on_links);
         self.prediction.step_secs = model.step_secs;
-        self.observer.forecast(history, now, frame, input, &mut self.prediction.links)?;
+        let seen = (frame, &self.place);
+        self.observer.forecast(history, now, seen, input, &mut self.prediction.links)?;
         if model.n_motion > 0 {
-            let clouds = [&history.cloud, &now.cloud];
             // Seen from the robot as it was at the history frame, told as of one step.
             let robot_then = Some(&history.kinematic[..]);
-            input.set_motion(&mut self.motion, &now.particles, clouds, robot_then);
+            input.set_motion(&mut self.motion, &now.particles, both.clouds, robot_then);
+            let StepState { velocities, velocity_known, .. } = &mut input.start;
+            rest_unseen(both.unseen, velocities, velocity_known);
             input.scale_motion(steps_of(model, now.stamp.secs_since(history.stamp)) as f32);
         }
-        let seen = if model.n_motion > 0 { &history.cloud } else { &history.particles };
+        let seen = if model.n_motion > 0 { both.cloud } else { both.particles };
         self.prediction.history.clone_from(&seen.positions);
         self.prediction.history_stamp = history.stamp;
         self.look_at_last_miss(now);
-        self.input.set_origin(&self.config.origin);
+        self.input.set_origin(&self.place.origin);
         self.input.walk_seed = WalkSeed { seed: self.config.seed, stamp_ns: now.stamp.nanos() };
         Ok(true)
     }
 
     /// How what was predicted about one step ago turned out: that tells what goes on.
     fn look_at_last_miss(&mut self, now: &Observation) {
-        let Self { input, last_miss, prediction, history, .. } = self;
+        let Self { input, last_miss, prediction, history, moving_camera, .. } = self;
         let past = history.predicted(now.stamp);
         prediction.held_against = past.map(|(past, _)| past.stamp);
-        let past =
-            past.map(|(past, steps)| (&past.particles.positions[..], &past.outlook, steps as f32));
+        let seen = past.filter(|(past, _)| past.stamp == prediction.history_stamp);
+        // As tf has it now.
+        let corrected = seen.and_then(|(past, _)| moving_camera.corrected(&past.particles));
+        let past = past.map(|(past, steps)| {
+            let positions = corrected.unwrap_or(&past.particles.positions);
+            (positions, &past.outlook, steps as f32)
+        });
         let RolloutInput { start, evidence, .. } = input;
         prediction.outcomes = last_miss.look(start, &now.kinematic, past, evidence);
     }

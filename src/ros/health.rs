@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use crate::engine::motion_class::MotionClass;
 use crate::message::Stamp;
 use crate::predict::last_miss::Outcomes;
+use crate::predict::moving_camera::PoseError;
 use crate::predict::rig::Item;
 use crate::robot::kinematics::RobotMode;
 pub use recent::{Recent, WINDOW};
@@ -122,6 +123,9 @@ pub struct Facts {
     n_particles: usize,
     latencies_ms: VecDeque<f32>,
     waits_ms: VecDeque<f32>,
+    /// Frames whose moving cameras had an error of tf taken out, and its sums in tenths of a
+    /// millimetre and hundredths of a degree.
+    pose_errors: [Recent; 3],
     /// Whether the last prediction followed a plan.
     is_planned: bool,
     device: String,
@@ -181,6 +185,7 @@ impl Facts {
             n_without_history: 0,
             n_particles: 0,
             waits_ms: VecDeque::new(),
+            pose_errors: Default::default(),
             is_planned: true,
             latencies_ms: VecDeque::with_capacity(N_LATENCIES),
             device: String::new(),
@@ -253,6 +258,14 @@ impl Facts {
             self.latencies_ms.pop_front();
         }
         self.latencies_ms.push_back(latency_ms);
+    }
+
+    /// What was taken out as an error of a moving camera's pose.
+    pub fn pose_error(&mut self, now: Duration, error: &PoseError) {
+        let [n, tenths_mm, hundredths] = &mut self.pose_errors;
+        n.add(now, 1);
+        tenths_mm.add(now, (1e4 * error.shift_m) as u64);
+        hundredths.add(now, (100.0 * error.turn_rad.to_degrees()) as u64);
     }
 
     /// How the prediction of one step back turned out.

@@ -122,6 +122,9 @@ parameters! {
             /// anew: time was reset.
             AnyTime time_jump_secs: f64 = FramesConfig::default().time_jump_secs,
                 in FramesConfig::TIME_JUMP_SECS;
+            /// Frame of tf that `workspace_min` and `workspace_max` are given in, such as base_link of a mobile
+            /// base: the box goes with it, while predictions stay in `world_frame`. Empty: `world_frame`.
+            AtStart workspace_frame: String = String::new();
             /// Smallest motion over all steps for which a particle gets an arrow in `~/motion`.
             AtStart motion_min_m: f64 = 0.01, in 0.0..=10.0;
             /// Distance of what is seen from a link's surface that counts as a contact in `~/contact`.
@@ -187,6 +190,7 @@ impl NodeConfig {
         let config = FramesConfig {
             topics,
             world_frame: self.world_frame.clone(),
+            workspace_frame: self.workspace_frame().map(str::to_owned),
             robot: self.robot_mode()?,
             level_camera: self.level_camera,
             tolerance_secs: self.tolerance_secs,
@@ -197,6 +201,11 @@ impl NodeConfig {
         };
         config.validate()?;
         Ok(config)
+    }
+
+    /// The frame that the workspace is given in, where it is not the predictions'.
+    pub fn workspace_frame(&self) -> Option<&str> {
+        Some(&*self.workspace_frame).filter(|name| !name.is_empty())
     }
 
     /// Whether there is a robot.

@@ -38,6 +38,8 @@ const WARM_UPS: u32 = 2;
 pub struct Worker {
     predictor: Predictor,
     world_frame: String,
+    /// Frame that the workspace is given in.
+    workspace_frame: String,
     /// Whether the workspace follows the cameras, and what came of that.
     follows_cameras: bool,
     followed: Option<Place>,
@@ -81,6 +83,7 @@ impl Worker {
             followed: None,
             predictor,
             world_frame: config.world_frame.clone(),
+            workspace_frame: config.workspace_frame().unwrap_or(&config.world_frame).to_owned(),
             idle_without_subscribers: config.idle_without_subscribers,
             halt: Halt::No,
             passing: false,
@@ -254,12 +257,14 @@ impl Worker {
         }
         let usual = self.predictor.model().config.workspace;
         // What is wrong with the images is told where they are predicted from.
-        let proposal = |frame: &Frame| usual.proposal(&frame.cameras).ok().flatten();
+        let proposal = |frame: &Frame| {
+            usual.proposal(&frame.cameras, frame.world_from_workspace.as_ref()).ok().flatten()
+        };
         let first = self.predictor.kept().next().and_then(proposal);
         let Some(place) = first.or_else(|| proposal(newest)) else { return };
         self.followed = Some(place);
         if place.workspace != usual {
-            let (Workspace { min, max }, frame) = (place.workspace, &self.world_frame);
+            let (Workspace { min, max }, frame) = (place.workspace, &self.workspace_frame);
             tracing::info!(
                 "workspace: {min:.1?} to {max:.1?} (m, in '{frame}'), because the cameras see \
                  little in the model's; workspace_min and workspace_max override it"
@@ -324,6 +329,7 @@ impl Worker {
                     facts.predicted(now, latency_ms, n_particles, is_planned);
                     facts.cut(now, prediction.is_cut.then_some(n_steps));
                     facts.turned_out(now, &prediction.outcomes);
+                    prediction.pose_error.iter().for_each(|error| facts.pose_error(now, error));
                 });
             }
             Err(error) => {

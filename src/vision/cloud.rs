@@ -3,6 +3,7 @@
 mod color;
 mod depth;
 mod level;
+mod moved;
 mod noise;
 mod optics;
 mod points;

@@ -103,6 +103,8 @@ enum Missing {
     Info(String),
     /// With the transform that lacks, where it is known which.
     Tf(String, Option<Wanted>),
+    /// Where the box to predict in is.
+    Workspace(String, Wanted),
     Joints(String),
     Match(String),
 }
@@ -119,7 +121,7 @@ impl Missing {
     fn problem(&self) -> (ProblemKind, &str) {
         match self {
             Self::Info(problem) => (ProblemKind::Calibration, problem),
-            Self::Tf(problem, _) => (ProblemKind::Transform, problem),
+            Self::Tf(problem, _) | Self::Workspace(problem, _) => (ProblemKind::Transform, problem),
             Self::Joints(problem) => (ProblemKind::Joints, problem),
             Self::Match(problem) => (ProblemKind::Mismatch, problem),
         }

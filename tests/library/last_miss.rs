@@ -1,100 +1,12 @@
 //! Things that go on though the model, which never saw such things, predicts that they stop.
 
 use std::path::Path;
-use std::sync::Arc;
 
+use crate::blocks::{Block, frame};
 use forecloud::engine::model::Model;
-use forecloud::message::{CameraInfo, Header, Image, Stamp};
 use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::predictor::{Prediction, Predictor};
 use forecloud::robot::kinematics::RobotMode;
-use forecloud::vision::frames::{CameraFrame, ColorView, Frame, View};
-use nalgebra::{Isometry3, Point3, Vector3};
-
-const WIDTH: u32 = 240;
-const HEIGHT: u32 = 180;
-const FOCAL: f64 = 220.0;
-
-/// A box of `size` (m) about `center`, and its colour.
-#[derive(Clone, Copy)]
-struct Block {
-    center: [f64; 3],
-    size: f64,
-    rgb: [u8; 3],
-}
-
-/// Distance along a ray at which it meets the floor or a block, and the colour there.
-fn hit(eye: &Point3<f64>, ray: &Vector3<f64>, blocks: &[Block]) -> (f64, [u8; 3]) {
-    let floor = if ray.z < -1e-6 { -eye.z / ray.z } else { f64::INFINITY };
-    let mut found = (floor, [110, 110, 100]);
-    for block in blocks {
-        let (mut enters, mut leaves) = (0.0f64, f64::INFINITY);
-        for axis in 0..3 {
-            let to = |side: f64| (block.center[axis] + side * block.size - eye[axis]) / ray[axis];
-            let (a, b) = (to(-0.5), to(0.5));
-            (enters, leaves) = (enters.max(a.min(b)), leaves.min(a.max(b)));
-        }
-        if enters < leaves && enters < found.0 {
-            found = (enters, block.rgb);
-        }
-    }
-    found
-}
-
-/// What two cameras see of `blocks`, `secs` after the start.
-fn frame(secs: f64, blocks: &[Block]) -> Frame {
-    let stamp = Stamp::from_secs(1000.0).plus_secs(secs);
-    let header = Header { stamp, frame_id: "camera".into() };
-    let k = [FOCAL, 0.0, 119.5, 0.0, FOCAL, 89.5, 0.0, 0.0, 1.0];
-    let p = [FOCAL, 0.0, 119.5, 0.0, 0.0, FOCAL, 89.5, 0.0, 0.0, 0.0, 1.0, 0.0];
-    let info = Arc::new(CameraInfo {
-        header: header.clone(),
-        height: HEIGHT,
-        width: WIDTH,
-        distortion_model: "plumb_bob".into(),
-        d: vec![],
-        k,
-        r: [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0],
-        p,
-    });
-    let image = |encoding: &str, step: u32, data: Vec<u8>| Image {
-        header: header.clone(),
-        height: HEIGHT,
-        width: WIDTH,
-        encoding: encoding.into(),
-        is_bigendian: false,
-        step,
-        data,
-    };
-    let camera = |number: usize, side: f64| {
-        let (eye, target) = (Point3::new(0.9, side, 0.6), Point3::new(0.1, 0.0, 0.05));
-        let pose = Isometry3::face_towards(&eye, &target, &-Vector3::z());
-        let (mut depth, mut color) = (Vec::new(), Vec::new());
-        for pixel in 0..WIDTH * HEIGHT {
-            let (u, v) = (f64::from(pixel % WIDTH), f64::from(pixel / WIDTH));
-            let ray = pose * Vector3::new((u - 119.5) / FOCAL, (v - 89.5) / FOCAL, 1.0);
-            let (z, rgb) = hit(&eye, &ray, blocks);
-            let millimetres = if z < 3.0 { (1000.0 * z).round() as u16 } else { 0 };
-            depth.extend(millimetres.to_le_bytes());
-            color.extend(rgb);
-        }
-        let color = image("rgb8", 3 * WIDTH, color);
-        let color = ColorView { image: color, info: info.clone(), color_from_depth: None };
-        let depth = image("16UC1", 2 * WIDTH, depth);
-        CameraFrame {
-            camera: number,
-            view: View::Depth { depth, info: info.clone(), color: Some(color) },
-            world_from_camera: pose,
-        }
-    };
-    Frame {
-        stamp,
-        cameras: vec![camera(0, -0.5), camera(1, 0.5)],
-        robot: None,
-        plan: vec![],
-        robot_description: None,
-    }
-}
 
 fn predictor() -> Predictor {
     let model = Model::load(&Path::new(crate::ROOT).join("models/small.safetensors")).unwrap();

@@ -12,6 +12,7 @@ mod peer;
 #[allow(dead_code)]
 mod samples;
 
+mod blocks;
 mod candidates;
 mod compare_pytorch;
 mod data_parallel;
@@ -21,6 +22,7 @@ mod hindsight;
 mod imports;
 mod kinematics;
 mod last_miss;
+mod moving;
 mod mutations;
 mod reading;
 mod recording;

@@ -250,7 +250,7 @@ impl Recording {
         let mut proposed = Ok(None);
         // Until the first frame that tells; an error ends the play.
         let _ = self.play(|frame, _| {
-            proposed = usual.proposal(&frame.cameras);
+            proposed = usual.proposal(&frame.cameras, frame.world_from_workspace.as_ref());
             if matches!(proposed, Ok(None)) { Ok(()) } else { Err(()) }
         });
         proposed

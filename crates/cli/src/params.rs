@@ -29,6 +29,8 @@ pub enum Param {
     CameraTimeoutSecs(f64),
     /// Seconds from a command to the robot being there.
     PlanLagSecs(f64),
+    /// Frame that the box to predict in is given in.
+    WorkspaceFrame(String),
     /// Corners of the box to predict in.
     WorkspaceMin([f32; 3]),
     /// The other one.
@@ -52,6 +54,7 @@ impl Param {
             Self::PatienceSecs(_) => "patience_secs",
             Self::CameraTimeoutSecs(_) => "camera_timeout_secs",
             Self::PlanLagSecs(_) => "plan_lag_secs",
+            Self::WorkspaceFrame(_) => "workspace_frame",
             Self::WorkspaceMin(_) => "workspace_min",
             Self::WorkspaceMax(_) => "workspace_max",
             Self::HoldAtRest(_) => "hold_at_rest",
@@ -61,8 +64,9 @@ impl Param {
 }
 
 /// Parameters that say how recordings are read: all commands take them.
-const OF_READING: [&str; 8] = [
+const OF_READING: [&str; 9] = [
     "world_frame",
+    "workspace_frame",
     "robot",
     "level_camera",
     "tolerance_secs",
@@ -86,6 +90,8 @@ pub fn help(predicts: bool) -> String {
     let frames = FramesConfig::default();
     let mut text = format!(
         "Set a parameter of the node, as in config/forecloud.yaml (repeatable): world_frame [default: {}]; \
+         workspace_frame: the frame of tf that the box to predict in is given in and goes with, such as \
+         base_link [default: world_frame]; \
          robot: required, optional or none [default: {}]; depth_registered: true or false, whether \
          each pixel of a depth image shows what the same pixel of the colour image does [default: \
          true]; level_camera: true or false, whether an only camera is placed by the table or floor \
@@ -134,6 +140,10 @@ pub fn parse(text: &str, predicts: bool) -> Result<Param, String> {
     Ok(match name {
         "world_frame" if value.is_empty() => return Err("world_frame: expected a name".into()),
         "world_frame" => Param::WorldFrame(value.to_owned()),
+        "workspace_frame" if value.is_empty() => {
+            return Err("workspace_frame: expected a name, or leave it out".into());
+        }
+        "workspace_frame" => Param::WorkspaceFrame(value.to_owned()),
         "robot" => {
             let found = RobotMode::ALL.into_iter().find(|(known, _)| *known == value);
             Param::Robot(found.ok_or("robot: expected required, optional or none")?.1)

@@ -122,6 +122,7 @@ impl<const PREDICTS: bool> TopicArgs<PREDICTS> {
                 Param::PatienceSecs(secs) => params.frames.patience_secs = secs,
                 Param::CameraTimeoutSecs(secs) => params.frames.camera_timeout_secs = secs,
                 Param::PlanLagSecs(secs) => params.predictor.plan_lag_secs = Some(secs),
+                Param::WorkspaceFrame(name) => params.frames.workspace_frame = Some(name),
                 Param::WorkspaceMin(corner) => params.corners[0] = Some(corner),
                 Param::WorkspaceMax(corner) => params.corners[1] = Some(corner),
                 Param::HoldAtRest(is) => params.predictor.hold_at_rest = is,
@@ -239,7 +240,7 @@ impl<const PREDICTS: bool> TopicArgs<PREDICTS> {
     }
 
     /// The options that say what is read of a recording, and their values in words.
-    pub fn settings(&self) -> [(&'static str, String); 10] {
+    pub fn settings(&self) -> [(&'static str, String); 11] {
         let remapped = |(old, new): &(String, String)| format!("{old}:={new}");
         let remap: Vec<String> = self.remap.iter().map(remapped).collect();
         let cameras = self.cameras.as_ref().map(|names| names.join(","));
@@ -250,6 +251,7 @@ impl<const PREDICTS: bool> TopicArgs<PREDICTS> {
             ("--remap", if remap.is_empty() { "not given".into() } else { remap.join(" ") }),
             ("-p depth_registered", depth_registered.to_string()),
             ("-p world_frame", frames.world_frame),
+            ("-p workspace_frame", frames.workspace_frame.unwrap_or("not given".into())),
             ("-p level_camera", frames.level_camera.to_string()),
             ("-p robot", frames.robot.name().into()),
             ("-p tolerance_secs", frames.tolerance_secs.to_string()),

@@ -48,6 +48,8 @@ impl Observed {
 
 /// Makes frames into what the evaluation keeps of them.
 pub struct Eye {
+    /// The box that was asked for, and where it was last.
+    asked: Workspace,
     workspace: Workspace,
     n_particles: usize,
     seed: u64,
@@ -61,9 +63,10 @@ pub struct Eye {
 }
 
 impl Eye {
-    /// For clouds in `workspace` of which `n_particles` were drawn by `seed`.
+    /// For clouds in `workspace` (in the frame that frames say it is given in) of which `n_particles` were drawn by `seed`.
     pub fn new(workspace: Workspace, n_particles: usize, seed: u64) -> Self {
         Self {
+            asked: workspace,
             workspace,
             n_particles,
             seed,
@@ -91,7 +94,7 @@ impl Eye {
         self.robot = robot.ok();
     }
 
-    /// The box of the clouds.
+    /// The box of the newest cloud (world frame, m).
     pub fn workspace(&self) -> &Workspace {
         &self.workspace
     }
@@ -101,6 +104,7 @@ impl Eye {
     /// # Errors
     /// As [`Cloud::from_cameras`].
     pub fn observe(&mut self, frame: &Frame) -> Result<Observed> {
+        self.workspace = self.asked.in_world(frame.world_from_workspace.as_ref());
         self.cloud.from_cameras(&frame.cameras, &self.workspace)?;
         let (seed, n) = (self.seed, self.n_particles);
         Ok(Observed {

@@ -131,7 +131,14 @@ impl Scene {
             world_from_camera: world_from_camera(),
         };
         let (robot, plan, robot_description) = (None, Vec::new(), None);
-        Frame { stamp, cameras: vec![camera], robot, plan, robot_description }
+        Frame {
+            stamp,
+            cameras: vec![camera],
+            robot,
+            plan,
+            robot_description,
+            world_from_workspace: None,
+        }
     }
 }
 

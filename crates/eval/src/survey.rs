@@ -82,7 +82,9 @@ impl Surveyor {
         }
         let mut cloud = Cloud::default();
         cloud.from_cameras(&frame.cameras, &Workspace::EVERYWHERE)?;
-        let inside = cloud.positions.iter().filter(|x| self.workspace.contains(**x));
+        let workspace = self.workspace.in_world(frame.world_from_workspace.as_ref());
+        self.survey.workspace = workspace;
+        let inside = cloud.positions.iter().filter(|x| workspace.contains(**x));
         self.survey.n_in_workspace = inside.count();
         self.survey.n_measured = cloud.len();
         let every = cloud.len().div_ceil(MAX_POINTS).max(1);

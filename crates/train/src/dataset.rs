@@ -438,7 +438,7 @@ impl Dataset {
         let has_truth = episode.knows_truth([before, t], horizon);
         if has_truth {
             window.set_truth(episode, [before, t], horizon, &chosen);
-            let origin = &episode.place.origin;
+            let origin = &episode.samples[t].place.origin;
             window.targets.iter_mut().for_each(|positions| move_all(positions, origin));
             move_all(&mut window.back, origin);
         }
@@ -471,7 +471,7 @@ impl Dataset {
         }
         window.is_labelled = self.config.teacher != Teacher::Video;
         window.stamp_ns = samples[t].stamp.nanos();
-        (window.origin, window.augmentation) = (episode.place.origin, augmentation);
+        (window.origin, window.augmentation) = (samples[t].place.origin, augmentation);
         window.shots.clear();
         if self.pixels.is_some() {
             window.shots.push(samples[t].shot.clone());
@@ -483,10 +483,10 @@ impl Dataset {
         }
         window.scene.start.kinematic_links.clear();
         if let Some(robot) = &episode.robot {
-            link(&mut window.scene, robot, &episode.place.workspace);
+            link(&mut window.scene, robot, &samples[t].place.workspace);
         }
         window.scene.start.kinematic_stride = self.model.kinematic_detail;
-        let origin = &episode.place.origin;
+        let origin = &samples[t].place.origin;
         for cloud in [&mut now, &mut history, &mut cloud_now, &mut cloud_before] {
             move_all(&mut cloud.positions, origin);
             move_all(&mut cloud.eyes, origin);

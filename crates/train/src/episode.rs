@@ -15,7 +15,7 @@ use forecloud::engine::model::ModelConfig;
 use forecloud::message::Stamp;
 use forecloud::robot::kinematics::{MeshSearch, Mount, Robot, RobotMode, RobotOptions, Spread};
 use forecloud::robot::plan::{self, JointsNow};
-use forecloud::vision::cloud::{Cloud, Place, SensorNoise, Workspace};
+use forecloud::vision::cloud::{Cloud, Place, SensorNoise};
 use forecloud::vision::frames::{Frame, FramesConfig, RobotState};
 use forecloud::vision::particles::{Particles, Sampling};
 use forecloud::{Error, Result};
@@ -59,6 +59,9 @@ pub(super) struct Sample {
     /// What else tells where the robot is; none if it was not there.
     pub(super) mount: Option<Mount>,
     pub(super) is_active: bool,
+    /// Box that its points were taken from, and what the model is to take for the world's origin, as
+    /// where it is predicted from.
+    pub(super) place: Place,
     /// What the cameras saw, where pixels teach.
     pub(super) shot: Option<Arc<Kept>>,
 }
@@ -87,9 +90,6 @@ pub(super) struct Episode {
     pub(super) in_hindsight: bool,
     /// None if the recording has none.
     pub(super) robot: Option<Robot>,
-    /// Box that its points were taken from, and what the model is to take for the world's origin, as
-    /// where it is predicted from.
-    pub(super) place: Place,
     /// Frames of the recording that are no samples.
     pub(super) skipped: Skipped,
     /// What hindsight found of the cameras and clocks, where it teaches.
@@ -137,7 +137,7 @@ impl Episode {
         let mut reader = Reader {
             config,
             model,
-            workspace: place.workspace,
+            place,
             noise: noise_of(&config, path),
             robot: robot.transpose()?,
             pixels,
@@ -178,7 +178,6 @@ impl Episode {
             samples,
             in_hindsight,
             robot,
-            place,
             skipped,
             rig: Rig::default(),
             step_secs,
@@ -374,7 +373,8 @@ fn nearest(
 struct Reader<'a> {
     config: DatasetConfig,
     model: ModelConfig,
-    workspace: Workspace,
+    /// Where the box is, in the frame that the recording says it is given in.
+    place: Place,
     noise: SensorNoise,
     robot: Option<Robot>,
     pixels: Option<&'a Pixels>,
@@ -453,7 +453,9 @@ impl Reader<'_> {
         ids: Option<&BodyIds>,
     ) -> Result<()> {
         self.noise.apply(&mut frame)?;
-        let workspace = self.workspace;
+        let pose = frame.world_from_workspace.as_ref();
+        let place = self.place.in_world(pose, &self.model.workspace);
+        let workspace = place.workspace;
         self.cloud.from_cameras(&frame.cameras, &workspace)?;
         let n = self.model.n_motion.max(self.model.n_particles);
         let (stamp_ns, support_stride) = (frame.stamp.nanos(), self.model.support_stride);
@@ -490,6 +492,7 @@ impl Reader<'_> {
             joints,
             joints_ahead,
             mount,
+            place,
             shot,
             ..Sample::default()
         });

@@ -2,6 +2,7 @@
 
 use super::Predictor;
 use crate::predict::observation::Observation;
+use crate::vision::cloud::Place;
 use crate::vision::frames::Frame;
 use crate::{Error, Result};
 
@@ -10,8 +11,16 @@ impl Predictor {
     pub(super) fn observe(&mut self, frame: &Frame) -> Result<Observation> {
         let mut observation = self.history.take_spare();
         let n_particles = self.pace.n_particles();
-        self.observer.observe(frame, n_particles, &mut self.backend, &mut observation)?;
+        let seen = (&self.place_of(frame), n_particles);
+        self.observer.observe(frame, seen, &mut self.backend, &mut observation)?;
         Ok(observation)
+    }
+
+    /// Where the box is in `frame`.
+    pub(super) fn place_of(&self, frame: &Frame) -> Place {
+        let model = &self.model.config;
+        let pose = frame.world_from_workspace.as_ref();
+        self.config.place_of(model).in_world(pose, &model.workspace)
     }
 
     /// Observes the kept frame that lies one step before `now`, where no observation does.

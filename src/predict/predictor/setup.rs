@@ -13,6 +13,7 @@ use crate::predict::deadline::{Deadline, Pace};
 use crate::predict::history::History;
 use crate::predict::known_motion::KnownMotion;
 use crate::predict::last_miss::LastMiss;
+use crate::predict::moving_camera::MovingCamera;
 use crate::predict::objects::ObjectTracker;
 use crate::predict::observation::Observer;
 use crate::robot::kinematics::MeshSearch;
@@ -32,8 +33,10 @@ impl Predictor {
             Arc::make_mut(&mut model).config.plan_lag_secs = secs;
         }
         Ok(Self {
+            place: config.place_of(&model.config),
             observer: Observer::new(model.config, config),
             history: History::new(model.config.step_secs, config.history_tolerance_secs),
+            moving_camera: MovingCamera::default(),
             motion: MotionEstimator::default(),
             input: RolloutInput::default(),
             backend: Backend::new(&model, config.device)?,
@@ -86,6 +89,7 @@ impl Predictor {
         self.history.set_tolerance(config.history_tolerance_secs);
         self.observer.set_config(config);
         self.pace = Pace::new(config.deadline(&self.model.config));
+        self.place = config.place_of(&self.model.config);
         self.config = config;
         Ok(())
     }

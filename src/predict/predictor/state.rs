@@ -8,6 +8,7 @@ use crate::engine::model::Model;
 use crate::predict::config::PredictorConfig;
 use crate::predict::known_motion::KnownMotionSettings;
 use crate::predict::snapshot::Snapshot;
+use crate::vision::cloud::Place;
 use crate::vision::frames::Frame;
 use crate::{Error, Result};
 
@@ -24,8 +25,8 @@ impl Predictor {
             model: self.model.clone(),
             robot: self.observer.robot().cloned(),
             robot_forecast: self.observer.robot_forecast().clone(),
-            workspace: self.config.workspace_of(&self.model.config),
-            origin: self.config.origin,
+            workspace: self.place.workspace,
+            origin: self.place.origin,
             knows: KnownMotionSettings::from(&self.config),
             scene: self.input.clone(),
             prediction: self.prediction.without_displacements(),
@@ -68,6 +69,12 @@ impl Predictor {
     /// The same, as its snapshots share it.
     pub fn shared_model(&self) -> &Arc<Model> {
         &self.model
+    }
+
+    /// The box that the newest frame was predicted in, in the world frame (m), and what the model took for the
+    /// origin; before there is one, where the settings put it.
+    pub fn place(&self) -> &Place {
+        &self.place
     }
 
     /// What the model runs on.

@@ -4,6 +4,7 @@ use super::{About, Cause, Facts, Level, Publisher, Status, Topic};
 use crate::engine::motion_class::MotionClass;
 use crate::message::Stamp;
 use crate::predict::last_miss::{Outcome, Outcomes};
+use crate::predict::moving_camera::PoseError;
 use crate::robot::kinematics::RobotMode;
 
 const IMAGE: &str = "sensor_msgs/msg/Image";
@@ -159,6 +160,26 @@ fn a_problem_becomes_an_error_where_nothing_else_succeeds_and_is_forgotten() {
         let end = well(&mut facts, end + 0.1, 50);
         assert_status(&facts, end, name, Level::Ok, &[]);
     }
+}
+
+#[test]
+fn how_far_tf_of_a_moving_camera_is_off_is_told_and_much_of_it_is_a_warning() {
+    let mut facts = facts();
+    let end = well(&mut facts, 0.0, 20);
+    let values = |facts: &Facts, at: f64| status(facts, at, "transforms").values;
+    assert!(!values(&facts, end).iter().any(|(key, _)| key.starts_with("moving_camera")));
+    let mut error = |facts: &mut Facts, secs: f64, mm: f32| {
+        let error = PoseError { shift_m: 1e-3 * mm, turn_rad: 0.01 };
+        (0..10).for_each(|_| facts.pose_error(at(secs), &error));
+    };
+    error(&mut facts, end, 4.0);
+    assert_status(&facts, end, "transforms", Level::Ok, &[]);
+    let told = values(&facts, end);
+    let told = |key: &str| told.iter().find(|(known, _)| known == key).map(|(_, value)| &**value);
+    assert_eq!(told("moving_camera_error_mm"), Some("4.0"));
+    assert_eq!(told("moving_camera_error_degrees"), Some("0.57"));
+    error(&mut facts, end + 1.0, 30.0);
+    assert_status(&facts, end + 1.0, "transforms", Level::Warn, &["off by 17 mm", "Remedy"]);
 }
 
 #[test]

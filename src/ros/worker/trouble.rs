@@ -46,9 +46,8 @@ impl Worker {
     fn points_outside(&mut self, frame: &Frame) -> &str {
         let known = self.outside.take().filter(|(at, _)| at.elapsed() < LOOK_OUTSIDE);
         let known = known.unwrap_or_else(|| {
-            let predictor = &self.predictor;
-            let workspace = predictor.config().workspace_of(&predictor.model().config);
-            let text = outside::describe(&frame.cameras, &workspace, &self.world_frame);
+            let workspace = &self.predictor.place().workspace;
+            let text = outside::describe(&frame.cameras, workspace, &self.world_frame);
             (Instant::now(), text)
         });
         &self.outside.insert(known).1

@@ -5,6 +5,7 @@ use super::{Cloud, Workspace};
 use crate::base::error::Result;
 use crate::base::geometry::distance;
 use crate::vision::frames::CameraFrame;
+use nalgebra::{Isometry3, Point3};
 
 /// Points farther from their camera are not asked (m): depth is bad there, and what is there is
 /// seldom the scene. The second where too few are nearer: a camera may look at a large scene from afar.
@@ -27,7 +28,7 @@ const SUPPORT_M: f32 = 0.01;
 const SUPPORT_SHARE: f32 = 0.1;
 
 /// Where a scene is (world frame, m).
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Place {
     /// Box that is predicted in.
     pub workspace: Workspace,
@@ -39,18 +40,27 @@ pub struct Place {
 impl Workspace {
     /// The box that holds what `cameras` see within 3 m, or within 6 m where that is little (world
     /// frame, m): at most 2 × 2 × 1.5 m around the middle of it, upwards from the lowest. This one where
-    /// it holds a quarter of that; none where there is too little to tell.
+    /// it holds a quarter of that; none where there is too little to tell. In the frame that
+    /// `world_from_own` is the pose of, where there is one, as this box then is, too.
     ///
     /// # Errors
     /// As [`Cloud::from_cameras`].
-    pub fn proposal(&self, cameras: &[CameraFrame]) -> Result<Option<Place>> {
+    pub fn proposal(
+        &self,
+        cameras: &[CameraFrame],
+        world_from_own: Option<&Isometry3<f64>>,
+    ) -> Result<Option<Place>> {
         let mut points = Vec::new();
         for camera in cameras {
             let mut cloud = Cloud::default();
             cloud.from_cameras(std::slice::from_ref(camera), &Self::EVERYWHERE)?;
             let eye: [f32; 3] = camera.world_from_camera.translation.vector.cast().into();
             let every = cloud.len().div_ceil(N_POINTS[1]).max(1);
-            let ranged = |x: [f32; 3]| (x, distance(&x, &eye));
+            let own = |x: [f32; 3]| match world_from_own {
+                Some(pose) => pose.inverse_transform_point(&Point3::from(x).cast()).cast().into(),
+                None => x,
+            };
+            let ranged = |x: [f32; 3]| (own(x), distance(&x, &eye));
             points.extend(cloud.positions.into_iter().step_by(every).map(ranged));
         }
         Ok(self.around(&near(&points)))

@@ -25,6 +25,9 @@ pub struct FramesConfig {
     pub cameras_of_recording: bool,
     /// Frame that the camera poses are given in.
     pub world_frame: String,
+    /// Frame that the box to predict in is given in, where that is another one: it may move, as that of a
+    /// robot's base does. Each frame then tells where it is ([`Frame::world_from_workspace`]).
+    pub workspace_frame: Option<String>,
     /// Whether an only camera that no transform places is offered to be placed by what it sees: see
     /// [`super::Frames::take_unplaced`].
     pub level_camera: bool,
@@ -126,6 +129,9 @@ pub struct Frame {
     pub plan: Vec<Arc<JointTrajectory>>,
     /// The newest robot description at that time; none before one has come.
     pub robot_description: Option<Arc<str>>,
+    /// Maps points of the frame that the box to predict in is given in into the world frame; metres. None: it
+    /// is given in the world frame.
+    pub world_from_workspace: Option<Isometry3<f64>>,
 }
 
 impl Frame {
@@ -289,6 +295,12 @@ impl FramesConfig {
             let problem = format!("{} serves two purposes: remap one of them", pair[0]);
             return wrong("topics", problem);
         }
+        if self.workspace_frame.as_deref().is_some_and(|name| name.trim_matches('/').is_empty()) {
+            return wrong(
+                "workspace_frame",
+                "names no frame: leave it out, or name one of tf".into(),
+            );
+        }
         for (key, secs, allowed) in [
             ("tolerance_secs", self.tolerance_secs, Self::TOLERANCE_SECS),
             ("time_jump_secs", self.time_jump_secs, Self::TIME_JUMP_SECS),
@@ -313,6 +325,7 @@ impl Default for FramesConfig {
             topics: Topics::default(),
             cameras_of_recording: true,
             world_frame: "world".into(),
+            workspace_frame: None,
             level_camera: false,
             robot: RobotMode::default(),
             patience_secs: Some(Self::DEFAULT_PATIENCE_SECS),

@@ -36,7 +36,9 @@ impl Lateness {
     pub(super) fn note_waiting(&mut self, stamp: Stamp, since: Stamp, missing: &Missing) {
         let what = match missing {
             Missing::Joints(_) => What::Joints,
-            Missing::Tf(_, Some(wanted)) => What::Transform(wanted.clone()),
+            Missing::Tf(_, Some(wanted)) | Missing::Workspace(_, wanted) => {
+                What::Transform(wanted.clone())
+            }
             _ => return,
         };
         if self.watched.iter().any(|(at, _, known)| *at == stamp && *known == what) {

@@ -72,7 +72,7 @@ impl Frames {
         let (problem, wanted) = match missing {
             Missing::Info(problem) => (problem, None),
             Missing::Tf(problem, wanted) => (problem, wanted.clone()),
-            Missing::Joints(_) | Missing::Match(_) => return false,
+            Missing::Joints(_) | Missing::Match(_) | Missing::Workspace(..) => return false,
         };
         let lack = &mut self.usable.0[camera];
         lack.wanted = wanted;

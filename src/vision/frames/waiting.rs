@@ -3,8 +3,9 @@
 use super::robot::RobotState;
 use super::stream::Stamped;
 use super::views::ViewParts;
-use super::{Frame, Frames, Missing, ShotSet, nanos};
+use super::{Frame, Frames, FramesConfig, Missing, ShotSet, Wanted, nanos};
 use crate::message::Stamp;
+use nalgebra::Isometry3;
 
 /// Complete images that may wait for joints and transforms: beyond that, the oldest wait no longer.
 const MAX_WAITING: usize = 64;
@@ -16,6 +17,7 @@ struct Parts {
     /// One per shot of the set; none of a camera that is left out.
     views: Vec<Option<ViewParts>>,
     robot: Option<RobotState>,
+    world_from_workspace: Option<Isometry3<f64>>,
 }
 
 impl Frames {
@@ -56,11 +58,33 @@ impl Frames {
         let first = shots.clone().find(|(_, view)| view.is_some()).map(|((_, shot), _)| shot);
         let stamp = first.map_or(set.stamp, Stamped::stamp);
         let robot = self.robot_at(stamp, slack_secs, is_overdue)?;
-        Ok(Parts { stamp, views, robot })
+        let world_from_workspace = self.world_from_workspace(stamp)?;
+        Ok(Parts { stamp, views, robot, world_from_workspace })
+    }
+
+    /// Where the frame of the box to predict in is; none where that is the world frame.
+    fn world_from_workspace(
+        &self,
+        stamp: Stamp,
+    ) -> std::result::Result<Option<Isometry3<f64>>, Missing> {
+        let FramesConfig { world_frame, workspace_frame, .. } = &self.config;
+        let Some(frame) = workspace_frame else { return Ok(None) };
+        let found = self.tf.lookup(world_frame, frame, stamp);
+        found.map(Some).map_err(|error| {
+            let late = self.lateness.transforms_remedy(self.config.patience_secs.unwrap_or(0.0));
+            let remedy = late.map_or_else(String::new, |late| format!("; {late}"));
+            let problem = format!(
+                "the workspace can't be placed by its frame '{frame}' (workspace_frame): {error}{remedy}. \
+                 Whatever moves the base publishes that on /tf (odometry, localization); without it, leave \
+                 workspace_frame empty"
+            );
+            let (target, source) = (world_frame.clone(), frame.clone());
+            Missing::Workspace(problem, Wanted { target, source, stamp })
+        })
     }
 
     fn frame(&mut self, set: ShotSet, parts: Parts) -> Option<Frame> {
-        let Parts { stamp, views, robot } = parts;
+        let Parts { stamp, views, robot, world_from_workspace } = parts;
         // The first camera may have been left out, and the next one's images be a little older.
         if self.last_frame.is_some_and(|last| stamp <= last) {
             self.counts.dropped_late += 1;
@@ -76,13 +100,13 @@ impl Frames {
         let plan = self.plans.at(stamp);
         self.note_robot(stamp, robot.as_ref());
         let robot_description = self.robot.description().cloned();
-        Some(Frame { stamp, cameras, robot, plan, robot_description })
+        Some(Frame { stamp, cameras, robot, plan, robot_description, world_from_workspace })
     }
 
     fn drop_frame(&mut self, stamp: Stamp, missing: &Missing) {
         let count = match missing {
             Missing::Info(_) => &mut self.counts.dropped_no_info,
-            Missing::Tf(..) => &mut self.counts.dropped_no_tf,
+            Missing::Tf(..) | Missing::Workspace(..) => &mut self.counts.dropped_no_tf,
             Missing::Joints(_) => &mut self.counts.dropped_no_joints,
             Missing::Match(_) => &mut self.counts.dropped_mismatched,
         };

@@ -216,9 +216,9 @@ fn a_scene_that_lies_elsewhere_is_predicted_as_where_the_model_knows_it() {
     let usual = Model::load(&path("models/small.safetensors")).unwrap().config.workspace;
     let here = predict(&mut predictor(RobotMode::None, None), frames.iter().cloned());
     let there = moved([2.0, -1.5, 0.75]);
-    let places: Vec<_> = frames.iter().map(|frame| usual.proposal(&frame.cameras)).collect();
+    let places: Vec<_> = frames.iter().map(|frame| usual.proposal(&frame.cameras, None)).collect();
     assert!(places.iter().all(|place| matches!(place, Ok(Some(p)) if p.workspace == usual)));
-    let place = usual.proposal(&there(frames[0].clone()).cameras).unwrap().expect("a place");
+    let place = usual.proposal(&there(frames[0].clone()).cameras, None).unwrap().expect("a place");
     assert_ne!(place.workspace, usual);
     assert!((place.origin[2] - 0.75).abs() < 0.01, "on the table: {place:?}");
     // The same box, moved along, so that the same points are drawn.

@@ -47,7 +47,8 @@ pub fn read(args: &Args, recording: &Recording, truth: &Truth) -> Result<Vec<Ste
     let mut steps = Vec::new();
     recording.play(|frame, ids| {
         let mut now = Observation::default();
-        observer.observe(&frame, model.n_particles, &mut sampler, &mut now)?;
+        let place = config.place_of(&model);
+        observer.observe(&frame, (&place, model.n_particles), &mut sampler, &mut now)?;
         let clean = now.particles.clone();
         spoil(args, now.stamp.nanos(), &mut now.cloud);
         spoil(args, now.stamp.nanos(), &mut now.particles);

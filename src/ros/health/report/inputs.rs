@@ -20,6 +20,9 @@ pub fn is_losing(loss: Loss) -> bool {
     loss.lost >= MIN_LOST && loss.lost as f64 > WARN_LOSS * (loss.lost + loss.came) as f64
 }
 
+/// Error of a moving camera's pose in a step (mm) that real ones keep below.
+const BAD_TF_MM: f64 = 10.0;
+
 impl Facts {
     fn of_kind(&self, kinds: &[Kind]) -> impl Iterator<Item = &Topic> + Clone {
         self.topics.iter().filter(move |topic| kinds.contains(&topic.kind))
@@ -93,7 +96,29 @@ impl Facts {
         let mut status = Status::new("transforms");
         self.add_trouble(&mut status, now, Cause::Transform, self.last_frame);
         status.value("frames_dropped", self.total(Cause::Transform));
+        self.add_pose_errors(&mut status, now);
         status.or_summary(|| format!("no transform to '{}' is missing", self.about.world_frame))
+    }
+
+    /// Adds by how much tf of moving cameras errs, where that was seen in the last seconds.
+    fn add_pose_errors(&self, status: &mut Status, now: Duration) {
+        let [n, tenths_mm, hundredths] = self.pose_errors.each_ref().map(|sum| sum.sum(now));
+        if n == 0 {
+            return;
+        }
+        let mean_mm = tenths_mm as f64 / n as f64 / 10.0;
+        let mean_degrees = hundredths as f64 / n as f64 / 100.0;
+        status.value("moving_camera_error_mm", format!("{mean_mm:.1}"));
+        status.value("moving_camera_error_degrees", format!("{mean_degrees:.2}"));
+        if mean_mm > BAD_TF_MM {
+            let text = format!(
+                "tf of a moving camera is off by {mean_mm:.0} mm a step (mean of {n} frames in the last 5 s); that \
+                 is taken out of the scene's motion, but what the camera sees still lies wrong. Remedy: \
+                 calibrate where the camera is mounted, stamp its images when they are taken, publish tf \
+                 more often"
+            );
+            status.add(Level::Warn, text);
+        }
     }
 
     /// Whether joint states arrive, all of them, at the time of the images.

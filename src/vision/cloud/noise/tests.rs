@@ -307,7 +307,9 @@ fn all_cameras_of_a_frame_are_disturbed_and_images_that_cannot_be_read_are_an_er
     let stamp = depth.header.stamp;
     let camera = CameraFrame { camera: 3, view, world_from_camera: Isometry3::identity() };
     let (robot, plan, robot_description) = (None, Vec::new(), None);
-    let mut frame = Frame { stamp, cameras: vec![camera], robot, plan, robot_description };
+    let cameras = vec![camera];
+    let mut frame =
+        Frame { stamp, cameras, robot, plan, robot_description, world_from_workspace: None };
     let noise = SensorNoise::default();
     noise.apply(&mut frame).unwrap();
     let mut expected = depth;

@@ -94,3 +94,51 @@ fn why_a_camera_was_not_placed_is_the_problem() {
     assert_eq!(frames.take_problem().as_deref(), Some("a wall"));
     assert!(frames.counts().dropped_no_tf > 15, "{:?}", frames.counts());
 }
+
+/// Two cameras, and a workspace that goes with `base_link`.
+fn on_base() -> Frames {
+    let workspace_frame = Some("base_link".to_owned());
+    let (patience_secs, robot) = (Some(0.25), RobotMode::None);
+    ready_with(FramesConfig { workspace_frame, patience_secs, robot, ..FramesConfig::default() })
+}
+
+fn base_at(nanos: i64, x: f64) -> Input {
+    let mut message = transform(0, nanos, x);
+    message.transforms[0].child_frame_id = "base_link".into();
+    Input::Tf(message)
+}
+
+#[test]
+fn a_frame_waits_for_the_base_and_tells_where_it_is() {
+    let mut frames = on_base();
+    push_incomplete(&mut frames, [base_at(START_NS - PERIOD_NS, 1.0)]);
+    push_incomplete(&mut frames, images(START_NS));
+    let frame = push(&mut frames, base_at(START_NS + PERIOD_NS, 3.0)).or(frames.take_frame());
+    let pose = frame.expect("complete").world_from_workspace.expect("a pose");
+    assert!((pose.translation.x - 2.0).abs() < 1e-9, "{pose:?}");
+    assert!(ready().config().workspace_frame.is_none());
+}
+
+#[test]
+fn a_base_that_nothing_tells_of_drops_frames_with_its_name_and_the_remedy() {
+    let mut frames = on_base();
+    for i in 0..6 {
+        push_incomplete(&mut frames, images(START_NS + i * PERIOD_NS));
+    }
+    assert!(frames.counts().dropped_no_tf > 0 && frames.counts().frames == 0);
+    let told = frames.take_problem().expect("a problem");
+    for part in ["'base_link' (workspace_frame)", "known frames", "leave workspace_frame empty"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    // No camera is left out for it.
+    assert_eq!(frames.counts().cameras_left_out, 0);
+}
+
+#[test]
+fn a_workspace_frame_without_a_name_is_refused() {
+    for name in ["", "/"] {
+        let config = FramesConfig { workspace_frame: Some(name.into()), ..FramesConfig::default() };
+        let told = config.validate().unwrap_err().to_string();
+        assert!(told.starts_with("workspace_frame: "), "{told}");
+    }
+}
