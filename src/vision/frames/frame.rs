@@ -25,6 +25,8 @@ pub struct FramesConfig {
     pub cameras_of_recording: bool,
     /// Frame that the camera poses are given in.
     pub world_frame: String,
+    /// What the names of the robot's links begin with in tf, as `frame_prefix` of robot_state_publisher.
+    pub frame_prefix: String,
     /// Whether an only camera that no transform places is offered to be placed by what it sees: see
     /// [`super::Frames::take_unplaced`].
     pub level_camera: bool,
@@ -268,6 +270,14 @@ impl FramesConfig {
         specs
     }
 
+    /// The world frame as the robot's description would name it: what [`crate::robot::kinematics::Robot`] takes
+    /// for it. Empty, which is no link's name, if the robot's frames have a prefix that it lacks.
+    pub fn world_link(&self) -> &str {
+        let [world, prefix] =
+            [&self.world_frame, &self.frame_prefix].map(|name| name.trim_start_matches('/'));
+        world.strip_prefix(prefix).unwrap_or_default()
+    }
+
     /// Checks all values.
     ///
     /// # Errors
@@ -313,6 +323,7 @@ impl Default for FramesConfig {
             topics: Topics::default(),
             cameras_of_recording: true,
             world_frame: "world".into(),
+            frame_prefix: String::new(),
             level_camera: false,
             robot: RobotMode::default(),
             patience_secs: Some(Self::DEFAULT_PATIENCE_SECS),
