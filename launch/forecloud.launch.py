@@ -78,6 +78,8 @@ ARGUMENTS = {
     "true if `driver` is given with one camera and no `world_frame`, otherwise as in the parameter file",
     "autostart": "Whether the node configures and activates itself. false: a lifecycle manager does, or "
     "`ros2 lifecycle set`. Empty: as in the parameter file (true)",
+    "frame_prefix": "What the names of the robot's links begin with in tf, such as robot_1/: `frame_prefix` "
+    "of its robot_state_publisher",
     "namespace": "Namespace of the node, of the topics that it publishes, and of those that it "
     "subscribes to, except /tf, /tf_static, and cameras whose names begin with a slash",
     "rviz": "Whether to start rviz2 with config/forecloud.rviz: true or false",
@@ -163,12 +165,8 @@ def parameters(given, cameras):
     inputs = names("input", given["input"])
     if wrong := [name for name in inputs if name not in INPUTS]:
         raise RuntimeError(f"`input` is one of {', '.join(INPUTS)}, not {', '.join(wrong)}")
-    found = {
-        "cameras": cameras,
-        "camera_inputs": inputs,
-        "world_frame": given["world_frame"],
-        "workspace_frame": given["workspace_frame"],
-    }
+    found = {"cameras": cameras, "camera_inputs": inputs}
+    found |= {name: given[name] for name in ("world_frame", "workspace_frame", "frame_prefix")}
     if given["depth_registered"]:
         found["depth_registered"] = given["depth_registered"] == "true"
     is_only = len(cameras) == 1 and given["driver"] and not given["world_frame"]

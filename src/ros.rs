@@ -19,6 +19,7 @@ mod lifecycle;
 mod mailbox;
 mod markers;
 mod node;
+mod object_frames;
 mod object_messages;
 mod occupied;
 mod outside;

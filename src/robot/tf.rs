@@ -41,7 +41,8 @@ impl TransformBuffer {
     /// lies further back than the history is taken for a restart of time.
     ///
     /// # Errors
-    /// [`Error::Transform`] if parent and child are the same, or at too many frames.
+    /// [`Error::Transform`] if parent and child are the same, or at too many static frames; of too many moving
+    /// ones, the one that was silent for longest makes room.
     pub fn insert(&mut self, transform: &TransformStamped, is_static: bool) -> Result<()> {
         let child = plain_name(&transform.child_frame_id);
         let parent = plain_name(&transform.header.frame_id);
@@ -53,7 +54,10 @@ impl TransformBuffer {
         if child.is_empty() || parent.is_empty() || child == parent {
             return Err(refused("frames need two different names".into()));
         }
-        if self.links.len() >= MAX_FRAMES && !self.links.contains_key(child) {
+        if self.links.len() >= MAX_FRAMES
+            && !self.links.contains_key(child)
+            && (is_static || !self.drop_most_silent())
+        {
             return Err(refused(format!("there are {MAX_FRAMES} frames already")));
         }
         let link = self.links.entry(child.to_owned()).or_insert_with(|| Link {
@@ -66,6 +70,16 @@ impl TransformBuffer {
         }
         link.add(transform.header.stamp, transform.parent_from_child);
         Ok(())
+    }
+
+    /// Makes room: drops the moving frame that was silent for longest, such as that of an object that has gone;
+    /// false if all are static.
+    fn drop_most_silent(&mut self) -> bool {
+        let moving = self.links.iter().filter(|(_, link)| !link.is_static);
+        // By name where two are alike, as maps have no order.
+        let silent = moving.min_by_key(|(name, link)| (link.samples.back().map(|s| s.0), *name));
+        let silent = silent.map(|(name, _)| name.clone());
+        silent.is_some_and(|name| self.links.remove(&name).is_some())
     }
 
     /// Maps points of `source` into `target` at `stamp`; moving transforms are interpolated.
@@ -338,6 +352,24 @@ mod tests {
         // Time set back: the old samples go.
         tree.insert(&link("world", "base", 1.0, 7.0, 0.0), false).unwrap();
         assert_eq!(tree.links["base"].samples.len(), 1);
+    }
+
+    #[test]
+    fn moving_frames_make_room_those_first_that_fell_silent() {
+        let mut tree = TransformBuffer::new();
+        for i in 0..3 * MAX_FRAMES {
+            let secs = i as f64 * 1e-3;
+            tree.insert(&link("world", "base", secs, 0.0, 0.0), false).unwrap();
+            tree.insert(&link("world", &format!("object_{i}"), secs, 0.0, 0.0), false).unwrap();
+        }
+        assert!(tree.links.len() == MAX_FRAMES && tree.links.contains_key("base"));
+        assert!(!tree.links.contains_key("object_0") && tree.links.contains_key("object_3000"));
+        // Nothing makes room among static ones.
+        let mut tree = TransformBuffer::new();
+        for i in 0..MAX_FRAMES {
+            tree.insert(&link("world", &i.to_string(), 0.0, 0.0, 0.0), true).unwrap();
+        }
+        assert!(tree.insert(&link("world", "base", 0.0, 0.0, 0.0), false).is_err());
     }
 
     #[test]

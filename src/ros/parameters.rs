@@ -137,13 +137,19 @@ parameters! {
             AtStart slow_secs: f64 = 0.5, in 0.0..=10.0;
             /// Links whose contacts are wanted, such as fingers: `~/contact` has them, and they don't slow down.
             AtStart slow_ignored_links: Vec<String> = Vec::new();
-            /// Age of a prediction, from when its last image came, at which `~/speed_scale` becomes 0 and
-            /// `~/contact` stale. By a steady clock, not by `/clock`.
+            /// Age of a prediction, from when its last image came, at which `~/speed_scale` becomes 0,
+            /// `~/contact` stale, and from which on objects have no frames (`object_frames_secs`). By a steady clock, not by `/clock`.
             AtStart slow_timeout_secs: f64 = 0.3, in 0.01..=10.0;
             /// How far ahead `~/occupied_points` looks. 0: as far as the prediction.
             AtStart occupied_secs: f64 = 0.0, in 0.0..=10.0;
             /// Side of the voxels of `~/occupied_points`: each has one point at most, with its earliest time.
             AtStart occupied_voxel_m: f64 = 0.02, in 0.001..=1.0;
+            /// Frames of the objects in tf: how far ahead, such as [0.0, 0.5] for `forecloud/object_3/now` and
+            /// `forecloud/object_3/in_0.5s` (s). Four times at most. Empty: no frames.
+            AtStart object_frames_secs: Vec<f64> = Vec::new();
+            /// What the names of the robot's links begin with in tf, such as `robot_1/`: `frame_prefix` of its
+            /// robot_state_publisher. If the world frame is a link of the robot, name that with the prefix, too.
+            AtStart frame_prefix: String = FramesConfig::default().frame_prefix;
             /// Whether the node configures and activates itself when it starts. If not, a lifecycle manager
             /// does it, or `ros2 lifecycle set`.
             AtStart autostart: bool = true;
@@ -191,6 +197,7 @@ impl NodeConfig {
             topics,
             world_frame: self.world_frame.clone(),
             workspace_frame: self.workspace_frame().map(str::to_owned),
+            frame_prefix: self.frame_prefix.clone(),
             robot: self.robot_mode()?,
             level_camera: self.level_camera,
             tolerance_secs: self.tolerance_secs,
@@ -206,6 +213,13 @@ impl NodeConfig {
     /// The frame that the workspace is given in, where it is not the predictions'.
     pub fn workspace_frame(&self) -> Option<&str> {
         Some(&*self.workspace_frame).filter(|name| !name.is_empty())
+    }
+
+    /// As [`FramesConfig::world_link`].
+    pub fn world_link(&self) -> String {
+        let Self { world_frame, frame_prefix, .. } = self.clone();
+        let frames = FramesConfig { world_frame, frame_prefix, ..FramesConfig::default() };
+        frames.world_link().to_owned()
     }
 
     /// Whether there is a robot.

@@ -10,6 +10,7 @@ use r2r::vision_msgs::msg::Detection3DArray;
 use r2r::visualization_msgs::msg::MarkerArray;
 use r2r::{Publisher, QosProfile};
 
+use super::object_frames::ObjectFrames;
 use super::occupied::Occupied;
 use super::parameters::NodeConfig;
 use super::safety::{Safety, SpeedSettings};
@@ -77,6 +78,7 @@ pub struct Outputs {
     objects: Publisher<Detection3DArray>,
     object_paths: Publisher<ObjectPaths>,
     object_markers: Publisher<MarkerArray>,
+    object_frames: Option<ObjectFrames>,
 }
 
 impl Outputs {
@@ -111,6 +113,7 @@ impl Outputs {
             object_markers: node
                 .create_publisher("~/object_markers", qos)
                 .map_err(failed("~/object_markers"))?,
+            object_frames: ObjectFrames::new(node, config)?,
         })
     }
 
@@ -131,6 +134,7 @@ impl Outputs {
             objects,
             object_paths,
             object_markers,
+            object_frames,
             ..
         } = self;
         node.destroy_publisher(prediction);
@@ -142,6 +146,7 @@ impl Outputs {
         node.destroy_publisher(objects);
         node.destroy_publisher(object_paths);
         node.destroy_publisher(object_markers);
+        object_frames.into_iter().for_each(|frames| frames.end(node));
     }
 
     /// Whether somebody subscribes predictions.
@@ -158,6 +163,7 @@ impl Outputs {
         counts.into_iter().any(|count| count.map_or(true, |n| n > 0))
             || self.safety.is_heard()
             || self.occupied.is_heard()
+            || self.object_frames.as_ref().is_some_and(ObjectFrames::are_heard)
     }
 
     /// Predictions so far say nothing of what comes: frames were forgotten, or predicting is paused.
@@ -192,7 +198,7 @@ impl Outputs {
             ))?;
         }
         self.occupied.publish(prediction, &header)?;
-        self.publish_objects(prediction, &header)?;
+        self.publish_objects(prediction, &header, arrived)?;
         timing.header = header;
         timing.publish_ms = start.elapsed().as_secs_f32() * 1e3;
         timing.latency_ms = arrived.elapsed().as_secs_f32() * 1e3;
@@ -200,15 +206,21 @@ impl Outputs {
         Ok(timing.latency_ms)
     }
 
-    /// Publishes the objects on `~/objects`, `~/object_paths` and `~/object_markers`, as far as somebody
-    /// subscribes.
-    fn publish_objects(&self, prediction: &Prediction, header: &Header) -> r2r::Result<()> {
+    /// Publishes the objects on `~/objects`, `~/object_paths` and `~/object_markers` and as tf frames, as far as
+    /// somebody subscribes.
+    fn publish_objects(
+        &self,
+        prediction: &Prediction,
+        header: &Header,
+        arrived: Instant,
+    ) -> r2r::Result<()> {
+        let frames = self.object_frames.as_ref().filter(|frames| frames.are_heard());
         let heard = [
             self.objects.get_inter_process_subscription_count()? > 0,
             self.object_paths.get_inter_process_subscription_count()? > 0,
             self.object_markers.get_inter_process_subscription_count()? > 0,
         ];
-        if heard == [false; 3] {
+        if heard == [false; 3] && frames.is_none() {
             return Ok(());
         }
         let (objects, step_secs) = (prediction.objects(), self.origin.step_secs);
@@ -222,7 +234,8 @@ impl Outputs {
             let secs = f64::from(step_secs);
             self.object_markers.publish(&markers::objects(&objects, header, secs))?;
         }
-        Ok(())
+        let secs = f64::from(step_secs);
+        frames.map_or(Ok(()), |frames| frames.publish(&objects, header, secs, arrived))
     }
 }
 

@@ -40,6 +40,8 @@ pub struct Worker {
     world_frame: String,
     /// Frame that the workspace is given in.
     workspace_frame: String,
+    /// As the robot's description would name it.
+    world_link: String,
     /// Whether the workspace follows the cameras, and what came of that.
     follows_cameras: bool,
     followed: Option<Place>,
@@ -84,6 +86,7 @@ impl Worker {
             predictor,
             world_frame: config.world_frame.clone(),
             workspace_frame: config.workspace_frame().unwrap_or(&config.world_frame).to_owned(),
+            world_link: config.world_link(),
             idle_without_subscribers: config.idle_without_subscribers,
             halt: Halt::No,
             passing: false,
@@ -183,14 +186,14 @@ impl Worker {
     }
 
     fn set_robot(&mut self, urdf: String) {
-        match self.predictor.set_robot(&urdf, &self.world_frame) {
+        match self.predictor.set_robot(&urdf, &self.world_link) {
             Ok(warnings) => {
                 self.warm_ups_left = WARM_UPS;
                 tracing::info!("robot description received");
                 warnings.iter().for_each(|warning| tracing::warn!("robot_description: {warning}"));
                 self.health.note(|facts, _| facts.robot(Ok(warnings)));
                 // The predictor has taken it: nothing is wrong with it.
-                let _ = self.rig.set_robot(&urdf, &self.world_frame, &self.meshes);
+                let _ = self.rig.set_robot(&urdf, &self.world_link, &self.meshes);
                 self.robot = Some(urdf);
             }
             Err(error) => {

@@ -201,7 +201,7 @@ impl Frames {
     /// has come since.
     pub fn take_back_description(&mut self, refused: &str, in_use: &str) {
         if self.robot_description().is_some_and(|newest| **newest == *refused) {
-            self.robot.describe(in_use.to_owned(), &self.config.world_frame);
+            self.robot.describe(in_use.to_owned(), &self.config);
         }
     }
 

@@ -47,7 +47,7 @@ def test_arguments_go_before_the_parameter_file(start, tmp_path):
     node = start.node(
         params=str(mine), cameras="left, right", input="points", depth_registered="false",
         model=str(model), world_frame="base_link", namespace="robot1", log_level="debug",
-        autostart="false",
+        autostart="false", frame_prefix="robot1/",
     )
     assert node["parameters"] == [
         mine,
@@ -58,6 +58,7 @@ def test_arguments_go_before_the_parameter_file(start, tmp_path):
             "autostart": False,
             "model": str(model),
             "world_frame": "base_link",
+            "frame_prefix": "robot1/",
         },
     ]
     assert node["namespace"] == "robot1"

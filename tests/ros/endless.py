@@ -33,7 +33,7 @@ class Endless:
         self._period_secs = period_secs
         self._player = Player(node, messages, **player_options)
         self._player.wait_for_subscriber()
-        self._messages = [m for m in messages if m.topic not in LATCHED]
+        self._messages = [m for m in messages if not m.topic.endswith(LATCHED)]
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._play, daemon=True)
         self._thread.start()

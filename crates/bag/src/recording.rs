@@ -295,7 +295,7 @@ impl Recording {
     /// As [`Recording::robot_description`] and [`Robot::from_urdf`].
     pub fn robot_warnings(&self) -> Result<Vec<String>> {
         let Some(urdf) = self.robot_description()? else { return Ok(Vec::new()) };
-        Ok(Robot::from_urdf(&urdf, 0, &self.config.world_frame)?.warnings)
+        Ok(Robot::from_urdf(&urdf, 0, self.config.world_link())?.warnings)
     }
 
     /// Calls `f` with each frame in order, and with its body ids where the truth has them for all

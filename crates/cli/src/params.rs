@@ -13,6 +13,8 @@ use forecloud::vision::frames::FramesConfig;
 pub enum Param {
     /// Frame of the predictions.
     WorldFrame(String),
+    /// What the robot's frames begin with in tf.
+    FramePrefix(String),
     /// Whether there is a robot.
     Robot(RobotMode),
     /// Whether an only camera is placed by the plane that it sees.
@@ -46,6 +48,7 @@ impl Param {
     pub fn name(&self) -> &'static str {
         match self {
             Self::WorldFrame(_) => "world_frame",
+            Self::FramePrefix(_) => "frame_prefix",
             Self::Robot(_) => "robot",
             Self::LevelCamera(_) => "level_camera",
             Self::ToleranceSecs(_) => "tolerance_secs",
@@ -64,9 +67,10 @@ impl Param {
 }
 
 /// Parameters that say how recordings are read: all commands take them.
-const OF_READING: [&str; 9] = [
+const OF_READING: [&str; 10] = [
     "world_frame",
     "workspace_frame",
+    "frame_prefix",
     "robot",
     "level_camera",
     "tolerance_secs",
@@ -92,6 +96,7 @@ pub fn help(predicts: bool) -> String {
         "Set a parameter of the node, as in config/forecloud.yaml (repeatable): world_frame [default: {}]; \
          workspace_frame: the frame of tf that the box to predict in is given in and goes with, such as \
          base_link [default: world_frame]; \
+         frame_prefix: what the robot's frames begin with in tf [default: nothing]; \
          robot: required, optional or none [default: {}]; depth_registered: true or false, whether \
          each pixel of a depth image shows what the same pixel of the colour image does [default: \
          true]; level_camera: true or false, whether an only camera is placed by the table or floor \
@@ -144,6 +149,7 @@ pub fn parse(text: &str, predicts: bool) -> Result<Param, String> {
             return Err("workspace_frame: expected a name, or leave it out".into());
         }
         "workspace_frame" => Param::WorkspaceFrame(value.to_owned()),
+        "frame_prefix" => Param::FramePrefix(value.to_owned()),
         "robot" => {
             let found = RobotMode::ALL.into_iter().find(|(known, _)| *known == value);
             Param::Robot(found.ok_or("robot: expected required, optional or none")?.1)
@@ -245,7 +251,7 @@ mod tests {
         for (text, told) in [
             ("world_frame", "NAME:=VALUE"),
             ("world_frame:=", "expected a name"),
-            ("frame:=map", "'frame'; known: world_frame, robot, level_camera, "),
+            ("frame:=map", "'frame'; known: world_frame, frame_prefix, robot, "),
             ("hold_at_rest:=true", "unknown parameter 'hold_at_rest'"),
             ("robot:=maybe", "required, optional or none"),
             ("level_camera:=1", "true or false"),

@@ -77,7 +77,7 @@ impl SnapshotArgs {
     ) -> Result<Snapshot> {
         let (model, _) = model_file::load(self.model.as_deref())?;
         let frames = self.topics.config()?;
-        let world_frame = frames.world_frame.clone();
+        let world_link = frames.world_link().to_owned();
         let asked = self.topics.workspace(model.config.workspace);
         let mut config = PredictorConfig {
             n_particles: self.particles,
@@ -93,7 +93,7 @@ impl SnapshotArgs {
             bail!("{} has no robot description: plans need a robot", self.bag.display());
         };
         // One that can't be used is told where the predictor takes it.
-        if let Ok(robot) = Robot::from_urdf(&urdf, 1, &world_frame) {
+        if let Ok(robot) = Robot::from_urdf(&urdf, 1, &world_link) {
             names(&robot).map_err(of_settings)?;
         }
         let place = match asked {
@@ -105,7 +105,7 @@ impl SnapshotArgs {
         }
         let mut predictor = Predictor::new(model, config).map_err(of_settings)?;
         predictor.set_meshes(self.topics.meshes());
-        predictor.set_robot(&urdf, &world_frame)?;
+        predictor.set_robot(&urdf, &world_link)?;
         let mut first = None;
         let mut taken: Result<Option<Snapshot>> = Ok(None);
         // An error ends the play.
@@ -118,7 +118,7 @@ impl SnapshotArgs {
             {
                 // One that can't be used changes nothing.
                 urdf = newest.to_string();
-                let _ = predictor.set_robot(&urdf, &world_frame);
+                let _ = predictor.set_robot(&urdf, &world_link);
             }
             let step_secs = predictor.model().config.step_secs;
             if secs < self.at - 2.0 * step_secs {

@@ -114,6 +114,7 @@ impl<const PREDICTS: bool> TopicArgs<PREDICTS> {
         for param in self.param.iter().cloned() {
             match param {
                 Param::WorldFrame(name) => params.frames.world_frame = name,
+                Param::FramePrefix(prefix) => params.frames.frame_prefix = prefix,
                 Param::Robot(mode) => params.frames.robot = mode,
                 Param::LevelCamera(is) => params.frames.level_camera = is,
                 Param::ToleranceSecs(secs) => params.frames.tolerance_secs = secs,
@@ -240,11 +241,12 @@ impl<const PREDICTS: bool> TopicArgs<PREDICTS> {
     }
 
     /// The options that say what is read of a recording, and their values in words.
-    pub fn settings(&self) -> [(&'static str, String); 11] {
+    pub fn settings(&self) -> [(&'static str, String); 12] {
         let remapped = |(old, new): &(String, String)| format!("{old}:={new}");
         let remap: Vec<String> = self.remap.iter().map(remapped).collect();
         let cameras = self.cameras.as_ref().map(|names| names.join(","));
         let Params { frames, depth_registered, .. } = self.params();
+        let prefix = frames.frame_prefix;
         [
             ("--cameras", cameras.unwrap_or("not given".into())),
             ("--input", self.input.join(",")),
@@ -252,6 +254,7 @@ impl<const PREDICTS: bool> TopicArgs<PREDICTS> {
             ("-p depth_registered", depth_registered.to_string()),
             ("-p world_frame", frames.world_frame),
             ("-p workspace_frame", frames.workspace_frame.unwrap_or("not given".into())),
+            ("-p frame_prefix", if prefix.is_empty() { "nothing".into() } else { prefix }),
             ("-p level_camera", frames.level_camera.to_string()),
             ("-p robot", frames.robot.name().into()),
             ("-p tolerance_secs", frames.tolerance_secs.to_string()),

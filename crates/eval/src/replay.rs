@@ -226,7 +226,7 @@ impl Replay {
         let takes_robot = self.model.config.n_kinematic > 0;
         let urdf = recording.robot_description()?.filter(|_| self.config.robot != RobotMode::None);
         if let Some(urdf) = &urdf {
-            warnings.extend_from_slice(predictor.set_robot(urdf, &self.frames.world_frame)?);
+            warnings.extend_from_slice(predictor.set_robot(urdf, self.frames.world_link())?);
         }
         if takes_robot && self.config.robot == RobotMode::Optional {
             warnings.extend(recording.robot_lack());
@@ -253,11 +253,11 @@ impl Replay {
                 && in_use.as_ref() != Some(newest)
             {
                 // The newest at a frame's time counts; one that can't be used changes nothing.
-                match predictor.set_robot(newest, &self.frames.world_frame) {
+                match predictor.set_robot(newest, self.frames.world_link()) {
                     Ok(more) => {
                         warnings.extend_from_slice(more);
                         if let Some(hindsight) = &mut hindsight {
-                            hindsight.set_robot(newest, &self.frames.world_frame, &meshes);
+                            hindsight.set_robot(newest, self.frames.world_link(), &meshes);
                         }
                     }
                     Err(error) => warnings.push(format!("a later robot description: {error}")),
@@ -318,8 +318,9 @@ impl Replay {
             ));
         }
         if let Some(urdf) = in_use.filter(|_| frames.frames_without_robot > 0) {
-            let world_frame = &self.frames.world_frame;
-            warnings.extend(Mounting::of(&urdf, world_frame)?.warning(world_frame));
+            let mut mounting = Mounting::of(&urdf, self.frames.world_link())?;
+            mounting.add_prefix(&self.frames.frame_prefix);
+            warnings.extend(mounting.warning(&self.frames.world_frame));
         }
         self.part.bag = BagResult { frames, problems, warnings, survey, ..bag };
         self.part.device = Device::this();
@@ -365,7 +366,7 @@ impl Replay {
         let eye = Eye::new(self.workspace(), n_particles, config.seed);
         let mut eye = eye.thinned(model.support_stride);
         if let Some(urdf) = urdf {
-            eye.set_robot(urdf, &self.frames.world_frame, meshes);
+            eye.set_robot(urdf, self.frames.world_link(), meshes);
         }
         Hindsight::new(eye, model.step_secs, config.horizon, config.history_tolerance_secs)
     }

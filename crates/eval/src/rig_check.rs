@@ -117,7 +117,7 @@ pub fn check_first(recording: &Recording, meshes: &MeshSearch, secs: f64) -> Res
     };
     if let Some(urdf) = &urdf {
         let meshes = meshes.beside(recording.bag().path());
-        if let Err(error) = watch.set_robot(urdf, &config.world_frame, &meshes) {
+        if let Err(error) = watch.set_robot(urdf, config.world_link(), &meshes) {
             items.push(Item::wrong(
                 Verdict::Fail,
                 "robot description",

@@ -16,7 +16,7 @@ use forecloud::message::Stamp;
 use forecloud::robot::kinematics::{MeshSearch, Mount, Robot, RobotMode, RobotOptions, Spread};
 use forecloud::robot::plan::{self, JointsNow};
 use forecloud::vision::cloud::{Cloud, Place, SensorNoise};
-use forecloud::vision::frames::{Frame, FramesConfig, RobotState};
+use forecloud::vision::frames::{Frame, RobotState};
 use forecloud::vision::particles::{Particles, Sampling};
 use forecloud::{Error, Result};
 use forecloud_bag::recording::{BodyIds, BodyKind, Recording, carry};
@@ -114,13 +114,14 @@ impl Episode {
         let path = recording.bag().path();
         let wrong =
             |problem: &str| Error::Bag { path: path.to_owned(), problem: problem.to_owned() };
-        let FramesConfig { world_frame, robot: mode, .. } = recording.frames_config();
-        let urdf = match mode {
+        let frames = recording.frames_config();
+        let urdf = match frames.robot {
             RobotMode::None => None,
             RobotMode::Optional => recording.robot_description()?,
             RobotMode::Required => Some(recording.robot_description()?.ok_or(Error::NoRobot)?),
         };
         let n_points = model.n_robot();
+        let world_frame = frames.world_link();
         let options = RobotOptions { n_points, spread: Spread::Tips, world_frame, meshes };
         let robot = urdf.map(|urdf| Robot::with_options(&urdf, &options));
         let usual = Place { workspace: model.workspace, origin: [0.0; 3] };
@@ -167,7 +168,9 @@ impl Episode {
         }
         let Reader { samples, mut robot, .. } = reader;
         if let Some(robot) = robot.as_mut().filter(|_| messages.frames_without_robot > 0) {
-            robot.warnings.extend(robot.mounting().warning(world_frame));
+            let mut mounting = robot.mounting();
+            mounting.add_prefix(&frames.frame_prefix);
+            robot.warnings.extend(mounting.warning(&frames.world_frame));
         }
         let step_secs = model.step_secs;
         let path = path.to_owned();

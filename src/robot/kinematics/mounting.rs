@@ -100,6 +100,13 @@ impl Mounting {
         Ok(Robot::without_points(urdf, world_frame)?.0.mounting())
     }
 
+    /// Puts what the robot's frames begin with in tf before the links' names.
+    pub fn add_prefix(&mut self, prefix: &str) {
+        for name in self.root.iter_mut().chain(self.free.iter_mut().flatten()) {
+            name.insert_str(0, prefix);
+        }
+    }
+
     /// What to warn of where frames lack these transforms; none if nothing is left to tf.
     pub fn warning(&self, world_frame: &str) -> Option<String> {
         let (parent, child, why) = match (&self.root, self.free.first()) {

@@ -28,6 +28,8 @@ pub struct FramesConfig {
     /// Frame that the box to predict in is given in, where that is another one: it may move, as that of a
     /// robot's base does. Each frame then tells where it is ([`Frame::world_from_workspace`]).
     pub workspace_frame: Option<String>,
+    /// What the names of the robot's links begin with in tf, as `frame_prefix` of robot_state_publisher.
+    pub frame_prefix: String,
     /// Whether an only camera that no transform places is offered to be placed by what it sees: see
     /// [`super::Frames::take_unplaced`].
     pub level_camera: bool,
@@ -274,6 +276,14 @@ impl FramesConfig {
         specs
     }
 
+    /// The world frame as the robot's description would name it: what [`crate::robot::kinematics::Robot`] takes
+    /// for it. Empty, which is no link's name, if the robot's frames have a prefix that it lacks.
+    pub fn world_link(&self) -> &str {
+        let [world, prefix] =
+            [&self.world_frame, &self.frame_prefix].map(|name| name.trim_start_matches('/'));
+        world.strip_prefix(prefix).unwrap_or_default()
+    }
+
     /// Checks all values.
     ///
     /// # Errors
@@ -326,6 +336,7 @@ impl Default for FramesConfig {
             cameras_of_recording: true,
             world_frame: "world".into(),
             workspace_frame: None,
+            frame_prefix: String::new(),
             level_camera: false,
             robot: RobotMode::default(),
             patience_secs: Some(Self::DEFAULT_PATIENCE_SECS),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Frames, Joints, Missing, ProblemKind, Wanted};
+use super::{Frames, FramesConfig, Joints, Missing, ProblemKind, Wanted};
 use crate::message::Stamp;
 use crate::robot::kinematics::{Mount, Mounting, Outline, RobotMode};
 
@@ -38,8 +38,9 @@ struct Lack {
 
 impl RobotSource {
     /// Takes a description. Who predicts tells what is wrong with it.
-    pub(super) fn describe(&mut self, urdf: String, world_frame: &str) {
-        if let Ok(outline) = Outline::of(&urdf, world_frame) {
+    pub(super) fn describe(&mut self, urdf: String, config: &FramesConfig) {
+        if let Ok(mut outline) = Outline::of(&urdf, config.world_link()) {
+            outline.mounting.add_prefix(&config.frame_prefix);
             self.outline = Some(outline);
         }
         self.description = Some(urdf.into());
@@ -72,7 +73,7 @@ impl Frames {
                  change, two nodes publish there"
             ));
         }
-        self.robot.describe(text, &self.config.world_frame);
+        self.robot.describe(text, &self.config);
     }
 
     /// The robot at `stamp`; none where frames may do without and there is none.

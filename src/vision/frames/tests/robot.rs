@@ -269,3 +269,38 @@ fn a_robot_that_is_required_or_none_is_so() {
     };
     assert!(required(RobotMode::Required) && !required(RobotMode::Optional));
 }
+
+#[test]
+fn links_are_looked_up_under_the_prefix_of_their_frames() {
+    let prefixed = |world: &str| FramesConfig {
+        frame_prefix: "robot_1/".into(),
+        world_frame: world.into(),
+        ..FramesConfig::default()
+    };
+    for (world, root) in [("map", "foot"), ("foot", "foot")] {
+        // tf's `foot` is no link of this robot, whose own is `robot_1/foot`.
+        let mut frames = Frames::new(prefixed(world));
+        push(&mut frames, Input::RobotDescription(URDF.into()));
+        let mounting = &frames.robot.outline().expect("an outline").mounting;
+        assert_eq!(mounting.root, Some(format!("robot_1/{root}")));
+        assert_eq!(mounting.free, [["robot_1/foot".to_owned(), "robot_1/cart".to_owned()]]);
+    }
+    let mut frames = Frames::new(prefixed("/robot_1/foot"));
+    push(&mut frames, Input::RobotDescription(URDF.into()));
+    assert!(frames.robot.is_rooted_in_world());
+    assert_eq!(FramesConfig::default().world_link(), "world");
+}
+
+#[test]
+fn the_robot_of_the_prefix_is_placed_not_another_of_the_same_links() {
+    let config = FramesConfig { frame_prefix: "robot_2/".into(), ..FramesConfig::default() };
+    let mut frames = ready_with(config);
+    push(&mut frames, Input::RobotDescription(URDF.replace("planar", "fixed")));
+    push(&mut frames, Input::TfStatic(pose("world", "foot", 0, 1.0)));
+    push(&mut frames, Input::TfStatic(pose("world", "robot_1/foot", 0, 2.0)));
+    push(&mut frames, Input::TfStatic(pose("world", "robot_2/foot", 0, 3.0)));
+    push(&mut frames, joint("a", at(0), 0.5));
+    let frame = see(&mut frames, 0).pop().expect("a frame");
+    let mount = frame.robot.expect("the robot").mount;
+    assert_eq!(mount.root.map(|root| root.translation.x), Some(3.0));
+}
