@@ -32,6 +32,8 @@ pub struct Evidence {
     pub has_rested: bool,
     /// How much of a predicted step's motion comes in the next one, by what came of the last predictions: in 0..=1.
     pub keeps: f32,
+    /// The body's mean motion in a step (m), where it went straight on at one speed for some steps.
+    pub steady: Option<Vec3>,
 }
 
 /// Start of a roll-out, in the world frame (m).

@@ -261,6 +261,7 @@ mod tests {
             misses_m: [miss_m, 0.0],
             has_rested: false,
             keeps: 1.0,
+            steady: None,
         };
         let before = prediction.sigmas[1].clone();
         prediction.widen_by(&[None]);

@@ -30,6 +30,13 @@ const MIN_STEPS: f32 = 1.9;
 /// Motion of a body's particles in the last step (m, root of the mean square) from which on nothing is taken to
 /// rest, whatever it did before: it has begun to move, and how far is the model's.
 const BEGINS_M: f32 = 0.008;
+/// Steps in which a body must have gone straight on, and how far each may be from their mean (m, and as a share of
+/// it): what is left is the noise of a step's measurement.
+const STEADY_STEPS: f32 = 3.9;
+const STEADY_M: f32 = 0.003;
+const STEADY_SHARE: f32 = 0.15;
+/// How much the motion may change from step to step (m).
+const STEADY_SLOPE_M: f32 = 0.0009;
 /// Mean motion of a step (m), and steps, by which a body is known to rest.
 const RESTS_M: f32 = 0.0006;
 const RESTS_STEPS: f32 = 3.9;
@@ -113,8 +120,8 @@ impl TrackRecord {
         let [model, goes_on, rests] = self.shares();
         let (misses_m, has_rested) = (self.misses_m(), self.has_rested());
         let is_known = self.n_steps() > 0.0;
-        let keeps = self.keeps();
-        is_known.then_some(Evidence { model, goes_on, rests, misses_m, has_rested, keeps })
+        let (keeps, steady) = (self.keeps(), self.steady());
+        is_known.then_some(Evidence { model, goes_on, rests, misses_m, has_rested, keeps, steady })
     }
 
     /// How much the model, going on and resting count from here on.
@@ -148,6 +155,30 @@ impl TrackRecord {
         let noise = WORD_NOISE_M * WORD_NOISE_M;
         let share = ((sum(0) + noise) / (sum(1) + noise)).clamp(1.0 / 3.0, 1.0);
         ((12.0 * share - 3.0).max(0.0).sqrt() - 1.0) / 2.0
+    }
+
+    /// The body's mean motion (m), where it went straight on at one speed in the steps that count.
+    fn steady(&self) -> Option<Vec3> {
+        let n_steps = self.n_steps();
+        if n_steps < STEADY_STEPS {
+            return None;
+        }
+        let mut mean = [0.0; 3];
+        self.steps.iter().for_each(|look| add(&mut mean, &look.motion));
+        let mean = mean.map(|x| x / n_steps);
+        let most = STEADY_M + STEADY_SHARE * length(&mean);
+        // Each step's motion besides the mean; and what of that grows with time, which a curve or a brake has.
+        let (mut slope, mut square) = ([0.0; 3], 0.0);
+        for (i, look) in self.steps.iter().enumerate() {
+            let off = minus(&look.motion, &mean.map(|x| x * look.is_known));
+            if length(&off) > most {
+                return None;
+            }
+            let time = i as f32 - (n_steps - 1.0) / 2.0;
+            add(&mut slope, &off.map(|x| x * time));
+            square += time * time * look.is_known;
+        }
+        (length(&slope) < STEADY_SLOPE_M * square).then_some(mean)
     }
 
     /// Usual miss of a particle in a step (m, root of the mean square): of the model, and of going on.
@@ -258,6 +289,22 @@ mod tests {
         assert!((0.366..0.45).contains(&keep), "{keep}");
         // Millimetres that do not come tell little.
         assert!(keeps(&[[0.0; 3]; 9], &[[0.0, 0.0, 0.0005]; LAG]) > 0.85);
+    }
+
+    #[test]
+    fn what_goes_straight_on_is_told_by_the_mean_and_what_turns_or_brakes_is_not() {
+        let steady = |motion: &dyn Fn(usize) -> Vec3| {
+            record(&(0..9).map(motion).collect::<Vec<_>>(), &STOPS).steady()
+        };
+        let noisy = |i: usize| [0.012 + [0.002, -0.002][i % 2], 0.0, 0.0];
+        let mean = steady(&noisy).expect("it goes straight on");
+        assert!((mean[0] - 0.012).abs() < 0.0005, "{mean:?}");
+        assert_eq!(record(&[ON; 4], &STOPS).steady(), None, "too short");
+        // Ten centimetres from the axis of a turntable, 1 rad/s.
+        let turns = |i: usize| [0.01 * (0.1 * i as f32).cos(), 0.01 * (0.1 * i as f32).sin(), 0.0];
+        assert_eq!(steady(&turns), None);
+        assert_eq!(steady(&|i| [0.02 - 0.0015 * i as f32, 0.0, 0.0]), None, "it brakes");
+        assert_eq!(steady(&|i| [[0.012, -0.012][i % 2], 0.0, 0.0]), None, "it swings");
     }
 
     #[test]

@@ -118,6 +118,11 @@ impl RigidMotion {
     pub const REST: Self =
         Self { about: Rigid::shift([0.0; 3]), center: Vector3::new(0.0, 0.0, 0.0) };
 
+    /// A translation (m).
+    pub fn shift(way: Vec3) -> Self {
+        Self { about: Rigid::shift(way), ..Self::REST }
+    }
+
     /// The motion that takes the points `from` to the points `to` (m) with the least squared error
     /// (Kabsch 1976); of less than three points their mean translation.
     pub fn fit(from: &[Vec3], to: &[Vec3]) -> Self {

@@ -45,6 +45,13 @@ impl GoesOn {
         }
         self.set_keeps(scene, classes, displacements.len());
         self.bodies.clone_from(&start.body_motions);
+        // What went straight on for some steps is told better by all of them than by the last one.
+        for (known, &body) in scene.evidence.iter().zip(&start.body_of) {
+            let steady = known.and_then(|known| known.steady);
+            if let (Some(way), Some(motion)) = (steady, self.bodies.get_mut(body as usize)) {
+                *motion = Some(RigidMotion::shift(way));
+            }
+        }
         self.positions.clone_from(&start.positions);
         for (step, displacements) in displacements.iter_mut().enumerate() {
             for (i, displacement) in displacements.iter_mut().enumerate() {
@@ -176,6 +183,21 @@ mod tests {
     }
 
     #[test]
+    fn what_went_straight_on_goes_on_by_the_mean_of_its_steps() {
+        let mut scene = scene();
+        scene.start.body_of = vec![0; 2];
+        let last = RigidMotion::fit(&[[0.0; 3]; 3], &[[0.03, 0.01, 0.0]; 3]);
+        scene.start.body_motions = vec![Some(last)];
+        let steady = scene.evidence[0].and_then(|known| known.steady).expect("six equal steps");
+        assert!(minus(&steady, &WAY).iter().all(|x| x.abs() < 1e-6));
+        let mut displacements = vec![vec![[0.0; 3]; 2]; 10];
+        GoesOn::default().mix(&scene, &[MotionClass::Moving; 2], &mut displacements);
+        for step in displacements.iter().flatten() {
+            assert!(minus(step, &WAY).iter().all(|x| x.abs() < 1e-4), "{step:?}");
+        }
+    }
+
+    #[test]
     fn what_did_not_come_as_said_fades_unless_it_falls_or_the_robot_comes() {
         let mut scene = scene();
         let known = scene.evidence[0].map(|known| Evidence {
@@ -213,7 +235,7 @@ mod tests {
             [[0.1, 0.0, 0.0], [0.12, 0.0, 0.0], [0.1, 0.02, 0.0], [0.1, 0.0, 0.02]].to_vec();
         let next: Vec<Vec3> = now.iter().map(|p| turn(0.3, p)).collect();
         let mut scene = scene();
-        scene.evidence = vec![scene.evidence[0]; 4];
+        scene.evidence = vec![scene.evidence[0].map(|known| Evidence { steady: None, ..known }); 4];
         scene.start.positions = now.clone();
         scene.start.body_of = vec![0; 4];
         scene.start.body_motions = vec![Some(RigidMotion::fit(&now, &next))];
