@@ -180,7 +180,7 @@ def test_splits_have_their_own_tasks():
 
 def test_what_can_not_be_made_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(episode, "ATTEMPTS", 0)
-    assert "push 7: no attempt" in generate.make(("push", 7, "split", tmp_path, None, True))
+    assert "push 7: no attempt" in generate.make(("push", 7, "split", tmp_path, None, True, None))
     assert not list(tmp_path.iterdir())
 
 
