@@ -251,7 +251,7 @@ mod tests {
         for (text, told) in [
             ("world_frame", "NAME:=VALUE"),
             ("world_frame:=", "expected a name"),
-            ("frame:=map", "'frame'; known: world_frame, frame_prefix, robot, "),
+            ("frame:=map", "'frame'; known: world_frame, workspace_frame, frame_prefix, robot, "),
             ("hold_at_rest:=true", "unknown parameter 'hold_at_rest'"),
             ("robot:=maybe", "required, optional or none"),
             ("level_camera:=1", "true or false"),
