@@ -168,7 +168,7 @@ fn how_far_tf_of_a_moving_camera_is_off_is_told_and_much_of_it_is_a_warning() {
     let end = well(&mut facts, 0.0, 20);
     let values = |facts: &Facts, at: f64| status(facts, at, "transforms").values;
     assert!(!values(&facts, end).iter().any(|(key, _)| key.starts_with("moving_camera")));
-    let mut error = |facts: &mut Facts, secs: f64, mm: f32| {
+    let error = |facts: &mut Facts, secs: f64, mm: f32| {
         let error = PoseError { shift_m: 1e-3 * mm, turn_rad: 0.01 };
         (0..10).for_each(|_| facts.pose_error(at(secs), &error));
     };
