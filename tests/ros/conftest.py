@@ -41,6 +41,7 @@ import rclpy  # noqa: E402
 import rclpy.action  # noqa: E402
 from ament_index_python.packages import get_package_prefix  # noqa: E402
 from rclpy._rclpy_pybind11 import InvalidHandle  # noqa: E402
+from endless import Endless  # noqa: E402
 from play import Player, Stream  # noqa: E402
 from recording import Message, message_class, read  # noqa: E402
 
@@ -224,6 +225,20 @@ def stream(ros, recording):
     yield stream
     stream.stop()
     player.close()
+
+
+@pytest.fixture
+def playing(ros, recording):
+    """Plays the recording without an end, each `start()` anew."""
+    started = []
+
+    def start() -> Endless:
+        started.append(Endless(ros, recording, period_secs=0.6))
+        return started[-1]
+
+    yield start
+    for endless in started:
+        endless.stop()
 
 
 @pytest.fixture

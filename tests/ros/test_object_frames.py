@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from conftest import NodeProcess, Received, wait_for, wait_for_future
-from endless import Endless
 from std_srvs.srv import SetBool
 
 TF = "tf2_msgs/msg/TFMessage"
@@ -31,19 +30,6 @@ class ObjectFrames(Received):
                     assert transform.header.frame_id == "world"
                     found.setdefault(nanos(transform.header.stamp), {})[transform.child_frame_id] = transform
         return found
-
-
-@pytest.fixture
-def playing(ros, recording):
-    started = []
-
-    def start() -> Endless:
-        started.append(Endless(ros, recording, period_secs=0.6))
-        return started[-1]
-
-    yield start
-    for endless in started:
-        endless.stop()
 
 
 def test_frames_are_where_the_paths_say(ros, start_node, playing):

@@ -7,7 +7,6 @@ import math
 import pytest
 from builtin_interfaces.msg import Time
 from conftest import Received, wait_for, wait_for_future
-from endless import Endless
 from geometry_msgs.msg import Point
 from std_srvs.srv import SetBool
 
@@ -28,19 +27,6 @@ def nanos(stamp) -> int:
 
 def time_of(nanoseconds: int) -> Time:
     return Time(sec=nanoseconds // 10**9, nanosec=nanoseconds % 10**9)
-
-
-@pytest.fixture
-def playing(ros, recording):
-    started = []
-
-    def start() -> Endless:
-        started.append(Endless(ros, recording, period_secs=0.6))
-        return started[-1]
-
-    yield start
-    for endless in started:
-        endless.stop()
 
 
 @pytest.fixture
