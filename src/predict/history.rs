@@ -141,6 +141,18 @@ impl History {
         near.min_by(|a, b| off(a).total_cmp(&off(b))).map(|o| (o, steps(o)))
     }
 
+    /// The observation by the same cameras, that stood where they stand now, whose outlines are known and that lies
+    /// nearest to one step before `now`, within half a step, and how many steps it lies back.
+    pub fn outlined(&self, now: &Observation) -> Option<(&Observation, f64)> {
+        let steps = |o: &Observation| now.stamp.secs_since(o.stamp) / self.step_secs;
+        let off = |o: &Observation| (steps(o) - 1.0).abs();
+        let is_alike = |o: &&Observation| {
+            !o.outlines.is_empty() && o.looked == now.looked && o.cameras == now.cameras
+        };
+        let near = self.observations.iter().filter(is_alike).filter(|o| off(o) <= 0.5);
+        near.min_by(|a, b| off(a).total_cmp(&off(b))).map(|o| (o, steps(o)))
+    }
+
     /// Whether there would be an observation one step before `now` if cameras did not matter.
     pub fn is_one_step_back(&self, now: Stamp) -> bool {
         let wanted = now.plus_secs(-self.step_secs);

@@ -68,6 +68,13 @@ impl Looked {
             is_inside(point) && sight.sees(&point)
         })
     }
+
+    /// Whether one camera would have seen a point (world frame, m), had nothing been in front of it.
+    pub fn sees_from(&self, camera: usize, point: &Vec3) -> bool {
+        let is_inside = self.workspace.is_none_or(|workspace| workspace.contains(*point));
+        let mut sights = self.sights.iter().filter(|sight| sight.camera == camera);
+        is_inside && sights.any(|sight| sight.sees(point))
+    }
 }
 
 impl Sight {

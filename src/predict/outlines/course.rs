@@ -1,0 +1,162 @@
+//! The course of something, by where its ends were in some frames.
+
+use nalgebra::{Matrix3, Vector3};
+
+use crate::base::geometry::{Vec3, dot, length};
+
+use super::groups::{DIRECTIONS, N_DIRECTIONS};
+
+/// Frames that are looked at, and that there must be.
+pub(super) const LOOKS: usize = 5;
+const MIN_LOOKS: usize = 4;
+/// What goes no farther in a step (m) is left to what is measured.
+const LEAST_M: f32 = 0.002;
+/// So many times the noise of its speed it must go at least.
+const OVER_NOISE: f32 = 6.0;
+/// How much its ends may go apart in a step, its speed change, and a single step be short of it (m, and as a share).
+const APART: (f32, f32) = (0.0003, 0.2);
+const CHANGES: (f32, f32) = (0.0005, 0.125);
+const SHORT_SHARE: f32 = 0.5;
+/// How much the motion that is measured tells of directions whose ends are not seen.
+const MEASURED: f32 = 0.01;
+/// Directions are known in a plane at least: the second of these sums of squares is no less.
+const LEAST_KNOWN: f32 = 0.5;
+
+/// Where something ended in a frame.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Look {
+    /// How many steps ago.
+    pub age: f32,
+    /// Low and high end along each direction (m).
+    pub ends: [[f32; 2]; N_DIRECTIONS],
+}
+
+impl Look {
+    /// The middle between the ends along the axes (m).
+    pub fn center(&self) -> Vec3 {
+        [0, 1, 2].map(|d| self.middle(d))
+    }
+
+    /// How wide it is along the axes (m).
+    pub fn diagonal(&self) -> Vec3 {
+        [0, 1, 2].map(|d| self.ends[d][1] - self.ends[d][0])
+    }
+
+    /// How wide it is along each direction (m).
+    pub fn widths(&self) -> impl Iterator<Item = f32> {
+        self.ends.iter().map(|[low, high]| high - low)
+    }
+
+    fn middle(&self, d: usize) -> f32 {
+        0.5 * (self.ends[d][0] + self.ends[d][1])
+    }
+}
+
+/// How something moved; all along its way but that.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Course {
+    /// Its motion in a step (m).
+    pub way: Vec3,
+    /// How unsure its speed is (m, standard deviation).
+    noise_m: f32,
+    /// How far its ends go apart in a step (m, root of the mean square), along its way and in any direction.
+    apart_m: [f32; 2],
+    /// How much more it goes in a step than in the one before (m).
+    change_m: f32,
+    /// The least of its steps (m).
+    least_m: f32,
+}
+
+/// Looks with their times.
+struct Line<'a> {
+    looks: &'a [Look],
+    /// When each was, from their mean (steps), and the sum of the squares.
+    times: [f32; LOOKS],
+    square: f32,
+}
+
+impl Line<'_> {
+    /// How much `of` grows in a step.
+    fn slope(&self, of: impl Fn(&Look) -> f32) -> f32 {
+        self.looks.iter().zip(&self.times).map(|(look, t)| t * of(look)).sum::<f32>() / self.square
+    }
+}
+
+impl Course {
+    /// The course by `looks`, the newest first, in directions whose ends are both `seen`, and as `measured` (m) in
+    /// others; none where too few are.
+    pub fn of(looks: &[Look], seen: &[bool; N_DIRECTIONS], measured: &Vec3) -> Option<Self> {
+        let n = looks.len() as f32;
+        if looks.len() < MIN_LOOKS {
+            return None;
+        }
+        let mean = looks.iter().map(|look| look.age).sum::<f32>() / n;
+        let mut times = [0.0; LOOKS];
+        times.iter_mut().zip(looks).for_each(|(time, look)| *time = mean - look.age);
+        let square = times.iter().map(|t| t * t).sum();
+        let line = Line { looks, times, square };
+        let way = way(&line, seen, measured)?;
+        let speed = length(&way);
+        if speed < LEAST_M || !speed.is_finite() {
+            return None;
+        }
+        let weights = DIRECTIONS.map(|direction| dot(&way, &direction) / speed);
+        let directions = || (0..N_DIRECTIONS).filter(|&d| seen[d]);
+        let total = directions().map(|d| weights[d].powi(2)).sum::<f32>();
+        // Where its middle was.
+        let mut places = [0.0; LOOKS];
+        for (place, look) in places.iter_mut().zip(looks) {
+            *place = directions().map(|d| weights[d] * look.middle(d)).sum::<f32>() / total;
+        }
+        let places = &places[..looks.len()];
+        let center = places.iter().sum::<f32>() / n;
+        let lines = || places.iter().zip(&line.times);
+        let drift = lines().map(|(x, t)| t * (x - center)).sum::<f32>() / line.square;
+        let squares = lines().map(|(x, t)| (x - center - drift * t).powi(2)).sum::<f32>();
+        let grows = |d: usize| line.slope(|look| 0.5 * (look.ends[d][1] - look.ends[d][0]));
+        let along = directions().map(|d| (weights[d] * grows(d)).powi(2)).sum::<f32>() / total;
+        let any = directions().map(|d| grows(d).powi(2)).sum::<f32>() / directions().count() as f32;
+        let speed_of = |from: usize, to: usize| {
+            (places[to] - places[from]) / (looks[from].age - looks[to].age)
+        };
+        let last = looks.len() - 1;
+        let (half, other) = (looks.len() / 2, looks.len() - 1 - looks.len() / 2);
+        let middle = |a: usize, b: usize| 0.5 * (looks[a].age + looks[b].age);
+        let between = middle(last, other) - middle(half, 0);
+        let least_m = (0..last).map(|i| speed_of(i + 1, i)).fold(f32::INFINITY, f32::min);
+        Some(Self {
+            way,
+            noise_m: (squares / (n - 2.0) / line.square).sqrt(),
+            apart_m: [along.sqrt(), any.sqrt()],
+            change_m: (speed_of(half, 0) - speed_of(last, other)) / between,
+            least_m,
+        })
+    }
+
+    /// Whether it went straight on at one speed, both ends alike.
+    pub fn is_steady(&self) -> bool {
+        let speed = length(&self.way);
+        let within = |x: f32, (least, share): (f32, f32)| x.abs() <= least + share * speed;
+        speed >= OVER_NOISE * self.noise_m
+            && self.apart_m.iter().all(|&apart| within(apart, APART))
+            && within(self.change_m, CHANGES)
+            && self.least_m >= SHORT_SHARE * speed
+    }
+}
+
+/// The motion in a step (m) that explains best how the middles move.
+fn way(line: &Line, seen: &[bool; N_DIRECTIONS], measured: &Vec3) -> Option<Vec3> {
+    let (mut matrix, mut right) = (Matrix3::<f32>::zeros(), Vector3::<f32>::zeros());
+    for d in (0..N_DIRECTIONS).filter(|&d| seen[d]) {
+        let direction = Vector3::from(DIRECTIONS[d]);
+        matrix += direction * direction.transpose();
+        right += direction * line.slope(|look| look.middle(d));
+    }
+    let known = matrix.symmetric_eigenvalues();
+    if known.iter().filter(|known| **known >= LEAST_KNOWN).count() < 2 {
+        return None;
+    }
+    right += MEASURED * Vector3::from(*measured);
+    let way = (matrix + MEASURED * Matrix3::identity()).cholesky()?.solve(&right);
+    Some(way.into())
+}
