@@ -11,7 +11,7 @@ mod course;
 mod groups;
 mod sight;
 
-use crate::base::geometry::{RigidMotion, Vec3, add, distance, length, minus, plus};
+use crate::base::geometry::{RigidMotion, Vec3, add, distance, minus, plus};
 use crate::engine::rollout_input::StepState;
 use crate::predict::observation::Observation;
 use crate::vision::motion::{MOTION_SCALE_M, NO_BODY};
@@ -27,9 +27,6 @@ const FARTHEST_M: f32 = 0.05;
 const SAME_SIZE: (f32, f32) = (0.008, 0.15);
 const SAME_COLOR: f32 = 0.15;
 const SAME_COUNT: f32 = 1.6;
-/// Measured motion that differs by less from what the ends tell (m, and as a share) is right but for the noise of
-/// a step: it knows how the body turns.
-const AGREES: (f32, f32) = (0.001, 0.15);
 /// Share of a body's particles that must be of a group for the body to go as the group does.
 const OF_GROUP: f32 = 0.8;
 
@@ -65,9 +62,10 @@ impl Outline {
             return None;
         }
         let off_m = distance(&now.center(), &then.center());
-        let is_as_wide = now.widths().zip(then.widths()).all(|(now, then)| {
-            (now - then).abs() < SAME_SIZE.0 + SAME_SIZE.1 * now.max(then)
-        });
+        let is_as_wide = now
+            .widths()
+            .zip(then.widths())
+            .all(|(now, then)| (now - then).abs() < SAME_SIZE.0 + SAME_SIZE.1 * now.max(then));
         (off_m < FARTHEST_M * steps && is_as_wide).then_some(off_m)
     }
 
@@ -88,7 +86,7 @@ struct Measured {
     n: u32,
     /// Its motion in a step (m) by its ends, and how much that is more than the mean of its particles'.
     way: Option<[Vec3; 2]>,
-    /// Whether that is no more than the noise of a step.
+    /// Whether that is no more than the noise of a step: then what is measured knows how it turns.
     agrees: bool,
 }
 
@@ -146,24 +144,18 @@ impl Outlines {
             let mean = sum.map(|x| x / (*n).max(1) as f32);
             let course = |seen| Course::of(outline.looks(), seen, &mean);
             let Some(first) = course(&[true; N_DIRECTIONS]) else { continue };
-            if std::env::var("MIDDLE").is_ok() {
-                let mm = |v: &Vec3| v.map(|x| (1e4 * x).round() / 10.0);
-                eprintln!("{} n {} looks {} at {:?} {first:?} steady {} measured {:?} of {n}",
-                    now.stamp, outline.n, outline.n_looks, mm(&outline.looks[0].center()), first.is_steady(),
-                    mm(&mean));
-            }
             if *n == 0 || !first.is_steady() {
                 continue;
             }
             // Which ends are seen freely is asked of what seems to move alone.
             let seen = self.sight.look(now, &self.groups, of, &outline.looks[0]);
             let Some(course) = course(&seen).filter(Course::is_steady) else { continue };
-            let more = minus(&course.way, &mean);
-            *way = Some([course.way, more]);
-            *agrees = length(&more) < AGREES.0 + AGREES.1 * length(&course.way);
-            if std::env::var("MIDDLE").is_ok() {
-                eprintln!("   took {agrees} {:?} seen {seen:?}", course.way);
+            *agrees = course.agrees(&mean);
+            // What is measured is newer: where the speed changes, it knows better.
+            if *agrees && !course.is_even() {
+                continue;
             }
+            *way = Some([course.way, minus(&course.way, &mean)]);
             is_any = true;
         }
         if is_any {
@@ -231,7 +223,9 @@ impl Outlines {
             if (*n_of as f32) < OF_GROUP * *n as f32 {
                 continue;
             }
-            let moved = |motion: RigidMotion| if *agrees { motion.shifted(more) } else { RigidMotion::shift(*way) };
+            let moved = |motion: RigidMotion| {
+                if *agrees { motion.shifted(more) } else { RigidMotion::shift(*way) }
+            };
             *motion = motion.map(moved);
         }
     }
@@ -242,3 +236,6 @@ fn nearest(came: impl Iterator<Item = Option<f32>>) -> Option<usize> {
     let found = came.enumerate().filter_map(|(i, came)| Some((came?, i)));
     found.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))).map(|(_, i)| i)
 }
+
+#[cfg(test)]
+mod tests;

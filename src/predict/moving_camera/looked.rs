@@ -91,12 +91,12 @@ impl Sight {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::message::{CameraInfo, Header};
 
     /// A camera at the height of 1 m that looks down and sees 1 m along x, 0.8 m along y.
-    fn looked(x: f64, workspace: Workspace) -> Looked {
+    pub(crate) fn looked(x: f64, workspace: Workspace) -> Looked {
         let info = CameraInfo {
             header: Header::default(),
             height: 80,

@@ -2,7 +2,7 @@
 
 use nalgebra::{Matrix3, Vector3};
 
-use crate::base::geometry::{Vec3, dot, length};
+use crate::base::geometry::{Vec3, dot, length, minus};
 
 use super::groups::{DIRECTIONS, N_DIRECTIONS};
 
@@ -15,8 +15,15 @@ const LEAST_M: f32 = 0.002;
 const OVER_NOISE: f32 = 6.0;
 /// How much its ends may go apart in a step, its speed change, and a single step be short of it (m, and as a share).
 const APART: (f32, f32) = (0.0003, 0.2);
-const CHANGES: (f32, f32) = (0.0005, 0.125);
+const CHANGES: (f32, f32) = (0.0005, 0.08);
 const SHORT_SHARE: f32 = 0.5;
+/// What changes its speed less than this in a step (m, and as a share) goes on at one speed.
+const EVEN: (f32, f32) = (0.0008, 0.015);
+/// Steps from the middle of the looks to now and beyond, in which its speed may have changed as it did.
+const SINCE: f32 = 3.0;
+/// Measured motion that differs by less from what the ends tell (m, and as a share) is right but for the noise of
+/// a step.
+const AGREES: (f32, f32) = (0.001, 0.15);
 /// How much the motion that is measured tells of directions whose ends are not seen.
 const MEASURED: f32 = 0.01;
 /// Directions are known in a plane at least: the second of these sums of squares is no less.
@@ -133,14 +140,31 @@ impl Course {
         })
     }
 
-    /// Whether it went straight on at one speed, both ends alike.
+    fn within(&self, x: f32, (least, share): (f32, f32)) -> bool {
+        x.abs() <= least + share * length(&self.way)
+    }
+
+    /// Whether it went straight on at about one speed, both ends alike.
     pub fn is_steady(&self) -> bool {
         let speed = length(&self.way);
-        let within = |x: f32, (least, share): (f32, f32)| x.abs() <= least + share * speed;
         speed >= OVER_NOISE * self.noise_m
-            && self.apart_m.iter().all(|&apart| within(apart, APART))
-            && within(self.change_m, CHANGES)
+            && self.apart_m.iter().all(|&apart| self.within(apart, APART))
+            && self.within(self.change_m, CHANGES)
             && self.least_m >= SHORT_SHARE * speed
+    }
+
+    /// Whether its speed is the same in all steps.
+    pub fn is_even(&self) -> bool {
+        self.within(self.change_m, EVEN)
+    }
+
+    /// Whether a motion that is `measured` in the last step (m) is what it may have come to since.
+    pub fn agrees(&self, measured: &Vec3) -> bool {
+        let (speed, off) = (length(&self.way), minus(measured, &self.way));
+        let change = SINCE * self.change_m;
+        let along = (dot(&off, &self.way) / speed).clamp(change.min(0.0), change.max(0.0));
+        let off = minus(&off, &self.way.map(|x| along * x / speed));
+        self.within(length(&off), AGREES)
     }
 }
 

@@ -193,7 +193,9 @@ impl Groups {
 
     /// What touches a point `p` of the robot is of the robot.
     fn set_robot(&mut self, p: &Vec3) {
-        for (axis, step) in [(0, 0.0), (0, -1.0), (0, 1.0), (1, -1.0), (1, 1.0), (2, -1.0), (2, 1.0)] {
+        for (axis, step) in
+            [(0, 0.0), (0, -1.0), (0, 1.0), (1, -1.0), (1, 1.0), (2, -1.0), (2, 1.0)]
+        {
             let mut beside = *p;
             beside[axis] += step * self.cell_m;
             let at = self.at(&beside) as usize;
@@ -215,7 +217,10 @@ impl Groups {
 
     /// Points of `cloud`, in which they were found, off the support plane: their places (m), groups and sources.
     /// None of clouds that don't tell sources.
-    pub fn points<'a>(&'a self, cloud: &'a Particles) -> impl Iterator<Item = (&'a Vec3, u32, u32)> {
+    pub fn points<'a>(
+        &'a self,
+        cloud: &'a Particles,
+    ) -> impl Iterator<Item = (&'a Vec3, u32, u32)> {
         let points = self.raised.iter().zip(&self.positions).zip(&self.cell_of);
         points.filter_map(|((&i, p), &cell)| {
             Some((p, self.of_cells[cell as usize], *cloud.sources.get(i as usize)?))
@@ -253,9 +258,8 @@ impl Group {
 
     /// Where it ends along each direction (m): the low end and the high one.
     pub fn ends(&self) -> [[f32; 2]; N_DIRECTIONS] {
-        let mean = |ranks: &[f32; RANKS]| {
-            ranks[SKIPPED..].iter().sum::<f32>() / (RANKS - SKIPPED) as f32
-        };
+        let mean =
+            |ranks: &[f32; RANKS]| ranks[SKIPPED..].iter().sum::<f32>() / (RANKS - SKIPPED) as f32;
         self.farthest.map(|[low, high]| [-mean(&low), mean(&high)])
     }
 
