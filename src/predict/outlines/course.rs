@@ -14,7 +14,7 @@ const LEAST_M: f32 = 0.002;
 /// So many times the noise of its speed it must go at least.
 const OVER_NOISE: f32 = 6.0;
 /// How much its ends may go apart in a step, its speed change, and a single step be short of it (m, and as a share).
-const APART: (f32, f32) = (0.0003, 0.2);
+const APART: (f32, f32) = (0.0005, 0.1);
 const CHANGES: (f32, f32) = (0.0005, 0.08);
 const SHORT_SHARE: f32 = 0.5;
 /// What changes its speed less than this in a step (m, and as a share) goes on at one speed.
