@@ -11,8 +11,6 @@ pub(super) const LOOKS: usize = 5;
 const MIN_LOOKS: usize = 4;
 /// What goes no farther in a step (m) is left to what is measured.
 const LEAST_M: f32 = 0.002;
-/// So many times the noise of its speed it must go at least.
-const OVER_NOISE: f32 = 6.0;
 /// How much its ends may go apart in a step, its speed change, and a single step be short of it (m, and as a share).
 const APART: (f32, f32) = (0.0005, 0.1);
 const CHANGES: (f32, f32) = (0.0005, 0.08);
@@ -64,8 +62,6 @@ impl Look {
 pub(super) struct Course {
     /// Its motion in a step (m).
     pub way: Vec3,
-    /// How unsure its speed is (m, standard deviation).
-    noise_m: f32,
     /// How far its ends go apart in a step (m, root of the mean square), along its way and in any direction.
     apart_m: [f32; 2],
     /// How much more it goes in a step than in the one before (m).
@@ -116,10 +112,6 @@ impl Course {
             *place = directions().map(|d| weights[d] * look.middle(d)).sum::<f32>() / total;
         }
         let places = &places[..looks.len()];
-        let center = places.iter().sum::<f32>() / n;
-        let lines = || places.iter().zip(&line.times);
-        let drift = lines().map(|(x, t)| t * (x - center)).sum::<f32>() / line.square;
-        let squares = lines().map(|(x, t)| (x - center - drift * t).powi(2)).sum::<f32>();
         let grows = |d: usize| line.slope(|look| 0.5 * (look.ends[d][1] - look.ends[d][0]));
         let along = directions().map(|d| (weights[d] * grows(d)).powi(2)).sum::<f32>() / total;
         let any = directions().map(|d| grows(d).powi(2)).sum::<f32>() / directions().count() as f32;
@@ -133,7 +125,6 @@ impl Course {
         let least_m = (0..last).map(|i| speed_of(i + 1, i)).fold(f32::INFINITY, f32::min);
         Some(Self {
             way,
-            noise_m: (squares / (n - 2.0) / line.square).sqrt(),
             apart_m: [along.sqrt(), any.sqrt()],
             change_m: (speed_of(half, 0) - speed_of(last, other)) / between,
             least_m,
@@ -147,8 +138,7 @@ impl Course {
     /// Whether it went straight on at about one speed, both ends alike.
     pub fn is_steady(&self) -> bool {
         let speed = length(&self.way);
-        speed >= OVER_NOISE * self.noise_m
-            && self.apart_m.iter().all(|&apart| self.within(apart, APART))
+        self.apart_m.iter().all(|&apart| self.within(apart, APART))
             && self.within(self.change_m, CHANGES)
             && self.least_m >= SHORT_SHARE * speed
     }
@@ -183,4 +173,54 @@ fn way(line: &Line, seen: &[bool; N_DIRECTIONS], measured: &Vec3) -> Option<Vec3
     right += MEASURED * Vector3::from(*measured);
     let way = (matrix + MEASURED * Matrix3::identity()).cholesky()?.solve(&right);
     Some(way.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The course of a box of 6 cm whose middle is at `places` (m) along x, the oldest first, a step apart.
+    fn course(places: &[f32]) -> Course {
+        let looks = places.iter().rev().enumerate().map(|(age, x)| {
+            let along = |direction: &Vec3| [x * direction[0] - 0.03, x * direction[0] + 0.03];
+            Look { age: age as f32, ends: DIRECTIONS.map(|direction| along(&direction)) }
+        });
+        let looks: Vec<Look> = looks.collect();
+        Course::of(&looks, &[true; N_DIRECTIONS], &[0.0; 3]).expect("it moves")
+    }
+
+    #[test]
+    fn it_is_steady_at_one_speed_alone() {
+        let even = course(&[0.0, 0.008, 0.016, 0.024, 0.032]);
+        assert!((even.way[0] - 0.008).abs() < 1e-4 && even.is_steady() && even.is_even());
+        // Steps of 3 and 13 mm by turns; steps that grow by 2 mm.
+        assert!(!course(&[0.0, 0.013, 0.016, 0.029, 0.032]).is_steady());
+        assert!(!course(&[0.0, 0.005, 0.012, 0.021, 0.032]).is_steady());
+        let grows = course(&[0.0, 0.0065, 0.014, 0.0225, 0.032]);
+        assert!(grows.is_steady() && !grows.is_even(), "by 1 mm");
+    }
+
+    #[test]
+    fn what_is_measured_may_be_where_a_change_leads() {
+        let grows = course(&[0.0, 0.0065, 0.014, 0.0225, 0.032]);
+        for (measured, agrees) in
+            [(0.008, true), (0.0115, true), (0.014, false), (0.005, false), (0.0, false)]
+        {
+            assert_eq!(grows.agrees(&[measured, 0.0, 0.0]), agrees, "{measured}");
+        }
+        assert!(!grows.agrees(&[0.008, 0.004, 0.0]));
+    }
+
+    #[test]
+    fn too_few_looks_or_directions_tell_nothing() {
+        let look = |age: f32| Look { age, ends: DIRECTIONS.map(|d| [-age * d[0]; 2]) };
+        let looks = [0.0, 1.0, 2.0, 3.0].map(look);
+        let of = |looks, seen| Course::of(looks, seen, &[0.0; 3]);
+        assert!(of(&looks, &[true; N_DIRECTIONS]).is_some());
+        assert_eq!(of(&looks[..3], &[true; N_DIRECTIONS]), None);
+        let mut seen = [false; N_DIRECTIONS];
+        seen[0] = true;
+        assert_eq!(of(&looks, &seen), None);
+        assert_eq!(of(&[look(0.0); 4], &[true; N_DIRECTIONS]), None, "all at one time");
+    }
 }

@@ -30,6 +30,8 @@ struct Scene {
     start: StepState,
     frame: i64,
     noise_m: f32,
+    /// Where the box ends along y (m).
+    box_m: f32,
     measured: Vec3,
     steps: f64,
 }
@@ -43,6 +45,7 @@ impl Scene {
             start: StepState::default(),
             frame: 0,
             noise_m: 0.0,
+            box_m: 0.6,
             measured: [0.0; 3],
             steps: 1.0,
         }
@@ -57,9 +60,10 @@ impl Scene {
 
     fn draw(&mut self, things: &[Thing], hands: &[Vec3]) {
         self.frame += 1;
-        let Self { now, frame, noise_m, .. } = self;
+        let Self { now, frame, noise_m, box_m, .. } = self;
         let u = |of: u64, i: u64, k: u64| uniform(draw(of, *frame, i, k)) - 0.5;
-        now.looked = looked_down(0.0, Workspace { min: [-0.6; 3], max: [0.6; 3] });
+        let workspace = Workspace { min: [-0.6, -*box_m, -0.6], max: [0.6, *box_m, 0.6] };
+        now.looked = looked_down(0.0, workspace);
         now.cameras = vec![0];
         let cloud = &mut now.cloud;
         *cloud = Particles::default();
@@ -250,6 +254,28 @@ fn what_grows_turns_stops_or_is_cut_does_not_move() {
         let moves = (3..=6).contains(&i);
         assert_eq!(found != [0.0; 3], moves, "stops, frame {i}: {found:?}");
     }
+}
+
+#[test]
+fn what_the_box_cuts_goes_nowhere_else() {
+    // A bar aslant that comes along y: its part in a narrow box seems to go along x, both ends alike.
+    let mut scene = Scene { box_m: 0.1, ..Scene::new() };
+    for i in 0..8 {
+        let bar = Thing([0.0, 0.008 * i as f32 - 0.03, 0.05], [0.5, 0.03, 0.03], 0.8);
+        assert_eq!(scene.see(&[bar], &[]), [0.0; 3], "frame {i}");
+    }
+}
+
+#[test]
+fn what_is_found_again_is_near_and_looks_alike() {
+    let ends = |side: f32| [[0.0, side]; N_DIRECTIONS];
+    let then = Outline::new(100, RED, ends(0.06));
+    assert_eq!(then.came(&then, 1.0), Some(0.0));
+    let grown = Outline::new(100, RED, ends(0.09));
+    let others = [Outline::new(300, RED, ends(0.06)), Outline::new(100, SKIN, ends(0.06)), grown];
+    assert!(others.iter().all(|other| other.came(&then, 1.0).is_none()));
+    let gone = Outline::new(100, RED, [[0.04, 0.1]; N_DIRECTIONS]);
+    assert!(gone.came(&then, 1.0).is_none() && gone.came(&then, 2.0).is_some());
 }
 
 #[test]
