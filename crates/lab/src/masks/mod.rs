@@ -37,6 +37,7 @@ pub use grid_heat::GridHeat;
 pub use mask::{BackwardColumns, Mask, MaskKind, MaskSpec, Nodes, StepMask};
 pub use packed::{Packed, Part};
 pub use toeplitz::Toeplitz;
+pub use tree::Tree;
 
 /// A mask's type, its name in options and model files, what it is.
 static MASKS: [MaskSpec; 11] = [
@@ -50,7 +51,7 @@ static MASKS: [MaskSpec; 11] = [
     ),
     MaskSpec::of::<tree::Tree>(
         "tree",
-        "a number learnt for each distance in edges along that forest",
+        "a number learnt for each distance along that forest up to 31 edges, 0 beyond",
     ),
     MaskSpec::of::<voxels::Voxels>(
         "voxels",
