@@ -16,6 +16,7 @@ mod packed;
 mod padded_grid;
 mod pagerank;
 mod passes;
+mod plain_diffusion;
 mod products;
 mod random_walk;
 mod rwgnk;
@@ -40,7 +41,7 @@ pub use toeplitz::Toeplitz;
 pub use tree::Tree;
 
 /// A mask's type, its name in options and model files, what it is.
-static MASKS: [MaskSpec; 11] = [
+static MASKS: [MaskSpec; 13] = [
     MaskSpec::of::<series::Series>(
         "series",
         "power series of the graph, all walks up to the model's hops, by products with the graph",
@@ -68,6 +69,14 @@ static MASKS: [MaskSpec; 11] = [
     MaskSpec::of::<diffusion::Diffusion>(
         "diffusion",
         "heat that spreads on the graph, exp(-λ·Laplacian)",
+    ),
+    MaskSpec::of::<plain_diffusion::LaplacianDiffusion>(
+        "laplacian_diffusion",
+        "the same, faster where there are more edges, exp(-λ·(D - A))",
+    ),
+    MaskSpec::of::<plain_diffusion::AdjacencyDiffusion>(
+        "adjacency_diffusion",
+        "all walks, those of t hops by λ^t / t!, exp(λ·A) up to a factor",
     ),
     MaskSpec::of::<random_walk::RandomWalk>(
         "random_walk",
