@@ -33,7 +33,7 @@ def array(name: str, value: Any, dtype: Any, ndim: int | None = None) -> np.ndar
 
 def _convert(name: str, given: np.ndarray, wanted: np.dtype) -> np.ndarray:
     kind = given.dtype.kind
-    if kind not in "iufb" or (wanted.kind in "iu" and kind == "f"):
+    if kind not in "iufb" or (wanted.kind in "iu" and kind == "f" and given.size):
         raise InputError(
             f"{name}: expected an array of {wanted}, got {given.dtype}; convert it with .astype"
         )

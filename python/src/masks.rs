@@ -14,7 +14,7 @@ use crate::errors;
 use crate::graph::{Counts, Floats, Graph, walk_config, walk_seed};
 use crate::work;
 
-/// Nodes of a mask that is made of others, and distances of a tree's, at most.
+/// Nodes of a mask that is made of others, at most.
 const MAX_NODES: usize = 1 << 31;
 
 /// A matrix over nodes, known by its products.
@@ -69,14 +69,15 @@ impl Mask {
     /// Over a grid, a number for each offset.
     #[staticmethod]
     fn toeplitz(py: Python<'_>, shape: Vec<usize>, reach: Vec<usize>) -> PyResult<Self> {
-        let mask = work::run(py, |_| Toeplitz::new(&shape, &reach))?.map_err(errors::of)?;
+        let mask = work::run(py, |_| Toeplitz::new(&shape, &reach))?;
+        let mask = mask.map_err(|error| input(format!("shape, reach: {error}")))?;
         Ok(Self { n_params: mask.n_params(), inner: Arc::new(mask) })
     }
 
     /// Heat on a grid.
     #[staticmethod]
     fn grid_heat(shape: Vec<usize>) -> PyResult<Self> {
-        let mask = GridHeat::new(&shape).map_err(errors::of)?;
+        let mask = GridHeat::new(&shape).map_err(|error| input(format!("shape: {error}")))?;
         Ok(Self { inner: Arc::new(mask), n_params: 1 })
     }
 
@@ -99,15 +100,15 @@ impl Mask {
     ) -> PyResult<Self> {
         let from = arrays::slice("sources", &from, [-1])?;
         let to = arrays::slice("targets", &to, [from.len() as isize])?;
-        // A forest has fewer edges than nodes; lone nodes are as cheap as numbers.
-        if n > 1 << 24 || n_distances > n.max(1) {
+        const MOST: usize = 1 << 24;
+        if n > MOST || n_distances > MOST {
             return Err(input(format!(
-                "n, n_distances: {n} nodes and {n_distances} distances; at most {} nodes, and a distance a node",
-                1 << 24
+                "n, n_distances: {n} nodes and {n_distances} distances; at most {MOST} of each"
             )));
         }
         let edges: Vec<(u32, u32)> = from.iter().copied().zip(to.iter().copied()).collect();
-        let mask = work::run(py, |_| Tree::new(n, &edges, n_distances))?.map_err(errors::of)?;
+        let mask = work::run(py, |_| Tree::new(n, &edges, n_distances))?;
+        let mask = mask.map_err(|error| input(format!("sources, targets: {error}")))?;
         Ok(Self { n_params: mask.n_params(), inner: Arc::new(mask) })
     }
 
