@@ -21,12 +21,12 @@ def attention(q: Any, k: Any, v: Any, mask: Mask | None = None, params: Any = No
 
     Never n · n numbers: a product of the mask with each pair of a feature and a value.
     """
-    given = [_arrays.array(name, x, np.float32, 2) for name, x in (("q", q), ("k", k), ("v", v))]
+    q, k, v = _rows(q, k, v)
     if mask is None:
-        mask = Mask.packed([Open(len(given[0]))])
+        mask = Mask.packed([Open(len(q))])
     if not isinstance(mask, Mask):
         raise InputError(f"mask: expected a Mask, got {type(mask).__name__}")
-    return _native.masked_attention(*given, mask._native, mask._params(params), _arrays.whole("n_heads", n_heads, 1))
+    return _native.masked_attention(q, k, v, mask._native, mask._params(params), _arrays.whole("n_heads", n_heads, 1))
 
 
 def k_mip_attention(q: Any, k: Any, v: Any, top_k: int, n_heads: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -36,7 +36,11 @@ def k_mip_attention(q: Any, k: Any, v: Any, top_k: int, n_heads: int = 1) -> tup
     `[n, width]`, float32, and the keys that were chosen `[n, n_heads, top_k]`, uint32, ascending; ties go to the
     lower one. With `top_k` = n it is softmax attention. Compares all pairs, keeps none.
     """
-    given = [_arrays.array(name, x, np.float32, 2) for name, x in (("q", q), ("k", k), ("v", v))]
-    out, keys = _native.k_mip_attention(
-        *given, _arrays.whole("top_k", top_k, 1), _arrays.whole("n_heads", n_heads, 1))
+    top_k, n_heads = _arrays.whole("top_k", top_k, 1), _arrays.whole("n_heads", n_heads, 1)
+    out, keys = _native.k_mip_attention(*_rows(q, k, v), top_k, n_heads)
     return out, keys
+
+
+def _rows(q: Any, k: Any, v: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Each `[n, columns]`."""
+    return _arrays.array("q", q, np.float32, 2), _arrays.array("k", k, np.float32, 2), _arrays.array("v", v, np.float32, 2)

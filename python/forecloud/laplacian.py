@@ -90,9 +90,9 @@ class Laplacian:
         self, sources: Any, targets: Any, n_layers: int, delta: float | None = None
     ) -> np.ndarray:
         """The same of pairs `[pairs]` of nodes, on graphs of any size, by `electric_flow`; float32."""
-        ends = [_arrays.array(name, given, np.uint32, 1) for name, given in (("sources", sources), ("targets", targets))]
+        sources, targets = _arrays.ends(sources, targets)
         return self._native.effective_resistance_between(
-            *ends, _arrays.whole("n_layers", n_layers), self._delta(delta))
+            sources, targets, _arrays.whole("n_layers", n_layers), self._delta(delta))
 
     def top_eigenvectors(self, start: Any, n_iterations: int) -> np.ndarray:
         """Near the eigenvectors of the largest eigenvalues, as many as `start` `[n, k]` has columns, largest first

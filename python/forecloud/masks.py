@@ -64,8 +64,9 @@ class Mask:
     def tree(cls, n: int, sources: Any, targets: Any, n_distances: int = 32) -> Mask:
         """Over the forest of `n` nodes whose edges go from `sources` to `targets` `[edges]`: M_ij = softplus of
         a number for each distance in edges, from 0 to `n_distances` - 1, and 0 beyond and between trees."""
-        ends = [_arrays.array(name, given, np.uint32, 1) for name, given in (("sources", sources), ("targets", targets))]
-        return cls("tree", _native.Mask.tree(_arrays.whole("n", n), *ends, _arrays.whole("n_distances", n_distances)))
+        sources, targets = _arrays.ends(sources, targets)
+        n, n_distances = _arrays.whole("n", n), _arrays.whole("n_distances", n_distances)
+        return cls("tree", _native.Mask.tree(n, sources, targets, n_distances))
 
     @classmethod
     def packed(cls, parts: Iterable[Mask | Open | Padding]) -> Mask:

@@ -72,7 +72,7 @@ static MASKS: [MaskSpec; 13] = [
     ),
     MaskSpec::of::<plain_diffusion::LaplacianDiffusion>(
         "laplacian_diffusion",
-        "the same, faster where there are more edges, exp(-λ·(D - A))",
+        "heat that spreads faster where nodes have more edges, exp(-λ·(D - A))",
     ),
     MaskSpec::of::<plain_diffusion::AdjacencyDiffusion>(
         "adjacency_diffusion",
