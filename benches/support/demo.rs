@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use anyhow::Context;
 use forecloud::base::instruction_set::InstructionSet;
 use forecloud::vision::cloud::{Cloud, Workspace};
 use forecloud::vision::frames::FramesConfig;
@@ -19,7 +20,10 @@ impl Demo {
     pub fn open() -> anyhow::Result<Self> {
         // Figures of other instructions than were asked for would be worse than none.
         InstructionSet::from_environment()?;
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/demo_tumble");
+        // In the workspace's folder, which is that of the package or above it.
+        let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut paths = package.ancestors().map(|folder| folder.join("data/demo_tumble"));
+        let path = paths.find(|path| path.exists()).context("no data/demo_tumble")?;
         let recording = Recording::open(&path, FramesConfig::default())?;
         let mut cloud = Cloud::default();
         recording.play(|frame, _| -> forecloud::Result<()> {

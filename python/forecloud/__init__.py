@@ -20,9 +20,12 @@ from __future__ import annotations
 from . import errors
 from ._native import __version__, n_threads, set_threads
 from .ahead import Contact, Contacts, Occupied
+from .attention import attention, k_mip_attention
 from .errors import ForecloudError
-from .graph import Features, Graph, Mask, Walks, knn, masks
+from .graph import Features, Graph, Walks, knn
 from .labels import NO_BODY, Flow, Hindsight, Particles, hindsight, particles
+from .laplacian import Laplacian
+from .masks import Mask, Open, Padding, masks
 from .plans import Costs, Found, Goal
 from .predictor import KINDS, SITUATIONS, Model, Object, Prediction, Predictor, shipped_model
 from .recording import CLASSES, Camera, Frame, Plan, Recording, TrueMotion
@@ -31,7 +34,8 @@ from .view import show
 
 __all__ = [
     "CLASSES", "Camera", "Contact", "Contacts", "Costs", "Features", "Flow", "ForecloudError", "Found", "Frame", "Goal", "Graph",
-    "Hindsight", "KINDS", "Mask", "Model", "NO_BODY", "Object", "Occupied", "Particles", "Plan", "Prediction", "Predictor", "Recording",
-    "SITUATIONS", "Table", "TrueMotion", "Walks", "__version__", "check", "errors", "hindsight", "knn", "masks", "n_threads",
-    "particles", "replay", "run", "set_threads", "shipped_model", "show", "train",
+    "Hindsight", "KINDS", "Laplacian", "Mask", "Model", "NO_BODY", "Object", "Occupied", "Open", "Padding", "Particles", "Plan",
+    "Prediction", "Predictor", "Recording", "SITUATIONS", "Table", "TrueMotion", "Walks", "__version__", "attention", "check",
+    "errors", "hindsight", "k_mip_attention", "knn", "masks", "n_threads", "particles", "replay", "run", "set_threads",
+    "shipped_model", "show", "train",
 ]

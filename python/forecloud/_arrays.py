@@ -31,9 +31,14 @@ def array(name: str, value: Any, dtype: Any, ndim: int | None = None) -> np.ndar
     return np.ascontiguousarray(given) if given.ndim else given
 
 
+def ends(sources: Any, targets: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes that edges or pairs go from and to, `[edges]` each."""
+    return array("sources", sources, np.uint32, 1), array("targets", targets, np.uint32, 1)
+
+
 def _convert(name: str, given: np.ndarray, wanted: np.dtype) -> np.ndarray:
     kind = given.dtype.kind
-    if kind not in "iufb" or (wanted.kind in "iu" and kind == "f"):
+    if kind not in "iufb" or (wanted.kind in "iu" and kind == "f" and given.size):
         raise InputError(
             f"{name}: expected an array of {wanted}, got {given.dtype}; convert it with .astype"
         )

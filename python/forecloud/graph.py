@@ -12,6 +12,7 @@ import numpy as np
 
 from . import _arrays, _native
 from .errors import ConfigError, InputError
+from .masks import Mask
 
 
 @dataclass(frozen=True)
@@ -178,49 +179,6 @@ class Graph:
         return f"<forecloud.Graph of {len(self)} nodes>"
 
 
-class Mask:
-    """A matrix M `[n, n]` over the nodes of a graph, known by its products: never written out.
-
-    `params` `[n_params]` are what a layer learns: any real numbers, which start at 0.
-    """
-
-    def __init__(self, name: str, native: _native.Mask) -> None:
-        self.name = name
-        """Its name."""
-        self._native = native
-
-    @property
-    def n_params(self) -> int:
-        """Parameters that a layer of it learns."""
-        return self._native.n_params
-
-    def __len__(self) -> int:
-        """Number of nodes."""
-        return len(self._native)
-
-    def apply(self, x: Any, params: Any = None, transposed: bool = False) -> np.ndarray:
-        """M x, or Mᵀ x, of columns `x` `[n, width]` (or `[n]`), float32."""
-        given = _arrays.array("x", x, np.float32)
-        if given.ndim not in (1, 2) or len(given) != len(self):
-            raise InputError(f"x: expected [{len(self)}, width], got shape {list(given.shape)}")
-        if params is None:
-            params = np.zeros(self.n_params, np.float32)
-        y = self._native.apply(
-            np.ascontiguousarray(given.reshape(len(given), given.size // max(len(given), 1))),
-            _arrays.array("params", params, np.float32, 1), bool(transposed),
-        )
-        return y.reshape(given.shape)
-
-    def dense(self, params: Any = None) -> np.ndarray:
-        """M as a matrix `[n, n]`, float32: of small graphs."""
-        if len(self) > 8192:
-            raise InputError(f"dense: a matrix of {len(self)} x {len(self)} does not fit; take apply")
-        return self.apply(np.eye(len(self), dtype=np.float32), params)
-
-    def __repr__(self) -> str:
-        return f"<forecloud.Mask {self.name} of {len(self)} nodes>"
-
-
 def knn(positions: Any, k: int = 3, bandwidth_m: float | None = None) -> Graph:
     """The directed graph of the `k` nearest neighbours of points `[n, 3]` (m); ties go to the lower index.
 
@@ -231,11 +189,6 @@ def knn(positions: Any, k: int = 3, bandwidth_m: float | None = None) -> Graph:
     points = _arrays.array("positions", positions, np.float32, 2)
     bandwidth = None if bandwidth_m is None else float(bandwidth_m)
     return Graph(_native.Graph.of_points(points, _arrays.whole("k", k), bandwidth))
-
-
-def masks() -> dict[str, str]:
-    """Names of the masks, and what each is."""
-    return dict(_native.masks())
 
 
 def _walks(

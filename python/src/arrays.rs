@@ -31,6 +31,19 @@ pub fn slice<'a, T: numpy::Element, const D: usize>(
         .map_err(|_| input(format!("{what}: not contiguous; pass numpy.ascontiguousarray(…)")))
 }
 
+/// [`slice`] of numbers that are all finite.
+pub fn finite<'a, const D: usize>(
+    what: &str,
+    array: &'a PyReadonlyArrayDyn<'_, f32>,
+    shape: [isize; D],
+) -> PyResult<&'a [f32]> {
+    let numbers = slice(what, array, shape)?;
+    match numbers.iter().position(|x| !x.is_finite()) {
+        Some(at) => Err(input(format!("{what}: number {at} is {}, not finite", numbers[at]))),
+        None => Ok(numbers),
+    }
+}
+
 /// Points `[n, 3]`, all of them finite.
 pub fn points(what: &str, array: &PyReadonlyArrayDyn<'_, f32>) -> PyResult<Vec<[f32; 3]>> {
     let flat = slice(what, array, [-1, 3])?;

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use forecloud::engine::graph::loads::Loads;
 use forecloud::engine::graph::walks::{WalkConfig, WalkSampler, WalkSeed};
 use forecloud::engine::graph::{EdgeWeights, KnnGraph, WeightedGraph};
-use forecloud_lab::masks::{Mask as Dyn, MaskKind, Nodes};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 
@@ -13,8 +12,8 @@ use crate::arrays::{self, input};
 use crate::errors::{self, Kind, raise};
 use crate::work;
 
-type Floats<'py> = PyReadonlyArrayDyn<'py, f32>;
-type Counts<'py> = PyReadonlyArrayDyn<'py, u32>;
+pub type Floats<'py> = PyReadonlyArrayDyn<'py, f32>;
+pub type Counts<'py> = PyReadonlyArrayDyn<'py, u32>;
 
 /// Visits that one call returns at most.
 const MAX_VISITS: usize = 1 << 28;
@@ -24,7 +23,7 @@ const MAX_EDGES: usize = 1 << 28;
 /// A directed graph with weighted edges; never changes.
 #[pyclass(frozen, module = "forecloud._native")]
 pub struct Graph {
-    inner: WeightedGraph,
+    pub inner: WeightedGraph,
 }
 
 /// Merged walks of all nodes: starts of rows, nodes, loads.
@@ -183,114 +182,22 @@ impl Graph {
     }
 }
 
-/// A matrix over the nodes of a graph, known by its products.
-#[pyclass(frozen, module = "forecloud._native")]
-pub struct Mask {
-    inner: Box<dyn Dyn>,
-    n_params: usize,
-}
-
-#[pymethods]
-impl Mask {
-    #[new]
-    #[pyo3(signature = (name, graph, positions, n_hops, walks, cell_m, seed))]
-    fn new(
-        py: Python<'_>,
-        name: &str,
-        graph: &Graph,
-        positions: Floats<'_>,
-        n_hops: usize,
-        walks: Option<&str>,
-        cell_m: f32,
-        seed: (u64, i64),
-    ) -> PyResult<Self> {
-        let Some(kind) = MaskKind::from_name(name) else {
-            let names: Vec<&str> = MaskKind::all().iter().map(|kind| kind.name()).collect();
-            return Err(input(format!("mask '{name}': there are {}", names.join(", "))));
-        };
-        let positions = arrays::points("positions", &positions)?;
-        if positions.len() != graph.inner.len() {
-            let (n, got) = (graph.inner.len(), positions.len());
-            return Err(input(format!("positions: expected {n} rows, one a node, got {got}")));
-        }
-        if n_hops > 64 || !(cell_m > 0.0 && cell_m.is_finite()) {
-            return Err(input(format!(
-                "n_hops: {n_hops} is not in 0..=64, or cell_m: {cell_m} m is not above 0"
-            )));
-        }
-        let walks = walks.map(walk_config).transpose()?;
-        if let Some(walks) = &walks {
-            walks.validate().map_err(errors::of)?;
-        }
-        let seed = walk_seed(seed);
-        let (graph, positions) = (&graph.inner, &positions[..]);
-        let nodes = Nodes { positions, graph, n_hops, walks, cell_m, seed };
-        let inner = work::run(py, |_| kind.over(&nodes))?.map_err(errors::of)?;
-        Ok(Self { inner, n_params: kind.n_params(n_hops) })
-    }
-
-    #[getter]
-    fn n_params(&self) -> usize {
-        self.n_params
-    }
-
-    fn __len__(&self) -> usize {
-        self.inner.n_nodes()
-    }
-
-    /// M x, or Mᵀ x.
-    fn apply<'py>(
-        &self,
-        py: Python<'py>,
-        x: Floats<'py>,
-        params: Floats<'py>,
-        is_transposed: bool,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let n = self.inner.n_nodes();
-        let (x, params) = (
-            arrays::slice("x", &x, [n as isize, -1])?,
-            arrays::slice("params", &params, [self.n_params as isize])?,
-        );
-        if !params.iter().all(|param| param.is_finite()) {
-            return Err(input("params: not finite".into()));
-        }
-        let y = work::run(py, |_| {
-            let mut y = vec![0.0; x.len()];
-            match is_transposed {
-                true => self.inner.apply_transposed(params, x, &mut y),
-                false => self.inner.apply(params, x, &mut y),
-            }
-            y
-        })?;
-        let width = x.len().checked_div(n).unwrap_or(0);
-        Ok(PyArray1::from_vec(py, y).reshape([n, width])?.into_any())
-    }
-}
-
-/// Names of the masks and what each is.
-#[pyfunction]
-fn masks() -> Vec<(&'static str, &'static str)> {
-    MaskKind::all().into_iter().map(|kind| (kind.name(), kind.about())).collect()
-}
-
 /// Numbers below `n`, until a signal comes.
 fn until(stop: &AtomicBool, n: usize) -> impl Iterator<Item = usize> {
     (0..n).take_while(|_| !stop.load(Ordering::Relaxed))
 }
 
-fn walk_config(settings: &str) -> PyResult<WalkConfig> {
+pub fn walk_config(settings: &str) -> PyResult<WalkConfig> {
     let config: WalkConfig = serde_json::from_str(settings)
         .map_err(|error| raise(Kind::Config, format!("walks: {error}")))?;
     config.validate().map_err(errors::of)?;
     Ok(config)
 }
 
-fn walk_seed((seed, stamp_ns): (u64, i64)) -> WalkSeed {
+pub fn walk_seed((seed, stamp_ns): (u64, i64)) -> WalkSeed {
     WalkSeed { seed, stamp_ns }
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Graph>()?;
-    module.add_class::<Mask>()?;
-    module.add_function(wrap_pyfunction!(masks, module)?)
+    module.add_class::<Graph>()
 }

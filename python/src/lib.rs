@@ -5,10 +5,13 @@
 
 mod ahead;
 mod arrays;
+mod attention;
 mod errors;
 mod frame;
 mod graph;
 mod labels;
+mod laplacian;
+mod masks;
 mod model;
 mod plans;
 mod predictor;
@@ -37,9 +40,12 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(run_tool, module)?)?;
     work::add_to(module)?;
     ahead::add_to(module)?;
+    attention::add_to(module)?;
     frame::add_to(module)?;
     graph::add_to(module)?;
     labels::add_to(module)?;
+    laplacian::add_to(module)?;
+    masks::add_to(module)?;
     model::add_to(module)?;
     plans::add_to(module)?;
     predictor::add_to(module)?;

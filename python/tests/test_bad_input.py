@@ -196,6 +196,7 @@ class Fuzz:
         self.joint, self.at = next(iter(frames[1].joints.items()))
         self.graph = fc.knn(np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32), k=2)
         self.mask = self.graph.mask("series")
+        self.laplacian = fc.Laplacian(self.graph)
         # Drawn once: making them takes longer than the calls.
         self.values = [self.make() for _ in range(4000)]
 
@@ -263,6 +264,18 @@ class Fuzz:
         mostly = self.mostly
         return fc.Plan(mostly([self.joint]), mostly([0.0, 0.2]), mostly([[self.at], [self.at + 0.05]]), mostly(0))
 
+    def solve(self):
+        mostly, few, of = self.mostly, self.few, self.laplacian
+        columns, delta = mostly(np.ones(12), np.ones((12, 2))), mostly(None, 0.1)
+        return self.random.choice([
+            lambda: of.electric_flow(columns, few(), delta), lambda: of.resistive_embedding(columns, few(), delta),
+            lambda: of.heat_kernel(columns, mostly(0.1), few()), lambda: of.fast_heat_kernel(mostly(0.1), few()),
+            lambda: of.fast_electric_flow(few(), delta), lambda: of.effective_resistance(few(), delta),
+            lambda: of.effective_resistance_between(mostly([0, 1]), mostly([2, 3]), few(), delta),
+            lambda: of.top_eigenvectors(columns, few()), lambda: of.bottom_eigenvectors(columns, few()),
+            lambda: of.positional_encoding(few(), mostly([1.0]), few(), few(), few(), few()),
+        ])()
+
     def call(self) -> None:
         r, v, mostly, rows, few = self.random, self.value, self.mostly, self.rows, self.few
         edges = self.numbers.integers(0, 6, (2, 5)).astype("u4")
@@ -278,6 +291,16 @@ class Fuzz:
             lambda: self.graph.mask(mostly(*fc.masks()), mostly(np.zeros((12, 3), "f4")), n_hops=few(4),
                                     cell_m=mostly(0.1), walks=mostly(None, None, {"n_walks": 2})).dense(mostly(None)),
             lambda: self.mask.apply(mostly(np.ones((12, 2), "f4"), np.ones(12, "f4")), mostly(None), mostly(True, False)),
+            lambda: fc.attention(mostly(np.ones((12, 2))), mostly(np.ones((12, 2))), mostly(np.ones((12, 4))),
+                                 mostly(None, self.mask), mostly(None), mostly(1, 2)),
+            lambda: fc.k_mip_attention(*(mostly(np.ones((9, 4))) for _ in range(3)), mostly(1, 9), mostly(1, 2)),
+            lambda: fc.Mask.toeplitz(mostly((3, 4), (7, 2)), mostly((1, 1))).dense(mostly(None)),
+            lambda: fc.Mask.grid_heat(mostly((3, 4), (7,))).dense(mostly(None)),
+            lambda: fc.Mask.causal(mostly([0, 1, 1])).dense(),
+            lambda: fc.Mask.tree(mostly(6, 5), mostly(edges[0]), mostly(edges[1]), few()).dense(mostly(None)),
+            lambda: fc.Mask.packed(mostly([self.mask, fc.Open(few()), fc.Padding(few())])).dense(mostly(None)),
+            lambda: fc.Mask.product(mostly(self.mask), mostly(self.mask)).dense(mostly(None)),
+            lambda: self.solve(),
             lambda: fc.particles(rows(), mostly(np.zeros((8, 3), "u1"), np.zeros((4, 3), "u1")), mostly(None), few(),
                                  workspace=mostly(box), seed=few(), support_stride=few(3)),
             lambda: fc.hindsight([fc.Particles(p := rows(), mostly(np.zeros_like(p)), None, None, mostly(None, rows()))

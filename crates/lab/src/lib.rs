@@ -4,6 +4,7 @@
 #![warn(missing_docs)]
 
 pub mod encodings;
+pub mod graph_gps;
 pub mod layers;
 pub mod masks;
 pub mod ops;

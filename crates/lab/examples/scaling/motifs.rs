@@ -1,7 +1,8 @@
 //! Whether a graph has a motif in it: attention under the random walk graph-nodes kernel, the same without
-//! a mask, and graph convolution, trained on the same graphs.
+//! a mask, graph and spectral convolution, and attention among neighbours, trained on the same graphs.
 
 mod data;
+mod gat;
 mod net;
 
 use anyhow::{Result, ensure};
@@ -13,7 +14,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use std::fmt::Write;
 
-/// Accuracy of finding motifs in random graphs: attention by the graph kernel (GKAT), without it, and GCN
+/// Accuracy of finding motifs in random graphs: attention by the graph kernel (GKAT), and rivals
 ///
 /// As figure 6 of "From block-Toeplitz matrices to differential equations on graphs" (Choromanski et al.
 /// 2022), smaller: random graphs of 100 nodes, a motif or a random graph of as many edges in the mean joined
@@ -29,7 +30,9 @@ pub struct Args {
     ])]
     motifs: Vec<Motif>,
     /// Nets
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Kind::Gkat, Kind::Unmasked, Kind::Gcn])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [
+        Kind::Gkat, Kind::Unmasked, Kind::Gcn, Kind::Sgc, Kind::Gat,
+    ])]
     nets: Vec<Kind>,
     /// Graphs with the motif, and as many without
     #[arg(long, default_value_t = 512)]
@@ -140,6 +143,8 @@ fn name(kind: Kind) -> &'static str {
         Kind::Gkat => "GKAT",
         Kind::Unmasked => "no mask",
         Kind::Gcn => "GCN",
+        Kind::Sgc => "SGC",
+        Kind::Gat => "GAT",
     }
 }
 

@@ -6,14 +6,11 @@ use std::ops::Range;
 
 use super::spanning::{ROOT, Spanning};
 
-/// Distances that are told apart: 0 to 31 edges.
-pub(super) const REACH: usize = 32;
-
 /// A node as seen from a centroid.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen {
     pub node: u32,
-    /// Edges between them, below [`REACH`].
+    /// Edges between them.
     pub distance: u32,
 }
 
@@ -28,6 +25,8 @@ struct Branch {
 /// A forest's centroids and what each sees.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Centroids {
+    /// Distances that are told apart, from 0 on.
+    reach: usize,
     seen: Vec<Seen>,
     branches: Vec<Branch>,
     work: Work,
@@ -110,8 +109,9 @@ impl Work {
 }
 
 impl Centroids {
-    /// Takes the forest apart, in memory that it has.
-    pub fn rebuild(&mut self, spanning: &Spanning) {
+    /// Takes the forest apart, in memory that it has; looks no farther than `reach` distances, from 0 on.
+    pub fn rebuild(&mut self, spanning: &Spanning, reach: usize) {
+        self.reach = reach;
         self.seen.clear();
         self.branches.clear();
         self.work.rebuild(spanning);
@@ -138,6 +138,9 @@ impl Centroids {
                 continue;
             }
             self.work.open.push(first);
+            if self.reach < 2 {
+                continue;
+            }
             let start = self.seen.len();
             // Breadth first, no farther than f reaches; `seen` is its own queue.
             self.work.part.clear();
@@ -147,7 +150,7 @@ impl Centroids {
             while let Some(&(node, from)) = self.work.part.get(next) {
                 let distance = self.seen[start + next].distance + 1;
                 next += 1;
-                if distance as usize == REACH {
+                if distance as usize == self.reach {
                     break;
                 }
                 for at in self.work.neighbors(node) {
@@ -166,8 +169,8 @@ impl Centroids {
 
 /// A step of the way over the branches of a centroid.
 pub(super) enum Step<'a> {
-    /// A centroid's first: there are no others yet.
-    Begin,
+    /// A centroid's first: there are no others yet, and there will be so many distances.
+    Begin(usize),
     /// The branch meets the others, which have so many distances.
     Meet(&'a [Seen], usize),
     /// From now on the branch is one of the others.
@@ -175,13 +178,30 @@ pub(super) enum Step<'a> {
 }
 
 impl Centroids {
+    /// Distances at which a centroid sees nodes, of one with these branches.
+    fn n_seen(&self, branches: &[Branch]) -> usize {
+        let last = |branch: &Branch| {
+            self.seen[branch.seen.start as usize..branch.seen.end as usize].last()
+        };
+        branches.iter().filter_map(last).map(|seen| seen.distance as usize + 1).max().unwrap_or(0)
+    }
+
+    /// The most distances at which any centroid sees nodes.
+    pub fn n_distances(&self) -> usize {
+        self.branches
+            .chunk_by(|_, next| !next.is_centroid)
+            .map(|of| self.n_seen(of))
+            .max()
+            .unwrap_or(0)
+    }
+
     /// Goes over the branches of each centroid, in order and in reverse: each pair meets once either
     /// way, so that nothing is ever subtracted.
     pub fn meetings(&self, mut step: impl FnMut(Step<'_>)) {
         for branches in self.branches.chunk_by(|_, next| !next.is_centroid) {
             for reverse in [false, true] {
                 let mut others = 0;
-                step(Step::Begin);
+                step(Step::Begin(self.n_seen(branches)));
                 for at in 0..branches.len() {
                     let branch = &branches[if reverse { branches.len() - 1 - at } else { at }];
                     let seen = &self.seen[branch.seen.start as usize..branch.seen.end as usize];

@@ -108,6 +108,17 @@ pub fn matmul(a: &[f64], b: &[f64], n: usize) -> Vec<f64> {
     (0..n * n).map(entry).collect()
 }
 
+/// exp(a) of `[n, n]`: Taylor's series of a / 2^10, squared ten times.
+pub fn exponential(a: &[f64], n: usize) -> Vec<f64> {
+    let small: Vec<f64> = a.iter().map(|a| a / 1024.0).collect();
+    let (mut sum, mut term) = (identity(n), identity(n));
+    for k in 1..12 {
+        term = matmul(&term, &small, n).iter().map(|t| t / f64::from(k)).collect();
+        sum.iter_mut().zip(&term).for_each(|(s, t)| *s += t);
+    }
+    (0..10).fold(sum, |sum, _| matmul(&sum, &sum, n))
+}
+
 pub fn softplus64(x: f64) -> f64 {
     x.exp().ln_1p()
 }

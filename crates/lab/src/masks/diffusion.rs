@@ -15,7 +15,7 @@ use forecloud::Result;
 
 /// Longest diffusion: by then heat is spread over each component of most graphs, and its series is not
 /// too long, since the tail of I_t falls like exp(-t² / 2λ).
-const MAX_LAMBDA: f64 = 64.0;
+pub(super) const MAX_LAMBDA: f64 = 64.0;
 
 /// S of the step's graph.
 #[derive(Debug, Clone, Default)]
@@ -61,12 +61,17 @@ fn coefficients(lambda: f64, terms: &mut [f64; MAX_TERMS]) -> usize {
     MAX_TERMS
 }
 
+/// y = exp(-λ (I - S)) x.
+pub(super) fn spread(s: &Smoothing, lambda: f64, x: &[f32], y: &mut [f32]) {
+    let mut terms = [0.0; MAX_TERMS];
+    let n_terms = coefficients(lambda, &mut terms);
+    s.expand(&terms[..n_terms], x, y);
+}
+
 impl Diffusion {
     /// y = exp(-λ L) x.
     fn spread(&self, lambda: f64, x: &[f32], y: &mut [f32]) {
-        let mut terms = [0.0; MAX_TERMS];
-        let n_terms = coefficients(lambda, &mut terms);
-        self.0.expand(&terms[..n_terms], x, y);
+        spread(&self.0, lambda, x, y);
     }
 }
 

@@ -3,6 +3,7 @@
 //! 2022, Algorithm 1: [`super::super::ops::masked_attention`]) needs M only as products with columns.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use super::MASKS;
 use forecloud::Result;
@@ -59,6 +60,33 @@ pub trait Mask: Debug + Send + Sync {
         self.apply(params, x, y);
         self.apply_transposed(params, dy, dx);
         self.gradients(params, x, dy, d_params);
+    }
+}
+
+/// A mask that several hold: a part of others, and for itself.
+impl<M: Mask + ?Sized> Mask for Arc<M> {
+    fn n_nodes(&self) -> usize {
+        (**self).n_nodes()
+    }
+
+    fn apply(&self, params: &[f32], x: &[f32], y: &mut [f32]) {
+        (**self).apply(params, x, y);
+    }
+
+    fn apply_transposed(&self, params: &[f32], x: &[f32], y: &mut [f32]) {
+        (**self).apply_transposed(params, x, y);
+    }
+
+    fn gradients(&self, params: &[f32], x: &[f32], dy: &[f32], d_params: &mut [f64]) {
+        (**self).gradients(params, x, dy, d_params);
+    }
+
+    fn groups(&self) -> Option<(&[u32], &dyn Mask)> {
+        (**self).groups()
+    }
+
+    fn backward(&self, params: &[f32], columns: BackwardColumns<'_>, d_params: &mut [f64]) {
+        (**self).backward(params, columns, d_params);
     }
 }
 

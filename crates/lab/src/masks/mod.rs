@@ -16,6 +16,7 @@ mod packed;
 mod padded_grid;
 mod pagerank;
 mod passes;
+mod plain_diffusion;
 mod products;
 mod random_walk;
 mod rwgnk;
@@ -37,9 +38,10 @@ pub use grid_heat::GridHeat;
 pub use mask::{BackwardColumns, Mask, MaskKind, MaskSpec, Nodes, StepMask};
 pub use packed::{Packed, Part};
 pub use toeplitz::Toeplitz;
+pub use tree::Tree;
 
 /// A mask's type, its name in options and model files, what it is.
-static MASKS: [MaskSpec; 11] = [
+static MASKS: [MaskSpec; 13] = [
     MaskSpec::of::<series::Series>(
         "series",
         "power series of the graph, all walks up to the model's hops, by products with the graph",
@@ -50,7 +52,7 @@ static MASKS: [MaskSpec; 11] = [
     ),
     MaskSpec::of::<tree::Tree>(
         "tree",
-        "a number learnt for each distance in edges along that forest",
+        "a number learnt for each distance along that forest up to 31 edges, 0 beyond",
     ),
     MaskSpec::of::<voxels::Voxels>(
         "voxels",
@@ -67,6 +69,14 @@ static MASKS: [MaskSpec; 11] = [
     MaskSpec::of::<diffusion::Diffusion>(
         "diffusion",
         "heat that spreads on the graph, exp(-λ·Laplacian)",
+    ),
+    MaskSpec::of::<plain_diffusion::LaplacianDiffusion>(
+        "laplacian_diffusion",
+        "heat that spreads faster where nodes have more edges, exp(-λ·(D - A))",
+    ),
+    MaskSpec::of::<plain_diffusion::AdjacencyDiffusion>(
+        "adjacency_diffusion",
+        "all walks, those of t hops by λ^t / t!, exp(λ·A) up to a factor",
     ),
     MaskSpec::of::<random_walk::RandomWalk>(
         "random_walk",

@@ -34,6 +34,29 @@ impl Smoothing {
         Ok(())
     }
 
+    /// Makes S = I - (D - A) / d of `nodes`, d the largest degree of A, or only A / d; gives d. Its eigenvalues,
+    /// too, lie in [-1, 1], and d (I - S) is D - A, or dI - A.
+    pub fn rebuild_plain(&mut self, nodes: &Nodes<'_>, with_degrees: bool) -> Result<f64> {
+        let n = nodes.graph.len();
+        let mut degrees = vec![0.0f64; n];
+        self.edges.clear();
+        for i in 0..n {
+            for (&j, &w) in nodes.graph.neighbors(i).iter().zip(nodes.graph.weights(i)) {
+                self.edges.extend([(i as u32, j, 0.5 * w), (j, i as u32, 0.5 * w)]);
+                degrees[i] += 0.5 * f64::from(w);
+                degrees[j as usize] += 0.5 * f64::from(w);
+            }
+        }
+        let largest = degrees.iter().copied().fold(0.0, f64::max);
+        let scale = if largest > 0.0 { 1.0 / largest } else { 0.0 };
+        self.edges.iter_mut().for_each(|edge| edge.2 = (f64::from(edge.2) * scale) as f32);
+        // A loop at each node, if only of 0: none is one that keeps to itself.
+        let own = |degree: f64| if with_degrees { (1.0 - degree * scale) as f32 } else { 0.0 };
+        self.edges.extend((0u32..).zip(&degrees).map(|(i, &degree)| (i, i, own(degree))));
+        self.graph = WeightedGraph::from_edges(n, &self.edges, true)?;
+        Ok(largest)
+    }
+
     pub fn len(&self) -> usize {
         self.graph.len()
     }

@@ -42,6 +42,30 @@ impl Spanning {
         self.root(nodes.positions.len());
     }
 
+    /// Takes the forest that `edges` make, all of the same length; gives the first one that closes a ring.
+    pub fn rebuild_of(&mut self, n: usize, edges: &[(u32, u32)]) -> Option<(u32, u32)> {
+        self.sets.clear();
+        self.sets.extend(0..n as u32);
+        self.branches.clear();
+        for &(i, j) in edges {
+            if !self.join(1.0, i, j) {
+                return Some((i, j));
+            }
+        }
+        self.root(n);
+        None
+    }
+
+    /// Makes an edge a branch, unless its ends are joined.
+    fn join(&mut self, length: f32, i: u32, j: u32) -> bool {
+        let (a, b) = (find(&mut self.sets, i), find(&mut self.sets, j));
+        if a != b {
+            self.sets[b as usize] = a;
+            self.branches.extend([(i, j, length), (j, i, length)]);
+        }
+        a != b
+    }
+
     /// Kruskal's algorithm; ties in length go to lower nodes.
     fn span(&mut self, nodes: &Nodes<'_>) {
         let n = nodes.positions.len();
@@ -56,12 +80,9 @@ impl Spanning {
         self.sets.clear();
         self.sets.extend(0..n as u32);
         self.branches.clear();
-        for &(length, i, j) in &self.edges {
-            let (a, b) = (find(&mut self.sets, i), find(&mut self.sets, j));
-            if a != b {
-                self.sets[b as usize] = a;
-                self.branches.extend([(i, j, length), (j, i, length)]);
-            }
+        for at in 0..self.edges.len() {
+            let (length, i, j) = self.edges[at];
+            self.join(length, i, j);
         }
     }
 

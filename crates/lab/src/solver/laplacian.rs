@@ -55,20 +55,54 @@ impl Laplacian {
         self.component_sizes.len()
     }
 
+    /// Whether there is a way from `i` to `j`.
+    pub fn are_joined(&self, i: usize, j: usize) -> bool {
+        self.components[i] == self.components[j]
+    }
+
+    /// Edges, the lower node first, with their weights.
+    pub fn edges(&self) -> Vec<(u32, u32, f32)> {
+        let of = |i: usize| {
+            let edges = self.graph.neighbors(i).iter().zip(self.graph.weights(i));
+            edges.filter(move |edge| *edge.0 as usize > i).map(move |(&j, &w)| (i as u32, j, w))
+        };
+        (0..self.len()).flat_map(of).collect()
+    }
+
     /// y = L x of columns `[n, width]`.
     pub fn apply(&self, x: &[f32], y: &mut [f32]) {
         product(&self.graph, &self.degrees, x, y);
     }
 
+    /// Largest weighted degree: λ_max is above it, and at most twice it.
+    pub fn largest_degree(&self) -> f32 {
+        self.degrees.iter().copied().fold(0.0, f32::max)
+    }
+
     /// 2 · the largest degree, at least λ_max (Gershgorin); rounded up, since f32 sums may be short.
     pub fn lambda_bound(&self) -> f32 {
-        2.0 * self.degrees.iter().copied().fold(0.0, f32::max) * (1.0 + 1e-5)
+        2.0 * self.largest_degree() * (1.0 + 1e-5)
     }
 
     /// Step δ = 1 / [`Self::lambda_bound`], safe in Lemmas 1, 2 and 4; 1 for graphs without edges.
     pub fn step(&self) -> f32 {
         let bound = self.lambda_bound();
         if bound > 0.0 { 1.0 / bound } else { 1.0 }
+    }
+
+    /// Checks that a step δ is above 0 and at most 1 / the largest degree, which is below λ_max: with larger
+    /// ones the lemmas' assumption is broken, and descent may diverge (up to it, it never does).
+    pub(super) fn check_step(&self, delta: f32) -> Result<()> {
+        let largest = self.largest_degree();
+        if delta > 0.0 && delta.is_finite() && delta * largest <= 1.0 + 1e-5 {
+            return Ok(());
+        }
+        let problem = format!(
+            "{delta} is not above 0 and at most {}, 1 / the largest degree; {} is safe",
+            1.0 / largest,
+            self.step()
+        );
+        Err(Error::Config { key: "delta".into(), problem })
     }
 
     /// Takes each column's mean on each component from it: the projection Î onto the span of L.

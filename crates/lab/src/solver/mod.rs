@@ -9,12 +9,15 @@ pub mod bounds;
 mod dense;
 mod encoding;
 mod laplacian;
+mod resistance;
 mod series;
 mod subspace;
+pub mod transformer;
 
-pub use dense::{MAX_DENSE_NODES, fast_electric_flow, fast_heat_kernel};
+pub use dense::{MAX_DENSE_NODES, MAX_FAST_LAYERS, fast_electric_flow, fast_heat_kernel};
 pub use encoding::{PositionalConfig, positional_encoding};
 pub use laplacian::Laplacian;
+pub use resistance::{effective_resistance, effective_resistance_between};
 pub use series::{electric_flow, heat_kernel, resistive_embedding};
 pub use subspace::{bottom_eigenvectors, top_eigenvectors};
 

@@ -10,7 +10,8 @@ use forecloud::base::simd::{axpy, vectorized};
 /// Demands sum to zero on each component; δ ≤ 1 / λ_max ([`Laplacian::step`]).
 ///
 /// # Errors
-/// [`forecloud::Error::Shape`] unless demands are `[n, width]`.
+/// [`forecloud::Error::Shape`] unless demands are `[n, width]`, [`forecloud::Error::Config`] for a δ that
+/// is certainly too large: above 1 / the largest degree.
 pub fn electric_flow(
     laplacian: &Laplacian,
     demands: &[f32],
@@ -18,6 +19,7 @@ pub fn electric_flow(
     delta: f32,
 ) -> Result<Vec<f32>> {
     laplacian.check(demands)?;
+    laplacian.check_step(delta)?;
     let (mut phi, mut product) = (vec![0.0; demands.len()], vec![0.0; demands.len()]);
     for _ in 0..n_layers {
         laplacian.apply(&phi, &mut product);
@@ -33,7 +35,7 @@ pub fn electric_flow(
 /// [`electric_flow`].
 ///
 /// # Errors
-/// [`forecloud::Error::Shape`] unless demands are `[n, width]`.
+/// As [`electric_flow`].
 pub fn resistive_embedding(
     laplacian: &Laplacian,
     demands: &[f32],
@@ -41,6 +43,7 @@ pub fn resistive_embedding(
     delta: f32,
 ) -> Result<Vec<f32>> {
     laplacian.check(demands)?;
+    laplacian.check_step(delta)?;
     let (mut power, mut product) = (demands.to_vec(), vec![0.0; demands.len()]);
     let mut sum = vec![0.0; demands.len()];
     let mut alpha = f64::from(delta).sqrt();

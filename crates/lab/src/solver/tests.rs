@@ -7,7 +7,7 @@ use forecloud::engine::graph::WeightedGraph;
 use forecloud::engine::ops::check::numbers;
 
 /// A path, a grid, a random graph with weights, two parts with a lone node, one node.
-fn laplacians() -> Vec<(&'static str, Laplacian)> {
+pub(super) fn laplacians() -> Vec<(&'static str, Laplacian)> {
     let path: Vec<(u32, u32, f32)> = (0..11).map(|i| (i, i + 1, 1.0)).collect();
     let mut grid = Vec::new();
     for (x, y) in (0..4).flat_map(|y| (0..5).map(move |x| (x, y))) {
@@ -32,7 +32,7 @@ fn laplacians() -> Vec<(&'static str, Laplacian)> {
 }
 
 /// f of L's eigenvalues, null ones left out, and the smallest and largest that are not null.
-fn function(laplacian: &Laplacian, f: impl Fn(f64) -> f64) -> (DMatrix<f64>, f64, f64) {
+pub(super) fn function(laplacian: &Laplacian, f: impl Fn(f64) -> f64) -> (DMatrix<f64>, f64, f64) {
     let eigen = laplacian.dense().symmetric_eigen();
     let values = eigen.eigenvalues.iter().copied();
     let (mut min, mut max) = (f64::INFINITY, 0.0f64);
@@ -49,7 +49,7 @@ fn function(laplacian: &Laplacian, f: impl Fn(f64) -> f64) -> (DMatrix<f64>, f64
 }
 
 /// Demands `[n, 2]` that sum to zero on each component.
-fn demands(laplacian: &Laplacian) -> Vec<f32> {
+pub(super) fn demands(laplacian: &Laplacian) -> Vec<f32> {
     let mut demands = numbers(2 * laplacian.len(), 9);
     laplacian.center(&mut demands);
     demands
@@ -151,6 +151,53 @@ fn heat_and_the_fast_ways_stay_within_their_bounds() {
             assert!(error <= bound + 1e-9, "{name}, {n_layers}: {error} above {bound}");
         }
     }
+}
+
+/// Lemma 5 far from small times: up to what it assumes, s λ_max = 3^L, it holds; beyond, it is refused.
+#[test]
+fn fast_heat_is_right_or_refused() {
+    for (name, laplacian) in laplacians() {
+        let (_, _, max) = function(&laplacian, |_| 1.0);
+        let n = laplacian.len();
+        let rest = DMatrix::<f64>::identity(n, n) - laplacian.dense_projection();
+        for n_layers in [0, 1, 2, 3, 5, 12, 40, MAX_FAST_LAYERS] {
+            let most = 3f64.powf(n_layers as f64) / max.max(1e-300);
+            for s in [0.0, 1e-3, 1.0, 1e3, 0.1 * most, 0.9 * most, most] {
+                if !s.is_finite() || s > most {
+                    continue;
+                }
+                let fast = fast_heat_kernel(&laplacian, s, n_layers).unwrap();
+                let heat = function(&laplacian, |value| (-s * value).exp()).0 + &rest;
+                let error = (fast - heat).symmetric_eigenvalues().amax();
+                let bound = bounds::fast_heat_kernel(n_layers, s, max).min(2.0);
+                assert!(error <= bound + 1e-9, "{name}, {n_layers}, {s}: {error} above {bound}");
+            }
+            if max > 0.0 {
+                for beyond in [1.01, 2.1, 1e6] {
+                    let told = fast_heat_kernel(&laplacian, beyond * most, n_layers).unwrap_err();
+                    assert!(told.to_string().contains("n_layers"), "{told}");
+                }
+            }
+        }
+        assert!(fast_heat_kernel(&laplacian, 1.0, MAX_FAST_LAYERS + 1).is_err());
+        for s in [-1.0, f64::NAN, f64::INFINITY] {
+            assert!(fast_heat_kernel(&laplacian, s, 3).is_err(), "{s}");
+        }
+    }
+}
+
+/// Steps with which descent would diverge are refused, as the lemmas do; those up to there do not.
+#[test]
+fn too_long_steps_are_refused() {
+    let (_, path) = laplacians().swap_remove(0);
+    let demands = demands(&path);
+    for delta in [0.51, 3.0, 0.0, -0.1, f32::NAN, f32::INFINITY] {
+        assert!(electric_flow(&path, &demands, 3, delta).is_err(), "{delta}");
+        assert!(resistive_embedding(&path, &demands, 3, delta).is_err(), "{delta}");
+        assert!(fast_electric_flow(&path, 3, f64::from(delta)).is_err(), "{delta}");
+    }
+    let longest = electric_flow(&path, &demands, 5000, 0.5).unwrap();
+    assert!(longest.iter().all(|x| x.abs() < 1e3));
 }
 
 /// Lemma 6 and Corollary 7: the spaces of the iterations are those of the eigenvectors.

@@ -74,6 +74,8 @@ pub struct Example {
     pub features: Vec<f32>,
     /// D^-½ (A + I) D^-½.
     pub smoothing: WeightedGraph,
+    /// D^-½ A D^-½.
+    pub unlooped: WeightedGraph,
     /// The random walk graph-nodes kernel.
     pub mask: Box<dyn Mask>,
     /// 1 with the motif, else 0.
@@ -126,6 +128,8 @@ pub fn example(motif: Motif, seed: u64, index: usize) -> Result<Example> {
     let walked: Vec<_> = ways.clone().map(|(i, j)| (i, j, 1.0 / degree(i) as f32)).collect();
     let smooth = |i: u32, j: u32| 1.0 / ((degree(i) + 1) as f32 * (degree(j) + 1) as f32).sqrt();
     let loops = (0..n as u32).map(|i| (i, i, smooth(i, i)));
+    let root = |i: u32, j: u32| 1.0 / ((degree(i) * degree(j)) as f32).sqrt();
+    let unlooped: Vec<_> = ways.clone().map(|(i, j)| (i, j, root(i, j))).collect();
     let smoothed: Vec<_> = ways.map(|(i, j)| (i, j, smooth(i, j))).chain(loops).collect();
     let (graph, positions) = (WeightedGraph::from_edges(n, &walked, true)?, vec![[0.0; 3]; n]);
     let seed = WalkSeed { seed, stamp_ns: index as i64 };
@@ -137,6 +141,7 @@ pub fn example(motif: Motif, seed: u64, index: usize) -> Result<Example> {
         n,
         features,
         smoothing: WeightedGraph::from_edges(n, &smoothed, true)?,
+        unlooped: WeightedGraph::from_edges(n, &unlooped, true)?,
         mask: kernel.over(&nodes)?,
         label: if index.is_multiple_of(2) { 1.0 } else { 0.0 },
     })

@@ -1,6 +1,7 @@
 //! Nets of two layers over a graph's nodes, their mean, and one number: forward and backward by hand.
 
 use super::data::{Example, N_FEATURES};
+use super::gat::{self, Attended};
 use clap::ValueEnum;
 use forecloud::base::random::{draw, normal_pair};
 use forecloud::engine::graph::WeightedGraph;
@@ -12,6 +13,7 @@ use forecloud_lab::ops::masked_attention::{
     MaskedSaved, masked_attention_backward, masked_attention_forward, n_stretches,
 };
 use serde::Serialize;
+use std::ops::Range;
 
 #[derive(Clone, Copy, PartialEq, Debug, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -22,6 +24,10 @@ pub enum Kind {
     Unmasked,
     /// Graph convolution (Kipf and Welling 2017), width 32.
     Gcn,
+    /// Spectral convolution (Defferrard et al. 2016), two Chebyshev polynomials, width 32.
+    Sgc,
+    /// Attention among neighbours (Veličković et al. 2018): two heads of nine.
+    Gat,
 }
 
 /// y = x·W + b, weights from `at` on.
@@ -72,6 +78,8 @@ struct Kept {
     rows: Vec<f32>,
     out: Vec<f32>,
     denominators: Vec<f32>,
+    /// Of attention among neighbours, whose rows are what it hears.
+    attended: Option<Attended>,
 }
 
 pub struct Net {
@@ -106,18 +114,29 @@ impl Net {
     pub fn new(kind: Kind) -> Self {
         let heads = Heads::new(18, 2);
         let (width, n_out) = match kind {
-            Kind::Gcn => (32, 32),
+            Kind::Gcn | Kind::Sgc => (32, 32),
+            Kind::Gat => (heads.width, heads.width),
             Kind::Gkat | Kind::Unmasked => (heads.width, heads.row_len()),
         };
-        let first = Dense { at: 0, n_in: N_FEATURES, n_out };
-        let second = Dense { at: first.end(), n_in: width, n_out };
+        let n_filters = if kind == Kind::Sgc { 2 } else { 1 };
+        let first = Dense { at: 0, n_in: n_filters * N_FEATURES, n_out };
+        let second = Dense { at: first.end(), n_in: n_filters * width, n_out };
         let head = Dense { at: second.end(), n_in: width, n_out: 1 };
         Self { kind, layers: [first, second], head, heads }
     }
 
-    /// Weights; behind those of the dense layers the mask's parameter of each layer.
+    /// Weights; behind those of the dense layers, layer by layer, what attention has besides.
     pub fn n_params(&self) -> usize {
-        self.head.end() + if self.kind == Kind::Gkat { 2 } else { 0 }
+        self.head.end() + 2 * self.n_own()
+    }
+
+    /// The mask's parameter of a layer, or the numbers that score.
+    fn n_own(&self) -> usize {
+        match self.kind {
+            Kind::Gkat => 1,
+            Kind::Gat => gat::n_params(self.heads),
+            Kind::Unmasked | Kind::Gcn | Kind::Sgc => 0,
+        }
     }
 
     pub fn initial(&self, seed: u64) -> Vec<f32> {
@@ -128,39 +147,78 @@ impl Net {
                 *weight = scale * normal_pair(draw(seed, 1, (dense.at + at) as u64, 9))[0];
             }
         }
+        if self.kind == Kind::Gat {
+            let scale = (2.0 / (2 * self.heads.head_width() + 1) as f32).sqrt();
+            for (at, weight) in weights[self.head.end()..].iter_mut().enumerate() {
+                *weight = scale * normal_pair(draw(seed, 2, at as u64, 9))[0];
+            }
+        }
         weights
     }
 
-    fn mask_params<'a>(&self, weights: &'a [f32], layer: usize) -> &'a [f32] {
-        weights.get(self.head.end() + layer..self.head.end() + layer + 1).unwrap_or_default()
+    /// Where a layer's own numbers stand.
+    fn own(&self, layer: usize) -> Range<usize> {
+        let first = self.head.end() + layer * self.n_own();
+        first..first + self.n_own()
     }
 
     fn with_mask<R>(&self, example: &Example, f: impl FnOnce(&dyn Mask) -> R) -> R {
         match self.kind {
             Kind::Gkat => f(&*example.mask),
-            Kind::Unmasked | Kind::Gcn => f(&Packed(vec![Part::Open(example.n)])),
+            _ => f(&Packed(vec![Part::Open(example.n)])),
         }
     }
 
     fn layer(&self, weights: &[f32], layer: usize, example: &Example, x: &[f32]) -> Kept {
         let dense = self.layers[layer];
-        if self.kind == Kind::Gcn {
-            let input = smooth(&example.smoothing, x);
+        let none = Vec::new;
+        if let Kind::Gcn | Kind::Sgc = self.kind {
+            let input = self.filtered(example, x);
             let out = dense.forward(weights, &input);
-            return Kept { input, rows: Vec::new(), out, denominators: Vec::new() };
+            return Kept { input, rows: none(), out, denominators: none(), attended: None };
         }
         let mut rows = dense.forward(weights, x);
+        if self.kind == Kind::Gat {
+            let params = &weights[self.own(layer)];
+            let mut attended = gat::forward(&example.smoothing, self.heads, params, &rows);
+            let (input, out) = (x.to_vec(), std::mem::take(&mut attended.out));
+            return Kept { input, rows, out, denominators: none(), attended: Some(attended) };
+        }
         let (heads, n) = (self.heads, example.n);
         for row in rows.chunks_exact_mut(heads.row_len()) {
             row[..2 * heads.features()].iter_mut().for_each(|x| *x = feature(*x));
         }
         let (mut out, mut denominators) =
             (vec![0.0; n * heads.width], vec![0.0; n * heads.n_heads]);
-        let params = self.mask_params(weights, layer);
+        let params = &weights[self.own(layer)];
         self.with_mask(example, |mask| {
             masked_attention_forward(mask, params, &rows, heads, &mut out, &mut denominators);
         });
-        Kept { input: x.to_vec(), rows, out, denominators }
+        Kept { input: x.to_vec(), rows, out, denominators, attended: None }
+    }
+
+    /// What a convolution's dense layer reads: S x, or \[x, -S x\], the first two Chebyshev polynomials of L - I.
+    fn filtered(&self, example: &Example, x: &[f32]) -> Vec<f32> {
+        if self.kind == Kind::Gcn {
+            return smooth(&example.smoothing, x);
+        }
+        let (width, smoothed) = (x.len() / example.n, smooth(&example.unlooped, x));
+        let rows = x.chunks_exact(width).zip(smoothed.chunks_exact(width));
+        rows.flat_map(|(x, s)| x.iter().copied().chain(s.iter().map(|s| -s))).collect()
+    }
+
+    /// Gradient of what was filtered. Both graphs are symmetric.
+    fn filtered_back(&self, example: &Example, d: &[f32]) -> Vec<f32> {
+        if self.kind == Kind::Gcn {
+            return smooth(&example.smoothing, d);
+        }
+        let width = d.len() / example.n / 2;
+        let half = |at: usize| -> Vec<f32> {
+            d.chunks_exact(2 * width).flat_map(|d| d[at..at + width].iter().copied()).collect()
+        };
+        let (mut dx, of_smoothed) = (half(0), smooth(&example.unlooped, &half(width)));
+        dx.iter_mut().zip(of_smoothed).for_each(|(d, s)| *d -= s);
+        dx
     }
 
     /// Gradient of the layer's inputs; adds those of the weights.
@@ -174,11 +232,16 @@ impl Net {
         d_weights: &mut [f32],
     ) -> Vec<f32> {
         let dense = self.layers[layer];
-        if self.kind == Kind::Gcn {
+        if let Kind::Gcn | Kind::Sgc = self.kind {
             let d_input = dense.backward(weights, &kept.input, d_out, d_weights);
-            return smooth(&example.smoothing, &d_input);
+            return self.filtered_back(example, &d_input);
         }
-        let (heads, params) = (self.heads, self.mask_params(weights, layer));
+        let (heads, params) = (self.heads, &weights[self.own(layer)]);
+        if let Some(attended) = &kept.attended {
+            let (of, own) = ((params, &kept.rows[..]), &mut d_weights[self.own(layer)]);
+            let d_rows = gat::backward(&example.smoothing, heads, of, attended, d_out, own);
+            return dense.backward(weights, &kept.input, &d_rows, d_weights);
+        }
         let mut d_rows = vec![0.0; kept.rows.len()];
         let mut d_params = vec![0.0; n_stretches(heads) * params.len()];
         let saved =
@@ -192,7 +255,7 @@ impl Net {
             let features = row[..2 * heads.features()].iter().zip(d_row);
             features.for_each(|(phi, d)| *d *= slope(*phi));
         }
-        if let Some(d) = d_weights.get_mut(self.head.end() + layer) {
+        for d in &mut d_weights[self.own(layer)] {
             *d += d_params.iter().sum::<f64>() as f32;
         }
         dense.backward(weights, &kept.input, &d_rows, d_weights)

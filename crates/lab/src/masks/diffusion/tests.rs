@@ -1,18 +1,7 @@
 //! Diffusion against the dense exponential.
 
-use super::super::check::{assert_mask, dense_laplacian, graphs, identity, matmul, softplus64};
+use super::super::check::{assert_mask, dense_laplacian, exponential, graphs, softplus64};
 use super::*;
-
-/// exp(a) of `[n, n]`: Taylor's series of a / 2^10, squared ten times.
-fn exponential(a: &[f64], n: usize) -> Vec<f64> {
-    let small: Vec<f64> = a.iter().map(|a| a / 1024.0).collect();
-    let (mut sum, mut term) = (identity(n), identity(n));
-    for k in 1..12 {
-        term = matmul(&term, &small, n).iter().map(|t| t / f64::from(k)).collect();
-        sum.iter_mut().zip(&term).for_each(|(s, t)| *s += t);
-    }
-    (0..10).fold(sum, |sum, _| matmul(&sum, &sum, n))
-}
 
 fn dense(nodes: &Nodes<'_>, lambda: f64) -> Vec<f64> {
     let l: Vec<f64> = dense_laplacian(nodes).iter().map(|l| -lambda * l).collect();
