@@ -11,6 +11,7 @@ pub mod moving_camera;
 pub mod objects;
 pub mod observation;
 pub mod occupied;
+pub mod outlines;
 pub mod prediction;
 pub mod predictor;
 pub mod rig;

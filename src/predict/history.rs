@@ -135,10 +135,24 @@ impl History {
     /// The observation that was predicted from and lies nearest to one step before `now`, within half a step, and
     /// how many steps it lies back.
     pub fn predicted(&self, now: Stamp) -> Option<(&Observation, f64)> {
+        self.predicted_of(now, |_| true)
+    }
+
+    /// As [`Self::predicted`], by the same cameras, which stood where they stand now.
+    pub fn outlined(&self, now: &Observation) -> Option<(&Observation, f64)> {
+        self.predicted_of(now.stamp, |o| o.looked == now.looked && o.cameras == now.cameras)
+    }
+
+    fn predicted_of(
+        &self,
+        now: Stamp,
+        is_alike: impl Fn(&Observation) -> bool,
+    ) -> Option<(&Observation, f64)> {
         let steps = |o: &Observation| now.secs_since(o.stamp) / self.step_secs;
         let off = |o: &Observation| (steps(o) - 1.0).abs();
         let near = self.observations.iter().filter(|o| o.outlook.is_some() && off(o) <= 0.5);
-        near.min_by(|a, b| off(a).total_cmp(&off(b))).map(|o| (o, steps(o)))
+        let alike = near.filter(|o| is_alike(o));
+        alike.min_by(|a, b| off(a).total_cmp(&off(b))).map(|o| (o, steps(o)))
     }
 
     /// Whether there would be an observation one step before `now` if cameras did not matter.

@@ -16,6 +16,8 @@ use crate::robot::kinematics::NO_LINK;
 use crate::vision::particles::Particles;
 
 pub use looked::Looked;
+#[cfg(test)]
+pub(crate) use looked::tests::looked as looked_down;
 use registration::Registration;
 
 /// Confidence in the rest of what nobody looked at one step back, as of what came from behind something else

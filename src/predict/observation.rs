@@ -8,6 +8,7 @@ use crate::message::Stamp;
 use crate::predict::config::PredictorConfig;
 use crate::predict::last_miss::Outlook;
 use crate::predict::moving_camera::Looked;
+use crate::predict::outlines::Outline;
 use crate::predict::robot_forecast::{LinksAhead, RobotForecast};
 use crate::robot::kinematics::{
     JointOrder, MeshSearch, Mount, Robot, RobotMode, RobotOptions, Spread,
@@ -37,6 +38,8 @@ pub struct Observation {
     pub on_links: Vec<u32>,
     /// What was predicted from it.
     pub outlook: Outlook,
+    /// How what hangs together ends, in it and in those before; empty where nothing was predicted from it.
+    pub outlines: Vec<Outline>,
     /// Measured joints in the robot's order.
     pub(super) joints: Vec<f64>,
     /// What else tells where the robot is.
@@ -141,6 +144,7 @@ impl Observer {
     ) -> Result<()> {
         out.stamp = frame.stamp;
         out.outlook.clear();
+        out.outlines.clear();
         out.cameras.clear();
         out.cameras.extend(frame.camera_numbers());
         out.looked.take(&frame.cameras, &place.workspace);

@@ -23,6 +23,7 @@ use crate::predict::last_miss::LastMiss;
 use crate::predict::moving_camera::{MovingCamera, rest_unseen};
 use crate::predict::objects::ObjectTracker;
 use crate::predict::observation::{Observation, Observer};
+use crate::predict::outlines::Outlines;
 use crate::predict::prediction::milliseconds_since;
 use crate::predict::robot_forecast::steps_of;
 use crate::vision::cloud::Place;
@@ -44,6 +45,7 @@ pub struct Predictor {
     input: RolloutInput,
     backend: Backend,
     known_motion: KnownMotion,
+    outlines: Outlines,
     last_miss: LastMiss,
     objects: ObjectTracker,
     prediction: Prediction,
@@ -77,6 +79,7 @@ impl Predictor {
         self.history.follow(frame.stamp);
         self.place = self.place_of(frame);
         let mut now = self.observe(frame)?;
+        now.outlines.extend(self.outlines.look(&now, self.history.outlined(&now)));
         // What was seen one step back → motion since then; the plan → the robot in each step ahead.
         let is_ready = self.look_back(&now).and_then(|()| self.set_input(&now, frame));
         if !matches!(is_ready, Ok(true)) {
@@ -120,6 +123,8 @@ impl Predictor {
             let StepState { velocities, velocity_known, .. } = &mut input.start;
             rest_unseen(both.unseen, velocities, velocity_known);
             input.scale_motion(steps_of(model, now.stamp.secs_since(history.stamp)) as f32);
+            // What its ends tell of the motion of something over some steps, where two frames tell less.
+            self.outlines.correct(now, &mut input.start);
         }
         let seen = if model.n_motion > 0 { both.cloud } else { both.particles };
         self.prediction.history.clone_from(&seen.positions);

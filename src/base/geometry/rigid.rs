@@ -171,6 +171,13 @@ impl RigidMotion {
         axis.map(|x| if sine > 1e-6 { x * (angle / sine) } else { 0.0 })
     }
 
+    /// The same, `more` (m) farther.
+    pub fn shifted(&self, more: &Vec3) -> Self {
+        let mut shifted = *self;
+        shifted.about.translation += Vector3::from(*more);
+        shifted
+    }
+
     /// Tells of places from `origin`.
     pub fn set_origin(&mut self, origin: &Vec3) {
         self.center -= Vector3::from(*origin);

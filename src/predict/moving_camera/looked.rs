@@ -68,6 +68,13 @@ impl Looked {
             is_inside(point) && sight.sees(&point)
         })
     }
+
+    /// Whether one camera would have seen a point (world frame, m), had nothing been in front of it.
+    pub fn sees_from(&self, camera: usize, point: &Vec3) -> bool {
+        let is_inside = self.workspace.is_none_or(|workspace| workspace.contains(*point));
+        let mut sights = self.sights.iter().filter(|sight| sight.camera == camera);
+        is_inside && sights.any(|sight| sight.sees(point))
+    }
 }
 
 impl Sight {
@@ -84,12 +91,12 @@ impl Sight {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::message::{CameraInfo, Header};
 
     /// A camera at the height of 1 m that looks down and sees 1 m along x, 0.8 m along y.
-    fn looked(x: f64, workspace: Workspace) -> Looked {
+    pub(crate) fn looked(x: f64, workspace: Workspace) -> Looked {
         let info = CameraInfo {
             header: Header::default(),
             height: 80,

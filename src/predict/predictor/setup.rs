@@ -41,6 +41,7 @@ impl Predictor {
             input: RolloutInput::default(),
             backend: Backend::new(&model, config.device)?,
             known_motion: KnownMotion::default(),
+            outlines: Default::default(),
             last_miss: LastMiss::default(),
             objects: ObjectTracker::default(),
             prediction: Prediction::default(),
