@@ -35,6 +35,10 @@ const BEGINS_M: f32 = 0.008;
 const STEADY_STEPS: f32 = 3.9;
 const STEADY_M: f32 = 0.003;
 const STEADY_SHARE: f32 = 0.15;
+/// How far its particles' motions may be from it (m, root of the mean square, and as a share of it): those of a
+/// thing that turns go round it, and so they do where it turns in place.
+const STEADY_PART_M: f32 = 0.004;
+const STEADY_PART_SHARE: f32 = 0.5;
 /// How much the motion may change from step to step (m).
 const STEADY_SLOPE_M: f32 = 0.0009;
 /// Mean motion of a step (m), and steps, by which a body is known to rest.
@@ -167,11 +171,13 @@ impl TrackRecord {
         self.steps.iter().for_each(|look| add(&mut mean, &look.motion));
         let mean = mean.map(|x| x / n_steps);
         let most = STEADY_M + STEADY_SHARE * length(&mean);
+        let most_of_parts = STEADY_PART_M + STEADY_PART_SHARE * length(&mean);
         // Each step's motion besides the mean; and what of that grows with time, which a curve or a brake has.
         let (mut slope, mut square) = ([0.0; 3], 0.0);
         for (i, look) in self.steps.iter().enumerate() {
             let off = minus(&look.motion, &mean.map(|x| x * look.is_known));
-            if length(&off) > most {
+            let parts = (look.squares[2] - dot(&look.motion, &look.motion)).max(0.0).sqrt();
+            if length(&off) > most || parts > most_of_parts {
                 return None;
             }
             let time = i as f32 - (n_steps - 1.0) / 2.0;
@@ -305,6 +311,12 @@ mod tests {
         assert_eq!(steady(&turns), None);
         assert_eq!(steady(&|i| [0.02 - 0.0015 * i as f32, 0.0, 0.0]), None, "it brakes");
         assert_eq!(steady(&|i| [[0.012, -0.012][i % 2], 0.0, 0.0]), None, "it swings");
+        // In place, as the plate of a turntable does: its centre rests, its rim goes 2 cm.
+        let mut plate = TrackRecord::default();
+        for _ in 0..WINDOW {
+            plate.add(&Seen { squares: [4e-4, 0.0, 2e-4], ..Seen::default() });
+        }
+        assert_eq!(plate.steady(), None, "it turns in place");
     }
 
     #[test]
