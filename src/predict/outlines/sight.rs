@@ -6,7 +6,7 @@ use crate::predict::observation::Observation;
 use super::course::Look;
 use super::groups::{DIRECTIONS, Groups, N_DIRECTIONS};
 
-/// An end is free if the place so far beyond it (m) is seen.
+/// An end is free if the place so far beyond it (m) is seen, and those so far beside that.
 const BEYOND_M: f32 = 0.01;
 /// What is nearer to the camera by more than this (m) is in front, if it is no farther aside than this (rad): as far
 /// as points of a sample lie apart.
@@ -83,7 +83,16 @@ impl Sight {
             range + IN_FRONT_M < far && dot(&minus(p, eye), &way) > ASIDE_RAD.cos() * far * range
         };
         let mut in_front = self.in_front.iter().filter(|(_, of)| *of as usize == camera);
-        far.is_finite() && now.looked.sees_from(camera, end) && !in_front.any(|(p, _)| hides(p))
+        // Where it is cut aslant, what is beyond is inside, but not what is beside.
+        let beside = (0..6).map(|k| {
+            let mut p = *end;
+            p[k / 2] += [-BEYOND_M, BEYOND_M][k % 2];
+            p
+        });
+        let mut around = beside.chain([*end]);
+        far.is_finite()
+            && around.all(|p| now.looked.sees_from(camera, &p))
+            && !in_front.any(|(p, _)| hides(p))
     }
 }
 
