@@ -16,6 +16,7 @@ use crate::predict::last_miss::LastMiss;
 use crate::predict::moving_camera::MovingCamera;
 use crate::predict::objects::ObjectTracker;
 use crate::predict::observation::Observer;
+use crate::predict::outlines::Outlines;
 use crate::robot::kinematics::MeshSearch;
 use crate::vision::frames::Frame;
 use crate::vision::motion::MotionEstimator;
@@ -41,7 +42,7 @@ impl Predictor {
             input: RolloutInput::default(),
             backend: Backend::new(&model, config.device)?,
             known_motion: KnownMotion::default(),
-            outlines: Default::default(),
+            outlines: Outlines::default(),
             last_miss: LastMiss::default(),
             objects: ObjectTracker::default(),
             prediction: Prediction::default(),
