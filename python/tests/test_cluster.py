@@ -184,14 +184,14 @@ def test_a_node_dies_others_join_the_head_dies_and_the_model_is_the_same(
     nodes: Cluster, tmp_path: Path, alone: Any, train: list[str]
 ) -> None:
     bags, want = alone
-    counts: list[int] = []
+    crews: list[set[Any]] = []
 
     def on_step(step: int, crew: Any) -> None:
-        counts.append(len(crew.at_work))
+        crews.append(set(crew.at_work))
         if step == 1:
             # Where two were at work, one of them has died.
             kill(nodes)
-            if counts == [2]:
+            if len(crews[0]) == 2:
                 wait_for_a_death(crew)
         if step == 4:
             raise RuntimeError("the head dies")
@@ -200,7 +200,8 @@ def test_a_node_dies_others_join_the_head_dies_and_the_model_is_the_same(
         _cluster_train.train(str(bags), tmp_path / "run", options=train, on_step=on_step)
     code = _cluster_train.train(str(bags), tmp_path / "run", options=train)
     assert code == 0 and left(tmp_path / "run") == want
-    assert 1 in counts, counts
+    # Who takes a dead worker's place may be at work before the next step: the crew has changed, whatever its size.
+    assert any(len(crew) == 1 or crew != crews[0] for crew in crews), crews
 
 
 def test_ray_that_is_absent_or_of_another_version_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
