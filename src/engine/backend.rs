@@ -289,7 +289,7 @@ fn open_trusted(model: &Model, index: u16, cpu: &mut Rollout) -> Result<Other> {
 fn open_cuda(model: &Model, index: u16) -> Result<Other> {
     let gpu = std::sync::Arc::new(cuda::Gpu::open(index.into())?);
     let (config, precision) = (model.config.rollout(), cuda::Precision::Half);
-    let rollouts = cuda::rollouts(gpu.clone(), config, &model.weights, precision)?;
+    let rollouts = Box::new(cuda::Rollout::new(gpu.clone(), config, &model.weights, precision)?);
     Ok(Other { rollouts, sampler: Box::new(cuda::Sampler::new(gpu)) })
 }
 

@@ -77,15 +77,10 @@ impl Passes {
     /// # Errors
     /// [`Error::Shape`] if `scene.kinematic` does not reach to the end of the last pass.
     pub fn begin(&mut self, scene: &RolloutInput, n_steps: usize) -> Result<usize> {
-        let RolloutConfig { replan_interval, tokens: TokenConfig { steps_per_pass, .. }, .. } =
-            self.config;
-        let n_passes = self.config.n_passes(n_steps);
-        let n_rows =
-            n_passes.checked_sub(1).map_or(0, |last| last * replan_interval + steps_per_pass) + 2;
-        if scene.kinematic.len() < n_rows {
-            let what = "rows of kinematic particles";
-            let (expected, got) = (n_rows, scene.kinematic.len());
-            return Err(Error::Shape { what, expected, got });
+        let (n_passes, expected) = (self.config.n_passes(n_steps), self.config.n_rows(n_steps));
+        let got = scene.kinematic.len();
+        if got < expected {
+            return Err(Error::Shape { what: "rows of kinematic particles", expected, got });
         }
         self.n_steps = n_steps;
         self.all.resize_with(self.all.len().max(n_passes), Pass::default);
@@ -118,7 +113,7 @@ impl Passes {
     /// # Errors
     /// [`Error::NonFinite`] if a displacement is not finite.
     pub fn read(&mut self, index: usize) -> Result<usize> {
-        let tells = |j| self.first_look(index * self.config.replan_interval + j) == index;
+        let tells = |j| self.config.first_look(index * self.config.replan_interval + j) == index;
         let told: Vec<bool> = (0..self.config.tokens.steps_per_pass).map(tells).collect();
         self.all[index].read_outputs(&self.config, &told)?;
         Ok(((index + 1) * self.config.replan_interval).min(self.n_steps))
@@ -145,15 +140,8 @@ impl Passes {
     /// As [`super::Rollout::sigmas`]: by the pass that looked at step `t` first. One that looks again
     /// knows no more of how far off its own start is.
     pub fn sigmas(&self, t: usize) -> Option<&[f32]> {
-        let first = self.first_look(t);
+        let first = self.config.first_look(t);
         self.all[first].sigmas.get(t - first * self.config.replan_interval).map(Vec::as_slice)
-    }
-
-    /// The first pass that looks at step `t`.
-    fn first_look(&self, t: usize) -> usize {
-        let RolloutConfig { replan_interval, tokens: TokenConfig { steps_per_pass, .. }, .. } =
-            self.config;
-        (t + replan_interval).saturating_sub(steps_per_pass) / replan_interval
     }
 
     /// Steps of the last run.

@@ -2,15 +2,13 @@
 
 use super::super::model::Precision;
 use super::super::pass_forward::PassForward;
-use super::pass_rollout::{of, with_bodies};
-use super::rollout::weights;
+use super::rollout::{threes, weights, with_bodies};
 use super::*;
 use crate::Error;
 use crate::engine::backend::probe::probe_batch;
 use crate::engine::backend::{BatchRollout, Device, Forwards};
 use crate::engine::model::rollout::{N_OUTPUTS, RolloutConfig};
 use crate::engine::model::tokens::Tokens;
-use crate::engine::model::tokens::tests::THREE;
 use crate::engine::model::{self, Mode, Model, ModelConfig};
 use crate::engine::ops::check::{assert_close, f64s};
 use crate::engine::rollout_input::RolloutInput;
@@ -21,11 +19,6 @@ use crate::predict::config::PredictorConfig;
 use crate::predict::predictor::Predictor;
 use crate::vision::frames::{Frames, FramesConfig};
 use forecloud_bag::bag::Bag;
-
-/// Passes of three steps, of a model with the second inputs that tells sigma.
-fn threes(width: usize) -> RolloutConfig {
-    of(width, THREE, 1)
-}
 
 fn forward(config: RolloutConfig, precision: Precision) -> PassForward {
     PassForward::new(gpu(), config, &weights(&config), precision).unwrap()
@@ -186,8 +179,9 @@ fn rollouts_of_many_scenes_are_the_cpus_however_many_steps_each_has() {
             cpu.run(&weights(&config), scene, *n_steps).unwrap();
             for t in 0..*n_steps {
                 let [got, expected] = [there.displacements(t), cpu.displacements(t)];
-                assert_close(got.as_flattened(), &f64s(expected.as_flattened()), 1e-4);
-                assert_close(there.sigmas(t).unwrap(), &f64s(cpu.sigmas(t).unwrap()), 1e-4);
+                // Each of up to eight passes adds its own rounding.
+                assert_close(got.as_flattened(), &f64s(expected.as_flattened()), 5e-4);
+                assert_close(there.sigmas(t).unwrap(), &f64s(cpu.sigmas(t).unwrap()), 5e-4);
             }
         }
     }
