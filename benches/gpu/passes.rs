@@ -1,15 +1,15 @@
 //! Passes of the family that ships (ten steps a pass, all inputs, sigma) at the sizes asked for: against the
-//! CPU, timed from scenes with a robot to displacements, and beside PyTorch on the same tokens.
+//! CPU, timed from scenes with a robot to displacements, and beside PyTorch on the same points.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::ensure;
+use forecloud::engine::backend::Rollouts;
 use forecloud::engine::backend::cuda::measure::StageTime;
-use forecloud::engine::backend::cuda::{Gpu, PassForward, Precision, Rollout};
-use forecloud::engine::backend::{Forwards, Rollouts};
-use forecloud::engine::model::tokens::Tokens;
+use forecloud::engine::backend::cuda::{Gpu, Precision, Rollout};
 use forecloud::engine::model::{self, Engine, Layout, Mode, Model, ModelConfig};
+use forecloud::engine::rollout_input::RolloutInput;
 
 use crate::demo::Demo;
 use crate::problem::Problem;
@@ -83,8 +83,8 @@ fn print_stage(time: &StageTime) {
     );
 }
 
-/// From tokens to outputs over `n_tokens` points of the demo without a robot, the tokens given; and PyTorch
-/// with the graph given as well.
+/// Passes over `n_tokens` points of the demo without a robot, tokens and graph made on the device; and PyTorch,
+/// which is given both, from features to outputs.
 pub fn beside_pytorch(
     gpu: &Arc<Gpu>,
     demo: &Demo,
@@ -96,29 +96,32 @@ pub fn beside_pytorch(
     let model = ModelConfig { n_kinematic: 0, ..family(width)? };
     let mut points = Turning::of(demo.particles(n_tokens)?, &model);
     points.state.kinematic = vec![vec![]; model.steps_per_pass + 2];
-    let mut tokens = Tokens::default();
-    tokens.encode(&points.state, &model.rollout().tokens)?;
+    let scene = RolloutInput {
+        start: points.state.clone(),
+        kinematic: points.state.kinematic.clone(),
+        ..RolloutInput::default()
+    };
     let problem = Problem::of(points, &model)?;
-    let mut engine = Engine::new(problem.config, Mode::Inference);
-    engine.forward(&problem.weights, &problem.features, &problem.graph()?, n_tokens)?;
-
     let (config, weights) = (model.rollout(), &problem.weights);
-    let mut forward = PassForward::new(gpu.clone(), config, weights, Precision::Half)?;
-    let mut outputs = Vec::new();
-    forward.run(&[&tokens], &mut [&mut outputs])?;
-    let off = difference(&outputs, engine.output());
-    let mut on_device = forward.measure(&[&tokens], n_runs)?;
+    let mut cpu = model::Rollout::new(config, Mode::Inference);
+    cpu.run(weights, &scene, 1)?;
+    let mut rollout = Rollout::new(gpu.clone(), config, weights, Precision::Half)?;
+    rollout.run_while(&scene, 1, &mut |_| true)?;
+    let off =
+        difference(rollout.displacements(0).as_flattened(), cpu.displacements(0).as_flattened());
+    let mut on_device = rollout.measure_passes(&scene, 1, n_runs)?;
     let about = format!(
-        "from {} features to {} outputs, {n_tokens} points, no robot, d {width}",
+        "a pass of {} features and {} outputs, {n_tokens} points, no robot, d {width}",
         problem.config.n_features, problem.config.n_outputs
     );
     row(table, format!("{about}: off the CPU, relative"), format!("{off:.1e}"));
     row(table, format!("{about}: on the device, p50 / p99"), percentiles(&mut on_device));
-    let megabytes = forward.device_bytes() as f64 / 1e6;
+    let megabytes = rollout.device_bytes() as f64 / 1e6;
     row(table, format!("{about}: device memory"), format!("{megabytes:.0} MB"));
-    let equal = outputs.len() == engine.output().len() && off <= TOLERANCE;
-    ensure!(equal, "{about}: off the CPU by {off:e}, {} outputs", outputs.len());
+    ensure!(off <= TOLERANCE, "{about}: off the CPU by {off:e}");
     let p50 = on_device[on_device.len().div_ceil(2) - 1];
+    let mut engine = Engine::new(problem.config, Mode::Inference);
+    engine.forward(weights, &problem.features, &problem.graph()?, n_tokens)?;
     pytorch::beside(&problem, engine.output(), [p50, megabytes], table)
 }
 

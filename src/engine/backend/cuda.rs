@@ -2,9 +2,9 @@
 //!
 //! The driver's library is looked for at run time, so the same binary runs where there is none. The
 //! kernels are compiled ahead (`scripts/kernels`) and lie in the binary. A pass is captured as a CUDA
-//! graph once and replayed; nothing is allocated while sizes stay the same. Many scenes side by side have
-//! their tokens made on the host ([`PassForward`]). Models with other layers than the default run on the CPU
-//! ([`unsupported`] says why).
+//! graph once and replayed; nothing is allocated while sizes stay the same. Scenes of
+//! the same sizes run side by side. Models with other layers than the default run on the CPU ([`unsupported`]
+//! says why).
 //!
 //! Tests run on a GPU where there is one, else on a libcuda of our own that executes the kernels on
 //! the CPU (`standin/`).
@@ -17,7 +17,6 @@ mod launch;
 mod memory;
 mod model;
 mod pass;
-mod pass_forward;
 mod rollout;
 mod sampler;
 mod stage;
@@ -29,7 +28,6 @@ mod tokens;
 
 pub use device::Gpu;
 pub use model::{Precision, unsupported};
-pub use pass_forward::PassForward;
 pub use rollout::{Rollout, measure};
 pub(crate) use sampler::Sampler;
 pub use stage::Stage;

@@ -13,8 +13,7 @@ use crate::engine::ops::motion_head::motion_head_backward;
 use crate::engine::rollout_input::{RolloutInput, history_index};
 use crate::engine::step_graph::{MaskConfig, StepGraph};
 use crate::{Error, Result};
-pub(crate) use passes::Passes;
-use passes::{MAX_LOG_SIGMA, Pass};
+use passes::{MAX_LOG_SIGMA, Pass, Passes};
 
 /// What the roll-out needs to know of the model besides its weights.
 #[derive(Debug, Clone, Copy)]

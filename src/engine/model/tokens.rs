@@ -577,7 +577,7 @@ pub(crate) mod tests {
         let mut state = state(6, 4, 0, 1);
         let mut tokens = Tokens::default();
         tokens.encode(&state, &ONE).unwrap();
-        assert_eq!(tokens.features.len(), 10 * N_FEATURES);
+        assert_eq!(tokens.features.len(), 10 * ONE.n_features());
         assert!(tokens.features.iter().all(|f| f.is_finite()));
         // Numbers of bodies are held to those of particles before anything is allocated for them.
         state.body_of = vec![0, 1, 2, 3, 4, u32::MAX - 1];

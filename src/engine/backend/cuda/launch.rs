@@ -117,7 +117,26 @@ impl Gpu {
     pub(super) unsafe fn launch(
         &self,
         kernel: Kernel,
-        grid: [usize; 2],
+        [x, y]: [usize; 2],
+        block: usize,
+        shared_bytes: usize,
+        arguments: &[Argument<'_>],
+    ) -> Result<()> {
+        // SAFETY: the caller's.
+        unsafe { self.launch_scenes(kernel, [x, y, 1], block, shared_bytes, arguments) }
+    }
+
+    /// The same with blocks of several scenes, which are the last dimension.
+    ///
+    /// # Errors
+    /// As [`Gpu::launch`].
+    ///
+    /// # Safety
+    /// As [`Gpu::launch`].
+    pub(super) unsafe fn launch_scenes(
+        &self,
+        kernel: Kernel,
+        grid: [usize; 3],
         block: usize,
         shared_bytes: usize,
         arguments: &[Argument<'_>],
@@ -145,7 +164,7 @@ impl Gpu {
         }
         let pointers = &mut pointers[..arguments.len()];
         let (function, stream) = (self.function(kernel), self.stream.cu_stream());
-        let grid = (number(grid[0]), number(grid[1]), 1);
+        let grid = (number(grid[0]), number(grid[1]), number(grid[2]));
         let (block, shared_bytes) = ((number(block), 1, 1), number(shared_bytes));
         // SAFETY: the function is of this context's module; `pointers` are as many as it takes, to
         // values of its types that live until the driver has copied them; the rest is the caller's.

@@ -21,7 +21,7 @@ const N_CELLS: usize = 192 * 192;
 const _: () = assert!(N_FEATURES == 70 && N_BODY_FEATURES == 17);
 const _: () = assert!(N_CANDIDATES == 4 && N_OUTPUTS == 7);
 
-/// How many of what a pass has.
+/// How many of what each scene of a pass has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Sizes {
     /// Scene particles.
@@ -44,9 +44,9 @@ impl Sizes {
         self.n + self.h + 3 * self.k
     }
 
-    /// One scene of so many tokens.
-    pub fn extent(&self) -> Extent {
-        Extent { n_scenes: 1, n_tokens: self.n_tokens(), n_particles: self.n }
+    /// Scenes of so many tokens.
+    fn extent(&self, n_scenes: usize) -> Extent {
+        Extent { n_scenes, n_tokens: self.n_tokens(), n_particles: self.n }
     }
 
     /// How long the parts of what the host sends are, in their order: see [`Buffers::pass`].
@@ -73,17 +73,21 @@ impl Sizes {
         ]
     }
 
-    /// Numbers of it.
+    /// Numbers of it, a scene.
     pub fn n_uploaded(&self) -> usize {
         self.parts().iter().sum()
     }
 }
 
-/// All buffers of a pass, in one arena.
+/// All buffers of a pass of some scenes, one behind the other in each, in one arena.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Buffers {
     sizes: Sizes,
-    /// Passes done, and flags.
+    /// Scenes that there is room for.
+    room: usize,
+    /// How many there are.
+    pub n_scenes: Buffer<u32>,
+    /// Of each scene: passes done, and flags.
     pub counters: Buffer<u32>,
     /// What the host sends once: bits of all numbers.
     pub uploaded: Buffer<u32>,
@@ -102,28 +106,32 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    /// Takes places for a pass of `sizes`.
+    /// Takes places for a pass of `room` scenes of `sizes`.
     pub fn take(
         config: &RolloutConfig,
         precision: Precision,
         sizes: Sizes,
+        room: usize,
         places: &mut Places,
     ) -> Self {
         let (n, steps) = (sizes.n, config.tokens.steps_per_pass);
         let n_sigmas = if config.tells_sigma() { steps * n } else { 0 };
+        let n_keys = Keys::of(steps * sizes.n_bodies, 0).n_words;
         Self {
             sizes,
-            counters: places.take(2),
-            uploaded: places.take(sizes.n_uploaded()),
-            nearest: places.take((steps + 1) * (n + sizes.h)),
-            link_motions: places.take((steps + 1) * N_MOTION * sizes.n_links),
-            poses: places.take(steps * N_POSE * sizes.n_bodies),
-            ahead: places.take(3 * steps * n),
-            keys: places.take(Keys::of(steps * sizes.n_bodies, &mut 0).n_words),
-            candidates: places.take(3 * N_CANDIDATES * steps * n),
-            forward: forward::Buffers::take(config, precision, sizes.extent(), places),
-            displacements: places.take(3 * config.replan_interval * n),
-            sigmas: places.take(n_sigmas),
+            room,
+            n_scenes: places.take(1),
+            counters: places.take(room * 2),
+            uploaded: places.take(room * sizes.n_uploaded()),
+            nearest: places.take(room * (steps + 1) * (n + sizes.h)),
+            link_motions: places.take(room * (steps + 1) * N_MOTION * sizes.n_links),
+            poses: places.take(room * steps * N_POSE * sizes.n_bodies),
+            ahead: places.take(room * 3 * steps * n),
+            keys: places.take(room * n_keys),
+            candidates: places.take(room * 3 * N_CANDIDATES * steps * n),
+            forward: forward::Buffers::take(config, precision, sizes.extent(room), places),
+            displacements: places.take(room * 3 * config.replan_interval * n),
+            sigmas: places.take(room * n_sigmas),
         }
     }
 
@@ -141,8 +149,9 @@ impl Buffers {
             uploaded;
         let [.., extrapolated_motion, bodies, body_motions, motion_known] = uploaded;
         let steps = config.tokens.steps_per_pass;
-        let keys = Keys::of(steps * n_bodies, &mut self.keys.address());
+        let keys = Keys::of(steps * n_bodies, self.keys.address());
         PassBuffers {
+            n_scenes: self.n_scenes.address(),
             counters: self.counters.address(),
             positions,
             velocities,
@@ -189,6 +198,8 @@ impl Buffers {
             kept: number(config.replan_interval),
             n_features: number(config.interlacer.n_features),
             n_outputs: number(config.n_step_outputs()),
+            n_uploaded: number(self.sizes.n_uploaded()),
+            n_keys: number(keys.n_words),
             is_paper: (config.tokens.inputs == Inputs::Paper).into(),
             center: config.tokens.frame.center_m,
             half_side: config.tokens.frame.half_side_m,
@@ -197,7 +208,7 @@ impl Buffers {
     }
 }
 
-/// Where the keys of `n` bodies and steps lie, the longer numbers first.
+/// Where the keys of the first scene lie, the longer numbers first.
 struct Keys {
     heights: u64,
     second_heights: u64,
@@ -210,13 +221,12 @@ struct Keys {
 }
 
 impl Keys {
-    /// From the address `at` on, which comes to stand behind them.
-    fn of(n: usize, at: &mut u64) -> Self {
+    /// Of `n` bodies and steps, from the address `at` on.
+    fn of(n: usize, at: u64) -> Self {
         let mut n_words = 0;
         let mut next = |len: usize, words: usize| {
-            let here = *at;
+            let here = at + (n_words * size_of::<u32>()) as u64;
             n_words += len * words;
-            *at += (len * words * size_of::<u32>()) as u64;
             here
         };
         Self {
@@ -227,6 +237,7 @@ impl Keys {
             clearances: next(n, 1),
             obstacles: next(n, 1),
             bounds: next(4, 1),
+            // Even, as the next scene's longer numbers follow.
             n_words,
         }
     }
@@ -243,12 +254,12 @@ impl Pass<'_> {
     pub fn run(&self) -> Result<()> {
         let Forward { gpu, model, .. } = self.forward;
         let (buffers, pass) = (self.buffers, self.buffers.pass(&model.config));
-        self.forward
-            .stage(Stage::Tokens, || gpu.make_tokens(&pass, buffers.keys, buffers.candidates))?;
+        let Buffers { room, keys, candidates, .. } = *buffers;
+        self.forward.stage(Stage::Tokens, || gpu.make_tokens(&pass, room, keys, candidates))?;
         self.forward.run()?;
         self.forward.stage(Stage::Motion, || {
-            gpu.move_particles(&pass)?;
-            gpu.end_pass(&pass)
+            gpu.move_particles(&pass, room)?;
+            gpu.end_pass(&pass, room)
         })
     }
 }

@@ -13,6 +13,7 @@ const WARP: usize = 32;
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct PassBuffers {
+    pub n_scenes: u64,
     pub counters: u64,
     pub positions: u64,
     pub velocities: u64,
@@ -59,6 +60,8 @@ pub(super) struct PassBuffers {
     pub kept: u32,
     pub n_features: u32,
     pub n_outputs: u32,
+    pub n_uploaded: u32,
+    pub n_keys: u32,
     pub is_paper: u32,
     pub center: [f32; 3],
     pub half_side: f32,
@@ -66,63 +69,61 @@ pub(super) struct PassBuffers {
 }
 
 impl Gpu {
-    /// Tokens of the pass that the counters say. `keys`: what is to be 0 before; `candidates`: of all scene
-    /// particles, which the papers' inputs have none of.
+    /// Tokens of the pass that the counters say, of `n_scenes` at most. `keys`: what is to be 0 before;
+    /// `candidates`: of all scene particles, which the papers' inputs have none of.
     pub(super) fn make_tokens(
         &self,
         pass: &PassBuffers,
+        n_scenes: usize,
         keys: Buffer<u32>,
         candidates: Buffer<f32>,
     ) -> Result<()> {
         if pass.is_paper == 0 {
             self.clear(keys)?;
-            self.look_ahead(pass)?;
+            self.look_ahead(pass, n_scenes)?;
         } else {
             self.clear(candidates)?;
         }
         let n_tokens = pass.n as usize + pass.h as usize + 3 * pass.k as usize;
-        let grid = [n_tokens.div_ceil(BLOCK), pass.steps as usize + 1];
+        let grid = [n_tokens.div_ceil(BLOCK), pass.steps as usize + 1, n_scenes];
         // SAFETY: `pass` leads to position and features of each token, and to what is told of it.
-        unsafe { self.launch(Kernel::Encode, grid, BLOCK, 0, &[pass.into()]) }
+        unsafe { self.launch_scenes(Kernel::Encode, grid, BLOCK, 0, &[pass.into()]) }
     }
 
     /// Where the robot, bodies and particles go in the pass, and what touches what.
-    fn look_ahead(&self, pass: &PassBuffers) -> Result<()> {
+    fn look_ahead(&self, pass: &PassBuffers, n_scenes: usize) -> Result<()> {
         let (n, steps) = (pass.n as usize, pass.steps as usize);
-        let of_particles = [n.div_ceil(BLOCK), 1];
+        let blocks = n.div_ceil(BLOCK);
+        let begin = |kernel, [x, y]: [usize; 2], block| {
+            let grid = [x, y, n_scenes];
+            // SAFETY: of each scene `pass` leads to state and body of n particles, to n + h positions,
+            // n_robot points of the robot a time and n_links + 1 starts among them, members, motions and
+            // poses of `room` bodies, and to all that is made of these, in all steps.
+            unsafe { self.launch_scenes(kernel, grid, block, 0, &[pass.into()]) }
+        };
         if pass.n_robot > 0 {
-            let grid = [(n + pass.h as usize).div_ceil(BLOCK), steps + 1];
-            // SAFETY: `pass` leads to n + h positions, n_robot of the robot a time, a `nearest` for each.
-            unsafe { self.launch(Kernel::NearestRobot, grid, BLOCK, 0, &[pass.into()]) }?;
-            let grid = [pass.n_links as usize, steps + 1];
-            // SAFETY: `pass` leads to n_links + 1 starts among the robot's points, and a motion for each.
-            unsafe { self.launch(Kernel::FollowLinks, grid, WARP, 0, &[pass.into()]) }?;
+            let of_others = (n + pass.h as usize).div_ceil(BLOCK);
+            begin(Kernel::NearestRobot, [of_others, steps + 1], BLOCK)?;
+            begin(Kernel::FollowLinks, [pass.n_links as usize, steps + 1], WARP)?;
         }
-        // SAFETY: `pass` leads to state and body of n particles, and to four bounds.
-        unsafe { self.launch(Kernel::BoundStill, of_particles, BLOCK, 0, &[pass.into()]) }?;
-        for kernel in [Kernel::RaiseHeights, Kernel::RaiseSecondHeights] {
-            // SAFETY: as above, and to all cells of both.
-            unsafe { self.launch(kernel, of_particles, BLOCK, 0, &[pass.into()]) }?;
-        }
-        // SAFETY: `pass` leads to members, motions and poses of `room` bodies.
-        unsafe { self.launch(Kernel::Fly, [pass.room as usize, 1], WARP, 0, &[pass.into()]) }?;
-        // SAFETY: as above, and to candidates and places ahead of n particles in all steps, and to keys
-        // of `room` bodies a step.
-        unsafe { self.launch(Kernel::Propose, of_particles, BLOCK, 0, &[pass.into()]) }?;
-        // SAFETY: as above.
-        unsafe { self.launch(Kernel::Strike, [of_particles[0], steps], BLOCK, 0, &[pass.into()]) }
+        begin(Kernel::BoundStill, [blocks, 1], BLOCK)?;
+        begin(Kernel::RaiseHeights, [blocks, 1], BLOCK)?;
+        begin(Kernel::RaiseSecondHeights, [blocks, 1], BLOCK)?;
+        begin(Kernel::Fly, [pass.room as usize, 1], WARP)?;
+        begin(Kernel::Propose, [blocks, 1], BLOCK)?;
+        begin(Kernel::Strike, [blocks, steps], BLOCK)
     }
 
     /// Displacements and sigmas of the pass, and the next one's state.
-    pub(super) fn move_particles(&self, pass: &PassBuffers) -> Result<()> {
-        let grid = [(pass.n as usize).div_ceil(BLOCK), 1];
+    pub(super) fn move_particles(&self, pass: &PassBuffers, n_scenes: usize) -> Result<()> {
+        let grid = [(pass.n as usize).div_ceil(BLOCK), 1, n_scenes];
         // SAFETY: `pass` leads to outputs, displacements, sigmas and what moves of n + h particles.
-        unsafe { self.launch(Kernel::MoveParticles, grid, BLOCK, 0, &[pass.into()]) }
+        unsafe { self.launch_scenes(Kernel::MoveParticles, grid, BLOCK, 0, &[pass.into()]) }
     }
 
     /// Counts the pass.
-    pub(super) fn end_pass(&self, pass: &PassBuffers) -> Result<()> {
-        // SAFETY: `pass` leads to the counters, which one thread writes.
-        unsafe { self.launch(Kernel::EndPass, [1, 1], 1, 0, &[pass.into()]) }
+    pub(super) fn end_pass(&self, pass: &PassBuffers, n_scenes: usize) -> Result<()> {
+        // SAFETY: `pass` leads to the counters, which one thread a scene writes.
+        unsafe { self.launch_scenes(Kernel::EndPass, [1, 1, n_scenes], 1, 0, &[pass.into()]) }
     }
 }

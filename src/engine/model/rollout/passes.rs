@@ -32,7 +32,7 @@ pub(super) struct Pass {
 /// What a roll-out is on every device, but for the model between tokens and outputs; keeps all
 /// buffers between calls.
 #[derive(Debug)]
-pub(crate) struct Passes {
+pub(super) struct Passes {
     config: RolloutConfig,
     pub(super) all: Vec<Pass>,
     n_steps: usize,
@@ -76,7 +76,7 @@ impl Passes {
     ///
     /// # Errors
     /// [`Error::Shape`] if `scene.kinematic` does not reach to the end of the last pass.
-    pub fn begin(&mut self, scene: &RolloutInput, n_steps: usize) -> Result<usize> {
+    fn begin(&mut self, scene: &RolloutInput, n_steps: usize) -> Result<usize> {
         let (n_passes, expected) = (self.config.n_passes(n_steps), self.config.n_rows(n_steps));
         let got = scene.kinematic.len();
         if got < expected {
@@ -91,7 +91,7 @@ impl Passes {
     ///
     /// # Errors
     /// As [`Tokens::encode`].
-    pub fn encode(&mut self, scene: &RolloutInput, index: usize) -> Result<()> {
+    fn encode(&mut self, scene: &RolloutInput, index: usize) -> Result<()> {
         let RolloutConfig { replan_interval, tokens: TokenConfig { steps_per_pass, .. }, .. } =
             self.config;
         let (before, rest) = self.all.split_at_mut(index);
@@ -112,7 +112,7 @@ impl Passes {
     ///
     /// # Errors
     /// [`Error::NonFinite`] if a displacement is not finite.
-    pub fn read(&mut self, index: usize) -> Result<usize> {
+    fn read(&mut self, index: usize) -> Result<usize> {
         let tells = |j| self.config.first_look(index * self.config.replan_interval + j) == index;
         let told: Vec<bool> = (0..self.config.tokens.steps_per_pass).map(tells).collect();
         self.all[index].read_outputs(&self.config, &told)?;
@@ -120,15 +120,9 @@ impl Passes {
     }
 
     /// Tokens of pass `index`, and where the model's outputs `[n_scene, n_outputs]` of them belong.
-    pub fn tokens_and_outputs(&mut self, index: usize) -> (&Tokens, &mut Vec<f32>) {
+    fn tokens_and_outputs(&mut self, index: usize) -> (&Tokens, &mut Vec<f32>) {
         let Pass { tokens, head, .. } = &mut self.all[index];
         (tokens, head)
-    }
-
-    /// Pass `to` takes the memory of the tokens of pass `from`, which has been read.
-    pub fn hand_tokens_on(&mut self, from: usize, to: usize) {
-        let tokens = std::mem::take(&mut self.all[from].tokens);
-        self.all[to].tokens = tokens;
     }
 
     /// As [`super::Rollout::displacements`].

@@ -31,6 +31,7 @@ __device__ inline void meet(const Pass& s, unsigned i, unsigned step, unsigned b
 
 // The candidate motions of each scene particle in each step, and where it goes: a thread each.
 KERNEL __launch_bounds__(128) propose(Pass s) {
+    if (!pass::of_scene(s)) return;
     unsigned i = blockIdx.x * contacts::BLOCK + threadIdx.x;
     if (i >= s.n) return;
     unsigned body = s.body_of[i];
@@ -72,6 +73,7 @@ KERNEL __launch_bounds__(128) propose(Pass s) {
 
 // What moves and what rests in its way: a thread a scene particle; blocks of y = j look at step j.
 KERNEL __launch_bounds__(128) strike(Pass s) {
+    if (!pass::of_scene(s)) return;
     using namespace contacts;
     SHARED float tile[3 * BLOCK];
     SHARED unsigned n_movers;

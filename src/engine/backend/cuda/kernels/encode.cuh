@@ -149,6 +149,7 @@ struct LinkPoints {
 // Nearest point of the robot of each scene and history particle, the first of several: a thread a
 // particle; blocks of y = 0 look at the points now, of y = j behind step j.
 KERNEL __launch_bounds__(128) nearest_robot(Pass s) {
+    if (!pass::of_scene(s)) return;
     using namespace tokens;
     SHARED float tile[3 * BLOCK];
     unsigned i = blockIdx.x * BLOCK + threadIdx.x, n_others = s.n + s.h, index = 0;
@@ -175,6 +176,7 @@ KERNEL __launch_bounds__(128) nearest_robot(Pass s) {
 
 // The motion of each link from now to a step back (y = 0) and to the end of each step: a warp each.
 KERNEL __launch_bounds__(32) follow_links(Pass s) {
+    if (!pass::of_scene(s)) return;
     unsigned link = blockIdx.x, first = s.link_starts[link];
     uint64_t at = 3ull * first;
     const float* other = pass::robot(s, blockIdx.y == 0 ? 0 : 1 + blockIdx.y);
@@ -188,6 +190,7 @@ KERNEL __launch_bounds__(32) follow_links(Pass s) {
 // Features behind all else: a thread a token; blocks of y = 0 write what is told once, of y = j + 1 what of
 // step j.
 KERNEL __launch_bounds__(128) encode(Pass s) {
+    if (!pass::of_scene(s)) return;
     using namespace tokens;
     unsigned token = blockIdx.x * BLOCK + threadIdx.x, n_others = s.n + s.h, time = 0;
     if (token >= n_others + 3 * s.k) return;

@@ -71,6 +71,7 @@ struct Members {
 
 // Bounds of what rests: a thread a scene particle.
 KERNEL __launch_bounds__(128) bound_still(Pass s) {
+    if (!pass::of_scene(s)) return;
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     unsigned keys[4] = {0, 0, 0, 0};
     const float* p = s.positions + 3ull * i;
@@ -86,6 +87,7 @@ KERNEL __launch_bounds__(128) bound_still(Pass s) {
 
 // Greatest heights of what rests, behind `bound_still`: a thread a scene particle.
 KERNEL raise_heights(Pass s) {
+    if (!pass::of_scene(s)) return;
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x, at;
     if (i >= s.n || !pass::is_still(s, i)) return;
     const float* p = s.positions + 3ull * i;
@@ -95,6 +97,7 @@ KERNEL raise_heights(Pass s) {
 
 // Those of other bodies than the greatest, behind it.
 KERNEL raise_second_heights(Pass s) {
+    if (!pass::of_scene(s)) return;
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x, at;
     if (i >= s.n || !pass::is_still(s, i)) return;
     const float* p = s.positions + 3ull * i;
@@ -104,6 +107,7 @@ KERNEL raise_second_heights(Pass s) {
 
 // The way of each body over the heights: a warp a body, a lane a particle that meets things.
 KERNEL __launch_bounds__(32) fly(Pass s) {
+    if (!pass::of_scene(s)) return;
     using namespace flight;
     unsigned body = blockIdx.x, lane = threadIdx.x;
     if (body >= pass::n_bodies(s)) return;

@@ -27,6 +27,7 @@ __device__ inline void head(const float* y, const float* candidates, float (&out
 // One thread a scene particle: its displacements and sigmas; where it is behind the steps that are kept, and
 // in the history a step before that.
 KERNEL move_particles(Pass s) {
+    if (!pass::of_scene(s)) return;
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= s.n) return;
     float displacement[3], before[3], now[3];
@@ -63,4 +64,6 @@ KERNEL move_particles(Pass s) {
 }
 
 // Behind all kernels of a pass: the next one reads the robot's points behind the steps that were kept.
-KERNEL end_pass(Pass s) { s.counters[0] += 1; }
+KERNEL end_pass(Pass s) {
+    if (pass::of_scene(s)) s.counters[0] += 1;
+}

@@ -1,4 +1,4 @@
-// One pass's buffers in device memory; `PassBuffers` in src/engine/backend/cuda/tokens.rs is its mirror image.
+// One pass's buffers in device memory, of one scene or of several of the same sizes, one behind the other; `PassBuffers` in src/engine/backend/cuda/tokens.rs is its mirror image.
 #pragma once
 #include "common.cuh"
 
@@ -10,6 +10,8 @@ const unsigned N_MOTION = 15, N_POSE = 12;
 const unsigned NO_BODY = 0xffffffffu;
 
 struct Pass {
+    const unsigned* n_scenes;  // how many scenes there are; blocks of others end at once
+    // What follows has as much for each scene.
     unsigned* counters;  // passes done, flags
     // State; n scene particles, h of history, n_robot points on n_links links of the robot at each time.
     float* positions;          // [n, 3], m
@@ -55,12 +57,40 @@ struct Pass {
     // Steps of a pass, and behind how many of them the next pass starts.
     unsigned steps, kept;
     unsigned n_features, n_outputs;
+    // Words of a scene that came from the host, and of its keys.
+    unsigned n_uploaded, n_keys;
     unsigned is_paper;  // whether tokens are told places, colours and times alone
     float center[3], half_side, step_secs;
 };
 
 namespace pass {
 const float GRAVITY_M_S2 = -9.81f, STILL_M = 0.0015f;
+
+// The part of scene blockIdx.z; false if there is no such scene.
+__device__ inline bool of_scene(Pass& s) {
+    unsigned scene = blockIdx.z;
+    if (scene >= s.n_scenes[0]) return false;
+    uint64_t c = scene, words = c * s.n_uploaded, keys = c * s.n_keys, tokens = c * (s.n + s.h + 3 * s.k);
+    uint64_t moves = c * s.steps * s.n;
+    s.counters += 2 * c;
+    s.positions += words, s.velocities += words, s.velocity_known += words, s.colors += words;
+    s.history_positions += words, s.history_colors += words;
+    s.robot += words, s.links += words, s.link_starts += words;
+    s.body_of += words, s.members += words, s.member_starts += words, s.scalars += words;
+    s.onward += words, s.bodies += words, s.body_motions += words, s.motion_known += words;
+    s.nearest += c * (s.steps + 1) * (s.n + s.h);
+    s.link_motions += c * (s.steps + 1) * s.n_links * N_MOTION;
+    s.poses += c * s.room * s.steps * N_POSE;
+    s.ahead += 3 * moves;
+    s.heights += keys / 2, s.second_heights += keys / 2, s.robot_contacts += keys / 2, s.strikes += keys / 2;
+    s.clearances += keys, s.obstacles += keys, s.bounds += keys;
+    s.token_positions += 3 * tokens, s.features += s.n_features * tokens;
+    s.candidates += 3 * N_CANDIDATES * moves;
+    s.outputs += s.n_outputs * moves;
+    s.displacements += 3 * c * s.kept * s.n;
+    s.sigmas += moves;
+    return true;
+}
 
 __device__ inline bool is_first(const Pass& s) { return s.counters[0] == 0; }
 __device__ inline unsigned n_bodies(const Pass& s) { return s.scalars[0]; }

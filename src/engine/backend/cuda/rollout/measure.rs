@@ -42,13 +42,13 @@ impl Rollout {
         n_replays: usize,
     ) -> Result<Vec<StageTime>> {
         // What stages read of one another is there then; they are measured as parts of the first pass.
-        self.run_while(scene, 1, &mut |_| true)?;
-        self.gpu.clear(self.buffers.counters)?;
-        let n_entries = self.n_entries()?;
+        let n_entries = self.n_entries(scene)?;
+        let place = self.prepare(&[(scene, 1)])?;
+        let buffers = self.captured[place].buffers;
         let mut times = Vec::new();
         for stage in Stage::ALL {
             let graph = Graph::capture(&self.gpu, || {
-                (0..n_repeats).try_for_each(|_| self.pass(Some(stage)).run())
+                (0..n_repeats).try_for_each(|_| self.pass(&buffers, Some(stage)).run())
             })?;
             let mut least = f64::INFINITY;
             for _ in 0..=n_replays {
@@ -71,12 +71,13 @@ impl Rollout {
         n_steps: usize,
         n_runs: usize,
     ) -> Result<Vec<f64>> {
-        self.prepare(scene, n_steps)?;
+        let place = self.prepare(&[(scene, n_steps)])?;
+        let buffers = self.captured[place].buffers;
         let n_passes = self.model.config.n_passes(n_steps);
-        let graph = Graph::capture(&self.gpu, || self.pass(None).run())?;
+        let graph = Graph::capture(&self.gpu, || self.pass(&buffers, None).run())?;
         let mut times = Vec::new();
         for _ in 0..n_runs {
-            self.prepare(scene, n_steps)?;
+            self.prepare(&[(scene, n_steps)])?;
             times.push(self.replay_ms(&graph, n_passes)? / n_passes as f64);
         }
         Ok(times)
@@ -87,9 +88,14 @@ impl Rollout {
         self.arena.bytes() + self.model.bytes()
     }
 
-    /// Merged loads of the last run's last pass.
-    pub fn n_entries(&mut self) -> Result<usize> {
-        let lens = read(&self.gpu, self.buffers.forward.row_lens)?;
+    /// Merged loads of the first pass of `scene`.
+    ///
+    /// # Errors
+    /// As [`Rollouts::run_while`].
+    pub fn n_entries(&mut self, scene: &RolloutInput) -> Result<usize> {
+        self.run_while(scene, 1, &mut |_| true)?;
+        let place = self.prepare(&[(scene, 1)])?;
+        let lens = read(&self.gpu, self.captured[place].buffers.forward.row_lens)?;
         Ok(lens.iter().map(|&len| len as usize).sum())
     }
 

@@ -30,7 +30,7 @@ const Device devices[] = {
     {"Stand-in of Hopper", 9, 0, 1u << 30, NEVER},
     {"Stand-in of a desktop card", 8, 6, 1u << 30, NEVER},
     {"Stand-in of an old card", 7, 5, 1u << 30, NEVER},
-    {"Stand-in of a small memory", 8, 7, 1u << 20, NEVER},
+    {"Stand-in of a small memory", 8, 7, 4u << 20, NEVER},
     // One for each test that loses it.
     {"Stand-in that gets lost", 8, 7, 1u << 30, 60},
     {"Stand-in that gets lost", 8, 7, 1u << 30, 60},

@@ -23,7 +23,8 @@ fn measuring_covers_the_pass_and_leaves_the_results_as_they_were() {
     assert!(times.iter().map(|time| time.stage).eq(Stage::ALL));
     assert!(times.iter().all(|time| time.ms > 0.0 && time.bytes > 0.0));
     // The same count as the CPU's, but for what attention divides by and maps.
-    let layout_flops = config.interlacer.flops(30 + 11 + 15, rollout.n_entries().unwrap(), 30);
+    let layout_flops =
+        config.interlacer.flops(30 + 11 + 15, rollout.n_entries(&scene).unwrap(), 30);
     let counted: f64 = times.iter().map(|time| time.flops).sum();
     assert!((counted / layout_flops - 1.0).abs() < 0.05, "{counted} against {layout_flops}");
     let passes = rollout.measure_passes(&scene, 6, 2).unwrap();

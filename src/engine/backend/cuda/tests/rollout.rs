@@ -320,6 +320,11 @@ fn what_is_wrong_is_told_as_on_the_cpu_and_forgotten() {
     ] {
         assert!(matches!(told(&with(spoil), 5), Error::Shape { .. }));
     }
+    let mut broken = weights(&config);
+    broken[7] = f32::NAN;
+    let mut spoilt = Rollout::new(gpu(), config, &broken, Precision::Full).unwrap();
+    let error = spoilt.run_while(&good, 5, &mut |_| true).unwrap_err();
+    assert!(error.to_string().contains("check the model file"), "{error}");
     // The plan ends within the last pass.
     assert!(matches!(told(&good, 7), Error::Shape { .. }));
     assert!(matches!(told(&scene([2, 1, 0], 6), 5), Error::TooFewPoints { .. }));

@@ -20,11 +20,14 @@ fn uploaded(memory: &mut Memory, config: &RolloutConfig, scene: &RolloutInput) -
     let sizes = checked_sizes(scene, config, 1, &Sizes::default()).unwrap();
     let mut arena = Arena::new(memory.gpu.clone());
     let (buffers, _) =
-        arena.lay_out(|places| Buffers::take(config, Precision::Full, sizes, places)).unwrap();
+        arena.lay_out(|places| Buffers::take(config, Precision::Full, sizes, 1, places)).unwrap();
     let mut pinned = Pinned::new(memory.gpu.clone());
     pinned.reserve(sizes.n_uploaded()).unwrap();
     stage(scene, &sizes, config.n_rows(1), pinned.get_mut(sizes.n_uploaded()));
     memory.gpu.upload(&pinned, buffers.uploaded).unwrap();
+    memory.gpu.synchronize().unwrap();
+    pinned.get_mut(1)[0] = 1;
+    memory.gpu.upload(&pinned, buffers.n_scenes).unwrap();
     memory.gpu.clear(buffers.counters).unwrap();
     memory.gpu.synchronize().unwrap();
     (buffers, arena)
@@ -40,18 +43,18 @@ fn check(config: &RolloutConfig, scene: &RolloutInput) {
     let mut memory = Memory::new();
     let (buffers, _arena) = uploaded(&mut memory, config, scene);
     let pass = buffers.pass(config);
-    memory.gpu.make_tokens(&pass, buffers.keys, buffers.candidates).unwrap();
+    memory.gpu.make_tokens(&pass, 1, buffers.keys, buffers.candidates).unwrap();
     assert_eq!(memory.get(buffers.forward.token_positions), expected.positions.as_flattened());
     let candidates = expected.candidates.as_flattened();
     assert_close(&memory.get(buffers.candidates), &f64s(candidates), 5e-6);
     let features = memory.get(buffers.forward.features);
-    // Feature by feature: a small one is not lost beside large ones. Octaves and the turns of links and
-    // bodies add the rounding of what they are of, motions in 5 cm as well.
+    // Number by number: a small one is not lost beside large ones. Motions are told in 5 cm, so that this
+    // is 1.5 micrometres of them: the rounding of places and turns.
     let width = config.interlacer.n_features;
     for (i, (got, wanted)) in features.iter().zip(&expected.features).enumerate() {
         let (token, feature) = (i / width, i % width);
         let off = (got - wanted).abs();
-        assert!(off <= 1e-5 + 1e-5 * wanted.abs(), "{feature} of {token}: {got}, not {wanted}");
+        assert!(off <= 3e-5 + 1e-5 * wanted.abs(), "{feature} of {token}: {got}, not {wanted}");
     }
     assert_eq!(features.len(), expected.features.len());
     assert_eq!(memory.get(buffers.counters), [0, 0]);
@@ -63,9 +66,9 @@ fn tokens_are_the_cpus() {
     let paper = TokenConfig { inputs: Inputs::Paper, ..THREE };
     let cases = [
         (ONE, [37, 11, 5], 2),
-        (THREE, [4, 0, 0], 0),
+        (THREE, [9, 0, 0], 0),
         (ten, [130, 3, 0], 1),
-        (ONE, [3, 0, 70], 1),
+        (ONE, [6, 0, 70], 1),
         (THREE, [90, 51, 259], 8),
         (ten, [141, 22, 67], 8),
         (paper, [45, 11, 5], 2),
@@ -137,8 +140,8 @@ fn motion_is_the_cpus_and_what_was_the_scene_becomes_the_history() {
         let mut pass = buffers.pass(&config);
         pass.outputs = memory.put(&y).address();
         pass.candidates = memory.put(&candidates).address();
-        memory.gpu.move_particles(&pass).unwrap();
-        memory.gpu.end_pass(&pass).unwrap();
+        memory.gpu.move_particles(&pass, 1).unwrap();
+        memory.gpu.end_pass(&pass, 1).unwrap();
 
         let (mut saved, mut expected) = (y.clone(), vec![[0.0; 3]; 4 * n]);
         motion_head_forward(&mut saved, width, candidates.as_chunks().0, &mut expected);
