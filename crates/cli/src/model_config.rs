@@ -412,7 +412,7 @@ mod tests {
                 "\"layers\": {\"local\": \"convolution\"}",
                 "model.layers: local layer `convolution` is none of",
             ),
-            ("\"inputs\": \"first\"", "model.inputs: expected paper or second"),
+            ("\"inputs\": \"first\"", "model.inputs: unknown variant `first`"),
             ("\"k\": \"3\"", "model.k: invalid type"),
             ("\"k\": 33", "model.k: 33 is not in 1..=32"),
             ("\"k\": 0", "model.k: 0 is not in"),

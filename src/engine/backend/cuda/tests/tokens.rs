@@ -7,10 +7,10 @@ use super::super::rollout::{checked_sizes, stage};
 use super::rollout::{of, scene, with_bodies};
 use super::*;
 use crate::base::geometry::Vec3;
+use crate::engine::model::TokenConfig;
 use crate::engine::model::rollout::{N_OUTPUTS, RolloutConfig};
 use crate::engine::model::tokens::tests::{ONE, THREE};
 use crate::engine::model::tokens::{N_CANDIDATES, Tokens};
-use crate::engine::model::{Inputs, TokenConfig};
 use crate::engine::ops::check::{assert_close, f64s, numbers};
 use crate::engine::ops::motion_head::motion_head_forward;
 use crate::engine::rollout_input::{RolloutInput, history_index};
@@ -63,16 +63,8 @@ fn check(config: &RolloutConfig, scene: &RolloutInput) {
 #[test]
 fn tokens_are_the_cpus() {
     let ten = TokenConfig { steps_per_pass: 10, ..THREE };
-    let paper = TokenConfig { inputs: Inputs::Paper, ..THREE };
-    let cases = [
-        (ONE, [37, 11, 5], 2),
-        (THREE, [9, 0, 0], 0),
-        (ten, [130, 3, 0], 1),
-        (ONE, [6, 0, 70], 1),
-        (THREE, [90, 51, 259], 8),
-        (ten, [141, 22, 67], 8),
-        (paper, [45, 11, 5], 2),
-    ];
+    let cases =
+        [(ONE, [37, 11, 5], 2), (THREE, [9, 0, 0], 0), (ten, [130, 3, 0], 1), (ONE, [6, 0, 70], 1)];
     for (tokens, sizes, stride) in cases {
         for has_bodies in [true, false] {
             let make = if has_bodies { with_bodies } else { scene };
@@ -81,10 +73,6 @@ fn tokens_are_the_cpus() {
             if sizes[0] % 2 == 0 {
                 scene.start.extrapolated_motion.clear();
                 scene.start.bodies.clear();
-            }
-            if sizes[2] > 240 {
-                // As near as earlier points, on other links.
-                scene.kinematic.iter_mut().for_each(|row| row.copy_within(..40, 201));
             }
             check(&of(8, tokens, 1), &scene);
         }
