@@ -25,12 +25,12 @@ impl Steps {
     }
 
     /// Takes over the displacements of step `t` (m), `[n]`.
-    pub(crate) fn set_displacements(&mut self, t: usize, of_step: &[Vec3]) {
+    pub fn set_displacements(&mut self, t: usize, of_step: &[Vec3]) {
         set(&mut self.displacements, t, of_step);
     }
 
     /// Takes over the sigmas of step `t` (m), `[n]`.
-    pub(crate) fn set_sigmas(&mut self, t: usize, of_step: &[f32]) {
+    pub fn set_sigmas(&mut self, t: usize, of_step: &[f32]) {
         set(&mut self.sigmas, t, of_step);
     }
 }
