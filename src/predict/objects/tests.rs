@@ -236,7 +236,7 @@ fn a_thousand_small_groups_have_a_number_each_which_stays_and_none_is_given_twic
     assert_eq!(distinct(&numbers), 1000);
     assert!(numbers.iter().all(|number| *number > 1000), "of others, long gone");
     // Neighbours come together, in pairs, and part again: no number is given twice.
-    let pairs = |i: usize| [if i % 2 == 0 { 0.02 } else { -0.02 }, 0.0, 0.0];
+    let pairs = |i: usize| [[0.02, -0.02][i % 2], 0.0, 0.0];
     for step in [1, 2, 3, 4, 5, 4, 3, 2, 1, 0] {
         numbers = scene.see(&groups(1000, step as f32, pairs));
         let mut seen: Vec<u64> = scene.map.seen.iter().map(|seen| seen.number).collect();

@@ -66,6 +66,10 @@ pub fn alarms(prediction: &Prediction, start: &StepState) -> Vec<(Method, Vec<Al
     plain.sigmas = Default::default();
     within(&plain, Method::Expected, &mut found);
     leave_out_robot(&mut plain);
+    // Goes on and does nothing else.
+    for situation in plain.situations.iter_mut().filter(|of| **of == MotionClass::Moving) {
+        *situation = MotionClass::Flying;
+    }
     let robot: Vec<bool> = plain.situations.iter().map(|s| *s == MotionClass::Robot).collect();
     let is_robot = |i: usize| robot[i];
     for (i, velocity) in start.velocities.iter().enumerate().filter(|(i, _)| !is_robot(*i)) {

@@ -7,8 +7,8 @@
 //! Truth: distance between the robot's links, where they were measured, and the points of each body (as the
 //! cameras saw them in the whole recording, carried by its true poses). A contact begins where a link and a body
 //! that were apart come within [`TOUCH_M`]. It is announced where the link was in the last prediction at least
-//! [`AHEAD_SECS`] before; an alarm of a link is false where no contact of that link begins until [`LOOK_SECS`]
-//! after its end.
+//! [`AHEAD_SECS`] before; an alarm of a link is false where that link touches nothing until [`LOOK_SECS`] after
+//! its end.
 
 mod alarms;
 mod truth;
