@@ -179,10 +179,16 @@ impl<'a> Ways<'a> {
         // As sure as it is in the first step.
         let stays = link.meet(here, |_| self.radii(0, i));
         let of = |met: &Option<Met>| met.map_or(-1.0, |met| met.probability);
-        if of(&stays) > of(&goes) && !self.robot.is_near(&self.places[0][i]) {
-            return stays.map(|met| (met, true));
+        let (before, after) = (of(&goes), of(&stays));
+        if after <= before || self.robot.is_near(&self.places[0][i]) {
+            return goes.map(|met| (met, false));
         }
-        goes.map(|met| (met, false))
+        // What comes is met sooner than where it is now.
+        let first = |met: &Option<Met>| met.and_then(|met| met.touch).unwrap_or(f32::INFINITY);
+        if first(&goes) < first(&stays) {
+            return goes.map(|met| (Met { probability: after, ..met }, false));
+        }
+        stays.map(|met| (met, true))
     }
 
     /// Radii after a step (0-based) within which half, and nine of ten, of the errors of particle `i` are.
