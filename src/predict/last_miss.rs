@@ -144,7 +144,11 @@ impl LastMiss {
             }
         }
         self.find_robot(now, robot);
-        self.bodies.iter_mut().for_each(Sums::finish);
+        for (body, sums) in self.bodies.iter_mut().enumerate() {
+            let motion = now.body_motions.get(body).copied().flatten();
+            sums.seen.turn_rad = motion.map_or(0.0, |motion| motion.turn()[2]);
+            sums.finish();
+        }
         self.evidence.clear();
         self.evidence.extend(self.bodies.iter().map(|sums| sums.record.evidence()));
         let of = |body: &u32| self.evidence.get(*body as usize).copied().flatten();
@@ -217,7 +221,7 @@ impl Sums {
             return;
         }
         let mean = 1.0 / self.n_found as f32;
-        let Seen { motion, said, squares } = &mut self.seen;
+        let Seen { motion, said, squares, .. } = &mut self.seen;
         let vectors = said.iter_mut().flatten().flatten().chain(motion);
         vectors.chain(squares).for_each(|x| *x *= mean);
         self.record.scale(mean);
