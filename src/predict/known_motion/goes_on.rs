@@ -1,7 +1,7 @@
 //! What went on against what was predicted goes on, and what rested against it rests: as far as the last
 //! steps tell.
 
-use crate::base::geometry::{RigidMotion, Vec3, add, bounds};
+use crate::base::geometry::{RigidMotion, Vec3, add, bounds, length};
 use crate::engine::motion_class::MotionClass;
 use crate::engine::rollout_input::RolloutInput;
 use crate::predict::track_record::{LAG, Said};
@@ -43,7 +43,7 @@ impl GoesOn {
         if displacements.len() >= LAG {
             self.said.resize(start.positions.len(), Said::default());
         }
-        self.set_keeps(scene, classes, displacements.len());
+        self.set_keeps(scene, classes, displacements);
         self.bodies.clone_from(&start.body_motions);
         // What went straight on for some steps is told better by all of them than by the last one.
         for (known, &body) in scene.evidence.iter().zip(&start.body_of) {
@@ -73,10 +73,16 @@ impl GoesOn {
     }
 
     /// What was said of the last steps and did not come fades from those ahead: hands and what they lead turn and stop.
-    /// Falls are told by gravity, and what the robot will reach by its plan, not by what came before.
-    fn set_keeps(&mut self, scene: &RolloutInput, classes: &[MotionClass], n_steps: usize) {
+    /// Falls are told by gravity, and what the robot will reach by its plan, not by what came before. What is in
+    /// the air and does not come down hangs on something that nobody describes.
+    fn set_keeps(
+        &mut self,
+        scene: &RolloutInput,
+        classes: &[MotionClass],
+        displacements: &[Vec<Vec3>],
+    ) {
         let start = &scene.start;
-        self.sweep(scene, n_steps);
+        self.sweep(scene, displacements.len());
         self.reached.clear();
         self.reached.resize(start.body_motions.len(), false);
         let near = |p: &Vec3, [min, max]: &[Vec3; 2]| {
@@ -87,12 +93,17 @@ impl GoesOn {
                 *reached = self.swept.iter().any(|swept| near(position, swept));
             }
         }
+        let falls = |i: usize| {
+            let mut way = [0.0; 3];
+            displacements.iter().for_each(|step| add(&mut way, &step[i]));
+            way[2] < -0.5 * length(&way)
+        };
         self.keeps.clear();
         self.keeps.extend((0..start.positions.len()).map(|i| {
             let known = scene.evidence.get(i).copied().flatten();
             let body = start.body_of.get(i).map_or(NO_BODY, |body| *body) as usize;
             let is_led = self.reached.get(body).copied().unwrap_or(true)
-                || classes.get(i) == Some(&MotionClass::Flying);
+                || (classes.get(i) == Some(&MotionClass::Flying) && falls(i));
             known.filter(|_| !is_led).map_or(1.0, |known| known.keeps)
         }));
     }
@@ -139,7 +150,7 @@ mod tests {
     use super::*;
     use crate::base::geometry::minus;
     use crate::engine::rollout_input::Evidence;
-    use crate::predict::track_record::{Seen, TrackRecord};
+    use crate::predict::track_record::{SceneRecord, Seen, TrackRecord};
 
     const WAY: Vec3 = [0.02, 0.0, 0.0];
 
@@ -149,8 +160,10 @@ mod tests {
         let seen =
             Seen { motion: WAY, said: [[[0.0; 3]; LAG], [WAY; LAG]], squares: [4e-4, 0.0, 4e-4] };
         (0..6).for_each(|_| record.add(&seen));
-        let mut scene =
-            RolloutInput { evidence: vec![record.evidence(); 2], ..RolloutInput::default() };
+        let mut scene = RolloutInput {
+            evidence: vec![record.evidence(&SceneRecord::default()); 2],
+            ..RolloutInput::default()
+        };
         scene.start.positions = vec![[0.0; 3], [0.1, 0.0, 0.0]];
         scene.start.velocities = vec![WAY; 2];
         scene
@@ -210,18 +223,22 @@ mod tests {
         scene.evidence = vec![known; 2];
         scene.start.body_of = vec![0, 1];
         scene.start.body_motions = vec![None; 2];
-        let mixed = |scene: &RolloutInput, class| {
-            let mut displacements = vec![vec![[0.01, 0.0, 0.0]; 2]; 3];
+        let mixed = |scene: &RolloutInput, class, way: Vec3| {
+            let mut displacements = vec![vec![way; 2]; 3];
             GoesOn::default().mix(scene, &[class; 2], &mut displacements);
-            displacements.iter().map(|step| [step[0][0], step[1][0]]).collect::<Vec<_>>()
+            let share = |step: &Vec<Vec3>| [0, 1].map(|i| length(&step[i]) / length(&way));
+            displacements.iter().map(share).collect::<Vec<_>>()
         };
-        assert_eq!(mixed(&scene, MotionClass::Moving), [[0.01; 2], [0.005; 2], [0.0025; 2]]);
-        assert_eq!(mixed(&scene, MotionClass::Flying), [[0.01; 2]; 3]);
+        let (aside, down) = ([0.01, 0.0, 0.0], [0.0, 0.0, -0.01]);
+        let fades = [[1.0; 2], [0.5; 2], [0.25; 2]];
+        assert_eq!(mixed(&scene, MotionClass::Moving, down), fades);
+        assert_eq!(mixed(&scene, MotionClass::Flying, aside), fades, "a hand holds it");
+        assert_eq!(mixed(&scene, MotionClass::Flying, down), [[1.0; 2]; 3]);
         // A link is far now, and comes near the second in the last step.
         scene.start.kinematic_links = vec![0];
         scene.kinematic = [2.0, 1.0, 0.8, 0.5, 0.19, 0.0].map(|x| vec![[x, 0.0, 0.0]]).to_vec();
-        let told = mixed(&scene, MotionClass::Moving);
-        assert_eq!(told, [[0.01; 2], [0.005, 0.01], [0.0025, 0.01]]);
+        let told = mixed(&scene, MotionClass::Moving, aside);
+        assert_eq!(told, [[1.0; 2], [0.5, 1.0], [0.25, 1.0]]);
     }
 
     #[test]
