@@ -1,6 +1,6 @@
 //! What became of the model's words in the whole scene: a thing that is new is taken for one of those around it.
 
-use super::TrackRecord;
+use super::{TrackRecord, WORD_NOISE_M};
 
 /// Steps that count. With those that a word takes to come, it is less than two seconds.
 const STEPS: usize = 15;
@@ -22,11 +22,12 @@ impl SceneRecord {
         self.steps[0] = [0.0; 2];
     }
 
-    /// Adds what was found in this step of a body of `n` particles.
+    /// Adds what was found in this step of a body of `n` particles; what was said to move by millimetres tells nothing
+    /// of what moves.
     pub fn add(&mut self, body: &TrackRecord, n: u32) {
         let [came, said] = body.steps[0].gain;
         let said_m = said.sqrt();
-        if said_m > 0.0 {
+        if said_m > WORD_NOISE_M {
             self.steps[0][0] += n as f32 * came / said_m;
             self.steps[0][1] += n as f32 * said_m;
         }
@@ -70,7 +71,7 @@ mod tests {
         assert!(scene(&body(0.02, 0.0), 5).share() < 0.1);
         assert!(scene(&body(0.02, 0.02), 5).share() > 0.999);
         assert_eq!(scene(&body(0.02, 0.04), 5).share(), 1.0, "more came");
-        assert!(scene(&body(0.001, 0.0), 3).share() > 0.5, "millimetres tell little");
+        assert_eq!(scene(&body(0.003, 0.0), 9).share(), 1.0, "millimetres tell nothing");
         let new = body(0.003, 0.0);
         let (alone, among) = (new.keeps(1.0), new.keeps(scene(&body(0.02, 0.0), 5).share()));
         assert!(among < 0.1 && among < alone, "{among} {alone}");
