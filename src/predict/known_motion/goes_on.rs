@@ -36,7 +36,7 @@ impl GoesOn {
         if displacements.len() >= LAG {
             self.said.resize(start.positions.len(), Said::default());
         }
-        self.fading.begin(scene, displacements.len());
+        self.fading.begin(scene);
         self.bodies.clone_from(&start.body_motions);
         // What went straight on for some steps is told better by all of them than by the last one.
         for (known, &body) in scene.evidence.iter().zip(&start.body_of) {
@@ -176,11 +176,11 @@ mod tests {
         assert_eq!(mixed(&scene, MotionClass::Moving, down), fades);
         assert_eq!(mixed(&scene, MotionClass::Flying, aside), fades, "a hand holds it");
         assert_eq!(mixed(&scene, MotionClass::Flying, down), [[1.0; 2]; 3]);
-        // A link is far now, and comes near the second in the last step only.
+        // A link is far now, and comes near the second in the last step.
         scene.start.kinematic_links = vec![0];
-        scene.kinematic = [2.0, 1.0, 0.8, 0.5, 0.19, 0.0].map(|x| vec![[x, 0.0, 0.0]]).to_vec();
+        scene.kinematic = [2.0, 1.0, 0.8, 0.5, 0.19].map(|x| vec![[x, 0.0, 0.0]]).to_vec();
         let told = mixed(&scene, MotionClass::Moving, aside);
-        assert_eq!(told, [[1.0; 2], [0.5; 2], [0.25, 1.0]]);
+        assert_eq!(told, [[1.0; 2], [0.5, 1.0], [0.25, 1.0]]);
     }
 
     #[test]
