@@ -254,13 +254,15 @@ class Attempt:
                 self.trail.append(self.data.qpos.copy())
                 self.lead(time)
             self.data.ctrl[:] = row
-            self.drive()
+            self.drive(time)
             mujoco.mj_step(self.model, self.data)
         mujoco.mj_forward(self.model, self.data)
         self.check_contacts()
 
-    def drive(self) -> None:
-        """Gives the belt its speed, and takes it back to where it was: its surface runs, it stays."""
+    def drive(self, time: float) -> None:
+        """Gives the belt its speed, and takes it back to where it was: its surface runs, it stays. Leads a hand."""
+        if self.task.drive:
+            self.task.drive(self.model, self.data, time)
         for axis, speed in zip("xy", () if self.belt is None else self.belt):
             joint = self.model.joint(f"belt_{axis}")
             self.data.qpos[joint.qposadr[0]] = 0.0
@@ -382,5 +384,5 @@ class Attempt:
     def check_lively(self, episode: Episode) -> None:
         """Rejects episodes where too little moves."""
         steps = episode.steps().max(axis=1)
-        if np.sum(steps > 0.004) < self.task.lively_frames * len(steps) / (FRAMES - 1):
+        if np.sum(steps > 0.004) < self.task.lively_frames * min(len(steps) / (FRAMES - 1), 1.0):
             raise Rejected("too little moves")

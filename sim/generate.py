@@ -8,6 +8,7 @@ import argparse
 import json
 import multiprocessing
 import os
+from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
@@ -18,10 +19,11 @@ from sim.splits import SPLITS, seeds
 
 # Beside the recordings.
 NOTE = "generate.json"
+SECS = 5.0  # of an episode
 
 
 def make(
-    job: tuple[str, int, str, Path, Imaging | None, bool, moving.MovingCamera | None],
+    job: tuple[str, int, str, Path, Imaging | None, bool, moving.MovingCamera | None], secs: float = SECS,
 ) -> str | None:
     """Simulates and writes one episode, unless it is there; what was wrong, if it can't."""
     task, seed, variety, out, imaging, truth, camera = job
@@ -30,7 +32,8 @@ def make(
         from sim import episode, recording
 
         try:
-            made = episode.simulate(task, seed, variety=variety, imaging=imaging)
+            frames = round(secs / episode.FRAME_SECS)
+            made = episode.simulate(task, seed, frames, variety, imaging)
             recording.write(made, folder, truth, camera)
         except episode.NoEpisode as problem:
             return str(problem)
@@ -39,7 +42,7 @@ def make(
 
 def claim(
     out: Path, variety: str, imaging: Imaging | None, truth: bool = True,
-    camera: moving.MovingCamera | None = None,
+    camera: moving.MovingCamera | None = None, secs: float = SECS,
 ) -> str | None:
     """Notes in the folder what is made there; what is wrong, if that was something else: episodes of
     another kind have the same names, and would be taken for finished."""
@@ -48,6 +51,8 @@ def claim(
         this["truth"] = False
     if camera:
         this["camera"] = camera.about()
+    if secs != SECS:
+        this["secs"] = secs
     if note.exists():
         there = json.loads(note.read_text())
         return None if there == this else f"{out} holds recordings of {there}: take another folder"
@@ -103,6 +108,7 @@ def arguments() -> argparse.Namespace:
         "--pose-errors", type=pose_errors, default=moving.PoseErrors(), metavar="MM,DEGREES,LAG_MS",
         help="how far, and how late, tf of that camera is off; default: 0,0,0",
     )
+    parser.add_argument("--secs", type=float, default=SECS, help="length of an episode, 1 to 600 (default: 5)")
     parser.add_argument("--episodes", type=int, required=True, help="number for each task")
     parser.add_argument("--first-seed", type=int, default=0, help="first episode in the split")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="default: all cores")
@@ -111,6 +117,8 @@ def arguments() -> argparse.Namespace:
     known = sorted(tasks.possible(args.split, args.variety))
     if not usual:
         parser.error(f"--variety {args.variety}: it has no split {args.split}; take --variety real")
+    if not 1.0 <= args.secs <= 600.0:
+        parser.error(f"--secs {args.secs}: expected 1 to 600")
     if args.imaging and args.variety != "real":
         parser.error("--imaging: goes with --variety real")
     if args.camera and args.variety != "split":
@@ -136,13 +144,13 @@ def main() -> None:
     """Runs the jobs, tasks in turn for each seed."""
     args = arguments()
     if problem := claim(
-        args.out, args.variety, args.imaging, not args.without_truth, args.moving
+        args.out, args.variety, args.imaging, not args.without_truth, args.moving, args.secs
     ):
         raise SystemExit(f"generate: {problem}")
     more = (args.variety, args.out, args.imaging, not args.without_truth, args.moving)
     jobs = [(task, seed, *more) for seed in args.seeds for task in args.tasks]
     with multiprocessing.get_context("spawn").Pool(max(1, args.jobs)) as pool:
-        done = tqdm(pool.imap_unordered(make, jobs), total=len(jobs), unit="episode")
+        done = tqdm(pool.imap_unordered(partial(make, secs=args.secs), jobs), total=len(jobs), unit="episode")
         problems = [problem for problem in done if problem]
     if problems:
         raise SystemExit("\n".join(["left out:", *problems]))

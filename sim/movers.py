@@ -13,6 +13,7 @@ from sim.rig import UNIT, ArmSpec, Finger, Joint, Link, Rig, Solid, quaternion_o
 
 KINDS = ("hand", "gripper", "tool", "blob")
 BASES = ((-0.58, 0.3, 0.4), (-0.58, -0.3, 0.4))
+SKIN = np.array(((0.87, 0.67, 0.55), (0.65, 0.45, 0.32), (0.36, 0.24, 0.17), (0.95, 0.8, 0.7)))
 MAX_WAY = 0.05  # m in 20 ms that a leading body goes at most
 
 
@@ -86,8 +87,7 @@ def rod(start, stop, radius: float, rgb) -> Solid:
 def hand(side: str, rng: np.random.Generator, rig: Rig):
     """A hand like a human's on a forearm: a palm, a thumb and four fingers of two parts."""
     size = float(rng.uniform(0.85, 1.2))
-    skin = np.array(((0.87, 0.67, 0.55), (0.65, 0.45, 0.32), (0.36, 0.24, 0.17), (0.95, 0.8, 0.7)))
-    tone = tuple((skin[int(rng.integers(4))] * rng.uniform(0.9, 1.05)).tolist())
+    tone = tuple((SKIN[int(rng.integers(4))] * rng.uniform(0.9, 1.05)).tolist())
     sleeve = tuple(textures.colours(rng)[0].tolist())
     if rng.uniform() < 0.15:  # a glove
         tone = sleeve

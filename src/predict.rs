@@ -8,6 +8,7 @@ pub mod history;
 pub mod known_motion;
 pub mod last_miss;
 pub mod moving_camera;
+pub mod moving_world;
 pub mod objects;
 pub mod observation;
 pub mod occupied;

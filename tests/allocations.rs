@@ -11,8 +11,7 @@ use forecloud::engine::graph::walks::WalkSeed;
 use forecloud::engine::model::weights::initial_weights;
 use forecloud::engine::model::{Engine, Gradients, InterlacerConfig, Mode, ModelConfig, StepGraph};
 use forecloud::engine::rollout_input::RolloutInput;
-use forecloud::predict::known_motion::{KnownMotion, KnownMotionSettings};
-use forecloud::predict::prediction::Prediction;
+use forecloud::predict::moving_world::common_motion;
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static PRODUCTS: AtomicUsize = AtomicUsize::new(0);
@@ -118,15 +117,13 @@ fn still_scene() {
     scene.start.velocities = vec![[0.0005, 0.0, 0.0]; N];
     scene.start.velocity_known = vec![1.0; N];
     scene.start.support_m = Some(0.0);
-    let knows = KnownMotionSettings { rest: false, robot: false };
-    let (mut known, mut prediction) = (KnownMotion::default(), Prediction::default());
-    let mut apply = |scene: &RolloutInput| known.apply(knows, scene, &mut prediction);
-    apply(&scene);
-    assert_eq!(allocations(|| apply(&scene)), (0, 0), "a still scene allocates");
+    let ask = |scene: &RolloutInput| assert_eq!(common_motion(scene, |_| false), None);
+    ask(&scene);
+    assert_eq!(allocations(|| ask(&scene)), (0, 0), "a still scene allocates");
     // Things that move apart are told from a moving world without memory, too.
     scene.start.velocities[..N / 2].fill([0.05, 0.0, 0.0]);
-    apply(&scene);
-    assert_eq!(allocations(|| apply(&scene)), (0, 0), "a scene of which half moves allocates");
+    ask(&scene);
+    assert_eq!(allocations(|| ask(&scene)), (0, 0), "a scene of which half moves allocates");
 }
 
 /// Two passes, differentiated one after the other, as in a roll-out.

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::ensure;
-use forecloud::engine::backend::cuda::{Gpu, PassForward, Precision};
-use forecloud::engine::backend::{Device, Forwards};
+use forecloud::engine::backend::cuda::{Gpu, Precision, Rollout};
+use forecloud::engine::backend::{Device, SideBySide, Steps};
 use forecloud::engine::model::Model;
-use forecloud::engine::model::tokens::Tokens;
 use forecloud::planner::candidates::Candidates;
 
 use super::demo::Demo;
@@ -25,14 +24,14 @@ const TOLERANCE: f64 = 1e-3;
 /// Plans that the CPU judges, too.
 const N_CHECKED: usize = 32;
 
-/// A batch's pass on the device, with copies; and costs of all plans, with the CPU's part in them.
+/// A batch's roll-out on the device, with copies; and costs of all plans, with the CPU's part in them.
 pub fn compare(
     gpu: &Arc<Gpu>,
     demo: &Demo,
     n_runs: usize,
     table: &mut Table,
 ) -> anyhow::Result<()> {
-    time_pass(gpu, demo, n_runs, table)?;
+    time_batch(gpu, demo, n_runs, table)?;
     let snapshot = snapshot("data/demo_tumble")?;
     let (thin, judge) = snapshot.for_plans(&goal(), N_PARTICLES)?;
     let all = plans(&snapshot, N_PLANS)?;
@@ -62,38 +61,35 @@ pub fn compare(
     Ok(())
 }
 
-/// A pass of a batch of scenes of the plans' sizes, from tokens on the host to outputs there.
-fn time_pass(gpu: &Arc<Gpu>, demo: &Demo, n_runs: usize, table: &mut Table) -> anyhow::Result<()> {
+/// Roll-outs of a batch of scenes of the plans' sizes, from scenes on the host to displacements there.
+fn time_batch(gpu: &Arc<Gpu>, demo: &Demo, n_runs: usize, table: &mut Table) -> anyhow::Result<()> {
     let model = Model::load("models/small.safetensors".as_ref())?;
-    let (config, steps_per_pass) = (model.config.rollout(), model.config.steps_per_pass);
+    let config = model.config.rollout();
     let n_tokens = 3 * N_PARTICLES / 2 + 3 * model.config.n_kinematic;
-    let scene = demo.scene(n_tokens, &model.config, steps_per_pass)?;
-    let mut state = scene.start.clone();
-    state.kinematic = scene.kinematic[..steps_per_pass + 2].to_vec();
-    let mut all = vec![Tokens::default(); BATCH];
-    for (i, tokens) in all.iter_mut().enumerate() {
-        state.velocities.iter_mut().for_each(|v| v[0] = 1e-4 * i as f32);
-        tokens.encode(&state, &config.tokens)?;
+    let scene = demo.scene(n_tokens, &model.config, model.config.reach(N_STEPS))?;
+    let mut all = vec![scene; BATCH];
+    for (i, scene) in all.iter_mut().enumerate() {
+        scene.start.velocities.iter_mut().for_each(|v| v[0] = 1e-4 * i as f32);
     }
-    let tokens: Vec<&Tokens> = all.iter().collect();
-    let mut forward = PassForward::new(gpu.clone(), config, &model.weights, Precision::Half)?;
-    let mut run = |tokens: &[&Tokens]| -> anyhow::Result<Vec<Vec<f32>>> {
-        let mut outputs = vec![Vec::new(); tokens.len()];
-        forward.run(tokens, &mut outputs.iter_mut().collect::<Vec<_>>())?;
-        Ok(outputs)
-    };
-    let together = run(&tokens)?;
+    let all: Vec<_> = all.iter().map(|scene| (scene, N_STEPS)).collect();
+    let mut rollout = Rollout::new(gpu.clone(), config, &model.weights, Precision::Half)?;
+    let mut together = vec![Steps::default(); BATCH];
+    SideBySide::run(&mut rollout, &all, &mut together)?;
     for i in [0, BATCH / 2, BATCH - 1] {
-        let alone = run(&tokens[i..=i])?;
-        ensure!(alone[0] == together[i], "scene {i} of a batch has other outputs than alone");
+        let mut alone = [Steps::default()];
+        SideBySide::run(&mut rollout, &all[i..=i], &mut alone)?;
+        let is_alike = |t| alone[0].displacements(t) == together[i].displacements(t);
+        ensure!((0..N_STEPS).all(is_alike), "scene {i} of a batch moves otherwise than alone");
     }
     let mut times = Vec::new();
     for _ in 0..n_runs {
         let start = Instant::now();
-        run(&tokens)?;
+        SideBySide::run(&mut rollout, &all, &mut together)?;
         times.push(start.elapsed().as_secs_f64() * 1e3);
     }
-    let what = format!("a pass of {BATCH} plans of {n_tokens} tokens with copies, p50 / p99");
+    let what = format!(
+        "{BATCH} plans of {N_STEPS} steps, {n_tokens} tokens each, from scenes to displacements, p50 / p99"
+    );
     row(table, what, percentiles(&mut times));
     Ok(())
 }

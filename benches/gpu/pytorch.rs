@@ -2,61 +2,28 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 
 use anyhow::{Context, ensure};
-use forecloud::engine::backend::cuda::{Gpu, Precision, Rollout};
-use forecloud::engine::model::{Engine, Mode, ModelConfig};
-use forecloud::engine::rollout_input::RolloutInput;
 
-use crate::demo::Demo;
 use crate::problem::Problem;
-use crate::support::Turning;
-use crate::{Table, percentiles, row, single_steps};
+use crate::{Table, row};
 
 /// Seconds that PyTorch gets for one size, compiling included.
-const TIMEOUT_SECS: usize = 60;
+const TIMEOUT_SECS: usize = 30;
 
-/// Adds our times of single steps on `n_tokens` points without a robot, PyTorch's, and their ratio, or why there is
-/// none.
-pub fn compare(
-    gpu: &Arc<Gpu>,
-    demo: &Demo,
-    n_tokens: usize,
-    width: usize,
-    table: &mut Table,
-) -> anyhow::Result<()> {
-    let model = ModelConfig { n_kinematic: 0, ..single_steps(width) };
-    let points = Turning::of(demo.particles(n_tokens)?, &model);
-    let scene = RolloutInput {
-        start: points.state.clone(),
-        kinematic: vec![Vec::new(); 3],
-        ..RolloutInput::default()
-    };
-    let problem = Problem::of(points, &model)?;
-    let mut rollout =
-        Rollout::new(gpu.clone(), model.rollout(), &problem.weights, Precision::Half)?;
-    let mut ours_ms = rollout.measure_steps(&scene, 1, 100)?;
-    let ours = percentiles(&mut ours_ms);
-    let what = format!("{n_tokens} points, no robot, d {width}: a step on the device, p50 / p99");
-    row(table, what, ours);
-    let ours = [ours_ms[ours_ms.len().div_ceil(2) - 1], rollout.device_bytes() as f64 / 1e6];
-    beside(&problem, "", ours, table)
-}
-
-/// Adds what PyTorch takes for `problem` of `kind`, beside our milliseconds and megabytes, or why it
-/// takes nothing.
+/// Adds what PyTorch takes for `problem`, of which `outputs` are expected, beside our milliseconds and
+/// megabytes, or why it takes nothing.
 pub fn beside(
     problem: &Problem,
-    kind: &str,
+    outputs: &[f32],
     ours: [f64; 2],
     table: &mut Table,
 ) -> anyhow::Result<()> {
     let folder = std::env::temp_dir().join(format!("forecloud-gpu-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    let answer = ask(problem, &folder.join("problem.safetensors"));
+    let answer = ask(problem, outputs, &folder.join("problem.safetensors"));
     std::fs::remove_dir_all(&folder)?;
-    let about = format!("{} points{kind}", problem.n_tokens());
+    let about = format!("{} points", problem.n_tokens());
     match answer {
         Ok(answer) => report(&about, ours, &answer, table),
         Err(why) => row(table, format!("PyTorch, {about}: none"), format!("{why:#}")),
@@ -65,11 +32,8 @@ pub fn beside(
 }
 
 /// What PyTorch measures of `problem`, which goes there as `file`.
-fn ask(problem: &Problem, file: &Path) -> anyhow::Result<serde_json::Value> {
-    let mut engine = Engine::new(problem.config, Mode::Inference);
-    let (weights, n) = (&problem.weights, problem.n_tokens());
-    engine.forward(weights, &problem.features, &problem.graph()?, n)?;
-    problem.write(file, Some(engine.output()))?;
+fn ask(problem: &Problem, outputs: &[f32], file: &Path) -> anyhow::Result<serde_json::Value> {
+    problem.write(file, Some(outputs))?;
     let python = std::env::var("PYTHON").unwrap_or("python3".into());
     let mut command = Command::new("timeout");
     command.arg(TIMEOUT_SECS.to_string()).arg(&python).arg("benches/gpu/torch_step.py").arg(file);

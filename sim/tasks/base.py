@@ -75,6 +75,7 @@ class Task:
     arms_needed = 0  # 0: one or two
     stage = None  # of a real-like scene
     belt = None  # velocity of the table's top, m/s (x, y)
+    drive = None  # called before each physics step, where something is led (model, data, s)
     seen: "Seen"
 
     def __init__(self, rng: np.random.Generator, variety, rig=TWO_ARMS):

@@ -57,7 +57,7 @@ class Push(Pushing):
     name, number = "push", 0
     lively_frames = 9
     soft = None
-    rig, stage, belt = TWO_ARMS, None, None
+    rig, stage, belt, drive = TWO_ARMS, None, None, None
 
     def __init__(self, rng: np.random.Generator):
         self.rng = rng
@@ -101,7 +101,7 @@ class Tumble:
     name, number = "tumble", 1
     lively_frames = 16
     soft = None
-    rig, stage, belt = TWO_ARMS, None, None
+    rig, stage, belt, drive = TWO_ARMS, None, None, None
 
     def __init__(self, rng: np.random.Generator):
         self.rng = rng

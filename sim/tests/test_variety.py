@@ -10,7 +10,7 @@ import pytest
 from sim import episode, generate, scene, shapes, tasks, textures, things
 from sim.flow import Recording
 from sim.splits import seeds
-from sim.tasks import grains
+from sim.tasks import grains, reach
 from sim.tests.conftest import VARIED, name_of
 from sim.variety import CAMERAS, SEEN, UNSEEN, of_split
 
@@ -52,6 +52,9 @@ def test_scenes_keep_to_their_ranges(whole, name):
         if task == "grains":  # smaller and lighter than all else
             assert thing.kind in grains.KINDS and 0.002 < mass < 0.15
             assert thing.bounding_radius() < 0.04
+            continue
+        if thing.kind == "hand":  # as heavy as a forearm
+            assert task == "reach" and 0.8 < mass < 3.0
             continue
         assert thing.kind in {*drawn.compact, *drawn.long, *drawn.upright}
         assert drawn.mass_kg[0] * 0.999 < mass < drawn.mass_kg[1] * 1.001
@@ -168,12 +171,37 @@ def test_what_lies_on_the_belt_goes_with_it_and_the_belt_stays(whole):
     assert np.abs(made.qpos[:, slides]).max() < 1e-3
 
 
+def test_the_hand_reaches_about_meets_the_arms_and_yields(monkeypatch):
+    """It goes at a hand's pace; where an arm is in its way it stays behind where it is led, and pushes no harder."""
+    advance, gaps, behind = episode.Attempt.advance, [], []
+
+    def watched(self, now):
+        advance(self, now)
+        body = self.model.body(f"object_{self.task.driven}").id
+        force = np.linalg.norm(self.data.xfrc_applied[body, :3] + self.model.body_mass[body] * self.model.opt.gravity)
+        assert force < reach.FORCE + 0.01
+        pairs = self.data.contact.geom
+        is_hand = np.isin(pairs, list(self.geoms(body)))
+        touches = bool(np.any(is_hand[:, 0] & self.is_arm[pairs[:, 1]] | is_hand[:, 1] & self.is_arm[pairs[:, 0]]))
+        gaps.append(touches)
+        behind.append(np.linalg.norm(self.data.xipos[body] - self.task.lead(now + 0.02)[:3]))
+
+    monkeypatch.setattr(episode.Attempt, "advance", watched)
+    made = [episode.simulate("reach", seed) for seed in (400_000, 400_004)]
+    for one in made:
+        assert np.ptp(one.places[:, -1], axis=0).max() > 0.15  # the hand is the last
+        assert one.steps()[:, -1].max() < 0.18
+    gaps, behind = np.array(gaps), np.array(behind)
+    assert 5 < gaps.sum() < 0.5 * len(gaps)
+    assert behind[gaps].max() > 0.02 and np.median(behind[~gaps]) < 0.01
+
+
 def test_splits_have_their_own_tasks():
     assert set(tasks.of("train")) == set(tasks.of("unseen")) == {"can", "lift", "push", "tumble"}
-    assert set(tasks.of("materials")) == {"belt", "cloth", "grains", "rope"}
+    assert set(tasks.of("materials")) == {"belt", "cloth", "grains", "reach", "rope"}
     assert set(tasks.possible("train")) - set(tasks.of("train")) == {"cloth", "rope"}
     assert tasks.possible("unseen") == tasks.of("unseen")
-    for task, seed, variety in (("grains", 0, "split"), ("rope", 300_000, "split"), ("rope", 0, "real"), ("push", 400_000, "split"), ("can", 0, "plain")):
+    for task, seed, variety in (("grains", 0, "split"), ("reach", 0, "split"), ("rope", 300_000, "split"), ("rope", 0, "real"), ("push", 400_000, "split"), ("can", 0, "plain")):
         with pytest.raises(ValueError, match="no task"):
             episode.simulate(task, seed, variety=variety)
 

@@ -9,14 +9,14 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::model::tokens::Tokens;
 use crate::engine::model::{Mode, Model, Rollout};
 use crate::engine::rollout_input::RolloutInput;
 use crate::vision::cloud::raw::{self, RawCamera};
 use crate::vision::frames::CameraFrame;
 use crate::vision::particles::{CpuSampler, ParticleSampler, Particles, Sampling};
 use crate::{Error, Result};
-pub(crate) use batch::{Batch, BatchRollout, Turns};
+pub use batch::Steps;
+pub(crate) use batch::{BatchRollout, Turns};
 
 /// Which device predictions are to run on: `auto`, `cpu`, `cuda` or `cuda:INDEX` in text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -99,17 +99,17 @@ pub trait Rollouts: Send {
     fn name(&self) -> &str;
 }
 
-/// The model between tokens and outputs on a device beside the CPU, for several scenes at once.
-pub trait Forwards: Send {
-    /// Outputs `[n_scene, n_outputs]` of the tokens of each scene; all scenes have as many of both kinds.
+/// Roll-outs of several scenes at once on a device beside the CPU.
+pub trait SideBySide: Send {
+    /// Predicts so many steps of each of `scenes` into `steps`, one for each, as [`Rollout::run`] does of one.
+    /// All scenes have as many particles, points of the robot and links.
     ///
     /// # Errors
-    /// As [`crate::engine::graph::KnnGraph::rebuild`]; [`Error::Shape`] for too many tokens, scenes of other
-    /// sizes than the first, or features of another model; [`Error::Device`] if the device fails, and
-    /// the next pass starts afresh then.
-    fn run(&mut self, tokens: &[&Tokens], outputs: &mut [&mut Vec<f32>]) -> Result<()>;
+    /// As there, of a scene that has one; [`Error::Shape`] for too many tokens, or scenes of other sizes than
+    /// the first; [`Error::Device`] if the device fails, and the next run starts afresh then.
+    fn run(&mut self, scenes: &[(&RolloutInput, usize)], steps: &mut [Steps]) -> Result<()>;
 
-    /// The device, for people: `cuda:0 (Orin)`.
+    /// The device, for people: `cuda:0 (Orin)`, and how many scenes it takes at once where memory bounds them.
     fn name(&self) -> &str;
 }
 
@@ -288,16 +288,19 @@ fn open_trusted(model: &Model, index: u16, cpu: &mut Rollout) -> Result<Other> {
 #[cfg(feature = "cuda")]
 fn open_cuda(model: &Model, index: u16) -> Result<Other> {
     let gpu = std::sync::Arc::new(cuda::Gpu::open(index.into())?);
-    let (config, precision) = (model.config.rollout(), cuda::Precision::Half);
-    let rollouts = cuda::rollouts(gpu.clone(), config, &model.weights, precision)?;
+    let rollouts = Box::new(cuda_rollout(model, gpu.clone())?);
     Ok(Other { rollouts, sampler: Box::new(cuda::Sampler::new(gpu)) })
 }
 
 #[cfg(feature = "cuda")]
-fn open_cuda_forward(model: &Model, index: u16) -> Result<Box<dyn Forwards>> {
+fn open_cuda_side_by_side(model: &Model, index: u16) -> Result<Box<dyn SideBySide>> {
     let gpu = std::sync::Arc::new(cuda::Gpu::open(index.into())?);
-    let (config, precision) = (model.config.rollout(), cuda::Precision::Half);
-    Ok(Box::new(cuda::PassForward::new(gpu, config, &model.weights, precision)?))
+    Ok(Box::new(cuda_rollout(model, gpu)?))
+}
+
+#[cfg(feature = "cuda")]
+fn cuda_rollout(model: &Model, gpu: std::sync::Arc<cuda::Gpu>) -> Result<cuda::Rollout> {
+    cuda::Rollout::new(gpu, model.config.rollout(), &model.weights, cuda::Precision::Half)
 }
 
 #[cfg(feature = "cuda")]
@@ -316,7 +319,7 @@ fn open_cuda(_model: &Model, index: u16) -> Result<Other> {
 }
 
 #[cfg(not(feature = "cuda"))]
-fn open_cuda_forward(_model: &Model, index: u16) -> Result<Box<dyn Forwards>> {
+fn open_cuda_side_by_side(_model: &Model, index: u16) -> Result<Box<dyn SideBySide>> {
     Err(built_without(index))
 }
 

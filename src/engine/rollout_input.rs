@@ -50,6 +50,8 @@ pub struct RolloutInput {
     pub on_links: Vec<u32>,
     /// What the last predictions of each particle tell of this one, `[n]`; empty where none was looked at.
     pub evidence: Vec<Option<Evidence>>,
+    /// How far the world frame itself seems to move in a step (m); none where it rests.
+    pub world_motion_m: Option<f32>,
     /// What the draws of sampled walks are counted by.
     pub walk_seed: WalkSeed,
 }
@@ -60,6 +62,7 @@ impl RolloutInput {
     pub fn set_particles(&mut self, now: &Particles, history: &Particles, n_history: usize) {
         self.on_links.clear();
         self.evidence.clear();
+        self.world_motion_m = None;
         let start = &mut self.start;
         start.support_m = now.support_m;
         start.positions.clone_from(&now.positions);
@@ -86,6 +89,7 @@ impl RolloutInput {
         self.start.start_from(&other.start);
         self.on_links.clone_from(&other.on_links);
         self.evidence.clone_from(&other.evidence);
+        self.world_motion_m = other.world_motion_m;
         self.walk_seed = other.walk_seed;
     }
 

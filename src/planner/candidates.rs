@@ -112,15 +112,15 @@ impl Candidates {
         threads.install(|| on_device.open(model))
     }
 
-    /// As [`Candidates::on`], with `forward` opened for the model of `snapshot`.
+    /// As [`Candidates::on`], with `opened` for the model of `snapshot`.
     #[cfg(test)]
     pub(crate) fn opened(
         device: Device,
         snapshot: &Snapshot,
-        forward: Box<dyn crate::engine::backend::Forwards>,
+        opened: Box<dyn crate::engine::backend::SideBySide>,
     ) -> Result<Self> {
         let mut candidates = Self::on(device, 2)?;
-        candidates.on_device.set_opened(&snapshot.model, forward);
+        candidates.on_device.set_opened(&snapshot.model, opened);
         Ok(candidates)
     }
 

@@ -2,9 +2,9 @@
 //!
 //! **Distance.** Each particle goes straight from step to step in the frame of a link, whose surface stands
 //! still there; the way is walked in strides that are never longer than the distance, so that nothing is
-//! stepped over. Only pairs whose swept boxes meet are looked at. What rests now goes two ways: as it is
-//! predicted, and staying where it is, as what it is predicted to do may be what the touch does to it: a box
-//! that is pushed keeps its distance from the hand. (Not where it is within [`OWN_M`] of the robot: there it may be the
+//! stepped over. Only pairs whose swept boxes meet are looked at. What does not fly goes two ways: as it is
+//! predicted, and staying where it is, as what it is predicted to do may be what the touch does to it (a box
+//! that is pushed keeps its distance from the hand), and as a hand that moves may stop; not so an object that moves beside the robot, which may carry it. (Not where it is within [`OWN_M`] of the robot: there it may be the
 //! robot that is seen.)
 //!
 //! **Probability.** The error of a position is taken as isotropic; its length R is within `sigma` in 50 % and
@@ -34,7 +34,7 @@ use crate::predict::prediction::Prediction;
 
 /// A link and what is no farther from it than this touch now (m): what depth and calibration are good for.
 pub const TOUCHES_NOW_M: f32 = 0.008;
-/// What rests this near to any link now (m) may be seen of the robot: it is not taken to stay in a link's way.
+/// What is this near to any link now (m) may be seen of the robot: it is not taken to stay in a link's way.
 pub const OWN_M: f32 = 0.02;
 /// About where the scene touches a link now, this far is no contact to come (m).
 pub const AROUND_TOUCH_M: f32 = 0.1;

@@ -132,6 +132,17 @@ impl History {
         alike.min_by_key(|o| (o.kinematic.is_empty() == has_robot, o.stamp.abs_diff(wanted)))
     }
 
+    /// The observation that lies nearest to so many steps before `now` by the same cameras, or if there is none, to
+    /// fewer, and how many these are.
+    pub fn steps_back(&self, now: &Observation, n: usize) -> Option<(&Observation, usize)> {
+        let cameras = now.cameras.iter().copied();
+        (1..=n).rev().find_map(|n| {
+            let after = now.stamp.plus_secs(-self.step_secs * (n - 1) as f64);
+            let found = self.one_step_back(after, cameras.clone(), !now.kinematic.is_empty());
+            found.map(|found| (found, n))
+        })
+    }
+
     /// The observation that was predicted from and lies nearest to one step before `now`, within half a step, and
     /// how many steps it lies back.
     pub fn predicted(&self, now: Stamp) -> Option<(&Observation, f64)> {

@@ -5,7 +5,6 @@ mod fading;
 mod goes_on;
 mod hold_static;
 mod robot_attached;
-mod world;
 
 use crate::engine::rollout_input::RolloutInput;
 
@@ -18,7 +17,6 @@ use crate::predict::track_record::Said;
 use goes_on::GoesOn;
 pub use hold_static::HoldStatic;
 use robot_attached::RobotAttached;
-use world::common_motion;
 
 /// Which of it is made use of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +50,7 @@ impl KnownMotion {
         scene: &RolloutInput,
         prediction: &mut Prediction,
     ) {
-        prediction.world_motion_m = common_motion(scene);
+        prediction.world_motion_m = scene.world_motion_m;
         // Where the world frame moves, nothing that seems to rest in it does.
         let holds_still = knows.rest && prediction.world_motion_m.is_none();
         let Prediction { displacements, situations, n_planned, .. } = prediction;

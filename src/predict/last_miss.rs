@@ -148,10 +148,12 @@ impl LastMiss {
             }
         }
         self.find_robot(now, robot);
-        self.bodies.iter_mut().for_each(Sums::finish);
         self.scene = outlook.scene;
         self.scene.begin();
-        for sums in &self.bodies {
+        for (body, sums) in self.bodies.iter_mut().enumerate() {
+            let motion = now.body_motions.get(body).copied().flatten();
+            sums.seen.turn_rad = motion.map_or(0.0, |motion| motion.turn()[2]);
+            sums.finish();
             self.scene.add(&sums.record, sums.n_found);
         }
         self.evidence.clear();
@@ -227,7 +229,7 @@ impl Sums {
             return;
         }
         let mean = 1.0 / self.n_found as f32;
-        let Seen { motion, said, squares } = &mut self.seen;
+        let Seen { motion, said, squares, .. } = &mut self.seen;
         let vectors = said.iter_mut().flatten().flatten().chain(motion);
         vectors.chain(squares).for_each(|x| *x *= mean);
         self.record.scale(mean);

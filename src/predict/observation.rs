@@ -8,6 +8,7 @@ use crate::message::Stamp;
 use crate::predict::config::PredictorConfig;
 use crate::predict::last_miss::Outlook;
 use crate::predict::moving_camera::Looked;
+use crate::predict::moving_world::Sights;
 use crate::predict::outlines::Outline;
 use crate::predict::robot_forecast::{LinksAhead, RobotForecast};
 use crate::robot::kinematics::{
@@ -27,6 +28,8 @@ pub struct Observation {
     pub cameras: Vec<usize>,
     /// Where these looked.
     pub looked: Looked,
+    /// What these saw, whether in the box or not.
+    pub sights: Sights,
     /// Scene particles.
     pub particles: Particles,
     /// A denser sample, to estimate motion from.
@@ -148,6 +151,7 @@ impl Observer {
         out.cameras.clear();
         out.cameras.extend(frame.camera_numbers());
         out.looked.take(&frame.cameras, &place.workspace);
+        out.sights.take(&frame.cameras);
         let sampling = Sampling {
             seed: self.config.seed,
             stamp_ns: frame.stamp.nanos(),

@@ -149,17 +149,6 @@ impl Outlines {
             }
             let seen = self.sight.look(now, &self.groups, of, &outline.looks[0]);
             let course = Course::of(outline.looks(), &seen, &mean);
-            if std::env::var("FC_O").is_ok() {
-                println!(
-                    outline.n,
-                    outline.n_looks,
-                    seen,
-                    course,
-                    mean,
-                    course.map(|c| c.is_steady()),
-                    outline.looks[0].ends
-                );
-            }
             let Some(course) = course.filter(Course::is_steady) else { continue };
             *agrees = course.agrees(&mean);
             // What is measured is newer: where the speed changes, it knows better.

@@ -21,11 +21,12 @@ use crate::predict::history::History;
 use crate::predict::known_motion::{KnownMotion, KnownMotionSettings};
 use crate::predict::last_miss::LastMiss;
 use crate::predict::moving_camera::{MovingCamera, rest_unseen};
+use crate::predict::moving_world::{ROBOT_M, Sights, common_motion};
 use crate::predict::objects::ObjectTracker;
 use crate::predict::observation::{Observation, Observer};
 use crate::predict::outlines::Outlines;
 use crate::predict::prediction::milliseconds_since;
-use crate::predict::robot_forecast::steps_of;
+use crate::predict::robot_forecast::{RobotNow, steps_of};
 use crate::vision::cloud::Place;
 use crate::vision::frames::Frame;
 use crate::vision::motion::MotionEstimator;
@@ -125,6 +126,12 @@ impl Predictor {
             input.scale_motion(steps_of(model, now.stamp.secs_since(history.stamp)) as f32);
             // What its ends tell of the motion of something over some steps, where two frames tell less.
             self.outlines.correct(now, &mut input.start);
+            // Whether the world frame moves, as that of a base does.
+            let robot = RobotNow::new(&self.prediction.links, ROBOT_M);
+            input.world_motion_m = common_motion(input, |motion| {
+                let back = self.history.steps_back(now, Sights::steps_back(motion));
+                back.is_some_and(|(then, n)| now.sights.rest((&then.sights, n), motion, &robot))
+            });
         }
         let seen = if model.n_motion > 0 { both.cloud } else { both.particles };
         self.prediction.history.clone_from(&seen.positions);

@@ -43,6 +43,9 @@ const STEADY_SHARE: f32 = 0.15;
 /// thing that turns go round it, and so they do where it turns in place.
 const STEADY_PART_M: f32 = 0.004;
 const STEADY_PART_SHARE: f32 = 0.5;
+/// How much it may turn about the vertical in a step (rad), on average: five centimetres off the axis of a turntable, the
+/// way of a slow one is no curve that could be told from noise.
+const STEADY_TURN_RAD: f32 = 0.04;
 /// How much the motion may change from step to step (m).
 const STEADY_SLOPE_M: f32 = 0.0009;
 /// Mean motion of a step (m), and steps, by which a body is known to rest.
@@ -70,8 +73,9 @@ struct Look {
     losses: [f32; 3],
     /// Mean squared misses of the particles (m²), of the same; their noise included.
     squares: [f32; 3],
-    /// The body's motion (m).
+    /// The body's motion (m), and turn about the vertical (rad).
     motion: Vec3,
+    turn_rad: f32,
     /// Of the model's word for [`LAG`] steps: its product with the way that came, and its square (m²).
     gain: [f32; 2],
 }
@@ -93,6 +97,8 @@ struct Pending {
 pub struct Seen {
     /// Its motion (m).
     pub motion: Vec3,
+    /// Its turn about the vertical (rad).
+    pub turn_rad: f32,
     /// What was said of that.
     pub said: Said,
     /// Mean squared misses of its particles (m²): of the model, of going on and of resting.
@@ -106,7 +112,7 @@ impl TrackRecord {
 
     /// Adds a step.
     pub fn add(&mut self, seen: &Seen) {
-        let Seen { motion, said, squares } = *seen;
+        let Seen { motion, turn_rad, said, squares } = *seen;
         // In one step turns count, too: each particle's miss. In several, what the body's centre is off by.
         let mut losses = losses_of(squares, NOISE_OF_PARTICLES_M);
         let now = Pending { is_known: 1.0, said, ..Pending::default() }.after(&motion);
@@ -120,7 +126,7 @@ impl TrackRecord {
         }
         self.pending = [now, last];
         self.steps.rotate_right(1);
-        self.steps[0] = Look { is_known: 1.0, losses, squares, motion, gain };
+        self.steps[0] = Look { is_known: 1.0, losses, squares, motion, turn_rad, gain };
     }
 
     /// What it tells of the next steps in a scene of which `scene` tells; none where nothing was looked at.
@@ -175,6 +181,10 @@ impl TrackRecord {
         self.steps.iter().for_each(|look| add(&mut mean, &look.motion));
         let mean = mean.map(|x| x / n_steps);
         let most = STEADY_M + STEADY_SHARE * length(&mean);
+        let turn_rad = self.steps.iter().map(|look| look.turn_rad).sum::<f32>() / n_steps;
+        if turn_rad.abs() > STEADY_TURN_RAD {
+            return None;
+        }
         let most_of_parts = STEADY_PART_M + STEADY_PART_SHARE * length(&mean);
         // Each step's motion besides the mean; and what of that grows with time, which a curve or a brake has.
         let (mut slope, mut square) = ([0.0; 3], 0.0);
@@ -210,10 +220,12 @@ impl TrackRecord {
     }
 
     fn numbers(&mut self) -> impl Iterator<Item = &mut f32> {
-        let looks =
-            self.steps.iter_mut().flat_map(|Look { is_known, losses, squares, motion, gain }| {
-                losses.iter_mut().chain(squares).chain(motion).chain(gain).chain([is_known])
-            });
+        let looks = self.steps.iter_mut().flat_map(
+            |Look { is_known, losses, squares, motion, turn_rad, gain }| {
+                let rest = [is_known, turn_rad];
+                losses.iter_mut().chain(squares).chain(motion).chain(gain).chain(rest)
+            },
+        );
         let pending = self.pending.iter_mut().flat_map(|Pending { is_known, said, off, way }| {
             let vectors = said.iter_mut().flatten().chain(off).flatten();
             vectors.chain(way).chain([is_known])
@@ -258,7 +270,7 @@ mod tests {
             let said = [*model, [pair[0]; LAG]];
             let off = |said: &Vec3| length(&minus(&pair[1], said)).powi(2);
             let squares = [off(&model[0]), off(&pair[0]), off(&[0.0; 3])];
-            record.add(&Seen { motion: pair[1], said, squares });
+            record.add(&Seen { motion: pair[1], turn_rad: 0.0, said, squares });
         }
         record
     }
@@ -321,6 +333,17 @@ mod tests {
             plate.add(&Seen { squares: [4e-4, 0.0, 2e-4], ..Seen::default() });
         }
         assert_eq!(plate.steady(), None, "it turns in place");
+        // Five centimetres from the axis, 1 rad/s: its turn tells, its way does not yet.
+        let slow = |turn_rad: f32| {
+            let mut record = TrackRecord::default();
+            for i in 0..WINDOW {
+                let (sin, cos) = (0.1 * i as f32).sin_cos();
+                let motion = [0.005 * cos, 0.005 * sin, 0.0];
+                record.add(&Seen { motion, turn_rad, ..Seen::default() });
+            }
+            record.steady()
+        };
+        assert!(slow(0.0).is_some() && slow(0.1).is_none());
     }
 
     #[test]

@@ -195,6 +195,43 @@ fn a_right_pose_is_left_as_it_is() {
     }
 }
 
+/// What a camera sees that stands still in its world frame: four things that go by at 0.3 m/s, and others at `rest`.
+fn going_by(i: i32, rest: &[Block]) -> Frame {
+    let (secs, way) = (0.1 * f64::from(i), 0.03 * f64::from(i) - 0.25);
+    let mut things: Vec<Block> = [[-0.25, 0.0], [0.0, 0.1], [0.1, -0.2], [0.3, 0.05]]
+        .into_iter()
+        .map(|[x, y]| block(x, y + way, 0.1, POST))
+        .collect();
+    things.extend(rest);
+    seen(secs, vec![camera(0, secs, looking([1.1, 0.0, 0.9], [0.0, 0.0, 0.0]), (plain, &things))])
+}
+
+/// Frames of `rest` in which the world frame is told to move, of 12, and the first of them.
+fn told_to_move(rest: &[Block]) -> (usize, Option<usize>) {
+    let mut predictor = predictor(Some(Workspace { min: [-0.5; 3], max: [0.5; 3] }));
+    let mut told = Vec::new();
+    for i in 0..13 {
+        let prediction = predictor.step(&going_by(i, rest)).unwrap();
+        told.extend(prediction.map(|prediction| prediction.world_motion_m.is_some()));
+    }
+    assert_eq!(told.len(), 12);
+    (told.iter().filter(|moves| **moves).count(), told.iter().position(|moves| *moves))
+}
+
+#[test]
+fn a_belt_is_no_moving_world_where_anything_beside_it_rests_and_a_driving_base_is_told_at_once() {
+    // All there is goes by, as a base drives: told from the first pair of frames on.
+    let (n, first) = told_to_move(&[]);
+    assert!(n >= 10 && first == Some(0), "{n} {first:?}");
+    // Posts beside the belt, outside of the box.
+    let beside = [block(-0.7, -0.4, 0.15, POST), block(-0.8, 0.5, 0.15, POST)];
+    assert_eq!(told_to_move(&beside).0, 0);
+    // What is nearer than all that moves may be the base's own: it does not tell.
+    let own = Block { center: [0.85, 0.0, 0.5], size: 0.08, rgb: POST };
+    let (n, first) = told_to_move(&[own]);
+    assert!(n >= 10 && first == Some(0), "{n} {first:?}");
+}
+
 #[test]
 fn what_the_images_border_cuts_does_not_move() {
     // The camera passes by a long thing of one colour: its end comes into view and leaves it.

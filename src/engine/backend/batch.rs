@@ -1,41 +1,65 @@
-//! Roll-outs of many scenes side by side, on a device beside the CPU: what scenes have of their own is
-//! made by the CPU's threads, the model's part is one run of the device for all.
+//! Roll-outs of many scenes side by side, on a device beside the CPU.
 
-use rayon::prelude::*;
-
-use super::{Forwards, probe};
-use crate::engine::model::rollout::{Passes, RolloutConfig};
+use super::{SideBySide, probe};
+use crate::base::geometry::Vec3;
 use crate::engine::model::{Mode, Model, Rollout};
 use crate::engine::rollout_input::RolloutInput;
 use crate::{Error, Result};
 
+/// What a roll-out gave, step by step; keeps its memory from one to the next.
+#[derive(Debug, Default, Clone)]
+pub struct Steps {
+    displacements: Vec<Vec<Vec3>>,
+    sigmas: Vec<Vec<f32>>,
+}
+
+impl Steps {
+    /// As [`Rollout::displacements`].
+    pub fn displacements(&self, t: usize) -> &[Vec3] {
+        &self.displacements[t]
+    }
+
+    /// As [`Rollout::sigmas`].
+    pub fn sigmas(&self, t: usize) -> Option<&[f32]> {
+        self.sigmas.get(t).map(Vec::as_slice)
+    }
+
+    /// Takes over the displacements of step `t` (m), `[n]`.
+    pub fn set_displacements(&mut self, t: usize, of_step: &[Vec3]) {
+        set(&mut self.displacements, t, of_step);
+    }
+
+    /// Takes over the sigmas of step `t` (m), `[n]`.
+    pub fn set_sigmas(&mut self, t: usize, of_step: &[f32]) {
+        set(&mut self.sigmas, t, of_step);
+    }
+}
+
+fn set<T: Clone>(all: &mut Vec<Vec<T>>, t: usize, of_step: &[T]) {
+    all.resize_with(all.len().max(t + 1), Vec::new);
+    all[t].clear();
+    all[t].extend_from_slice(of_step);
+}
+
 /// Rolls out scenes of the same sizes together; keeps all buffers between calls.
 pub(crate) struct BatchRollout {
-    batch: Batch,
-    forward: Box<dyn Forwards>,
+    device: Box<dyn SideBySide>,
+    steps: Vec<Steps>,
 }
 
-/// The CPU's part in roll-outs of scenes of the same sizes.
-pub(crate) struct Batch {
-    config: RolloutConfig,
-    /// Of each scene.
-    passes: Vec<Passes>,
-    /// Passes that each scene of the roll-out under way has.
-    n_passes: Vec<usize>,
-    /// The pass that is next, or on the device.
-    index: usize,
-}
-
-/// Batches that go through the device pass by pass.
+/// Batches that take turns on a device.
 pub(crate) trait Turns: Send {
-    /// Does what is the CPU's between two passes, as [`Batch::advance`]; whether there is another pass.
+    /// Does what is the CPU's: takes what was rolled out, and makes the next batch; whether there is one.
     ///
     /// # Errors
     /// Of what it does.
     fn advance(&mut self) -> Result<bool>;
 
-    /// What is under way.
-    fn batch(&mut self) -> &mut Batch;
+    /// Lets the device roll out what [`Self::advance`] made.
+    ///
+    /// # Errors
+    /// As [`SideBySide::run`].
+    fn roll(&mut self, device: &mut dyn SideBySide) -> Result<()>;
 }
 
 impl BatchRollout {
@@ -47,41 +71,41 @@ impl BatchRollout {
     /// # Errors
     /// [`Error::Device`] if it can't be used, or computes something else than the CPU.
     pub fn open(model: &Model, index: u16) -> Result<Self> {
-        let mut opened = Self::new(model.config.rollout(), super::open_cuda_forward(model, index)?);
+        let mut opened = Self::new(super::open_cuda_side_by_side(model, index)?);
         let mut cpu = Rollout::new(model.config.rollout(), Mode::Inference);
         probe::probe_batch(model, &mut cpu, &mut opened)?;
         Ok(opened)
     }
 
-    /// Roll-outs by `forward`, which is of a model of `config`.
-    pub fn new(config: RolloutConfig, forward: Box<dyn Forwards>) -> Self {
-        Self { batch: Batch::new(config), forward }
+    /// Roll-outs by `device`.
+    pub fn new(device: Box<dyn SideBySide>) -> Self {
+        Self { device, steps: Vec::new() }
     }
 
     /// Predicts so many steps of each of `scenes`, as [`Rollout::run`] does of one. Scenes have the same
     /// numbers of particles and points of the robot.
     ///
     /// # Errors
-    /// As there, of a scene that has one, and as [`Forwards::run`]; [`Error::Shape`] for more
-    /// than [`Self::MAX_SCENES`].
+    /// As [`SideBySide::run`]; [`Error::Shape`] for more than [`Self::MAX_SCENES`].
     pub fn run(&mut self, scenes: &[(&RolloutInput, usize)]) -> Result<()> {
-        self.batch.begin(scenes)?;
-        while self.batch.advance(scenes)? {
-            self.batch.forward(self.forward.as_mut())?;
+        if scenes.len() > Self::MAX_SCENES {
+            let (expected, got) = (Self::MAX_SCENES, scenes.len());
+            return Err(Error::Shape { what: "scenes of a batch", expected, got });
         }
-        Ok(())
+        self.steps.resize_with(self.steps.len().max(scenes.len()), Steps::default);
+        self.device.run(scenes, &mut self.steps[..scenes.len()])
     }
 
-    /// Lets two take turns until neither has another pass: while the device has a pass of one, the CPU's
+    /// Lets two take turns until neither has another batch: while the device rolls out one, the CPU's
     /// threads work on the other.
     ///
     /// # Errors
-    /// As [`Forwards::run`] and [`Turns::advance`].
+    /// As [`Turns::roll`] and [`Turns::advance`].
     pub fn by_turns(&mut self, [mut one, mut other]: [&mut impl Turns; 2]) -> Result<()> {
-        let forward = self.forward.as_mut();
+        let device = self.device.as_mut();
         let mut is_ready = one.advance()?;
         loop {
-            let on_device = || if is_ready { one.batch().forward(forward) } else { Ok(()) };
+            let on_device = || if is_ready { one.roll(device) } else { Ok(()) };
             let (done, is_other_ready) = rayon::join(on_device, || other.advance());
             done?;
             let was_ready = std::mem::replace(&mut is_ready, is_other_ready?);
@@ -93,85 +117,12 @@ impl BatchRollout {
     }
 
     /// Displacements and sigmas of each scene of the last run, and of others before it.
-    pub fn scenes(&self) -> &[Passes] {
-        self.batch.scenes()
+    pub fn scenes(&self) -> &[Steps] {
+        &self.steps
     }
 
     /// The device, for people: `cuda:0 (Orin)`.
     pub fn name(&self) -> &str {
-        self.forward.name()
-    }
-}
-
-impl Batch {
-    /// Of scenes of models of `config`.
-    pub fn new(config: RolloutConfig) -> Self {
-        Self { config, passes: Vec::new(), n_passes: Vec::new(), index: 0 }
-    }
-
-    /// Begins a roll-out of so many steps of each of `scenes`; then comes [`Self::advance`], and
-    /// [`Self::forward`] wherever that says so.
-    ///
-    /// # Errors
-    /// As [`Passes::begin`]; [`Error::Shape`] for more than [`BatchRollout::MAX_SCENES`].
-    pub fn begin(&mut self, scenes: &[(&RolloutInput, usize)]) -> Result<()> {
-        if scenes.len() > BatchRollout::MAX_SCENES {
-            let (expected, got) = (BatchRollout::MAX_SCENES, scenes.len());
-            return Err(Error::Shape { what: "scenes of a batch", expected, got });
-        }
-        let n_known = self.passes.len().max(scenes.len());
-        self.passes.resize_with(n_known, || Passes::new(self.config));
-        self.index = 0;
-        self.n_passes.clear();
-        for (passes, &(scene, n_steps)) in self.passes.iter_mut().zip(scenes) {
-            self.n_passes.push(passes.begin(scene, n_steps)?);
-        }
-        Ok(())
-    }
-
-    /// Reads what the device made of the last pass, if there was one, and makes the tokens of the next;
-    /// whether there is one. `scenes`: as [`Self::begin`] was told.
-    ///
-    /// # Errors
-    /// As [`Passes::encode`] and [`Passes::read`].
-    pub fn advance(&mut self, scenes: &[(&RolloutInput, usize)]) -> Result<bool> {
-        let index = self.index;
-        let all = self.passes.par_iter_mut().zip(&self.n_passes).zip(scenes);
-        all.try_for_each(|((passes, &n_passes), (scene, _))| {
-            if (1..=n_passes).contains(&index) {
-                passes.read(index - 1)?;
-            }
-            if n_passes > index {
-                if index > 0 {
-                    // A pass's tokens are the largest of what it has, and are not needed any more.
-                    passes.hand_tokens_on(index - 1, index);
-                }
-                passes.encode(scene, index)?;
-            } else if n_passes == index && index > 1 {
-                // The next run begins with it.
-                passes.hand_tokens_on(index - 1, 0);
-            }
-            Ok::<(), Error>(())
-        })?;
-        self.index += 1;
-        Ok(self.n_passes.iter().any(|&n_passes| n_passes > index))
-    }
-
-    /// Lets the device make the outputs of the tokens that [`Self::advance`] made.
-    ///
-    /// # Errors
-    /// As [`Forwards::run`].
-    pub fn forward(&mut self, forward: &mut dyn Forwards) -> Result<()> {
-        let Some(index) = self.index.checked_sub(1) else { return Ok(()) };
-        let all = self.passes.iter_mut().zip(&self.n_passes);
-        let under_way = all.filter(|(_, n_passes)| **n_passes > index);
-        let (tokens, mut outputs): (Vec<_>, Vec<_>) =
-            under_way.map(|(passes, _)| passes.tokens_and_outputs(index)).unzip();
-        forward.run(&tokens, &mut outputs)
-    }
-
-    /// Displacements and sigmas of each scene of the last roll-out, and of others before it.
-    pub fn scenes(&self) -> &[Passes] {
-        &self.passes
+        self.device.name()
     }
 }

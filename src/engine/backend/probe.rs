@@ -6,13 +6,14 @@ use std::sync::Arc;
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 
 use super::{BatchRollout, RawSampler, Rollouts};
-use crate::base::geometry::Vec3;
+use crate::base::geometry::{RigidMotion, Vec3};
 use crate::base::random::{draw, uniform};
 use crate::engine::model::{Model, Rollout};
 use crate::engine::rollout_input::{RolloutInput, StepState};
 use crate::message::{CameraInfo, Header, Image};
 use crate::vision::cloud::Workspace;
 use crate::vision::frames::{CameraFrame, ColorView, View};
+use crate::vision::motion::NO_BODY;
 use crate::vision::particles::{CpuSampler, ParticleSampler, Particles, Sampling};
 use crate::{Error, Result};
 
@@ -234,9 +235,20 @@ fn scene(model: &Model, n_steps: usize) -> RolloutInput {
         let shifted = robot.iter().map(|p| [p[0] + 0.01 * t as f32, p[1], p[2] - 0.005 * t as f32]);
         shifted.collect()
     });
+    // Bodies: one that turns, and others that fall and land on what rests, which is every fourth particle.
+    let mut velocities = vectors(n, 0.04, 2);
+    velocities.iter_mut().step_by(4).for_each(|v| *v = [0.0; 3]);
+    let body = |i: usize| if i % 7 == 3 { NO_BODY } else { (i % 5) as u32 };
+    let before = places(5, 9);
+    let after: Vec<Vec3> =
+        before.iter().map(|p| [p[0] + 0.2 * (p[1] - center[1]), p[1], p[2] + 0.01]).collect();
+    let turn = RigidMotion::fit(&before, &after);
     let start = StepState {
         positions: places(n, 1),
-        velocities: vectors(n, 0.04, 2),
+        velocities,
+        body_of: (0..n).map(body).collect(),
+        body_motions: vec![Some(turn), None],
+        support_m: Some(center[2] - 0.12),
         extrapolated_motion: vectors(n, 0.04, 3),
         bodies: (0..n).map(|i| std::array::from_fn(|c| number(32 * i + c, 4))).collect(),
         velocity_known: (0..n).map(|i| (i % 3).min(1) as f32).collect(),

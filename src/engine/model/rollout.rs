@@ -13,8 +13,7 @@ use crate::engine::ops::motion_head::motion_head_backward;
 use crate::engine::rollout_input::{RolloutInput, history_index};
 use crate::engine::step_graph::{MaskConfig, StepGraph};
 use crate::{Error, Result};
-pub(crate) use passes::Passes;
-use passes::{MAX_LOG_SIGMA, Pass};
+use passes::{MAX_LOG_SIGMA, Pass, Passes};
 
 /// What the roll-out needs to know of the model besides its weights.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +30,7 @@ pub struct RolloutConfig {
 
 impl RolloutConfig {
     /// Outputs a scene token and step.
-    fn n_step_outputs(&self) -> usize {
+    pub(crate) fn n_step_outputs(&self) -> usize {
         self.interlacer.n_outputs / self.tokens.steps_per_pass
     }
 
@@ -41,8 +40,19 @@ impl RolloutConfig {
     }
 
     /// Passes for `n_steps` steps.
-    fn n_passes(&self, n_steps: usize) -> usize {
+    pub(crate) fn n_passes(&self, n_steps: usize) -> usize {
         n_steps.div_ceil(self.replan_interval)
+    }
+
+    /// Rows of kinematic particles for `n_steps` steps: to the end of the last pass.
+    pub(crate) fn n_rows(&self, n_steps: usize) -> usize {
+        let last = self.n_passes(n_steps).checked_sub(1);
+        last.map_or(0, |last| last * self.replan_interval + self.tokens.steps_per_pass) + 2
+    }
+
+    /// The first pass that looks at step `t`.
+    pub(crate) fn first_look(&self, t: usize) -> usize {
+        (t + self.replan_interval).saturating_sub(self.tokens.steps_per_pass) / self.replan_interval
     }
 }
 

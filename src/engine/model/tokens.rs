@@ -46,15 +46,12 @@ pub struct Frame {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Inputs {
-    /// What the CUDA kernels of one step a pass are written for. Their tests and bench alone make such
-    /// models.
-    First,
     /// As the papers have it, and no more: places, colours, times, and the robot's particles. No motion
     /// that was estimated, no bodies, no nearness to the robot, and of the candidate motions rest alone,
     /// so that the model's own motion is all it moves by.
     Paper,
-    /// As models have it that are not the papers': what [`Inputs::First`] tells; places to the centimetre
-    /// as well; how the nearest link of the robot moved in the step before (who
+    /// As models have it that are not the papers': motions and bodies that were estimated, the robot's plan and
+    /// nearness; places to the centimetre; how the nearest link of the robot moved in the step before (who
     /// moved with it is held by it); and what touches the particle's body in each step, as far as straight
     /// ways and free fall tell. Free fall ends where the body lands.
     Second,
@@ -154,16 +151,11 @@ impl Tokens {
         self.follow_links(state, rows);
         let mut features = std::mem::take(&mut self.features);
         let mut candidates = std::mem::take(&mut self.candidates);
-        match config.inputs {
-            Inputs::First | Inputs::Paper => self.flight.forget(),
-            Inputs::Second => self.flight.find(state, config),
-        }
+        self.flight.find(state, config);
         let of_particles = candidates.par_chunks_mut(config.steps_per_pass * N_CANDIDATES);
         let of_particles = of_particles.with_min_len(256).enumerate();
         of_particles.for_each(|(i, candidates)| self.propose(state, config, i, candidates));
-        if config.inputs == Inputs::Second {
-            self.contacts.find(state, config, &self.nearest, &candidates);
-        }
+        self.contacts.find(state, config, &self.nearest, &candidates);
         let rows = features.par_chunks_mut(config.n_features()).with_min_len(256).enumerate();
         rows.for_each(|(token, row)| self.encode_token(state, config, token, row));
         (self.features, self.candidates) = (features, candidates);
@@ -214,9 +206,7 @@ impl Tokens {
             if let Some(body) = state.bodies.get(i) {
                 row[BODY..BODY + body.len()].copy_from_slice(body);
             }
-            if config.inputs == Inputs::Second {
-                self.contacts.encode(state, config, i, row);
-            }
+            self.contacts.encode(state, config, i, row);
         }
     }
 
@@ -462,11 +452,11 @@ pub(crate) mod tests {
         frame: FRAME,
         step_secs: 0.1,
         steps_per_pass: 1,
-        inputs: Inputs::First,
+        inputs: Inputs::Second,
         encodings: Encodings::None,
         k: 3,
     };
-    pub const THREE: TokenConfig = TokenConfig { steps_per_pass: 3, inputs: Inputs::Second, ..ONE };
+    pub const THREE: TokenConfig = TokenConfig { steps_per_pass: 3, ..ONE };
 
     /// A seeded scene of `n` particles, `h` of history and `k` kinematic ones.
     pub fn state(n: usize, h: usize, k: usize, seed: u64) -> StepState {
@@ -587,7 +577,7 @@ pub(crate) mod tests {
         let mut state = state(6, 4, 0, 1);
         let mut tokens = Tokens::default();
         tokens.encode(&state, &ONE).unwrap();
-        assert_eq!(tokens.features.len(), 10 * N_FEATURES);
+        assert_eq!(tokens.features.len(), 10 * ONE.n_features());
         assert!(tokens.features.iter().all(|f| f.is_finite()));
         // Numbers of bodies are held to those of particles before anything is allocated for them.
         state.body_of = vec![0, 1, 2, 3, 4, u32::MAX - 1];

@@ -10,8 +10,7 @@ use rayon::prelude::*;
 use super::candidate_rollout::{Ahead, CandidateRollout};
 use super::free_air::Seen;
 use super::{Candidate, Snapshot};
-use crate::engine::backend::{Batch, Turns};
-use crate::engine::model::rollout::RolloutConfig;
+use crate::engine::backend::{SideBySide, Steps, Turns};
 use crate::engine::rollout_input::RolloutInput;
 use crate::planner::costs::{Judge, PlanCost};
 use crate::{Error, Result};
@@ -47,16 +46,10 @@ impl<'a> Queue<'a> {
 }
 
 /// What stays from one call to the next.
+#[derive(Default)]
 pub(super) struct Memory {
-    batch: Batch,
+    steps: Vec<Steps>,
     rollers: Vec<CandidateRollout>,
-}
-
-impl Memory {
-    /// For models of `config`.
-    pub fn new(config: RolloutConfig) -> Self {
-        Self { batch: Batch::new(config), rollers: Vec::new() }
-    }
 }
 
 /// What both batches see.
@@ -114,12 +107,9 @@ impl<'a, 'q> DeviceBatch<'a, 'q> {
     fn begin(&mut self) -> Result<bool> {
         if !self.waiting.is_empty() {
             self.under_way = std::mem::take(&mut self.waiting);
-        } else if !self.take_next()? {
-            return Ok(false);
+            return Ok(true);
         }
-        let scenes: Vec<_> = self.under_way.iter().map(Plan::scene).collect();
-        self.memory.batch.begin(&scenes)?;
-        Ok(true)
+        self.take_next()
     }
 
     /// Takes the next batch of the queue, and leads the robot along its plans; whether there was one.
@@ -153,7 +143,7 @@ impl<'a, 'q> DeviceBatch<'a, 'q> {
     /// Judges what has been rolled out.
     fn judge(&mut self) -> Result<()> {
         let Shared { snapshot, judge, .. } = self.shared;
-        let rolled = self.under_way.par_iter_mut().zip(self.memory.batch.scenes());
+        let rolled = self.under_way.par_iter_mut().zip(&self.memory.steps);
         rolled.try_for_each(|(plan, steps)| {
             let displacements = |t| steps.displacements(t);
             let sigmas = |t| steps.sigmas(t);
@@ -168,21 +158,16 @@ impl<'a, 'q> DeviceBatch<'a, 'q> {
 
 impl Turns for DeviceBatch<'_, '_> {
     fn advance(&mut self) -> Result<bool> {
-        loop {
-            if !self.under_way.is_empty() {
-                let scenes: Vec<_> = self.under_way.iter().map(Plan::scene).collect();
-                if self.memory.batch.advance(&scenes)? {
-                    return Ok(true);
-                }
-                self.judge()?;
-            }
-            if !self.begin()? {
-                return Ok(false);
-            }
+        if !self.under_way.is_empty() {
+            self.judge()?;
         }
+        self.begin()
     }
 
-    fn batch(&mut self) -> &mut Batch {
-        &mut self.memory.batch
+    fn roll(&mut self, device: &mut dyn SideBySide) -> Result<()> {
+        let scenes: Vec<_> = self.under_way.iter().map(Plan::scene).collect();
+        let steps = &mut self.memory.steps;
+        steps.resize_with(steps.len().max(scenes.len()), Steps::default);
+        device.run(&scenes, &mut steps[..scenes.len()])
     }
 }

@@ -1,5 +1,5 @@
-//! Many plans at once on a GPU: the CPU's threads place the robot, make the tokens and judge what comes,
-//! and the model's part is one run of the device for all plans of a batch.
+//! Many plans at once on a GPU: the CPU's threads place the robot and judge what comes, and the device rolls out
+//! all plans of a batch.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,8 +12,7 @@ use crate::engine::model::Model;
 use crate::planner::costs::{Judge, PlanCost};
 use crate::{Error, Result};
 
-/// Tokens of a batch at most: as many as fill a large GPU, and make 150 MB of the host's memory with the
-/// shipped model, for each of the two that take turns.
+/// Tokens of a batch at most: as many as fill a large GPU.
 const TOKENS_AT_ONCE: usize = 1 << 17;
 
 /// Judges plans on a device beside the CPU, for as long as it can be used.
@@ -48,9 +47,9 @@ impl OnDevice {
     pub fn set_opened(
         &mut self,
         model: &Arc<Model>,
-        forward: Box<dyn crate::engine::backend::Forwards>,
+        device: Box<dyn crate::engine::backend::SideBySide>,
     ) {
-        let rollout = BatchRollout::new(model.config.rollout(), forward);
+        let rollout = BatchRollout::new(device);
         self.opened = Some(Opened::new(model, rollout));
     }
 
@@ -134,8 +133,7 @@ impl OnDevice {
 
 impl Opened {
     fn new(model: &Arc<Model>, rollout: BatchRollout) -> Self {
-        let memory = [(); 2].map(|()| Memory::new(model.config.rollout()));
-        Self { model: model.clone(), rollout, memory }
+        Self { model: model.clone(), rollout, memory: Default::default() }
     }
 }
 

@@ -77,6 +77,8 @@ struct Ways<'a> {
     boxes: Vec<[Vec3; 2]>,
     is_robot: Vec<bool>,
     robot: RobotNow<'a>,
+    /// Objects that move and are near to the robot now, ascending: it may carry them.
+    in_hand: Vec<u64>,
 }
 
 /// What came of the ways of one object past a link.
@@ -111,7 +113,22 @@ impl<'a> Ways<'a> {
         let is_robot = |i| prediction.situations.get(i) == Some(&MotionClass::Robot);
         let is_robot = (0..n).map(is_robot).collect();
         let robot = RobotNow::new(&prediction.links, OWN_M);
-        Self { prediction, places, boxes, is_robot, robot }
+        let mut ways = Self { prediction, places, boxes, is_robot, robot, in_hand: Vec::new() };
+        ways.in_hand = ways.find_in_hand();
+        ways
+    }
+
+    fn find_in_hand(&self) -> Vec<u64> {
+        let moving = (0..self.boxes.len()).filter(|&i| self.is(i, MotionClass::Moving));
+        let near = moving.filter(|&i| self.robot.is_near(&self.places[0][i]));
+        let mut objects: Vec<u64> = near.filter_map(|i| self.object(i)).collect();
+        objects.sort_unstable();
+        objects.dedup();
+        objects
+    }
+
+    fn is(&self, i: usize, class: MotionClass) -> bool {
+        self.prediction.situations.get(i) == Some(&class)
     }
 
     /// Number of the object of a particle; none of what is of none.
@@ -151,17 +168,27 @@ impl<'a> Ways<'a> {
     /// How particle `i` meets a link, and whether it does so where it is now.
     fn meet(&self, link: &Link, i: usize) -> Option<(Met, bool)> {
         let goes = link.meet(self.places.iter().map(|row| row[i]), |step| self.radii(step, i));
-        if self.prediction.situations.get(i) != Some(&MotionClass::Resting) {
+        // What flies does not stop by itself, nor what the robot carries.
+        let is_in_hand =
+            || self.object(i).is_some_and(|of| self.in_hand.binary_search(&of).is_ok());
+        let may_stop = || self.is(i, MotionClass::Moving) && !is_in_hand();
+        if !self.is(i, MotionClass::Resting) && !may_stop() {
             return goes.map(|met| (met, false));
         }
         let here = self.places.iter().map(|_| self.places[0][i]);
-        // As sure as what rests is in the first step.
+        // As sure as it is in the first step.
         let stays = link.meet(here, |_| self.radii(0, i));
         let of = |met: &Option<Met>| met.map_or(-1.0, |met| met.probability);
-        if of(&stays) > of(&goes) && !self.robot.is_near(&self.places[0][i]) {
-            return stays.map(|met| (met, true));
+        let (before, after) = (of(&goes), of(&stays));
+        if after <= before || self.robot.is_near(&self.places[0][i]) {
+            return goes.map(|met| (met, false));
         }
-        goes.map(|met| (met, false))
+        // What comes is met sooner than where it is now.
+        let first = |met: &Option<Met>| met.and_then(|met| met.touch).unwrap_or(f32::INFINITY);
+        if first(&goes) < first(&stays) {
+            return goes.map(|met| (Met { probability: after, ..met }, false));
+        }
+        stays.map(|met| (met, true))
     }
 
     /// Radii after a step (0-based) within which half, and nine of ten, of the errors of particle `i` are.

@@ -134,11 +134,21 @@ fn what_the_robot_will_push_away_is_touched() {
     for (step, ways) in pushed.displacements.iter_mut().enumerate().skip(3) {
         ways[0] = [if step == 3 { 0.02 } else { 0.05 }, 0.0, 0.0];
     }
-    assert_eq!(found(&pushed), [], "something that moves goes out of the way");
-    pushed.situations = vec![MotionClass::Resting];
-    let contacts = found(&pushed);
-    assert!(contacts[0].probability > 0.9 && (contacts[0].time_secs - 0.38).abs() < 0.02);
-    assert_eq!(contacts[0].place, [0.25, 0.0, 0.0]);
+    pushed.situations = vec![MotionClass::Flying];
+    assert_eq!(found(&pushed), [], "what flies stays nowhere");
+    // As a hand may stop that goes out of the way.
+    for situation in [MotionClass::Resting, MotionClass::Moving] {
+        pushed.situations = vec![situation];
+        let contacts = found(&pushed);
+        assert!(contacts[0].probability > 0.9 && (contacts[0].time_secs - 0.38).abs() < 0.02);
+        assert_eq!(contacts[0].place, [0.25, 0.0, 0.0]);
+    }
+    // What the robot carries comes along: the end of it that is 5 cm before the hand is not run into.
+    let places = [[0.065, 0.0, 0.0], [0.1, 0.0, 0.0]];
+    let mut carried = prediction(&places, &[[0.05, 0.0, 0.0]; 2], [0.002, 0.005], 0.05);
+    assert_eq!(found(&carried).len(), 1, "it may stop");
+    carried.objects.number_of = vec![7, 7];
+    assert_eq!(found(&carried), []);
     // Of the robot itself, seen 15 mm beside a link.
     let mut own = prediction(&[[0.065, 0.0, 0.0]], &[[0.05, 0.0, 0.0]], [0.002, 0.005], 0.05);
     own.situations = vec![MotionClass::Resting];

@@ -99,8 +99,12 @@ mod tests {
     /// Two particles of one body that went on six times although the model had said that it rests.
     fn scene() -> RolloutInput {
         let mut record = TrackRecord::default();
-        let seen =
-            Seen { motion: WAY, said: [[[0.0; 3]; LAG], [WAY; LAG]], squares: [4e-4, 0.0, 4e-4] };
+        let seen = Seen {
+            motion: WAY,
+            turn_rad: 0.0,
+            said: [[[0.0; 3]; LAG], [WAY; LAG]],
+            squares: [4e-4, 0.0, 4e-4],
+        };
         (0..6).for_each(|_| record.add(&seen));
         let mut scene = RolloutInput {
             evidence: vec![record.evidence(&SceneRecord::default()); 2],

@@ -19,6 +19,9 @@ struct Scene {
     /// Which box each particle is of.
     of: Vec<usize>,
     robot: Vec<Vec3>,
+    /// Particles of a box, and its side (m).
+    n_points: u64,
+    side_m: f32,
 }
 
 impl Scene {
@@ -32,6 +35,8 @@ impl Scene {
             displacements: Vec::new(),
             of: Vec::new(),
             robot: Vec::new(),
+            n_points: 60,
+            side_m: 0.06,
         }
     }
 
@@ -56,12 +61,12 @@ impl Scene {
             self.of.push(usize::MAX);
         }
         for (of, (center, motion, color)) in boxes.iter().enumerate() {
-            for i in 0..60 {
+            for i in 0..self.n_points {
                 let mut p: Vec3 = std::array::from_fn(|axis| number(of, i, axis as u64) - 0.5);
                 // On a face.
                 let axis = (number(of, i, 3) * 2.99) as usize;
                 p[axis] = p[axis].signum() * 0.5;
-                particles.positions.push(plus(center, &p.map(|x| 0.06 * x)));
+                particles.positions.push(plus(center, &p.map(|x| self.side_m * x)));
                 particles.colors.push(*color);
                 self.start.velocities.push(*motion);
                 self.of.push(of);
@@ -194,4 +199,80 @@ fn nothing_much_and_a_time_set_back_are_no_trouble() {
     let numbers = scene.see(&many);
     assert!(numbers.iter().all(|number| (1..=100).contains(number)), "{numbers:?}");
     assert_eq!((scene.map.n_followed, scene.map.since), (1, scene.stamp));
+}
+
+/// A thousand and more groups of six points, 20 cm apart, that each move by `way` (m) in a step, after so many.
+fn groups(n: usize, steps: f32, way: impl Fn(usize) -> Vec3) -> Vec<(Vec3, Vec3, Vec3)> {
+    let place = |i: usize| at(0.2 * (i % 32) as f32, 0.2 * (i / 32) as f32);
+    (0..n).map(|i| (plus(&place(i), &way(i).map(|x| steps * x)), way(i), RED)).collect()
+}
+
+#[test]
+fn a_thousand_small_groups_have_a_number_each_which_stays_and_none_is_given_twice() {
+    let mut scene = Scene::new();
+    (scene.n_points, scene.side_m) = (6, 0.02);
+    let apart = |i: usize| [0.01 * (i % 3) as f32, 0.01 * (i % 2) as f32, 0.0];
+    let mut numbers = Vec::new();
+    for step in 0..6 {
+        numbers = scene.see(&groups(1000, step as f32, apart));
+    }
+    let distinct = |numbers: &[u64]| {
+        let mut distinct = numbers.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        distinct.len()
+    };
+    assert_eq!((distinct(&numbers), numbers.contains(&0)), (1000, false));
+    // As messages tell it.
+    let (told, of) = scene.map.indexed();
+    assert_eq!((told.len(), of.iter().max()), (1000, Some(&1000)));
+    assert_eq!(scene.see(&groups(1000, 6.0, apart)), numbers);
+    // All but one go out of sight for half a second, and come again; then for long.
+    (0..5).for_each(|_| drop(scene.see(&groups(1, 6.0, apart))));
+    assert_eq!(scene.see(&groups(1000, 12.0, apart))[0], numbers[0]);
+    (0..12).for_each(|_| drop(scene.see(&[])));
+    assert!(scene.map.seen.is_empty());
+    (0..3).for_each(|_| numbers = scene.see(&groups(1000, 0.0, |_| [0.0; 3])));
+    assert_eq!(distinct(&numbers), 1000);
+    assert!(numbers.iter().all(|number| *number > 1000), "of others, long gone");
+    // Neighbours come together, in pairs, and part again: no number is given twice.
+    let pairs = |i: usize| [[0.02, -0.02][i % 2], 0.0, 0.0];
+    for step in [1, 2, 3, 4, 5, 4, 3, 2, 1, 0] {
+        numbers = scene.see(&groups(1000, step as f32, pairs));
+        let mut seen: Vec<u64> = scene.map.seen.iter().map(|seen| seen.number).collect();
+        let n_seen = seen.len();
+        seen.dedup();
+        assert_eq!(seen.len(), n_seen);
+    }
+    assert_eq!(distinct(&numbers), 1000);
+    // None at all, and then as before.
+    assert_eq!(scene.see(&[]), [0; 0]);
+}
+
+#[test]
+fn over_minutes_numbers_change_less_than_once_a_minute_of_an_object() {
+    // Six boxes go to and fro past each other and behind a screen for five minutes.
+    let mut scene = Scene::new();
+    let (mut known, mut n_switches) = ([0; 6], 0);
+    let n_steps = 3000;
+    for step in 0..n_steps {
+        let place = |step: usize, i: usize| {
+            let phase = 0.03 * step as f32 * (1.0 + 0.13 * i as f32);
+            at(0.35 * phase.sin(), 0.12 * i as f32 - 0.3)
+        };
+        let all = (0..6).map(|i| {
+            let [now, next] = [place(step, i), place(step + 1, i)];
+            (now, std::array::from_fn(|axis| next[axis] - now[axis]), [RED, BLUE][i % 2])
+        });
+        // Nothing is seen of what lies between 10 and 20 cm.
+        let all: Vec<(usize, (Vec3, Vec3, Vec3))> =
+            all.enumerate().filter(|(_, (p, ..))| !(0.1..0.2).contains(&p[0])).collect();
+        let boxes: Vec<_> = all.iter().map(|(_, of)| *of).collect();
+        for ((i, _), number) in all.iter().zip(scene.see(&boxes)) {
+            let before = std::mem::replace(&mut known[*i], number);
+            n_switches += usize::from(before != 0 && before != number);
+        }
+    }
+    let minutes = 6.0 * n_steps as f64 * STEP_SECS / 60.0;
+    assert!((n_switches as f64) < minutes, "{n_switches} in {minutes} minutes of an object");
 }

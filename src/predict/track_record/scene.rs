@@ -51,7 +51,9 @@ mod tests {
         let along = |x: f32| -> Vec3 { [x, 0.0, 0.0] };
         let said = [[along(said); LAG], [along(came); LAG]];
         let mut record = TrackRecord::default();
-        (0..LAG).for_each(|_| record.add(&Seen { motion: along(came), said, squares: [0.0; 3] }));
+        (0..LAG).for_each(|_| {
+            record.add(&Seen { motion: along(came), said, squares: [0.0; 3], ..Seen::default() })
+        });
         record
     }
 

@@ -9,8 +9,8 @@ use forecloud::predict::predictor::Prediction;
 
 use nalgebra::Point3;
 
-use super::truth::Begun;
-use super::{AHEAD_SECS, LOOK_SECS};
+use super::truth::Touches;
+use super::{AHEAD_SECS, LOOK_SECS, TOUCH_M};
 
 /// Distances that count as a contact for checks without a sigma (mm).
 const MARGINS_MM: [u32; 6] = [5, 10, 20, 30, 50, 80];
@@ -66,6 +66,10 @@ pub fn alarms(prediction: &Prediction, start: &StepState) -> Vec<(Method, Vec<Al
     plain.sigmas = Default::default();
     within(&plain, Method::Expected, &mut found);
     leave_out_robot(&mut plain);
+    // Goes on and does nothing else.
+    for situation in plain.situations.iter_mut().filter(|of| **of == MotionClass::Moving) {
+        *situation = MotionClass::Flying;
+    }
     let robot: Vec<bool> = plain.situations.iter().map(|s| *s == MotionClass::Robot).collect();
     let is_robot = |i: usize| robot[i];
     for (i, velocity) in start.velocities.iter().enumerate().filter(|(i, _)| !is_robot(*i)) {
@@ -116,7 +120,8 @@ pub struct Score {
 
 impl Score {
     /// Adds a recording: `alarms` of the predictions at `times`.
-    pub fn add(&mut self, begun: &[Begun], alarms: &[Vec<Alarm>], times: &[f64], secs: f64) {
+    pub fn add(&mut self, touches: &Touches, alarms: &[Vec<Alarm>], times: &[f64], secs: f64) {
+        let begun = &touches.begun;
         self.secs += secs;
         for (link, _, at) in begun {
             let in_time = times.iter().rposition(|&t| t <= at - AHEAD_SECS + 1e-6);
@@ -141,8 +146,8 @@ impl Score {
                 let (from, to) = (times[first], times[frame - 1] + LOOK_SECS);
                 // What the recording does not show may be true.
                 let is_shown = times.last().is_some_and(|last| to <= *last);
-                let is_true =
-                    begun.iter().any(|(of, _, at)| of == link && (from..=to + 0.1).contains(at));
+                // Also one that touches already.
+                let is_true = touches.least_m(link, from, to + 0.1) <= TOUCH_M;
                 self.n_false += usize::from(is_shown && !is_true);
             }
         }

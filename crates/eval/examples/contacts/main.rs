@@ -7,8 +7,8 @@
 //! Truth: distance between the robot's links, where they were measured, and the points of each body (as the
 //! cameras saw them in the whole recording, carried by its true poses). A contact begins where a link and a body
 //! that were apart come within [`TOUCH_M`]. It is announced where the link was in the last prediction at least
-//! [`AHEAD_SECS`] before; an alarm of a link is false where no contact of that link begins until [`LOOK_SECS`]
-//! after its end.
+//! [`AHEAD_SECS`] before; an alarm of a link is false where that link touches nothing until [`LOOK_SECS`] after
+//! its end.
 
 mod alarms;
 mod truth;
@@ -46,9 +46,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut scores: BTreeMap<(String, Method), Score> = BTreeMap::new();
     for path in arguments {
         let played = play(&model, Path::new(&path)).map_err(|e| format!("{path}: {e}"))?;
-        let begun = played.scene.contacts();
+        let touches = played.scene.touches();
+        let begun = &touches.begun;
         eprintln!("{path}: {} contacts in {:.1} s", begun.len(), played.secs());
-        for (link, body, at) in &begun {
+        for (link, body, at) in begun {
             let by = played.announced_by(link, *at).join("; ");
             eprintln!("  {at:.2} s: {link} and {body}, announced by: {by}");
         }
@@ -56,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for (method, alarms) in &played.alarms {
             for task in [&played.task[..], "all"] {
                 let score = scores.entry((task.to_owned(), *method)).or_default();
-                score.add(&begun, alarms, &played.times, played.secs());
+                score.add(&touches, alarms, &played.times, played.secs());
             }
         }
     }

@@ -13,6 +13,8 @@ use super::{APART_M, TOUCH_M};
 const VOXEL_M: f64 = 0.005;
 /// Points of a body that are fewer are none: edges of images (points).
 const MIN_POINTS: usize = 20;
+/// Distances that are told of (m).
+const NEAR_M: f32 = 0.1;
 
 /// Robot and bodies at one time.
 pub struct Moment {
@@ -23,6 +25,22 @@ pub struct Moment {
 
 /// A link, a body, and when their contact begins (s).
 pub type Begun = (String, String, f64);
+
+/// When contacts begin, and how near links come to bodies.
+#[derive(Default)]
+pub struct Touches {
+    pub begun: Vec<Begun>,
+    /// Time, link, and its distance from the nearest body that is near to it (s, m).
+    near: Vec<(f64, String, f32)>,
+}
+
+impl Touches {
+    /// The least distance of `link` between two times (s), of what is near.
+    pub fn least_m(&self, link: &str, from: f64, to: f64) -> f32 {
+        let within = |(at, of, _): &&(f64, String, f32)| of == link && (from..=to).contains(at);
+        self.near.iter().filter(within).map(|(_, _, m)| *m).fold(f32::INFINITY, f32::min)
+    }
+}
 
 /// A recording's bodies, and where all was.
 pub struct Scene {
@@ -53,9 +71,9 @@ impl Scene {
         self.moments.push(moment);
     }
 
-    /// All contacts that begin, by link.
-    pub fn contacts(&self) -> Vec<Begun> {
-        let mut begun = Vec::new();
+    /// All contacts, by link.
+    pub fn touches(&self) -> Touches {
+        let mut touches = Touches::default();
         // Whether each pair was apart when it was seen last.
         let mut apart: HashMap<(usize, u16), bool> = HashMap::new();
         for moment in &self.moments {
@@ -71,8 +89,7 @@ impl Scene {
                     let distance = |p: &Point3<f64>| {
                         let p: [f32; 3] = (link_from_body * p).coords.cast().into();
                         let near = |axis: usize| {
-                            p[axis] > bounds[0][axis] - APART_M
-                                && p[axis] < bounds[1][axis] + APART_M
+                            p[axis] > bounds[0][axis] - NEAR_M && p[axis] < bounds[1][axis] + NEAR_M
                         };
                         let is_near = (0..3).all(near);
                         is_near
@@ -81,16 +98,19 @@ impl Scene {
                             .unwrap_or(f32::INFINITY)
                     };
                     let least = points.values().map(distance).fold(f32::INFINITY, f32::min);
+                    if least <= NEAR_M {
+                        touches.near.push((moment.secs, (*name).to_owned(), least));
+                    }
                     let was_apart = apart.entry((link, id)).or_insert(least > APART_M);
                     if least > APART_M {
                         *was_apart = true;
                     } else if least <= TOUCH_M && std::mem::replace(was_apart, false) {
                         let body = self.names[usize::from(id)].clone().unwrap_or_default();
-                        begun.push(((*name).to_owned(), body, moment.secs));
+                        touches.begun.push(((*name).to_owned(), body, moment.secs));
                     }
                 }
             }
         }
-        begun
+        touches
     }
 }

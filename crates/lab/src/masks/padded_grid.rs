@@ -75,8 +75,13 @@ impl PaddedGrid {
         };
         let all = shape.iter().zip(reach).map(padded).fold(1usize, usize::saturating_mul);
         // An offset is one of the larger grid's places, unless the axis is shorter than the reach.
-        if all > MAX_NODES || shape.iter().zip(reach).any(|(&len, &reach)| reach >= len.max(1)) {
-            let what = "nodes of a grid, each axis longer than its reach (below)";
+        let too_far = shape.iter().zip(reach).find(|(len, reach)| **reach >= (**len).max(1));
+        if let Some((&len, &got)) = too_far {
+            let what = "reach along an axis of the grid (at most, one less than it is long)";
+            return Err(Error::Shape { what, expected: len.saturating_sub(1), got });
+        }
+        if all > MAX_NODES {
+            let what = "places of a grid, with room for its reach (at most)";
             return Err(Error::Shape { what, expected: MAX_NODES, got: all });
         }
         let mut planner = FftPlanner::new();

@@ -57,10 +57,17 @@ macro_rules! kernels {
     };
 }
 kernels! {
-    NearestRobot = "nearest_robot"(Step),
-    Encode = "encode"(Step),
-    MoveParticles = "move_particles"(Step),
-    EndStep = "end_step"(Step),
+    NearestRobot = "nearest_robot"(Pass),
+    FollowLinks = "follow_links"(Pass),
+    BoundStill = "bound_still"(Pass),
+    RaiseHeights = "raise_heights"(Pass),
+    RaiseSecondHeights = "raise_second_heights"(Pass),
+    Fly = "fly"(Pass),
+    Propose = "propose"(Pass),
+    Strike = "strike"(Pass),
+    Encode = "encode"(Pass),
+    MoveParticles = "move_particles"(Pass),
+    EndPass = "end_pass"(Pass),
     Knn4 = "knn_4"(Address, Number, Number, Address),
     Knn8 = "knn_8"(Address, Number, Number, Address),
     Knn32 = "knn_32"(Address, Number, Number, Address),
@@ -95,39 +102,6 @@ kernels! {
     CountDigits = "count_digits"(Cloud, Draw, Number),
     CollectDrawn = "collect_drawn"(Cloud, Draw),
     GatherDrawn = "gather_drawn"(Cloud, Draw),
-}
-
-/// Buffers of a step: `Step` of `kernels/step.cuh`, field for field.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-pub(super) struct StepBuffers {
-    pub counters: u64,
-    pub positions: u64,
-    pub velocities: u64,
-    pub velocity_known: u64,
-    pub colors: u64,
-    pub history_positions: u64,
-    pub history_colors: u64,
-    pub robot: u64,
-    pub extrapolated_motion: u64,
-    pub bodies: u64,
-    pub links: u64,
-    pub motions: u64,
-    pub nearest: u64,
-    pub token_positions: u64,
-    pub features: u64,
-    pub candidates: u64,
-    pub outputs: u64,
-    pub displacements: u64,
-    pub n: u32,
-    pub h: u32,
-    pub k: u32,
-    pub n_robot: u32,
-    pub n_links: u32,
-    pub stride: u32,
-    pub center: [f32; 3],
-    pub half_side: f32,
-    pub step_secs: f32,
 }
 
 /// The images of a camera: `Picture` of `kernels/cloud.cuh`, field for field.
@@ -310,32 +284,6 @@ pub(super) fn merge_bytes(cap: usize, n_hops: usize) -> usize {
 }
 
 impl Gpu {
-    /// Positions, features and candidates of the tokens.
-    pub(super) fn encode(&self, step: &StepBuffers) -> Result<()> {
-        let n_others = step.n as usize + step.h as usize;
-        let n_tokens = n_others + 3 * step.k as usize;
-        if step.n_robot > 0 {
-            let grid = [n_others.div_ceil(BLOCK), 2];
-            // SAFETY: `step` leads to n + h positions, n_robot of the robot, a `nearest` for each.
-            unsafe { self.launch(Kernel::NearestRobot, grid, BLOCK, 0, &[step.into()]) }?;
-        }
-        // SAFETY: `step` leads to position and features of each token, and candidates of n.
-        unsafe {
-            self.launch(Kernel::Encode, [n_tokens.div_ceil(BLOCK), 1], BLOCK, 0, &[step.into()])
-        }
-    }
-
-    pub(super) fn move_particles(&self, step: &StepBuffers) -> Result<()> {
-        let grid = [(step.n as usize + step.h as usize).div_ceil(BLOCK), 1];
-        // SAFETY: `step` leads to outputs, displacements and what moves of n + h particles.
-        unsafe { self.launch(Kernel::MoveParticles, grid, BLOCK, 0, &[step.into()]) }
-    }
-
-    pub(super) fn end_step(&self, step: &StepBuffers) -> Result<()> {
-        // SAFETY: `step` leads to the counters, which one thread writes.
-        unsafe { self.launch(Kernel::EndStep, [1, 1], 1, 0, &[step.into()]) }
-    }
-
     /// `neighbors` `[n_scenes, n, k]`, numbered over all scenes, of `positions` `[n_scenes, n, 3]`; more
     /// than `k` positions a scene, `k` at most 32.
     pub(super) fn knn(

@@ -6,9 +6,10 @@ use cudarc::driver::result;
 
 use super::Gpu;
 use super::kernels::{
-    CloudBuffers, Dense, DrawBuffers, Grid, Kernel, LoadsBuffers, SHARED_BYTES, StepBuffers, number,
+    CloudBuffers, Dense, DrawBuffers, Grid, Kernel, LoadsBuffers, SHARED_BYTES, number,
 };
 use super::memory::Buffer;
+use super::tokens::PassBuffers;
 use crate::{Error, Result};
 
 /// Threads that every card's blocks can have.
@@ -22,7 +23,7 @@ pub(super) enum Parameter {
     Number,
     Address,
     Grid,
-    Step,
+    Pass,
     Cloud,
     Draw,
     Loads,
@@ -35,7 +36,7 @@ pub(super) enum Argument<'a> {
     Number(u32),
     Address(u64),
     Grid(&'a Grid),
-    Step(&'a StepBuffers),
+    Pass(&'a PassBuffers),
     Cloud(&'a CloudBuffers),
     Draw(&'a DrawBuffers),
     Loads(&'a LoadsBuffers),
@@ -48,7 +49,7 @@ impl Argument<'_> {
             Self::Number(_) => Parameter::Number,
             Self::Address(_) => Parameter::Address,
             Self::Grid(_) => Parameter::Grid,
-            Self::Step(_) => Parameter::Step,
+            Self::Pass(_) => Parameter::Pass,
             Self::Cloud(_) => Parameter::Cloud,
             Self::Draw(_) => Parameter::Draw,
             Self::Loads(_) => Parameter::Loads,
@@ -65,7 +66,7 @@ impl Argument<'_> {
             Self::Number(value) => of(value),
             Self::Address(value) => of(value),
             Self::Grid(value) => of(*value),
-            Self::Step(value) => of(*value),
+            Self::Pass(value) => of(*value),
             Self::Cloud(value) => of(*value),
             Self::Draw(value) => of(*value),
             Self::Loads(value) => of(*value),
@@ -97,7 +98,7 @@ macro_rules! by_reference {
 }
 by_reference!(
     Grid(Grid),
-    Step(StepBuffers),
+    Pass(PassBuffers),
     Cloud(CloudBuffers),
     Draw(DrawBuffers),
     Loads(LoadsBuffers),
@@ -116,7 +117,26 @@ impl Gpu {
     pub(super) unsafe fn launch(
         &self,
         kernel: Kernel,
-        grid: [usize; 2],
+        [x, y]: [usize; 2],
+        block: usize,
+        shared_bytes: usize,
+        arguments: &[Argument<'_>],
+    ) -> Result<()> {
+        // SAFETY: the caller's.
+        unsafe { self.launch_scenes(kernel, [x, y, 1], block, shared_bytes, arguments) }
+    }
+
+    /// The same with blocks of several scenes, which are the last dimension.
+    ///
+    /// # Errors
+    /// As [`Gpu::launch`].
+    ///
+    /// # Safety
+    /// As [`Gpu::launch`].
+    pub(super) unsafe fn launch_scenes(
+        &self,
+        kernel: Kernel,
+        grid: [usize; 3],
         block: usize,
         shared_bytes: usize,
         arguments: &[Argument<'_>],
@@ -144,7 +164,7 @@ impl Gpu {
         }
         let pointers = &mut pointers[..arguments.len()];
         let (function, stream) = (self.function(kernel), self.stream.cu_stream());
-        let grid = (number(grid[0]), number(grid[1]), 1);
+        let grid = (number(grid[0]), number(grid[1]), number(grid[2]));
         let (block, shared_bytes) = ((number(block), 1, 1), number(shared_bytes));
         // SAFETY: the function is of this context's module; `pointers` are as many as it takes, to
         // values of its types that live until the driver has copied them; the rest is the caller's.

@@ -82,12 +82,13 @@ pub(super) struct Arena {
     gpu: Arc<Gpu>,
     address: sys::CUdeviceptr,
     bytes: usize,
+    has_run_out: bool,
 }
 
 impl Arena {
     /// Nothing yet.
     pub fn new(gpu: Arc<Gpu>) -> Self {
-        Self { gpu, address: 0, bytes: 0 }
+        Self { gpu, address: 0, bytes: 0, has_run_out: false }
     }
 
     /// Lays out buffers by `take`, in new memory if there is too little; their contents are undefined.
@@ -100,11 +101,14 @@ impl Arena {
         take(&mut places);
         let needed = places.used.max(1);
         let grows = needed > self.bytes;
+        self.has_run_out = false;
         if grows {
             self.free();
             self.gpu.bind()?;
             // SAFETY: the context is bound; freed by `free`.
             let allocated = unsafe { result::malloc_sync(needed) };
+            let code = allocated.as_ref().err().map(|error| error.0);
+            self.has_run_out = code == Some(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY);
             self.address = allocated.map_err(|error| {
                 let doing = format!("allocating {:.1} MB", needed as f64 / 1e6);
                 self.gpu.error(&doing, error)
@@ -112,6 +116,11 @@ impl Arena {
             self.bytes = needed;
         }
         Ok((take(&mut Places { base: self.address, used: 0 }), grows))
+    }
+
+    /// Whether the device had no room for what was last asked for.
+    pub fn has_run_out(&self) -> bool {
+        self.has_run_out
     }
 
     /// Bytes that it holds.
@@ -247,6 +256,9 @@ impl Gpu {
     /// Begins to set all numbers of `buffer` to zero.
     pub(super) fn clear<T>(&self, buffer: Buffer<T>) -> Result<()> {
         let bytes = buffer.len() * size_of::<T>();
+        if bytes == 0 {
+            return Ok(());
+        }
         // SAFETY: the buffer's bytes.
         unsafe { result::memset_d8_async(buffer.address, 0, bytes, self.stream.cu_stream()) }
             .map_err(|error| self.error("clearing its memory", error))

@@ -8,6 +8,7 @@ use super::kernels::{SHARED_BYTES, merge_bytes, n_halves};
 use super::memory::{Arena, Buffer, Pinned};
 use crate::engine::model::interlacer::MixerKind;
 use crate::engine::model::rollout::RolloutConfig;
+use crate::engine::model::tokens::Encodings;
 use crate::engine::model::{FeatureMap, GlobalLayer, Layout, LocalLayer, Span};
 use crate::{Error, Result};
 
@@ -38,6 +39,10 @@ pub fn unsupported(config: &RolloutConfig) -> Option<String> {
     }
     if !config.mask.is_default() {
         return setting("mask.edge_weights", serde_json::to_string(&config.mask.edge_weights));
+    }
+    let tokens = &config.tokens;
+    if tokens.encodings != Encodings::None {
+        return setting("encodings", serde_json::to_string(&tokens.encodings));
     }
     let cap = row_cap(usize::MAX, model.k, model.n_hops);
     let is_too_big = model.width > MAX_WIDTH

@@ -1,54 +1,72 @@
-//! The roll-out on the device: the state goes there once, each step is a replayed graph, and the
-//! displacements come back step by step.
+//! Roll-outs on the device, of one scene or of several side by side: scenes and plans go there once, each pass
+//! is a replayed graph, and its displacements and sigmas come back.
 
 use std::sync::Arc;
 
 pub mod measure;
+mod upload;
+
+use rayon::prelude::*;
 
 use super::Gpu;
-use super::forward::{Forward, MAX_TOKENS, check_tokens};
+use super::forward::{Forward, MAX_TOKENS};
 use super::graph::Graph;
 use super::memory::{Arena, Pinned};
 use super::model::{DeviceModel, Precision};
+use super::pass::{Buffers, Pass, Sizes};
 use super::stage::Stage;
-use super::step::{Buffers, Sizes, Step, is_known};
-use crate::base::geometry::RigidMotion;
-use crate::base::geometry::follow_links;
-use crate::engine::backend::Rollouts;
-use crate::engine::model::rollout::RolloutConfig;
+use crate::engine::backend::{Rollouts, SideBySide, Steps};
+use crate::engine::model::rollout::{N_OUTPUTS, RolloutConfig};
 use crate::engine::rollout_input::RolloutInput;
-use crate::vision::motion::N_BODY_FEATURES;
 use crate::{Error, Result};
+pub(super) use upload::{checked_sizes, stage};
 
 /// Bits of the flag word, as in `kernels/common.cuh`.
 const FLAG_POSITION: u32 = 1;
 const FLAG_DISPLACEMENT: u32 = 2;
 
-/// Runs roll-outs of one model, whole steps of it, on one GPU; keeps all memory between calls.
+/// Runs roll-outs of one model on one GPU; keeps all memory, and a graph for each number of scenes, for as long
+/// as the scenes' sizes stay the same.
 #[derive(Debug)]
 pub struct Rollout {
     n_steps: usize,
-    displacements: Vec<Vec<[f32; 3]>>,
+    /// Of the last run of a single scene.
+    steps: Steps,
+    /// Of each scene, in all that is captured.
     sizes: Sizes,
-    buffers: Buffers,
-    graph: Option<Graph>,
+    captured: Vec<Captured>,
     counts: Counts,
-    links: Vec<RigidMotion>,
-    // Dropped behind the graph, which refers to them.
-    staged: Pinned<f32>,
-    results: Pinned<f32>,
+    /// Scenes at once that there was memory for.
+    most_scenes: usize,
+    name: String,
+    // Dropped behind the graphs, which refer to them.
+    staged: Pinned<u32>,
+    n_scenes: Pinned<u32>,
+    moved: Pinned<f32>,
+    expected: Pinned<f32>,
     counters: Pinned<u32>,
     arena: Arena,
     model: DeviceModel,
     gpu: Arc<Gpu>,
 }
 
+/// A pass of up to so many scenes. All lie in the same memory, and run one after the other.
+#[derive(Debug)]
+struct Captured {
+    room: usize,
+    buffers: Buffers,
+    graph: Graph,
+}
+
+/// A scene, and how many steps of it are wanted.
+type Scene<'a> = (&'a RolloutInput, usize);
+
 /// What was made anew so far; in the steady state nothing is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Allocations on the device and of pinned memory.
     pub allocations: usize,
-    /// Captures of a step's graph: one for each change of sizes.
+    /// Captures of a pass's graph: one for each change of sizes, and for each number of scenes.
     pub captures: usize,
 }
 
@@ -56,30 +74,37 @@ impl Rollout {
     /// Roll-outs of models of `config` with `weights`, on `gpu`.
     ///
     /// # Errors
-    /// [`Error::Device`] if they do not run there, or do not fit, or are for [`super::PassRollout`];
-    /// [`Error::Shape`] for weights of another model.
+    /// [`Error::Device`] if they do not run there, or do not fit; [`Error::Shape`] for weights of
+    /// another model, or other features and outputs than tokens and motions have.
     pub fn new(
         gpu: Arc<Gpu>,
         config: RolloutConfig,
         weights: &[f32],
         precision: Precision,
     ) -> Result<Self> {
-        let model = DeviceModel::new(&gpu, config, weights, precision)?;
-        if !is_known(&config) {
-            let problem =
-                "whole steps are of models of one step per pass, first inputs and no sigma".into();
-            return Err(Error::Device { device: gpu.name().into(), problem });
+        let (tokens, model) = (&config.tokens, &config.interlacer);
+        let n_outputs = tokens.steps_per_pass * config.n_step_outputs().max(N_OUTPUTS);
+        for (what, expected, got) in [
+            ("features", tokens.n_features(), model.n_features),
+            ("outputs", n_outputs, model.n_outputs),
+        ] {
+            if got != expected {
+                return Err(Error::Shape { what, expected, got });
+            }
         }
+        let model = DeviceModel::new(&gpu, config, weights, precision)?;
         Ok(Self {
             n_steps: 0,
-            displacements: Vec::new(),
+            steps: Steps::default(),
             sizes: Sizes::default(),
-            buffers: Buffers::default(),
-            graph: None,
+            captured: Vec::new(),
             counts: Counts::default(),
-            links: Vec::new(),
+            most_scenes: usize::MAX,
+            name: gpu.name().to_owned(),
             staged: Pinned::new(gpu.clone()),
-            results: Pinned::new(gpu.clone()),
+            n_scenes: Pinned::new(gpu.clone()),
+            moved: Pinned::new(gpu.clone()),
+            expected: Pinned::new(gpu.clone()),
             counters: Pinned::new(gpu.clone()),
             arena: Arena::new(gpu.clone()),
             model,
@@ -87,105 +112,188 @@ impl Rollout {
         })
     }
 
-    /// Predicts `n_steps` steps of `scene`, but ends after the first step behind which `goes_on` (told
-    /// the number of steps done) is false, as [`crate::engine::model::Rollout::run_while`] does.
-    ///
-    /// # Errors
-    /// As there, and [`Error::Device`] if the GPU fails; the next run starts afresh then.
-    pub fn run_while(
+    /// What was made anew so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The scenes on the device, and the graph of as many or a few more: its place in `captured`.
+    fn prepare(&mut self, scenes: &[Scene<'_>]) -> Result<usize> {
+        let config = self.model.config;
+        let sizes = common_sizes(scenes, &config, &self.sizes)?;
+        // Few different numbers, so that few graphs are captured; blocks of what is too many end at once,
+        // or compute something that nobody reads.
+        let room = scenes.len().next_power_of_two();
+        let n_all = sizes.n_tokens() * room;
+        if n_all > MAX_TOKENS {
+            return Err(Error::Shape { what: "tokens", expected: MAX_TOKENS, got: n_all });
+        }
+        self.gpu.bind()?;
+        // A run that ended early may still be reading what is staged.
+        self.gpu.synchronize()?;
+        if sizes != self.sizes {
+            // The old graphs would write into memory that means something else.
+            self.captured.clear();
+            self.sizes = sizes;
+        }
+        let place = match self.captured.iter().position(|known| known.room == room) {
+            Some(place) => place,
+            None => self.capture(room)?,
+        };
+        let (buffers, len) = (&self.captured[place].buffers, sizes.n_uploaded());
+        let staged = self.staged.get_mut(len * scenes.len());
+        staged.par_chunks_mut(len).zip(scenes).for_each(|(to, &(scene, n_steps))| {
+            stage(scene, &sizes, config.n_rows(n_steps), to);
+        });
+        self.n_scenes.get_mut(1)[0] = super::kernels::number(scenes.len());
+        self.gpu.upload(&self.staged, buffers.uploaded.part(0, len * scenes.len()))?;
+        self.gpu.upload(&self.n_scenes, buffers.n_scenes)?;
+        self.gpu.clear(buffers.counters)?;
+        Ok(place)
+    }
+
+    /// Captures a pass of up to `room` scenes: its place in `captured`.
+    fn capture(&mut self, room: usize) -> Result<usize> {
+        let (config, precision, sizes) = (self.model.config, self.model.precision, self.sizes);
+        let take = |places: &mut _| Buffers::take(&config, precision, sizes, room, places);
+        let laid_out = self.arena.lay_out(take);
+        if !matches!(laid_out, Ok((_, false))) {
+            // They would write where nothing is any more.
+            self.captured.clear();
+        }
+        let (buffers, is_new) = laid_out?;
+        let grown = [
+            self.staged.reserve(buffers.uploaded.len())?,
+            self.n_scenes.reserve(1)?,
+            self.moved.reserve(buffers.displacements.len())?,
+            self.expected.reserve(buffers.sigmas.len())?,
+            self.counters.reserve(buffers.counters.len())?,
+        ];
+        self.counts.allocations +=
+            usize::from(is_new) + grown.iter().filter(|has_grown| **has_grown).count();
+        if grown.contains(&true) {
+            self.captured.clear();
+        }
+        let gpu = self.gpu.clone();
+        let graph = Graph::capture(&gpu, || {
+            self.pass(&buffers, None).run()?;
+            gpu.download(buffers.displacements, &mut self.moved)?;
+            gpu.download(buffers.sigmas, &mut self.expected)?;
+            gpu.download(buffers.counters, &mut self.counters)
+        })?;
+        self.counts.captures += 1;
+        self.captured.push(Captured { room, buffers, graph });
+        Ok(self.captured.len() - 1)
+    }
+
+    /// All of a pass, or one stage.
+    fn pass<'a>(&'a self, buffers: &'a Buffers, only: Option<Stage>) -> Pass<'a> {
+        let (gpu, model) = (&self.gpu, &self.model);
+        Pass { forward: Forward { gpu, model, buffers: &buffers.forward, only }, buffers }
+    }
+
+    /// Rolls `scenes` out into `all`, until `goes_on`, told the steps that are done, is false behind a pass.
+    /// The next run starts afresh if the device fails.
+    fn roll(
         &mut self,
-        scene: &RolloutInput,
-        n_steps: usize,
-        goes_on: &mut dyn FnMut(usize) -> bool,
+        scenes: &[Scene<'_>],
+        all: &mut [Steps],
+        goes_on: impl FnMut(usize) -> bool,
     ) -> Result<()> {
-        self.n_steps = 0;
-        let done = self.prepare(scene, n_steps).and_then(|()| self.steps(n_steps, goes_on));
+        let done = self.prepare(scenes).and_then(|place| self.passes(place, scenes, all, goes_on));
         if matches!(done, Err(Error::Device { .. })) {
-            self.graph = None;
+            self.captured.clear();
             self.sizes = Sizes::default();
         }
         done
     }
 
-    /// Buffers of the scene's sizes with the scene in them, and the graph of a step.
-    fn prepare(&mut self, scene: &RolloutInput, n_steps: usize) -> Result<()> {
-        let sizes =
-            checked_sizes(scene, n_steps, self.model.config.interlacer.k, self.sizes.n_times)?;
-        self.gpu.bind()?;
-        // A run that ended early may still be reading what is staged.
-        self.gpu.synchronize()?;
-        if sizes != self.sizes {
-            // The old graph would write into memory that means something else.
-            self.graph = None;
-            let config = &self.model.config;
-            let (buffers, is_new) = self
-                .arena
-                .lay_out(|places| Buffers::take(config, self.model.precision, sizes, places))?;
-            self.counts.allocations += usize::from(is_new)
-                + usize::from(self.staged.reserve(sizes.n_uploaded())?)
-                + usize::from(self.results.reserve(3 * sizes.n)?)
-                + usize::from(self.counters.reserve(2)?);
-            (self.buffers, self.sizes) = (buffers, sizes);
-        }
-        stage(scene, &sizes, n_steps, &mut self.links, self.staged.get_mut(sizes.n_uploaded()));
-        self.gpu.upload(&self.staged, self.buffers.uploaded)?;
-        self.gpu.clear(self.buffers.counters)?;
-        if self.graph.is_none() {
-            let gpu = self.gpu.clone();
-            self.graph = Some(Graph::capture(&gpu, || self.record())?);
-            self.counts.captures += 1;
-        }
-        Ok(())
-    }
-
-    /// A step with the copies of its results.
-    fn record(&mut self) -> Result<()> {
-        let (buffers, gpu) = (&self.buffers, &self.gpu);
-        self.step(None).run()?;
-        gpu.download(buffers.displacements, &mut self.results)?;
-        gpu.download(buffers.counters, &mut self.counters)
-    }
-
-    /// All of a step, or one stage.
-    fn step(&self, only: Option<Stage>) -> Step<'_> {
-        let (gpu, model, buffers) = (&self.gpu, &self.model, &self.buffers);
-        Step { forward: Forward { gpu, model, buffers: &buffers.forward, only }, buffers }
-    }
-
-    fn steps(&mut self, n_steps: usize, goes_on: &mut dyn FnMut(usize) -> bool) -> Result<()> {
-        let n_known = self.displacements.len().max(n_steps);
-        self.displacements.resize_with(n_known, Vec::new);
-        for t in 0..n_steps {
-            if let Some(graph) = &self.graph {
-                graph.launch(&self.gpu, "a step")?;
-            }
+    fn passes(
+        &mut self,
+        place: usize,
+        scenes: &[Scene<'_>],
+        all: &mut [Steps],
+        mut goes_on: impl FnMut(usize) -> bool,
+    ) -> Result<()> {
+        let config = self.model.config;
+        let most = scenes.iter().map(|&(_, n_steps)| n_steps).max().unwrap_or(0);
+        for index in 0..config.n_passes(most) {
+            self.captured[place].graph.launch(&self.gpu, "a pass")?;
             self.gpu.synchronize()?;
-            check_flags(self.counters.get(2)[1])?;
-            let (vectors, _) = self.results.get(3 * self.sizes.n).as_chunks();
-            self.displacements[t].clear();
-            self.displacements[t].extend_from_slice(vectors);
-            self.n_steps = t + 1;
-            if !goes_on(t + 1) {
+            let results = self.results(scenes.len());
+            let under_way = scenes.par_iter().zip(&mut *all).enumerate();
+            let under_way =
+                under_way.filter(|(_, ((_, n_steps), _))| index < config.n_passes(*n_steps));
+            under_way.try_for_each(|(scene, (_, steps))| results.read(scene, index, steps))?;
+            if !goes_on(((index + 1) * config.replan_interval).min(most)) {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Displacements of step `t` relative to the positions before it (m), `[n]`.
-    pub fn displacements(&self, t: usize) -> &[[f32; 3]] {
-        &self.displacements[t]
+    /// What the last pass of `n_scenes` gave.
+    fn results(&self, n_scenes: usize) -> Results<'_> {
+        let (config, n) = (&self.model.config, self.sizes.n);
+        let told = if config.tells_sigma() { config.tokens.steps_per_pass } else { 0 };
+        Results {
+            config,
+            n,
+            counters: self.counters.get(2 * n_scenes),
+            moved: self.moved.get(3 * n * config.replan_interval * n_scenes),
+            sigmas: self.expected.get(n * told * n_scenes),
+            told,
+        }
     }
+}
 
-    /// Steps of the last run.
-    pub fn n_steps(&self) -> usize {
-        self.n_steps
-    }
+/// What came back of a pass, one scene behind the other.
+struct Results<'a> {
+    config: &'a RolloutConfig,
+    n: usize,
+    counters: &'a [u32],
+    moved: &'a [f32],
+    sigmas: &'a [f32],
+    /// Steps of which there are sigmas.
+    told: usize,
+}
 
-    /// What was made anew so far.
-    pub fn counts(&self) -> Counts {
-        self.counts
+impl Results<'_> {
+    /// Takes over what pass `index` gave for a scene: its own steps, and sigmas of those that it looks at
+    /// first.
+    fn read(&self, scene: usize, index: usize, to: &mut Steps) -> Result<()> {
+        check_flags(self.counters[2 * scene + 1])?;
+        let (n, kept) = (self.n, self.config.replan_interval);
+        let (vectors, _) = self.moved.as_chunks();
+        let of_step = |j: usize, steps: usize| (scene * steps + j) * n..(scene * steps + j + 1) * n;
+        let first = index * kept;
+        for j in 0..kept {
+            to.set_displacements(first + j, &vectors[of_step(j, kept)]);
+        }
+        for j in (0..self.told).filter(|j| self.config.first_look(first + j) == index) {
+            to.set_sigmas(first + j, &self.sigmas[of_step(j, self.told)]);
+        }
+        Ok(())
     }
+}
+
+/// Sizes that all scenes have.
+fn common_sizes(scenes: &[Scene<'_>], config: &RolloutConfig, before: &Sizes) -> Result<Sizes> {
+    let mut sizes = *before;
+    // Twice, as room for a later one's is room for an earlier one's, too.
+    for _ in 0..2 {
+        for (i, &(scene, n_steps)) in scenes.iter().enumerate() {
+            let of_scene = checked_sizes(scene, config, n_steps, &sizes)?;
+            let alike = [&of_scene, &sizes].map(|s| [s.n, s.h, s.n_robot, s.stride, s.n_links]);
+            if i > 0 && alike[0] != alike[1] {
+                let what = "tokens of each scene, as many of each kind";
+                let [expected, got] = [sizes.n_tokens(), of_scene.n_tokens()];
+                return Err(Error::Shape { what, expected, got });
+            }
+            sizes = of_scene;
+        }
+    }
+    Ok(sizes)
 }
 
 impl Rollouts for Rollout {
@@ -195,24 +303,58 @@ impl Rollouts for Rollout {
         n_steps: usize,
         goes_on: &mut dyn FnMut(usize) -> bool,
     ) -> Result<()> {
-        self.run_while(scene, n_steps, goes_on)
+        self.n_steps = 0;
+        let (mut n_done, mut steps) = (0, [std::mem::take(&mut self.steps)]);
+        let done = self.roll(&[(scene, n_steps)], &mut steps, |n| {
+            n_done = n;
+            goes_on(n)
+        });
+        let [steps] = steps;
+        (self.steps, self.n_steps) = (steps, n_done);
+        done
     }
 
     fn displacements(&self, t: usize) -> &[[f32; 3]] {
-        self.displacements(t)
+        self.steps.displacements(t)
     }
 
-    /// None: models that tell them are not run here.
-    fn sigmas(&self, _t: usize) -> Option<&[f32]> {
-        None
+    fn sigmas(&self, t: usize) -> Option<&[f32]> {
+        self.steps.sigmas(t)
     }
 
     fn n_steps(&self) -> usize {
-        self.n_steps()
+        self.n_steps
     }
 
     fn name(&self) -> &str {
         self.gpu.name()
+    }
+}
+
+impl SideBySide for Rollout {
+    fn run(&mut self, scenes: &[(&RolloutInput, usize)], steps: &mut [Steps]) -> Result<()> {
+        let mut first = 0;
+        while first < scenes.len() {
+            let next = first + self.most_scenes.min(scenes.len() - first);
+            let done = self.roll(&scenes[first..next], &mut steps[first..next], |_| true);
+            if done.is_err() && self.arena.has_run_out() && next - first > 1 {
+                // Half as many may fit.
+                self.most_scenes = (next - first).next_power_of_two() / 2;
+                let n = self.most_scenes;
+                self.name = format!(
+                    "{}, {n} scenes at once: its memory has no room for more",
+                    self.gpu.name()
+                );
+                continue;
+            }
+            done?;
+            first = next;
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> &str {
+        &self.name
     }
 }
 
@@ -225,83 +367,4 @@ fn check_flags(flags: u32) -> Result<()> {
         return Err(Error::NonFinite { what });
     }
     Ok(())
-}
-
-/// Sizes of a run, its parts held to each other. Room for kinematic particles never shrinks, so that
-/// shorter horizons replay the same graph.
-pub(super) fn checked_sizes(
-    scene: &RolloutInput,
-    n_steps: usize,
-    k: usize,
-    n_times: usize,
-) -> Result<Sizes> {
-    let shape = |what, expected, got| Err(Error::Shape { what, expected, got });
-    let (kinematic, start) = (&scene.kinematic, &scene.start);
-    if kinematic.len() < n_steps + 2 {
-        return shape("rows of kinematic particles", n_steps + 2, kinematic.len());
-    }
-    let n_robot = kinematic.first().map_or(0, Vec::len);
-    let used = &kinematic[..n_steps + 2];
-    if let Some(row) = used.iter().find(|row| row.len() != n_robot) {
-        return shape("points on the robot", n_robot, row.len());
-    }
-    start.check_particles()?;
-    start.check_links(n_robot)?;
-    let sizes = Sizes {
-        n: start.positions.len(),
-        h: start.history_positions.len(),
-        k: n_robot.div_ceil(start.stride()),
-        stride: start.stride(),
-        n_robot,
-        n_links: start.kinematic_links.last().map_or(0, |&link| link as usize + 1),
-        n_times: n_times.max(n_steps + 2),
-    };
-    if n_robot > MAX_TOKENS {
-        return shape("points on the robot", MAX_TOKENS, n_robot);
-    }
-    check_tokens(sizes.n_tokens(), k)?;
-    Ok(sizes)
-}
-
-/// Writes the scene in the order of [`Buffers::uploaded`]; `motions` is scratch.
-pub(super) fn stage(
-    scene: &RolloutInput,
-    sizes: &Sizes,
-    n_steps: usize,
-    motions: &mut Vec<RigidMotion>,
-    to: &mut [f32],
-) {
-    let start = &scene.start;
-    let mut rest = to;
-    let mut put = |numbers: &[f32]| {
-        let (first, behind) = std::mem::take(&mut rest).split_at_mut(numbers.len());
-        first.copy_from_slice(numbers);
-        rest = behind;
-    };
-    put(start.positions.as_flattened());
-    put(start.velocities.as_flattened());
-    put(&start.velocity_known);
-    put(start.colors.as_flattened());
-    put(start.history_positions.as_flattened());
-    put(start.history_colors.as_flattened());
-    for t in 0..sizes.n_times {
-        // Times beyond this run are not read.
-        put(scene.kinematic[t.min(n_steps + 1)].as_flattened());
-    }
-    let goes_on = if start.extrapolated_motion.is_empty() {
-        &start.velocities
-    } else {
-        &start.extrapolated_motion
-    };
-    put(goes_on.as_flattened());
-    if start.bodies.is_empty() {
-        start.positions.iter().for_each(|_| put(&[0.0; N_BODY_FEATURES]));
-    }
-    put(start.bodies.as_flattened());
-    let links = &start.kinematic_links;
-    links.iter().for_each(|&link| put(&[link as f32]));
-    for ends in scene.kinematic[1..n_steps + 2].windows(2) {
-        follow_links(links, &ends[0], &ends[1], motions);
-        motions.iter().for_each(|motion| put(&motion.numbers()));
-    }
 }

@@ -5,9 +5,9 @@ mod errors;
 mod graph;
 mod layers;
 mod measure;
-mod pass_rollout;
 mod rollout;
 mod sampler;
+mod tokens;
 mod unsupported;
 
 use std::sync::Arc;

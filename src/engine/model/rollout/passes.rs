@@ -32,7 +32,7 @@ pub(super) struct Pass {
 /// What a roll-out is on every device, but for the model between tokens and outputs; keeps all
 /// buffers between calls.
 #[derive(Debug)]
-pub(crate) struct Passes {
+pub(super) struct Passes {
     config: RolloutConfig,
     pub(super) all: Vec<Pass>,
     n_steps: usize,
@@ -76,16 +76,11 @@ impl Passes {
     ///
     /// # Errors
     /// [`Error::Shape`] if `scene.kinematic` does not reach to the end of the last pass.
-    pub fn begin(&mut self, scene: &RolloutInput, n_steps: usize) -> Result<usize> {
-        let RolloutConfig { replan_interval, tokens: TokenConfig { steps_per_pass, .. }, .. } =
-            self.config;
-        let n_passes = self.config.n_passes(n_steps);
-        let n_rows =
-            n_passes.checked_sub(1).map_or(0, |last| last * replan_interval + steps_per_pass) + 2;
-        if scene.kinematic.len() < n_rows {
-            let what = "rows of kinematic particles";
-            let (expected, got) = (n_rows, scene.kinematic.len());
-            return Err(Error::Shape { what, expected, got });
+    fn begin(&mut self, scene: &RolloutInput, n_steps: usize) -> Result<usize> {
+        let (n_passes, expected) = (self.config.n_passes(n_steps), self.config.n_rows(n_steps));
+        let got = scene.kinematic.len();
+        if got < expected {
+            return Err(Error::Shape { what: "rows of kinematic particles", expected, got });
         }
         self.n_steps = n_steps;
         self.all.resize_with(self.all.len().max(n_passes), Pass::default);
@@ -96,7 +91,7 @@ impl Passes {
     ///
     /// # Errors
     /// As [`Tokens::encode`].
-    pub fn encode(&mut self, scene: &RolloutInput, index: usize) -> Result<()> {
+    fn encode(&mut self, scene: &RolloutInput, index: usize) -> Result<()> {
         let RolloutConfig { replan_interval, tokens: TokenConfig { steps_per_pass, .. }, .. } =
             self.config;
         let (before, rest) = self.all.split_at_mut(index);
@@ -117,23 +112,17 @@ impl Passes {
     ///
     /// # Errors
     /// [`Error::NonFinite`] if a displacement is not finite.
-    pub fn read(&mut self, index: usize) -> Result<usize> {
-        let tells = |j| self.first_look(index * self.config.replan_interval + j) == index;
+    fn read(&mut self, index: usize) -> Result<usize> {
+        let tells = |j| self.config.first_look(index * self.config.replan_interval + j) == index;
         let told: Vec<bool> = (0..self.config.tokens.steps_per_pass).map(tells).collect();
         self.all[index].read_outputs(&self.config, &told)?;
         Ok(((index + 1) * self.config.replan_interval).min(self.n_steps))
     }
 
     /// Tokens of pass `index`, and where the model's outputs `[n_scene, n_outputs]` of them belong.
-    pub fn tokens_and_outputs(&mut self, index: usize) -> (&Tokens, &mut Vec<f32>) {
+    fn tokens_and_outputs(&mut self, index: usize) -> (&Tokens, &mut Vec<f32>) {
         let Pass { tokens, head, .. } = &mut self.all[index];
         (tokens, head)
-    }
-
-    /// Pass `to` takes the memory of the tokens of pass `from`, which has been read.
-    pub fn hand_tokens_on(&mut self, from: usize, to: usize) {
-        let tokens = std::mem::take(&mut self.all[from].tokens);
-        self.all[to].tokens = tokens;
     }
 
     /// As [`super::Rollout::displacements`].
@@ -145,15 +134,8 @@ impl Passes {
     /// As [`super::Rollout::sigmas`]: by the pass that looked at step `t` first. One that looks again
     /// knows no more of how far off its own start is.
     pub fn sigmas(&self, t: usize) -> Option<&[f32]> {
-        let first = self.first_look(t);
+        let first = self.config.first_look(t);
         self.all[first].sigmas.get(t - first * self.config.replan_interval).map(Vec::as_slice)
-    }
-
-    /// The first pass that looks at step `t`.
-    fn first_look(&self, t: usize) -> usize {
-        let RolloutConfig { replan_interval, tokens: TokenConfig { steps_per_pass, .. }, .. } =
-            self.config;
-        (t + replan_interval).saturating_sub(steps_per_pass) / replan_interval
     }
 
     /// Steps of the last run.

@@ -74,11 +74,6 @@ impl Flight {
         });
     }
 
-    /// Knows of no way any more.
-    pub(super) fn forget(&mut self) {
-        self.ways.iter_mut().for_each(|way| way.poses.clear());
-    }
-
     /// Motion of particle `i` in step `j` of the pass; none where its body is not known.
     pub(super) fn motion(&self, state: &StepState, i: usize, j: usize) -> Option<Vec3> {
         let way = self.way(state, i)?;
@@ -382,7 +377,5 @@ mod tests {
         flight.find(&state, &FIVE);
         assert_eq!(flight.motion(&state, 0, 0), None);
         assert!(flight.knows(&state, 1) && !flight.knows(&state, 0));
-        flight.forget();
-        assert!(!flight.knows(&state, 1));
     }
 }

@@ -59,7 +59,7 @@ template <int N> __device__ inline void wait_for_copies() {
 const unsigned WARP = 32;
 const unsigned FULL_WARP = 0xffffffffu;
 
-// Bits of the flag word that a step raises; src/engine/backend/cuda/rollout.rs reads them.
+// Bits of the flag word that a pass raises; src/engine/backend/cuda/rollout.rs reads them.
 const unsigned FLAG_POSITION = 1u;      // a position is not finite
 const unsigned FLAG_DISPLACEMENT = 2u;  // a displacement is not finite
 
@@ -76,6 +76,23 @@ __device__ inline unsigned ceil_div(unsigned a, unsigned b) { return (a + b - 1)
 __device__ inline float warp_sum(float x) {
     for (unsigned offset = WARP / 2; offset > 0; offset /= 2) {
         x += __shfl_xor_sync(FULL_WARP, x, offset);
+    }
+    return x;
+}
+
+// A number's bits in an order that integers have: greater for greater ones, 0 for none of them.
+__device__ inline unsigned ordered(float x) {
+    unsigned bits = __float_as_uint(x);
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+__device__ inline float unordered(unsigned key) {
+    return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
+}
+
+template <class T> __device__ inline T warp_max(T x) {
+    for (unsigned offset = WARP / 2; offset > 0; offset /= 2) {
+        T other = __shfl_xor_sync(FULL_WARP, x, offset);
+        x = x < other ? other : x;
     }
     return x;
 }

@@ -1,9 +1,11 @@
-// From the model's outputs to displacements (ops::motion_head), and on to the next step's state.
+// From the model's outputs to displacements and sigmas (ops::motion_head), and on to the next pass's state.
 #pragma once
-#include "step.cuh"
+#include "pass.cuh"
 
 namespace motion {
 const float MAX_RESIDUAL_M = 0.25f;
+// Sigma of an output of 0, and how far the logarithm goes from there.
+const float USUAL_SIGMA_M = 5e-3f, MAX_LOG_SIGMA = 5.0f;
 
 // Σ_c softmax(y)_c · candidate_c + MAX_RESIDUAL_M · tanh(r), for y | r of a row.
 __device__ inline void head(const float* y, const float* candidates, float (&out)[3]) {
@@ -22,30 +24,46 @@ __device__ inline void head(const float* y, const float* candidates, float (&out
 }
 }  // namespace motion
 
-// One thread a scene particle, then one a history particle: what was the scene becomes the history.
-// Reads the positions before the step from the tokens, so that nobody reads what another one writes.
-KERNEL move_particles(Step s) {
+// One thread a scene particle: its displacements and sigmas; where it is behind the steps that are kept, and
+// in the history a step before that.
+KERNEL move_particles(Pass s) {
+    if (!pass::of_scene(s)) return;
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < s.n) {
-        float displacement[3];
-        motion::head(s.outputs + static_cast<uint64_t>(N_OUTPUTS) * i,
-                     s.candidates + 3ull * N_CANDIDATES * i, displacement);
-        for (unsigned axis = 0; axis < 3; axis++) {
-            uint64_t at = 3ull * i + axis;
-            if (!is_finite(displacement[axis])) atomicOr(&s.counters[1], FLAG_DISPLACEMENT);
-            s.displacements[at] = displacement[axis];
-            s.positions[at] = s.token_positions[at] + displacement[axis];
-            s.velocities[at] = displacement[axis];
+    if (i >= s.n) return;
+    float displacement[3], before[3], now[3];
+    for (unsigned axis = 0; axis < 3; axis++) before[axis] = now[axis] = s.positions[3ull * i + axis];
+    for (unsigned step = 0; step < s.steps; step++) {
+        const float* y = s.outputs + static_cast<uint64_t>(s.n_outputs) * (static_cast<uint64_t>(i) * s.steps + step);
+        uint64_t at = static_cast<uint64_t>(step) * s.n + i;
+        if (s.n_outputs > N_HEAD) {
+            float log_sigma = fminf(fmaxf(y[N_HEAD], -motion::MAX_LOG_SIGMA), motion::MAX_LOG_SIGMA);
+            s.sigmas[at] = motion::USUAL_SIGMA_M * expf(log_sigma);
         }
-        s.velocity_known[i] = 1.0f;
-    } else if (i - s.n < s.h && s.n > 0) {
-        uint64_t j = i - s.n, from = j * s.n / s.h;
+        if (step >= s.kept) continue;
+        motion::head(y, pass::candidates(s, i, step), displacement);
         for (unsigned axis = 0; axis < 3; axis++) {
-            s.history_positions[3 * j + axis] = s.token_positions[3 * from + axis];
-            s.history_colors[3 * j + axis] = s.colors[3 * from + axis];
+            if (!is_finite(displacement[axis])) atomicOr(&s.counters[1], FLAG_DISPLACEMENT);
+            s.displacements[3 * at + axis] = displacement[axis];
+            before[axis] = now[axis];
+            now[axis] += displacement[axis];
+        }
+    }
+    for (unsigned axis = 0; axis < 3; axis++) {
+        s.positions[3ull * i + axis] = now[axis];
+        s.velocities[3ull * i + axis] = displacement[axis];
+    }
+    s.velocity_known[i] = 1.0f;
+    // All j whose particle is this one: rollout_input::history_index.
+    uint64_t j = (static_cast<uint64_t>(i) * s.h + s.n - 1) / s.n;
+    for (; j < s.h && j * s.n / s.h == i; j++) {
+        for (unsigned axis = 0; axis < 3; axis++) {
+            s.history_positions[3 * j + axis] = before[axis];
+            s.history_colors[3 * j + axis] = s.colors[3ull * i + axis];
         }
     }
 }
 
-// Behind all kernels of a step: the next one reads the next kinematic particles.
-KERNEL end_step(Step s) { s.counters[0] += 1; }
+// Behind all kernels of a pass: the next one reads the robot's points behind the steps that were kept.
+KERNEL end_pass(Pass s) {
+    if (pass::of_scene(s)) s.counters[0] += 1;
+}

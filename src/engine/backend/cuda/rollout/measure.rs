@@ -1,4 +1,4 @@
-//! How long the parts of a step take, for `benches/gpu`: each is recorded many times over as a graph of
+//! How long the parts of a pass take, for `benches/gpu`: each is recorded many times over as a graph of
 //! its own, and the graph's replay is timed from launch to end.
 
 use std::sync::Arc;
@@ -7,15 +7,16 @@ use std::time::Instant;
 use super::super::Gpu;
 use super::super::kernels::{Grid, TileBuffers};
 use super::super::memory::{Arena, Buffer, Pinned};
+use super::super::pass::Sizes;
 use super::super::stage::Stage;
-use super::super::step::Sizes;
 use super::{Graph, Rollout};
-use crate::engine::model::rollout::{N_OUTPUTS, RolloutConfig};
-use crate::engine::model::tokens::{Frame, N_CANDIDATES, N_FEATURES};
+use crate::engine::backend::Rollouts;
+use crate::engine::model::rollout::RolloutConfig;
+use crate::engine::model::tokens::{Frame, N_CANDIDATES};
 use crate::engine::rollout_input::RolloutInput;
 use crate::{Error, Result};
 
-/// What a part of a step takes.
+/// What a part of a pass takes.
 #[derive(Debug, Clone, Copy)]
 pub struct StageTime {
     /// Which part, in all blocks together.
@@ -29,25 +30,25 @@ pub struct StageTime {
 }
 
 impl Rollout {
-    /// Times of the parts of a step from `scene`, each recorded `n_repeats` times over, and replayed
+    /// Times of the parts of a pass from `scene`, each recorded `n_repeats` times over, and replayed
     /// `n_replays` times (once more to warm up), of which the least counts.
     ///
     /// # Errors
-    /// As [`Rollout::run_while`].
+    /// As [`Rollouts::run_while`].
     pub fn measure_stages(
         &mut self,
         scene: &RolloutInput,
         n_repeats: usize,
         n_replays: usize,
     ) -> Result<Vec<StageTime>> {
-        // What stages read of one another is there then; they are measured as parts of the first step.
-        self.run_while(scene, 1, &mut |_| true)?;
-        self.gpu.clear(self.buffers.counters)?;
-        let n_entries = self.n_entries()?;
+        // What stages read of one another is there then; they are measured as parts of the first pass.
+        let n_entries = self.n_entries(scene)?;
+        let place = self.prepare(&[(scene, 1)])?;
+        let buffers = self.captured[place].buffers;
         let mut times = Vec::new();
         for stage in Stage::ALL {
             let graph = Graph::capture(&self.gpu, || {
-                (0..n_repeats).try_for_each(|_| self.step(Some(stage)).run())
+                (0..n_repeats).try_for_each(|_| self.pass(&buffers, Some(stage)).run())
             })?;
             let mut least = f64::INFINITY;
             for _ in 0..=n_replays {
@@ -59,35 +60,42 @@ impl Rollout {
         Ok(times)
     }
 
-    /// Milliseconds a step over `n_steps` steps of `scene`, of `n_runs` runs: from positions on the
-    /// device to displacements on the device.
+    /// Milliseconds a pass over the passes of `n_steps` steps of `scene`, of `n_runs` runs: from positions on
+    /// the device to displacements on the device.
     ///
     /// # Errors
-    /// As [`Rollout::run_while`].
-    pub fn measure_steps(
+    /// As [`Rollouts::run_while`].
+    pub fn measure_passes(
         &mut self,
         scene: &RolloutInput,
         n_steps: usize,
         n_runs: usize,
     ) -> Result<Vec<f64>> {
-        self.prepare(scene, n_steps)?;
-        let graph = Graph::capture(&self.gpu, || self.step(None).run())?;
+        let place = self.prepare(&[(scene, n_steps)])?;
+        let buffers = self.captured[place].buffers;
+        let n_passes = self.model.config.n_passes(n_steps);
+        let graph = Graph::capture(&self.gpu, || self.pass(&buffers, None).run())?;
         let mut times = Vec::new();
         for _ in 0..n_runs {
-            self.prepare(scene, n_steps)?;
-            times.push(self.replay_ms(&graph, n_steps)? / n_steps as f64);
+            self.prepare(&[(scene, n_steps)])?;
+            times.push(self.replay_ms(&graph, n_passes)? / n_passes as f64);
         }
         Ok(times)
     }
 
-    /// Bytes of device memory that the model and the steps of the last run hold.
+    /// Bytes of device memory that the model and the passes of the last run hold.
     pub fn device_bytes(&self) -> usize {
         self.arena.bytes() + self.model.bytes()
     }
 
-    /// Merged loads of the last run's last step.
-    pub fn n_entries(&mut self) -> Result<usize> {
-        let lens = read(&self.gpu, self.buffers.forward.row_lens)?;
+    /// Merged loads of the first pass of `scene`.
+    ///
+    /// # Errors
+    /// As [`Rollouts::run_while`].
+    pub fn n_entries(&mut self, scene: &RolloutInput) -> Result<usize> {
+        self.run_while(scene, 1, &mut |_| true)?;
+        let place = self.prepare(&[(scene, 1)])?;
+        let lens = read(&self.gpu, self.captured[place].buffers.forward.row_lens)?;
         Ok(lens.iter().map(|&len| len as usize).sum())
     }
 
@@ -107,7 +115,9 @@ fn work(stage: Stage, config: &RolloutConfig, sizes: &Sizes, n_entries: f64) -> 
     let model = &config.interlacer;
     let (tokens, n, d) = (sizes.n_tokens() as f64, sizes.n as f64, model.width as f64);
     let (blocks, mlp) = (model.n_blocks as f64, model.mlp_width() as f64);
-    let (features, outputs) = (N_FEATURES as f64, N_OUTPUTS as f64);
+    let (features, outputs) = (model.n_features as f64, model.n_outputs as f64);
+    let steps = config.tokens.steps_per_pass as f64;
+    let candidates = 3.0 * N_CANDIDATES as f64 * steps;
     let head = d / model.n_heads as f64;
     let loads = (model.n_hops + 2) as f64 * n_entries;
     // A product of `rows`, with what is read of y too.
@@ -115,7 +125,9 @@ fn work(stage: Stage, config: &RolloutConfig, sizes: &Sizes, n_entries: f64) -> 
         [2.0 * rows * n_in * n_out, rows * (n_in + n_out + read)]
     };
     let [flops, numbers] = match stage {
-        Stage::Tokens => [0.0, sizes.n_uploaded() as f64 + tokens * (features + 3.0)],
+        Stage::Tokens => {
+            [0.0, sizes.n_uploaded() as f64 + tokens * (features + 3.0) + n * candidates]
+        }
         Stage::Neighbors => [0.0, tokens * (3.0 + model.k as f64)],
         Stage::Walks => [0.0, tokens * model.k as f64 + loads],
         Stage::Embed => product(tokens, features, d, 0.0),
@@ -127,7 +139,7 @@ fn work(stage: Stage, config: &RolloutConfig, sizes: &Sizes, n_entries: f64) -> 
         Stage::MlpUp => product(blocks * tokens, d, mlp, 0.0),
         Stage::MlpDown => product(blocks * tokens, mlp, d, d),
         Stage::Head => product(n, d, outputs, 0.0),
-        Stage::Motion => [0.0, n * (outputs + 3.0 * N_CANDIDATES as f64 + 12.0)],
+        Stage::Motion => [0.0, n * (outputs + candidates + steps + 12.0)],
     };
     [flops, 4.0 * numbers]
 }

@@ -30,7 +30,7 @@ const Device devices[] = {
     {"Stand-in of Hopper", 9, 0, 1u << 30, NEVER},
     {"Stand-in of a desktop card", 8, 6, 1u << 30, NEVER},
     {"Stand-in of an old card", 7, 5, 1u << 30, NEVER},
-    {"Stand-in of a small memory", 8, 7, 100u << 10, NEVER},
+    {"Stand-in of a small memory", 8, 7, 4u << 20, NEVER},
     // One for each test that loses it.
     {"Stand-in that gets lost", 8, 7, 1u << 30, 60},
     {"Stand-in that gets lost", 8, 7, 1u << 30, 60},
@@ -69,8 +69,9 @@ template <class... Arguments, void (*FUNCTION)(Arguments...)> struct Binder<FUNC
 #define ENTRY(name) \
     { #name, Binder<name>::bind }
 const Kernel kernels[] = {
-    ENTRY(nearest_robot),
-    ENTRY(encode),          ENTRY(move_particles),     ENTRY(end_step),          ENTRY(knn_4),
+    ENTRY(nearest_robot),   ENTRY(follow_links),       ENTRY(bound_still),       ENTRY(raise_heights),
+    ENTRY(raise_second_heights), ENTRY(fly),           ENTRY(propose),           ENTRY(strike),
+    ENTRY(encode),          ENTRY(move_particles),     ENTRY(end_pass),          ENTRY(knn_4),
     ENTRY(knn_8),           ENTRY(knn_32),             ENTRY(enumerate_walks),   ENTRY(dense_plain),
     ENTRY(dense_add),       ENTRY(dense_norm),         ENTRY(dense_queries_add), ENTRY(linear_state),
     ENTRY(linear_fold),     ENTRY(grf_attention_64),   ENTRY(grf_attention_128), ENTRY(grf_attention_256),

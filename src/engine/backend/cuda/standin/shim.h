@@ -324,8 +324,8 @@ template <class T> T atomicAdd(T* at, T x) {
     *at += x;
     return old;
 }
-inline unsigned atomicMax(unsigned* at, unsigned x) {
-    unsigned old = *at;
+template <class T> T atomicMax(T* at, T x) {
+    T old = *at;
     *at = old < x ? x : old;
     return old;
 }

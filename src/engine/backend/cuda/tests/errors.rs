@@ -1,12 +1,11 @@
 //! Cards and drivers in which something is wrong.
 
-use super::pass_rollout::of;
-use super::rollout::{config, scene, weights};
+use super::rollout::{config, of, scene, weights};
 use super::sampler::{PLAIN, sampling};
 use super::*;
 use crate::engine::backend::cuda::kernels::{Kernel, SHARED_BYTES};
 use crate::engine::backend::cuda::launch::Argument;
-use crate::engine::backend::cuda::{Precision, Rollout, Sampler, rollouts};
+use crate::engine::backend::cuda::{Precision, Rollout, Sampler};
 use crate::engine::backend::{Backend, Device, Other, Rollouts};
 use crate::engine::model::rollout::RolloutConfig;
 use crate::engine::model::tokens::TokenConfig;
@@ -65,7 +64,8 @@ fn a_card_that_gets_lost_is_an_error_from_then_on() {
 
 /// Roll-outs and particles on card `ordinal`.
 fn backend(device: Device, ordinal: usize, config: RolloutConfig, weights: &[f32]) -> Backend {
-    let rollouts = rollouts(open(ordinal), config, weights, Precision::Full).unwrap();
+    let rollouts = Rollout::new(open(ordinal), config, weights, Precision::Full).unwrap();
+    let rollouts = Box::new(rollouts);
     let cpu = model::Rollout::new(config, Mode::Inference);
     let sampler = Box::new(Sampler::new(open(ordinal)));
     let other = Some(Other { rollouts, sampler });
@@ -124,7 +124,7 @@ fn where_auto_loses_its_card_the_cpu_takes_over_within_the_run() {
     }
 }
 
-/// As above, of a model whose tokens the host makes.
+/// As above, of a model of several steps a pass.
 #[test]
 fn where_auto_loses_its_card_between_passes_the_cpu_takes_over_too() {
     if !has_faulty_cards() {

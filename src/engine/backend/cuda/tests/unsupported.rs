@@ -5,10 +5,11 @@ use super::*;
 use crate::engine::backend::{Backend, Device};
 use crate::engine::graph::EdgeWeights;
 use crate::engine::graph::walks::{Halting, Sampler, WalkConfig};
+use crate::engine::lab::encodings::BOTH;
 use crate::engine::lab::layers::{K_MIP, MESSAGE_PASSING, SOFTMAX};
 use crate::engine::model::weights::initial_weights;
 use crate::engine::model::{
-    self, FeatureMap, GlobalLayer, Inputs, LayersConfig, Layout, LocalLayer, MaskConfig, Mode,
+    self, FeatureMap, GlobalLayer, LayersConfig, Layout, LocalLayer, MaskConfig, Mode,
 };
 use crate::engine::model::{Model, ModelConfig};
 
@@ -52,17 +53,8 @@ fn other_models() -> Vec<(ModelConfig, &'static str)> {
             mask(MaskConfig { edge_weights: distance, ..Default::default() }),
             "edge_weights {\"distance\"",
         ),
+        (ModelConfig { encodings: BOTH, ..usual }, "encodings"),
         (ModelConfig { width: 266, ..usual }, "width 266"),
-        // The kernels of one step a pass refuse the same.
-        (
-            ModelConfig {
-                inputs: Inputs::First,
-                tells_sigma: false,
-                width: 266,
-                ..usual.with_steps_per_pass(1)
-            },
-            "width 266",
-        ),
         (ModelConfig { width: 264, n_heads: 2, ..usual }, "width 264"),
         (ModelConfig { width: 34, n_heads: 17, ..usual }, "17 heads"),
     ]

@@ -3,14 +3,18 @@
 //! The motion estimate takes the support plane to rest, so that what stands on it tells: things far apart
 //! that all go on one rigid motion, the robot aside. One large thing alone, as a robot that nothing describes,
 //! goes on such a motion, too: the plane's colours tell the two apart where it has any (`ground.rs`), else
-//! the number of separate things (`regions.rs`).
+//! the number of separate things (`regions.rs`). And a belt, a turntable or a cart may fill the box with what
+//! goes by: where something beside it is seen to rest, in the box or beyond (`sights.rs`), it is none of these.
 
 mod ground;
 mod regions;
+mod sights;
 
 use crate::base::geometry::{RigidMotion, Vec3, add, length, minus};
 use crate::engine::rollout_input::RolloutInput;
 use crate::robot::kinematics::NO_LINK;
+
+pub use sights::{ROBOT_M, Sights};
 
 /// Motion in a step that is told of (m): a tenth of that is noise.
 const MOVES_M: f32 = 0.008;
@@ -33,8 +37,23 @@ const LEAST_REGIONS: usize = 3;
 /// rests beside it then.
 const ALL: f32 = 0.95;
 
-/// How far all that is seen off the support plane moves alike in a step (m); none where it does not.
-pub fn common_motion(scene: &RolloutInput) -> Option<f32> {
+/// What most of a scene goes on.
+#[derive(Debug, Clone, Copy)]
+pub struct CommonMotion {
+    /// The motion of the step before.
+    pub ahead: RigidMotion,
+    /// The way back.
+    pub back: RigidMotion,
+    /// How far that is (m).
+    pub typical_m: f32,
+}
+
+/// How far all that is seen off the support plane of `scene` moves alike in a step (m); none where it does not,
+/// or where something `rests` beside what goes on that motion.
+pub fn common_motion(
+    scene: &RolloutInput,
+    rests: impl FnOnce(&CommonMotion) -> bool,
+) -> Option<f32> {
     let start = &scene.start;
     let is_raised = |p: &Vec3| start.support_m.is_none_or(|support| p[2] > support + ABOVE_M);
     let is_scene = |i: usize| scene.on_links.get(i).is_none_or(|link| *link == NO_LINK);
@@ -80,8 +99,9 @@ pub fn common_motion(scene: &RolloutInput) -> Option<f32> {
     }
     with.sort_unstable();
     let with_m: Vec<Vec3> = with.iter().map(|&i| now[i]).collect();
-    let motion = RigidMotion::fit(&with.iter().map(|&i| before[i]).collect::<Vec<_>>(), &with_m);
-    let is_world = match ground::moves(start, &start.positions[..n], is_raised, &motion) {
+    let with_before: Vec<Vec3> = with.iter().map(|&i| before[i]).collect();
+    let ahead = RigidMotion::fit(&with_before, &with_m);
+    let is_world = match ground::moves(start, &start.positions[..n], is_raised, &ahead) {
         Some(moves) => moves,
         None => {
             let fills_all =
@@ -96,13 +116,20 @@ pub fn common_motion(scene: &RolloutInput) -> Option<f32> {
     with.iter().for_each(|&i| add(&mut mean, &ways[i].map(|x| x / with.len() as f32)));
     let typical = with.iter().map(|&i| length(&ways[i])).sum::<f32>() / with.len() as f32;
     // What turns about its own middle moves, too.
-    Some(length(&mean).max(typical)).filter(|motion| *motion > MOVES_M)
+    let typical_m = length(&mean).max(typical);
+    let back = RigidMotion::fit(&with_m, &with_before);
+    let motion = CommonMotion { ahead, back, typical_m };
+    (typical_m > MOVES_M && !rests(&motion)).then_some(typical_m)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::random::{draw, uniform};
+
+    fn common_motion(scene: &RolloutInput) -> Option<f32> {
+        super::common_motion(scene, |_| false)
+    }
 
     /// Boxes of 50 particles on the floor, 30 cm apart, each moving as `way` says, and a floor at rest.
     fn scene(n_boxes: usize, way: impl Fn(&Vec3) -> Vec3) -> RolloutInput {
