@@ -1,6 +1,7 @@
 //! What is known of a scene's future is not left to the model: what lies on the robot goes with it, what
 //! went on against what was predicted goes on, and what rests stays at rest.
 
+mod fading;
 mod goes_on;
 mod hold_static;
 mod robot_attached;

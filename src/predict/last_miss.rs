@@ -4,7 +4,7 @@ use crate::base::geometry::{Nearest, Vec3, add, length, minus, squared_distance}
 use crate::engine::motion_class::MotionClass;
 use crate::engine::rollout_input::{Evidence, StepState};
 use crate::predict::prediction::Prediction;
-use crate::predict::track_record::{Said, Seen, TrackRecord};
+use crate::predict::track_record::{Said, SceneRecord, Seen, TrackRecord};
 use crate::vision::motion::NO_BODY;
 
 /// How far a particle may lie from where another came from (m) to be taken for it.
@@ -27,6 +27,7 @@ pub struct Outlook {
     /// that nobody looked at.
     body_of: Vec<u32>,
     records: Vec<TrackRecord>,
+    scene: SceneRecord,
     /// What was predicted of the first step in the end, and how sure that was (m), `[n]`; the last is empty where
     /// that was not told.
     predicted: Vec<Vec3>,
@@ -63,6 +64,7 @@ impl Outlook {
         self.body_of.extend_from_slice(body_of);
         self.records.clear();
         self.records.extend(looked.bodies.iter().map(|sums| sums.record));
+        self.scene = looked.scene;
         replace(&mut self.predicted, prediction.displacements.first());
         self.sigma_90.clear();
         self.sigma_90.extend(prediction.told_sigmas(1).first().into_iter().flatten());
@@ -98,6 +100,7 @@ pub struct LastMiss {
     queries: Vec<Vec3>,
     nearest: Vec<u32>,
     bodies: Vec<Sums>,
+    scene: SceneRecord,
     /// Of each body.
     evidence: Vec<Option<Evidence>>,
 }
@@ -117,6 +120,7 @@ impl LastMiss {
     ) -> Outcomes {
         evidence.clear();
         self.bodies.clear();
+        self.scene = SceneRecord::default();
         let mut outcomes = Outcomes::default();
         let (Some((before, outlook, steps)), n) = (past, now.positions.len()) else {
             return outcomes;
@@ -144,13 +148,17 @@ impl LastMiss {
             }
         }
         self.find_robot(now, robot);
+        self.scene = outlook.scene;
+        self.scene.begin();
         for (body, sums) in self.bodies.iter_mut().enumerate() {
             let motion = now.body_motions.get(body).copied().flatten();
             sums.seen.turn_rad = motion.map_or(0.0, |motion| motion.turn()[2]);
             sums.finish();
+            self.scene.add(&sums.record, sums.n_found);
         }
         self.evidence.clear();
-        self.evidence.extend(self.bodies.iter().map(|sums| sums.record.evidence()));
+        let scene = &self.scene;
+        self.evidence.extend(self.bodies.iter().map(|sums| sums.record.evidence(scene)));
         let of = |body: &u32| self.evidence.get(*body as usize).copied().flatten();
         evidence.extend(now.body_of.iter().map(of));
         outcomes
@@ -258,6 +266,7 @@ mod tests {
             said: said.collect(),
             body_of: Vec::new(),
             records: Vec::new(),
+            scene: SceneRecord::default(),
             predicted: vec![[0.0; 3]; 20],
             sigma_90: vec![0.001; 20],
             classes: vec![MotionClass::Moving; 20],

@@ -3,8 +3,9 @@
 //! From one frame to the next, a plain box that slides along its own faces looks at rest: registration finds the
 //! same surface again, but at its ends. Over some frames the ends tell what it does, better than any two frames:
 //! where it goes straight on at one speed, both of its ends go alike in each direction (`course`). Where one end
-//! alone goes, something is hidden, comes into view, or grows, and nothing follows. So it is with ends that nobody
-//! saw freely: behind something else, at the border of an image or of the box (`sight`). What hangs together is
+//! alone goes, something is hidden or grows, and nothing follows. So it is with ends that nobody saw freely, behind
+//! something else (`sight`). But what is long and cut by the border of the image or the box, as a forearm, comes or
+//! goes along itself as its free end does. What hangs together is
 //! found anew in each frame (`groups`), and the robot is no part of it.
 
 mod course;
@@ -142,14 +143,13 @@ impl Outlines {
         for (outline, &of) in self.seen.iter().zip(&self.of) {
             let Measured { sum, n, way, agrees } = &mut self.measured[of as usize];
             let mean = sum.map(|x| x / (*n).max(1) as f32);
-            let course = |seen| Course::of(outline.looks(), seen, &mean);
-            let Some(first) = course(&[true; N_DIRECTIONS]) else { continue };
-            if *n == 0 || !first.is_steady() {
+            // Which ends are seen freely is asked of what seems to move alone.
+            if *n == 0 || !Course::is_any(outline.looks()) {
                 continue;
             }
-            // Which ends are seen freely is asked of what seems to move alone.
             let seen = self.sight.look(now, &self.groups, of, &outline.looks[0]);
-            let Some(course) = course(&seen).filter(Course::is_steady) else { continue };
+            let course = Course::of(outline.looks(), &seen, &mean);
+            let Some(course) = course.filter(Course::is_steady) else { continue };
             *agrees = course.agrees(&mean);
             // What is measured is newer: where the speed changes, it knows better.
             if *agrees && !course.is_even() {

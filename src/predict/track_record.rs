@@ -6,6 +6,10 @@
 //! tell of a model that slows down what does not. Only the last [`WINDOW`] steps count: what was predicted
 //! longer ago changes no bit of a prediction.
 
+mod scene;
+
+pub use scene::SceneRecord;
+
 use crate::base::geometry::{Vec3, add, dot, length, minus};
 use crate::engine::rollout_input::Evidence;
 
@@ -125,12 +129,12 @@ impl TrackRecord {
         self.steps[0] = Look { is_known: 1.0, losses, squares, motion, turn_rad, gain };
     }
 
-    /// What it tells of the next steps; none where nothing was looked at.
-    pub fn evidence(&self) -> Option<Evidence> {
+    /// What it tells of the next steps in a scene of which `scene` tells; none where nothing was looked at.
+    pub fn evidence(&self, scene: &SceneRecord) -> Option<Evidence> {
         let [model, goes_on, rests] = self.shares();
         let (misses_m, has_rested) = (self.misses_m(), self.has_rested());
         let is_known = self.n_steps() > 0.0;
-        let (keeps, steady) = (self.keeps(), self.steady());
+        let (keeps, steady) = (self.keeps(scene.share()), self.steady());
         is_known.then_some(Evidence { model, goes_on, rests, misses_m, has_rested, keeps, steady })
     }
 
@@ -159,11 +163,11 @@ impl TrackRecord {
     }
 
     /// How much of a step's motion the next one keeps, by what became of the model's word for [`LAG`] steps: 1 where
-    /// all of it came. A share c of it came if 1 + r + r² = 3 c of that decay r.
-    fn keeps(&self) -> f32 {
+    /// all of it came. A share c of it came if 1 + r + r² = 3 c of that decay r; `usual` is what comes in this scene.
+    fn keeps(&self, usual: f32) -> f32 {
         let sum = |k: usize| self.steps.iter().map(|look| look.gain[k]).sum::<f32>();
         let noise = WORD_NOISE_M * WORD_NOISE_M;
-        let share = ((sum(0) + noise) / (sum(1) + noise)).clamp(1.0 / 3.0, 1.0);
+        let share = ((sum(0) + noise * usual) / (sum(1) + noise)).clamp(1.0 / 3.0, 1.0);
         ((12.0 * share - 3.0).max(0.0).sqrt() - 1.0) / 2.0
     }
 
@@ -276,7 +280,7 @@ mod tests {
 
     #[test]
     fn what_goes_on_against_the_model_soon_counts_and_one_step_never_does() {
-        assert_eq!(TrackRecord::default().evidence(), None);
+        assert_eq!(TrackRecord::default().evidence(&SceneRecord::default()), None);
         assert_eq!(record(&[ON; 2], &STOPS).shares()[0], 1.0, "one step may be noise");
         assert!(record(&[ON; 4], &STOPS).shares()[1] > 0.9);
         assert!(record(&[ON; 9], &STOPS).shares()[1] > 0.999);
@@ -294,7 +298,7 @@ mod tests {
 
     #[test]
     fn what_is_said_and_does_not_come_fades_and_what_comes_does_not() {
-        let keeps = |motions: &[Vec3], model: &[Vec3; LAG]| record(motions, model).keeps();
+        let keeps = |motions: &[Vec3], model: &[Vec3; LAG]| record(motions, model).keeps(1.0);
         assert_eq!(keeps(&[ON; 3], &STOPS), 1.0, "no three steps were looked at");
         assert!(keeps(&[ON; 9], &[ON; LAG]) > 0.999);
         assert_eq!(keeps(&[ON; 9], &STOPS), 1.0, "more came than was said");
@@ -372,7 +376,7 @@ mod tests {
         let late = [ON; WINDOW + LAG + 1];
         early.extend(late);
         let (a, b) = (record(&early, &STOPS), record(&late, &STOPS));
-        assert_eq!(a.evidence(), b.evidence());
+        assert_eq!(a.evidence(&SceneRecord::default()), b.evidence(&SceneRecord::default()));
         assert_eq!(a, b);
     }
 

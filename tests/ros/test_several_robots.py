@@ -120,8 +120,14 @@ def test_two_robots_side_by_side_hear_only_their_own(ros, start_node, playing):
 
     # What goes wrong is told of the robot that it goes wrong with.
     players["left"].stop()
-    wait_for(lambda: statuses(diagnostics, "left/forecloud")["images"].level != b"\0", "its images to be missed")
-    assert statuses(diagnostics, "right/forecloud")["images"].level == b"\0"
+
+    def images(name: str):
+        """Level of its newest status of images; None before the first one came."""
+        status = statuses(diagnostics, f"{name}/forecloud").get("images")
+        return status and status.level
+
+    wait_for(lambda: images("left") not in (None, b"\0"), "its images to be missed")
+    assert wait_for(lambda: images("right"), "the other's status") == b"\0"
     n = len(predictions["right"].messages)
     predictions["right"].wait_for(n + 2)
 

@@ -1,14 +1,12 @@
 //! What went on against what was predicted goes on, and what rested against it rests: as far as the last
 //! steps tell.
 
-use crate::base::geometry::{RigidMotion, Vec3, add, bounds};
+use crate::base::geometry::{RigidMotion, Vec3, add};
 use crate::engine::motion_class::MotionClass;
 use crate::engine::rollout_input::RolloutInput;
+use crate::predict::known_motion::fading::Fading;
 use crate::predict::track_record::{LAG, Said};
 use crate::vision::motion::NO_BODY;
-
-/// What is no farther than this (m) from the box that a link sweeps may be moved by the robot.
-const REACH_M: f32 = 0.1;
 
 /// Moves particles as their bodies moved; its vectors are kept from one prediction to the next.
 #[derive(Debug, Default)]
@@ -19,12 +17,7 @@ pub struct GoesOn {
     positions: Vec<Vec3>,
     /// Motion in the first steps as the model predicts it, and if each goes on (m), `[n]`.
     said: Vec<Said>,
-    /// How much of a step's motion as the model predicts it the next one keeps, `[n]`.
-    keeps: Vec<f32>,
-    /// Boxes (m) that the links of the robot sweep, now and in the steps to come.
-    swept: Vec<[Vec3; 2]>,
-    /// Whether the robot may reach each body.
-    reached: Vec<bool>,
+    fading: Fading,
 }
 
 impl GoesOn {
@@ -43,7 +36,7 @@ impl GoesOn {
         if displacements.len() >= LAG {
             self.said.resize(start.positions.len(), Said::default());
         }
-        self.set_keeps(scene, classes, displacements.len());
+        self.fading.begin(scene);
         self.bodies.clone_from(&start.body_motions);
         // What went straight on for some steps is told better by all of them than by the last one.
         for (known, &body) in scene.evidence.iter().zip(&start.body_of) {
@@ -62,55 +55,15 @@ impl GoesOn {
                 let known = scene.evidence.get(i).copied().flatten();
                 let known = known.filter(|_| classes.get(i) != Some(&MotionClass::Robot));
                 let Some(known) = known else { continue };
-                let model = known.model * self.keeps[i].powi(step as i32);
+                let of = (i, start.body_of.get(i).map_or(NO_BODY, |body| *body));
+                let class = classes.get(i).copied();
+                let model = known.model * self.fading.share(of, class, step, displacement);
                 for (x, way) in displacement.iter_mut().zip(way) {
                     *x = model * *x + known.goes_on * way;
                 }
             }
             let bodies = self.bodies.iter_mut().flatten();
             bodies.for_each(|motion| *motion = motion.again_on_course());
-        }
-    }
-
-    /// What was said of the last steps and did not come fades from those ahead: hands and what they lead turn and stop.
-    /// Falls are told by gravity, and what the robot will reach by its plan, not by what came before.
-    fn set_keeps(&mut self, scene: &RolloutInput, classes: &[MotionClass], n_steps: usize) {
-        let start = &scene.start;
-        self.sweep(scene, n_steps);
-        self.reached.clear();
-        self.reached.resize(start.body_motions.len(), false);
-        let near = |p: &Vec3, [min, max]: &[Vec3; 2]| {
-            (0..3).all(|k| min[k] - REACH_M < p[k] && p[k] < max[k] + REACH_M)
-        };
-        for (position, &body) in start.positions.iter().zip(&start.body_of) {
-            if let Some(reached) = self.reached.get_mut(body as usize).filter(|is| !**is) {
-                *reached = self.swept.iter().any(|swept| near(position, swept));
-            }
-        }
-        self.keeps.clear();
-        self.keeps.extend((0..start.positions.len()).map(|i| {
-            let known = scene.evidence.get(i).copied().flatten();
-            let body = start.body_of.get(i).map_or(NO_BODY, |body| *body) as usize;
-            let is_led = self.reached.get(body).copied().unwrap_or(true)
-                || classes.get(i) == Some(&MotionClass::Flying);
-            known.filter(|_| !is_led).map_or(1.0, |known| known.keeps)
-        }));
-    }
-
-    /// Finds the boxes that the links sweep, from now to the end of the steps.
-    fn sweep(&mut self, scene: &RolloutInput, n_steps: usize) {
-        self.swept.clear();
-        for row in scene.kinematic.iter().take(n_steps + 2).skip(1) {
-            for (p, &link) in row.iter().zip(&scene.start.kinematic_links) {
-                let link = link as usize;
-                if link >= self.swept.len() {
-                    self.swept.resize(link + 1, bounds(&[]));
-                }
-                let [min, max] = &mut self.swept[link];
-                for k in 0..3 {
-                    (min[k], max[k]) = (min[k].min(p[k]), max[k].max(p[k]));
-                }
-            }
         }
     }
 
@@ -137,9 +90,9 @@ impl GoesOn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::geometry::minus;
+    use crate::base::geometry::{length, minus};
     use crate::engine::rollout_input::Evidence;
-    use crate::predict::track_record::{Seen, TrackRecord};
+    use crate::predict::track_record::{SceneRecord, Seen, TrackRecord};
 
     const WAY: Vec3 = [0.02, 0.0, 0.0];
 
@@ -153,8 +106,10 @@ mod tests {
             squares: [4e-4, 0.0, 4e-4],
         };
         (0..6).for_each(|_| record.add(&seen));
-        let mut scene =
-            RolloutInput { evidence: vec![record.evidence(); 2], ..RolloutInput::default() };
+        let mut scene = RolloutInput {
+            evidence: vec![record.evidence(&SceneRecord::default()); 2],
+            ..RolloutInput::default()
+        };
         scene.start.positions = vec![[0.0; 3], [0.1, 0.0, 0.0]];
         scene.start.velocities = vec![WAY; 2];
         scene
@@ -214,18 +169,22 @@ mod tests {
         scene.evidence = vec![known; 2];
         scene.start.body_of = vec![0, 1];
         scene.start.body_motions = vec![None; 2];
-        let mixed = |scene: &RolloutInput, class| {
-            let mut displacements = vec![vec![[0.01, 0.0, 0.0]; 2]; 3];
+        let mixed = |scene: &RolloutInput, class, way: Vec3| {
+            let mut displacements = vec![vec![way; 2]; 3];
             GoesOn::default().mix(scene, &[class; 2], &mut displacements);
-            displacements.iter().map(|step| [step[0][0], step[1][0]]).collect::<Vec<_>>()
+            let share = |step: &Vec<Vec3>| [0, 1].map(|i| length(&step[i]) / length(&way));
+            displacements.iter().map(share).collect::<Vec<_>>()
         };
-        assert_eq!(mixed(&scene, MotionClass::Moving), [[0.01; 2], [0.005; 2], [0.0025; 2]]);
-        assert_eq!(mixed(&scene, MotionClass::Flying), [[0.01; 2]; 3]);
+        let (aside, down) = ([0.01, 0.0, 0.0], [0.0, 0.0, -0.01]);
+        let fades = [[1.0; 2], [0.5; 2], [0.25; 2]];
+        assert_eq!(mixed(&scene, MotionClass::Moving, down), fades);
+        assert_eq!(mixed(&scene, MotionClass::Flying, aside), fades, "a hand holds it");
+        assert_eq!(mixed(&scene, MotionClass::Flying, down), [[1.0; 2]; 3]);
         // A link is far now, and comes near the second in the last step.
         scene.start.kinematic_links = vec![0];
-        scene.kinematic = [2.0, 1.0, 0.8, 0.5, 0.19, 0.0].map(|x| vec![[x, 0.0, 0.0]]).to_vec();
-        let told = mixed(&scene, MotionClass::Moving);
-        assert_eq!(told, [[0.01; 2], [0.005, 0.01], [0.0025, 0.01]]);
+        scene.kinematic = [2.0, 1.0, 0.8, 0.5, 0.19].map(|x| vec![[x, 0.0, 0.0]]).to_vec();
+        let told = mixed(&scene, MotionClass::Moving, aside);
+        assert_eq!(told, [[1.0; 2], [0.5, 1.0], [0.25, 1.0]]);
     }
 
     #[test]

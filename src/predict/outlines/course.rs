@@ -5,6 +5,7 @@ use nalgebra::{Matrix3, Vector3};
 use crate::base::geometry::{Vec3, dot, length, minus};
 
 use super::groups::{DIRECTIONS, N_DIRECTIONS};
+use super::sight::Seen;
 
 /// Frames that are looked at, and that there must be.
 pub(super) const LOOKS: usize = 5;
@@ -24,7 +25,7 @@ const SINCE: f32 = 3.0;
 const AGREES: (f32, f32) = (0.001, 0.15);
 /// How much the motion that is measured tells of directions whose ends are not seen.
 const MEASURED: f32 = 0.01;
-/// Directions are known in a plane at least: the second of these sums of squares is no less.
+/// Directions are known in a plane: the second of these sums of squares is no less.
 const LEAST_KNOWN: f32 = 0.5;
 
 /// Where something ended in a frame.
@@ -50,6 +51,14 @@ impl Look {
     /// How wide it is along each direction (m).
     pub fn widths(&self) -> impl Iterator<Item = f32> {
         self.ends.iter().map(|[low, high]| high - low)
+    }
+
+    /// Where it is along direction `d` (m): its middle, or the end that tells.
+    fn place(&self, d: usize, seen: Seen) -> f32 {
+        match seen {
+            Seen::One(end) => self.ends[d][end],
+            _ => self.middle(d),
+        }
     }
 
     fn middle(&self, d: usize) -> f32 {
@@ -85,36 +94,50 @@ impl Line<'_> {
     }
 }
 
-impl Course {
-    /// The course by `looks`, the newest first, in directions whose ends are both `seen`, and as `measured` (m) in
-    /// others; none where too few are.
-    pub fn of(looks: &[Look], seen: &[bool; N_DIRECTIONS], measured: &Vec3) -> Option<Self> {
-        let n = looks.len() as f32;
+impl<'a> Line<'a> {
+    fn through(looks: &'a [Look]) -> Option<Self> {
         if looks.len() < MIN_LOOKS {
             return None;
         }
-        let mean = looks.iter().map(|look| look.age).sum::<f32>() / n;
+        let mean = looks.iter().map(|look| look.age).sum::<f32>() / looks.len() as f32;
         let mut times = [0.0; LOOKS];
         times.iter_mut().zip(looks).for_each(|(time, look)| *time = mean - look.age);
         let square = times.iter().map(|t| t * t).sum();
-        let line = Line { looks, times, square };
+        Some(Self { looks, times, square })
+    }
+}
+
+impl Course {
+    /// Whether any end of `looks` goes farther than what is left to what is measured.
+    pub fn is_any(looks: &[Look]) -> bool {
+        let goes = |line: Line| {
+            let end = |d: usize, end: usize| line.slope(|look| look.ends[d][end]).abs() >= LEAST_M;
+            (0..N_DIRECTIONS).any(|d| end(d, 0) || end(d, 1))
+        };
+        Line::through(looks).is_some_and(goes)
+    }
+
+    /// The course by `looks`, the newest first, in directions whose ends are `seen`, and as `measured` (m) in others;
+    /// none where too few are.
+    pub fn of(looks: &[Look], seen: &[Seen; N_DIRECTIONS], measured: &Vec3) -> Option<Self> {
+        let line = Line::through(looks)?;
         let way = way(&line, seen, measured)?;
         let speed = length(&way);
         if speed < LEAST_M || !speed.is_finite() {
             return None;
         }
         let weights = DIRECTIONS.map(|direction| dot(&way, &direction) / speed);
-        let directions = || (0..N_DIRECTIONS).filter(|&d| seen[d]);
-        let total = directions().map(|d| weights[d].powi(2)).sum::<f32>();
-        // Where its middle was.
+        let total = known(seen).map(|d| weights[d].powi(2)).sum::<f32>();
+        // Where it was along its way.
         let mut places = [0.0; LOOKS];
         for (place, look) in places.iter_mut().zip(looks) {
-            *place = directions().map(|d| weights[d] * look.middle(d)).sum::<f32>() / total;
+            *place = known(seen).map(|d| weights[d] * look.place(d, seen[d])).sum::<f32>() / total;
         }
         let places = &places[..looks.len()];
+        let both = || known(seen).filter(|&d| seen[d] == Seen::Both);
         let grows = |d: usize| line.slope(|look| 0.5 * (look.ends[d][1] - look.ends[d][0]));
-        let along = directions().map(|d| (weights[d] * grows(d)).powi(2)).sum::<f32>() / total;
-        let any = directions().map(|d| grows(d).powi(2)).sum::<f32>() / directions().count() as f32;
+        let along = both().map(|d| (weights[d] * grows(d)).powi(2)).sum::<f32>() / total;
+        let any = both().map(|d| grows(d).powi(2)).sum::<f32>() / both().count().max(1) as f32;
         let speed_of = |from: usize, to: usize| {
             (places[to] - places[from]) / (looks[from].age - looks[to].age)
         };
@@ -158,16 +181,23 @@ impl Course {
     }
 }
 
-/// The motion in a step (m) that explains best how the middles move.
-fn way(line: &Line, seen: &[bool; N_DIRECTIONS], measured: &Vec3) -> Option<Vec3> {
+/// Directions along which an end tells.
+fn known(seen: &[Seen; N_DIRECTIONS]) -> impl Iterator<Item = usize> {
+    (0..N_DIRECTIONS).filter(|&d| seen[d] != Seen::None)
+}
+
+/// The motion in a step (m) that explains best how its places move.
+fn way(line: &Line, seen: &[Seen; N_DIRECTIONS], measured: &Vec3) -> Option<Vec3> {
     let (mut matrix, mut right) = (Matrix3::<f32>::zeros(), Vector3::<f32>::zeros());
-    for d in (0..N_DIRECTIONS).filter(|&d| seen[d]) {
+    for d in known(seen) {
         let direction = Vector3::from(DIRECTIONS[d]);
         matrix += direction * direction.transpose();
-        right += direction * line.slope(|look| look.middle(d));
+        right += direction * line.slope(|look| look.place(d, seen[d]));
     }
-    let known = matrix.symmetric_eigenvalues();
-    if known.iter().filter(|known| **known >= LEAST_KNOWN).count() < 2 {
+    // What comes into view is known along itself alone.
+    let least = if seen.iter().any(|seen| matches!(seen, Seen::One(_))) { 1 } else { 2 };
+    let sums = matrix.symmetric_eigenvalues();
+    if sums.iter().filter(|sum| **sum >= LEAST_KNOWN).count() < least {
         return None;
     }
     right += MEASURED * Vector3::from(*measured);
@@ -186,7 +216,7 @@ mod tests {
             Look { age: age as f32, ends: DIRECTIONS.map(|direction| along(&direction)) }
         });
         let looks: Vec<Look> = looks.collect();
-        Course::of(&looks, &[true; N_DIRECTIONS], &[0.0; 3]).expect("it moves")
+        Course::of(&looks, &[Seen::Both; N_DIRECTIONS], &[0.0; 3]).expect("it moves")
     }
 
     #[test]
@@ -216,11 +246,11 @@ mod tests {
         let look = |age: f32| Look { age, ends: DIRECTIONS.map(|d| [-age * d[0]; 2]) };
         let looks = [0.0, 1.0, 2.0, 3.0].map(look);
         let of = |looks, seen| Course::of(looks, seen, &[0.0; 3]);
-        assert!(of(&looks, &[true; N_DIRECTIONS]).is_some());
-        assert_eq!(of(&looks[..3], &[true; N_DIRECTIONS]), None);
-        let mut seen = [false; N_DIRECTIONS];
-        seen[0] = true;
+        assert!(of(&looks, &[Seen::Both; N_DIRECTIONS]).is_some());
+        assert_eq!(of(&looks[..3], &[Seen::Both; N_DIRECTIONS]), None);
+        let mut seen = [Seen::None; N_DIRECTIONS];
+        seen[0] = Seen::Both;
         assert_eq!(of(&looks, &seen), None);
-        assert_eq!(of(&[look(0.0); 4], &[true; N_DIRECTIONS]), None, "all at one time");
+        assert_eq!(of(&[look(0.0); 4], &[Seen::Both; N_DIRECTIONS]), None, "all at one time");
     }
 }

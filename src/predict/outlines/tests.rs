@@ -244,15 +244,43 @@ fn what_grows_turns_stops_or_is_cut_does_not_move() {
     // One end stays.
     rests("grows", &|i| Thing([0.004 * i, 0.0, 0.05], [0.1 + 0.008 * i, 0.06, 0.06], 0.0));
     rests("turns", &|i| Thing([0.0, 0.0, 0.05], [0.12, 0.04, 0.06], 0.1 * i));
-    rests("comes into the image", &|i| {
-        Thing([-0.55 + 0.008 * i, 0.0, 0.05], [0.2, 0.06, 0.06], 0.0)
-    });
     // In the frame after it has stopped.
     let mut scene = Scene::new();
     for i in 0..12 {
         let found = scene.see(&[cube(0.008 * (i as f32).min(6.0), 0.0)], &[]);
         let moves = (3..=6).contains(&i);
         assert_eq!(found != [0.0; 3], moves, "stops, frame {i}: {found:?}");
+    }
+}
+
+#[test]
+fn what_comes_into_view_along_itself_goes_as_its_end_does() {
+    let cut = |at: &dyn Fn(f32) -> Thing| {
+        let mut scene = Scene::new();
+        (0..12).map(|i| scene.see(&[at(i as f32)], &[])).collect::<Vec<_>>()
+    };
+    // A forearm that comes in, goes out, comes aslant; the border of the image is at half a metre.
+    for (way, turn) in [([0.008, 0.0], 0.0), ([-0.008, 0.0], 0.0), ([0.0078, 0.0017], 0.21)] {
+        let found = cut(&|i| {
+            let at = [-0.45 + way[0] * i, way[1] * i, 0.1];
+            Thing(at, [0.4, 0.06, 0.06], turn)
+        });
+        let right = found[5..].iter().filter(|v| distance(v, &[way[0], way[1], 0.0]) < 0.002);
+        assert!(right.count() >= 6, "{way:?} {turn}: {found:?}");
+    }
+    // What rests, turns about a place outside, or is uncovered by a hand goes nowhere along itself.
+    let rests = cut(&|_| Thing([-0.45, 0.0, 0.1], [0.4, 0.06, 0.06], 0.1));
+    assert!(rests.iter().all(|v| *v == [0.0; 3]), "{rests:?}");
+    let turns = cut(&|i| {
+        let angle = 0.03 * i - 0.15;
+        Thing([-0.6 + 0.2 * angle.cos(), 0.2 * angle.sin(), 0.1], [0.4, 0.06, 0.06], angle)
+    });
+    assert!(turns.iter().all(|v| v[0].abs() < 0.001), "{turns:?}");
+    let mut scene = Scene::new();
+    for i in 0..24 {
+        let bar = Thing([-0.4, 0.0, 0.04], [0.4, 0.04, 0.04], 0.0);
+        let found = scene.see(&[bar], &[[-0.35 + 0.008 * i as f32, 0.0, 0.3]]);
+        assert_eq!(found, [0.0; 3], "frame {i}");
     }
 }
 
