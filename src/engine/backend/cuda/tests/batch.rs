@@ -178,9 +178,10 @@ fn rollouts_of_many_scenes_are_the_cpus_however_many_steps_each_has() {
             cpu.run(&weights(&config), scene, *n_steps).unwrap();
             for t in 0..*n_steps {
                 let [got, expected] = [there.displacements(t), cpu.displacements(t)];
-                // Each of up to five passes adds its own rounding.
-                assert_close(got.as_flattened(), &f64s(expected.as_flattened()), 5e-4);
-                assert_close(there.sigmas(t).unwrap(), &f64s(cpu.sigmas(t).unwrap()), 5e-4);
+                // Each of up to five passes adds its own rounding: 4e-6 of a step's motion after the first
+                // one, 4e-5 after the fourth, in full precision as on tensor cores.
+                assert_close(got.as_flattened(), &f64s(expected.as_flattened()), 1e-4);
+                assert_close(there.sigmas(t).unwrap(), &f64s(cpu.sigmas(t).unwrap()), 1e-4);
             }
         }
     }
