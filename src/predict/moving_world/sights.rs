@@ -7,6 +7,8 @@
 //! motion, and what something hid, tells nothing.
 
 mod image;
+#[cfg(test)]
+mod tests;
 
 use nalgebra::Isometry3;
 
