@@ -196,7 +196,7 @@ def calls() -> list[tuple[object, str]]:
         (lambda: fc.k_mip_attention(q, q, v, 1), "v: expected as many columns as q and k, 2, got 6"),
         (lambda: fc.k_mip_attention(q, q, q, 0), "top_k: 0"),
         (lambda: fc.Mask.toeplitz((3,), (1, 1)), "shape, reach: "), (lambda: fc.Mask.toeplitz((3,), (3,)), "shape, reach: "),
-        (lambda: fc.Mask.toeplitz((2**20, 2**20), (1, 1)), "shape, reach: nodes of a grid"), (lambda: fc.Mask.toeplitz((-1,), (0,)), "shape[0]: -1"),
+        (lambda: fc.Mask.toeplitz((2**20, 2**20), (1, 1)), "shape, reach: places of a grid, with room for its reach (at most)"), (lambda: fc.Mask.toeplitz((-1,), (0,)), "shape[0]: -1"),
         (lambda: fc.Mask.toeplitz(3, (0,)), "shape: expected a number for each axis"),
         (lambda: fc.Mask.grid_heat((2**31, 2**31)), "shape: nodes of a grid (at most)"),
         (lambda: fc.Mask.causal([0.0, np.nan]), "times: number 1 is NaN"),
