@@ -207,6 +207,19 @@ fn what_is_not_measured_tells_nothing() {
 }
 
 #[test]
+fn a_place_that_is_measured_in_part_tells_nothing() {
+    let seen = |sent: Sent, cards: &[Card]| SeenImage::take(&camera(&sent, cards), None).unwrap();
+    let card = seen(SENT, &[REST]);
+    let (p, wanted) = card.point(SIZE.map(|n| n as usize / 2)).expect("the card is in the middle");
+    let tells = |image: &SeenImage| image.tells(&image.world_from_camera.inverse(), &p, &wanted);
+    assert_eq!(tells(&card), Told::Seen);
+    // The wall, whole and striped: a pixel without a depth may hide the card.
+    assert_eq!(tells(&seen(SENT, &[])), Told::Other);
+    let stripes = |p: [f64; 3]| (40.0 * p[0]).rem_euclid(1.0) > 0.5;
+    assert_eq!(tells(&seen(Sent { measured: stripes, ..SENT }, &[])), Told::Nothing);
+}
+
+#[test]
 fn frames_of_other_cameras_and_broken_images_tell_nothing() {
     let seen = camera(&SENT, &[REST]);
     let none = LinksAhead::default();
