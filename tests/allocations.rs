@@ -11,7 +11,9 @@ use forecloud::engine::graph::walks::WalkSeed;
 use forecloud::engine::model::weights::initial_weights;
 use forecloud::engine::model::{Engine, Gradients, InterlacerConfig, Mode, ModelConfig, StepGraph};
 use forecloud::engine::rollout_input::RolloutInput;
+use forecloud::predict::known_motion::{KnownMotion, KnownMotionSettings};
 use forecloud::predict::moving_world::common_motion;
+use forecloud::predict::prediction::Prediction;
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static PRODUCTS: AtomicUsize = AtomicUsize::new(0);
@@ -117,7 +119,12 @@ fn still_scene() {
     scene.start.velocities = vec![[0.0005, 0.0, 0.0]; N];
     scene.start.velocity_known = vec![1.0; N];
     scene.start.support_m = Some(0.0);
-    let ask = |scene: &RolloutInput| assert_eq!(common_motion(scene, |_| false), None);
+    let knows = KnownMotionSettings { rest: false, robot: false };
+    let (mut known, mut prediction) = (KnownMotion::default(), Prediction::default());
+    let mut ask = |scene: &RolloutInput| {
+        assert_eq!(common_motion(scene, |_| false), None);
+        known.apply(knows, scene, &mut prediction);
+    };
     ask(&scene);
     assert_eq!(allocations(|| ask(&scene)), (0, 0), "a still scene allocates");
     // Things that move apart are told from a moving world without memory, too.

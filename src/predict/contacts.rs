@@ -2,10 +2,10 @@
 //!
 //! **Distance.** Each particle goes straight from step to step in the frame of a link, whose surface stands
 //! still there; the way is walked in strides that are never longer than the distance, so that nothing is
-//! stepped over. Only pairs whose swept boxes meet are looked at. What does not fly goes two ways: as it is
-//! predicted, and staying where it is, as what it is predicted to do may be what the touch does to it (a box
-//! that is pushed keeps its distance from the hand), and as a hand that moves may stop; not so an object that moves beside the robot, which may carry it. (Not where it is within [`OWN_M`] of the robot: there it may be the
-//! robot that is seen.)
+//! stepped over. Only pairs whose swept boxes meet are looked at. What does not fly goes two ways, as it is
+//! predicted, and staying where it is: what it is predicted to do may be what the touch does to it (a box that is
+//! pushed keeps its distance from the hand), and a hand that moves may stop. Not so an object that moves beside the
+//! robot, which may carry it, nor what is within [`OWN_M`] of the robot: there it may be the robot that is seen.
 //!
 //! **Probability.** The error of a position is taken as isotropic; its length R is within `sigma` in 50 % and
 //! within `sigma_90` in 90 % of all cases, evenly spread in between: 50 % over 0..sigma, 40 % over

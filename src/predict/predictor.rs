@@ -127,8 +127,8 @@ impl Predictor {
             // What its ends tell of the motion of something over some steps, where two frames tell less.
             self.outlines.correct(now, &mut input.start);
             // Whether the world frame moves, as that of a base does.
-            let robot = RobotNow::new(&self.prediction.links, ROBOT_M);
             input.world_motion_m = common_motion(input, |motion| {
+                let robot = RobotNow::new(&self.prediction.links, ROBOT_M);
                 let back = self.history.steps_back(now, Sights::steps_back(motion));
                 back.is_some_and(|(then, n)| now.sights.rest((&then.sights, n), motion, &robot))
             });
