@@ -13,13 +13,14 @@ from sim.tasks.lift import Lift
 from sim.tasks.push import Push
 from sim.tasks.reach import Reach
 from sim.tasks.soft import Cloth, Rope
+from sim.tasks.steady import Steady
 from sim.tasks.tumble import Tumble
 from sim.variety import PLAIN, of_split
 
 PLAIN_TASKS = {task.name: task for task in (plain.Push, plain.Tumble)}
 RIGID = {task.name: task for task in (Can, Lift, Push, Tumble)}
 SOFT = {task.name: task for task in (Cloth, Rope)}
-MATERIALS = SOFT | {task.name: task for task in (Belt, Grains, Reach)}
+MATERIALS = SOFT | {task.name: task for task in (Belt, Grains, Reach, Steady)}
 REAL = {task.name: task for task in (Bump, Can, Carry, Lift, Push, Tumble)}
 TASKS = REAL | MATERIALS
 VARIETIES = ("real", "split", "plain")
@@ -34,15 +35,16 @@ def of(split: str, variety: str = "split") -> dict:
         return robots if split == "robots" else REAL
     if split == "robots":
         return {}
-    if split == "materials":  # the hand reaches about the older scenes' arms
-        return {name: task for name, task in MATERIALS.items() if variety == "split" or task is not Reach}
+    if split == "materials":  # hands reach, and things go on, about the older scenes' arms
+        older = (Reach, Steady)
+        return {name: task for name, task in MATERIALS.items() if variety == "split" or task not in older}
     return RIGID
 
 
 def possible(split: str, variety: str = "split") -> dict:
     """The tasks that can be asked for by name: those of the split, and rope and cloth to train on them.
 
-    No split has grains, a belt or a hand in the way but `materials`: they are what no model has been trained on.
+    No split but `materials` has grains, a belt, a hand in the way or what goes on steadily: no model has been trained on them.
     """
     soft = SOFT if variety == "split" and split in ("train", "val", "test") else {}
     return of(split, variety) | soft

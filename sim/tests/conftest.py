@@ -12,7 +12,7 @@ FRAMES = 16  # of plain episodes
 WINDOW = 8  # frames of varied episodes, those in which most moves
 PLAIN = [("push", "plain"), ("tumble", "plain")]
 RIGID = [(task, split) for split in ("test", "unseen") for task in ("can", "lift", "push", "tumble")]
-VARIED = RIGID + [(task, "materials") for task in ("belt", "cloth", "grains", "reach", "rope")]
+VARIED = RIGID + [(task, "materials") for task in ("belt", "cloth", "grains", "reach", "rope", "steady")]
 
 
 def name_of(name) -> str:

@@ -11,6 +11,7 @@ from sim import episode, generate, scene, shapes, tasks, textures, things
 from sim.flow import Recording
 from sim.splits import seeds
 from sim.tasks import grains, reach
+from sim.tasks import steady as steady_
 from sim.tests.conftest import VARIED, name_of
 from sim.variety import CAMERAS, SEEN, UNSEEN, of_split
 
@@ -54,7 +55,10 @@ def test_scenes_keep_to_their_ranges(whole, name):
             assert thing.bounding_radius() < 0.04
             continue
         if thing.kind == "hand":  # as heavy as a forearm
-            assert task == "reach" and 0.8 < mass < 3.0
+            assert task in ("reach", "steady") and 0.8 < mass < 3.0
+            continue
+        if thing.kind == "disc":  # a turntable
+            assert task == "steady" and i == 0
             continue
         assert thing.kind in {*drawn.compact, *drawn.long, *drawn.upright}
         assert drawn.mass_kg[0] * 0.999 < mass < drawn.mass_kg[1] * 1.001
@@ -196,12 +200,50 @@ def test_the_hand_reaches_about_meets_the_arms_and_yields(monkeypatch):
     assert behind[gaps].max() > 0.02 and np.median(behind[~gaps]) < 0.01
 
 
+def steady(seed: int) -> tuple[episode.Episode, steady_.Steady]:
+    """The episode, and the task that it was made by."""
+    tasks_made = []
+    begin = steady_.Steady.__init__
+
+    def kept(self, *args, **kwargs):
+        begin(self, *args, **kwargs)
+        tasks_made.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steady_.Steady, "__init__", kept)
+        made = episode.simulate("steady", seed)
+    return made, tasks_made[-1]
+
+
+def test_what_is_led_goes_on_at_one_speed_whatever_it_meets():
+    """Until there is no room, and with a rest on its way where it stops; what it pushes or carries comes along."""
+    seen = {}
+    for seed in range(400_000, 400_020):
+        made, task = steady(seed)
+        seen.setdefault(task.kind, []).append(seed)
+        times = np.arange(len(made.places)) * episode.FRAME_SECS
+        for i, (place, _) in task.led.items():
+            way = np.linalg.norm(made.places[:, i] - place, axis=1)
+            if task.kind == "turn":
+                assert way.max() < 1e-4
+                continue
+            np.testing.assert_allclose(way, [task.gone(t) for t in times], atol=2e-4)
+            goes = (times > task.begin + 0.1) & (way < task.room - 1e-3)
+            if task.kind != "stop":
+                np.testing.assert_allclose(np.diff(way)[goes[1:] & goes[:-1]], 0.1 * task.speed, atol=2e-4)
+        moved = np.ptp(made.places, axis=0).max(axis=1)
+        assert moved[-1] < 1e-6, "it stands in the air"
+        if task.kind in ("push", "turn"):
+            assert moved[1] > 0.03, "it comes along"
+    assert set(seen) == set(steady_.KINDS)
+
+
 def test_splits_have_their_own_tasks():
     assert set(tasks.of("train")) == set(tasks.of("unseen")) == {"can", "lift", "push", "tumble"}
-    assert set(tasks.of("materials")) == {"belt", "cloth", "grains", "reach", "rope"}
+    assert set(tasks.of("materials")) == {"belt", "cloth", "grains", "reach", "rope", "steady"}
     assert set(tasks.possible("train")) - set(tasks.of("train")) == {"cloth", "rope"}
     assert tasks.possible("unseen") == tasks.of("unseen")
-    for task, seed, variety in (("grains", 0, "split"), ("reach", 0, "split"), ("rope", 300_000, "split"), ("rope", 0, "real"), ("push", 400_000, "split"), ("can", 0, "plain")):
+    for task, seed, variety in (("grains", 0, "split"), ("reach", 0, "split"), ("steady", 0, "split"), ("rope", 300_000, "split"), ("rope", 0, "real"), ("push", 400_000, "split"), ("can", 0, "plain")):
         with pytest.raises(ValueError, match="no task"):
             episode.simulate(task, seed, variety=variety)
 
