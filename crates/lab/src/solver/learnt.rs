@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn nothing_stays_nothing() {
         let of = encoding(2);
-        let saved = of.forward(DMatrix::zeros(4, 0), DMatrix::zeros(4, 2));
+        let saved = of.forward(DMatrix::zeros(4, 3), DMatrix::zeros(4, 2));
         let mut d_layers = vec![LearntLayer::zeros(2); 2];
         let d = of.backward(&saved, DMatrix::from_element(4, 2, 1.0), &mut d_layers);
         assert!(saved.phi.amax() == 0.0 && d.iter().all(|d| d.is_finite()));
