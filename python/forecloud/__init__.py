@@ -20,7 +20,7 @@ from __future__ import annotations
 from . import errors
 from ._native import __version__, n_threads, set_threads
 from .ahead import Contact, Contacts, Occupied
-from .attention import attention, k_mip_attention
+from .attention import attention, grf_attention, k_mip_attention
 from .errors import ForecloudError
 from .graph import Features, Graph, Walks, knn
 from .labels import NO_BODY, Flow, Hindsight, Particles, hindsight, particles
@@ -36,6 +36,6 @@ __all__ = [
     "CLASSES", "Camera", "Contact", "Contacts", "Costs", "Features", "Flow", "ForecloudError", "Found", "Frame", "Goal", "Graph",
     "Hindsight", "KINDS", "Laplacian", "Mask", "Model", "NO_BODY", "Object", "Occupied", "Open", "Padding", "Particles", "Plan",
     "Prediction", "Predictor", "Recording", "SITUATIONS", "Table", "TrueMotion", "Walks", "__version__", "attention", "check",
-    "errors", "hindsight", "k_mip_attention", "knn", "masks", "n_threads", "particles", "replay", "run", "set_threads",
+    "errors", "grf_attention", "hindsight", "k_mip_attention", "knn", "masks", "n_threads", "particles", "replay", "run", "set_threads",
     "shipped_model", "show", "train",
 ]

@@ -25,6 +25,17 @@ def masked_attention(
     params: NDArray[np.float32],
     n_heads: int,
 ) -> NDArray[np.float32]: ...
+def grf_attention(
+    q: NDArray[np.float32],
+    k: NDArray[np.float32],
+    v: NDArray[np.float32],
+    graph: Graph,
+    modulation: NDArray[np.float32],
+    is_softmax: bool,
+    walks: str | None,
+    seed: tuple[int, int],
+    n_heads: int,
+) -> NDArray[np.float32]: ...
 def k_mip_attention(
     q: NDArray[np.float32], k: NDArray[np.float32], v: NDArray[np.float32], top_k: int, n_heads: int
 ) -> list[NDArray[Any]]: ...
@@ -189,6 +200,12 @@ class Mask:
     def causal(times: NDArray[np.float32]) -> Mask: ...
     @staticmethod
     def tree(n: int, from_: NDArray[np.uint32], to: NDArray[np.uint32], n_distances: int, /) -> Mask: ...
+    @staticmethod
+    def low_rank(left: NDArray[np.float32], right: NDArray[np.float32]) -> Mask: ...
+    @staticmethod
+    def stochastic_positions(
+        positions: NDArray[np.float32], frequencies: NDArray[np.float32], n_draws: int, seed: int
+    ) -> Mask: ...
     @staticmethod
     def packed(parts: list[tuple[Mask | None, int, bool]]) -> Mask: ...
     @staticmethod

@@ -163,13 +163,7 @@ class Graph:
         """
         if positions is None:
             positions = np.zeros((len(self), 3), np.float32)
-        config = None
-        if walks is not None:
-            try:
-                config = _walks(**{"n_walks": 16, "n_hops": None, "p_halt": None, "max_hops": 32,
-                                   "sampler": "iid", "importance": True, **walks})
-            except TypeError as error:
-                raise ConfigError(f"walks: {error}") from None
+        config = _given_walks(walks)
         return Mask(name, _native.Mask(
             name, self._native, _arrays.array("positions", positions, np.float32, 2),
             _arrays.whole("n_hops", n_hops, 0, 64), config, float(cell_m), _seed(seed, stamp_ns),
@@ -205,6 +199,17 @@ def _walks(
         "sampler": sampler, "n_walks": _arrays.whole("n_walks", n_walks), "halting": halting,
         "importance": bool(importance),
     })
+
+
+def _given_walks(walks: Mapping[str, Any] | None) -> str | None:
+    """Keywords of `Graph.walks`."""
+    if walks is None:
+        return None
+    try:
+        return _walks(**{"n_walks": 16, "n_hops": None, "p_halt": None, "max_hops": 32, "sampler": "iid",
+                         "importance": True, **walks})
+    except TypeError as error:
+        raise ConfigError(f"walks: {error}") from None
 
 
 def _seed(seed: int, stamp_ns: int) -> tuple[int, int]:

@@ -69,6 +69,22 @@ class Mask:
         return cls("tree", _native.Mask.tree(n, sources, targets, n_distances))
 
     @classmethod
+    def low_rank(cls, left: Any, right: Any) -> Mask:
+        """M = `left` · `right`ᵀ of factors `[n, rank]`, no number of which may be below 0. No parameters."""
+        left, right = _arrays.array("left", left, np.float32, 2), _arrays.array("right", right, np.float32, 2)
+        return cls("low_rank", _native.Mask.low_rank(left, right))
+
+    @classmethod
+    def stochastic_positions(cls, positions: Any, frequencies: Any, n_draws: int = 64, seed: int = 0) -> Mask:
+        """Over nodes at `positions` `[n, axes]`: in the mean over draws M_ij = exp(Σ_c λ_c cos(ω_c·(p_i - p_j) + β_c)),
+        of waves with angular `frequencies` `[waves, axes]` (radians for the positions' unit), as `n_draws` random
+        features have it. Parameters `[waves, 2 + axes]`: λ as softplus(θ) / (waves · ln 2), β, what is added to ω."""
+        positions = _arrays.array("positions", positions, np.float32, 2)
+        frequencies = _arrays.array("frequencies", frequencies, np.float32, 2)
+        n_draws, seed = _arrays.whole("n_draws", n_draws, 1, 2**32), _arrays.whole("seed", seed, 0, 2**64 - 1)
+        return cls("stochastic_positions", _native.Mask.stochastic_positions(positions, frequencies, n_draws, seed))
+
+    @classmethod
     def packed(cls, parts: Iterable[Mask | Open | Padding]) -> Mask:
         """Scenes one after the other, none of which hears another. All masks among `parts` share parameters."""
         pieces: list[tuple[_native.Mask | None, int, bool]] = []

@@ -1,6 +1,11 @@
-//! Attention: of linear kernel under any mask, and to the keys of largest inner product.
+//! Attention: of linear kernel under any mask, of either under graph random features, and to the keys of largest
+//! inner product.
 
+use forecloud::engine::graph::Loads;
 use forecloud::engine::ops::linear_attention::Heads;
+use forecloud_lab::ops::grf_kernel_attention::{
+    GrfKernel, Similarity, grf_kernel_attention_forward,
+};
 use forecloud_lab::ops::k_mip_attention::{BLOCK, k_mip_attention_forward};
 use forecloud_lab::ops::masked_attention::{masked_attention_forward, n_stretches};
 use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
@@ -8,7 +13,8 @@ use pyo3::prelude::*;
 use rayon::prelude::*;
 
 use crate::arrays::{self, input};
-use crate::graph::Floats;
+use crate::errors;
+use crate::graph::{Floats, Graph, walk_config, walk_seed};
 use crate::masks::Mask;
 use crate::work;
 
@@ -81,6 +87,57 @@ fn masked_attention<'py>(
     Ok(PyArray1::from_vec(py, out).reshape([n, heads.width])?.into_any())
 }
 
+/// Outputs `[n, width]` of attention under graph random features, all walks' or sampled ones'.
+#[pyfunction]
+#[pyo3(signature = (q, k, v, graph, modulation, is_softmax, walks, seed, n_heads))]
+fn grf_attention<'py>(
+    py: Python<'py>,
+    q: Floats<'py>,
+    k: Floats<'py>,
+    v: Floats<'py>,
+    graph: &Graph,
+    modulation: Floats<'py>,
+    is_softmax: bool,
+    walks: Option<&str>,
+    seed: (u64, i64),
+    n_heads: usize,
+) -> PyResult<Bound<'py, PyAny>> {
+    let graph = &graph.inner;
+    let n = graph.len();
+    let ([q, k, v], heads) = parts(&q, &k, &v, n as isize, n_heads)?;
+    let hop_weights = arrays::finite("modulation", &modulation, [n_heads as isize, -1])?;
+    let n_hops = modulation.shape()[1].saturating_sub(1);
+    let walks = walks.map(walk_config).transpose()?;
+    let most = walks.as_ref().map_or(n_hops, |walks| walks.halting.max_hops());
+    if hop_weights.is_empty() || n_hops > 64 || most != n_hops {
+        return Err(input(format!(
+            "modulation: {} numbers a head; expected one a hop of the walks and one, {}, at most 65",
+            modulation.shape()[1],
+            most.saturating_add(1)
+        )));
+    }
+    let similarity = if is_softmax { Similarity::Softmax } else { Similarity::Linear };
+    let below = |x: &f32| *x < 0.0;
+    if similarity == Similarity::Linear && (q.iter().any(below) || k.iter().any(below)) {
+        return Err(input(
+            "q, k: below 0; of the linear kernel apply the feature map before".into(),
+        ));
+    }
+    let out = work::run(py, |_| {
+        let mut loads = Loads::default();
+        match &walks {
+            Some(walks) => loads.rebuild_sampled(graph, walks, walk_seed(seed))?,
+            None => loads.rebuild(graph, n_hops)?,
+        }
+        let of = GrfKernel { similarity, heads, loads: &loads, hop_weights };
+        let (rows, mut out) = (rows(q, k, v, n), vec![0.0; v.len()]);
+        grf_kernel_attention_forward(of, &rows, &mut out, &mut vec![0.0; n * n_heads]);
+        Ok(out)
+    })?;
+    let out = out.map_err(errors::of)?;
+    Ok(PyArray1::from_vec(py, out).reshape([n, heads.width])?.into_any())
+}
+
 /// Outputs `[n, width]` and chosen keys `[n, n_heads, top_k]` of k-MIP attention.
 #[pyfunction]
 fn k_mip_attention<'py>(
@@ -123,5 +180,6 @@ fn k_mip_attention<'py>(
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(masked_attention, module)?)?;
+    module.add_function(wrap_pyfunction!(grf_attention, module)?)?;
     module.add_function(wrap_pyfunction!(k_mip_attention, module)?)
 }

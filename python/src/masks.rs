@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use forecloud::engine::graph::WeightedGraph;
 use forecloud_lab::masks::{
-    Causal, Factorised, GridHeat, Mask as Dyn, MaskKind, Nodes, Packed, Part, Toeplitz, Tree,
+    Causal, Factorised, GridHeat, LowRank, Mask as Dyn, MaskKind, Nodes, Packed, Part,
+    StochasticPositions, Toeplitz, Tree,
 };
-use numpy::{PyArray1, PyArrayMethods};
+use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 use crate::arrays::{self, input};
@@ -109,6 +110,34 @@ impl Mask {
         let edges: Vec<(u32, u32)> = from.iter().copied().zip(to.iter().copied()).collect();
         let mask = work::run(py, |_| Tree::new(n, &edges, n_distances))?;
         let mask = mask.map_err(|error| input(format!("sources, targets: {error}")))?;
+        Ok(Self { n_params: mask.n_params(), inner: Arc::new(mask) })
+    }
+
+    /// Of two factors.
+    #[staticmethod]
+    fn low_rank(left: Floats<'_>, right: Floats<'_>) -> PyResult<Self> {
+        let of_left = arrays::slice("left", &left, [-1, -1])?;
+        let (n, rank) = (left.shape()[0], left.shape()[1]);
+        let of_right = arrays::slice("right", &right, [n as isize, rank as isize])?;
+        let mask = LowRank::new(n, of_left.to_vec(), of_right.to_vec());
+        let mask = mask.map_err(|error| input(format!("left, right: {error}")))?;
+        Ok(Self { inner: Arc::new(mask), n_params: 0 })
+    }
+
+    /// Of random features of waves.
+    #[staticmethod]
+    fn stochastic_positions(
+        positions: Floats<'_>,
+        frequencies: Floats<'_>,
+        n_draws: usize,
+        seed: u64,
+    ) -> PyResult<Self> {
+        let of_positions = arrays::finite("positions", &positions, [-1, -1])?;
+        let n_axes = positions.shape()[1];
+        let of_waves = arrays::finite("frequencies", &frequencies, [-1, n_axes as isize])?;
+        let mask = StochasticPositions::new(of_positions, of_waves, n_axes, n_draws, seed);
+        let mask =
+            mask.map_err(|error| input(format!("positions, frequencies, n_draws: {error}")))?;
         Ok(Self { n_params: mask.n_params(), inner: Arc::new(mask) })
     }
 

@@ -52,6 +52,8 @@ def cases() -> list[tuple[str, fc.Mask, np.ndarray, np.ndarray]]:
         found.append((f"toeplitz {shape}", mask, params := of(mask, 1), dense_toeplitz(shape, reach, params)))
         mask = fc.Mask.grid_heat(shape)
         found.append((f"heat {shape}", mask, params := of(mask, 2), dense_grid_heat(shape, params)))
+    left, right = np.abs(numbers(9, 4, seed=12)), np.abs(numbers(9, 4, seed=13))
+    found.append(("low rank", fc.Mask.low_rank(left, right), np.zeros(0), left.astype(np.float64) @ right.T))
     times = np.array([3.0, 1.0, 2.0, 1.0, 3.0, -1.0])
     causal = fc.Mask.causal(times)
     found.append(("causal", causal, np.zeros(0), (times[:, None] >= times).astype(float)))
@@ -69,7 +71,7 @@ def cases() -> list[tuple[str, fc.Mask, np.ndarray, np.ndarray]]:
     found.append(("packed", packed, params, dense))
     both = fc.Mask.product(causal, fc.Mask.toeplitz((4,), (2,)))
     params = of(both, 6)
-    found.append(("product", both, params, np.kron(found[6][3], dense_toeplitz((4,), (2,), params))))
+    found.append(("product", both, params, np.kron(dict((name, dense) for name, _, _, dense in found)["causal"], dense_toeplitz((4,), (2,), params))))
     graph = fc.knn(numbers(40, 3), k=3)
     series = graph.mask("series")
     w = np.zeros((40, 40))
@@ -102,6 +104,37 @@ def test_without_a_mask_all_hear_all():
     q, k, v = np.maximum(numbers(50, 4), 0), np.maximum(numbers(50, 4, seed=1), 0), numbers(50, 6, seed=2)
     assert np.allclose(fc.attention(q, k, v, n_heads=2), dense_attention(q, k, v, np.ones((50, 50)), 2), atol=1e-5)
     assert fc.attention(q[:0], k[:0], v[:0]).shape == (0, 6)
+
+
+def test_stochastic_positions_are_in_the_mean_the_exponential_of_a_dot_product_mask():
+    points, frequencies = numbers(6, 2), numbers(3, 2, seed=1)
+    mask = fc.Mask.stochastic_positions(points, frequencies, n_draws=200_000)
+    params = 0.5 * numbers(mask.n_params, seed=2).reshape(3, 4)
+    size = softplus(params[:, 0]) / (3 * np.log(2))
+    apart = points[:, None].astype(np.float64) - points[None]
+    angles = apart @ (frequencies + params[:, 2:]).T + params[:, 1]
+    wanted = np.exp((size * np.cos(angles)).sum(axis=2))
+    assert np.abs(mask.dense(params.ravel()) / wanted - 1).max() < 0.05
+    assert np.abs(wanted / wanted.T - 1).max() > 0.2
+
+
+@pytest.mark.parametrize("kernel", ["softmax", "linear"])
+@pytest.mark.parametrize("walks", [None, {"n_walks": 5, "p_halt": 0.3}])
+def test_attention_under_graph_random_features_is_the_dense_one(kernel, walks):
+    graph, n_heads = fc.knn(numbers(60, 3), k=3), 2
+    q, k, v = (numbers(60, 6, seed=seed) for seed in (1, 2, 3))
+    if kernel == "linear":
+        q, k = np.abs(q), np.abs(k)
+    f = numbers(n_heads, 4, seed=5)
+    assert (f < 0).any() and (f > 0).any()
+    features = graph.features(3, **(walks or {}), seed=4)
+    out = fc.grf_attention(q, k, v, graph, f, kernel=kernel, walks=walks, n_heads=n_heads, seed=4)
+    wanted = []
+    for head, (q, k, v) in enumerate(zip(*(np.split(x.astype(np.float64), n_heads, axis=1) for x in (q, k, v)))):
+        a = np.exp(q @ k.T / np.sqrt(3)) if kernel == "softmax" else q @ k.T
+        total = (a * features.dense(np.abs(f[head]))).sum(axis=1, keepdims=True)
+        wanted.append((a * features.dense(f[head])) @ v / total)
+    assert out.dtype == np.float32 and np.abs(out - np.concatenate(wanted, axis=1)).max() < 1e-5
 
 
 @pytest.mark.parametrize("n, top_k", [(300, 7), (300, 300), (5, 1), (1000, 33)])
@@ -192,6 +225,16 @@ def calls() -> list[tuple[object, str]]:
         (lambda: fc.attention(q, q, v, heat, [np.inf]), "params: not finite"),
         (lambda: fc.attention(q, q, v, "heat"), "mask: expected a Mask, got str"),
         (lambda: fc.attention(q[:, :0], q[:, :0], v), "n_heads: 1 does not divide"),
+        (lambda: fc.grf_attention(q, q, v, "graph", [1.0]), "graph: expected a Graph"),
+        (lambda: fc.grf_attention(q, q, v, fc.knn(numbers(4, 3)), []), "modulation: "),
+        (lambda: fc.grf_attention(q, q, v, fc.knn(numbers(4, 3)), [[1.0]], n_heads=2), "modulation: expected shape [2, n]"),
+        (lambda: fc.grf_attention(q, q, v, fc.knn(numbers(4, 3)), [1.0], walks={"n_hops": 2}), "modulation: 1 numbers"),
+        (lambda: fc.grf_attention(-1 - q, q, v, fc.knn(numbers(4, 3)), [1.0], kernel="linear"), "q, k: below 0"),
+        (lambda: fc.grf_attention(q, q, v, fc.knn(numbers(4, 3)), [1.0], kernel="cosine"), "kernel: expected softmax"),
+        (lambda: fc.Mask.low_rank([[1.0], [2.0]], [[1.0]]), "right: expected shape [2, 1]"),
+        (lambda: fc.Mask.low_rank([[1.0], [2.0]], [[1.0], [-1.0]]), "holds -1"),
+        (lambda: fc.Mask.stochastic_positions(q, np.ones((2, 3))), "frequencies: expected shape [n, 2]"),
+        (lambda: fc.Mask.stochastic_positions(q, np.ones((0, 2))), "waves and draws"),
         (lambda: fc.k_mip_attention(q, q, q, 5), "top_k: 5 keys of 4"),
         (lambda: fc.k_mip_attention(q, q, v, 1), "v: expected as many columns as q and k, 2, got 6"),
         (lambda: fc.k_mip_attention(q, q, q, 0), "top_k: 0"),

@@ -5,6 +5,7 @@
 //! ```
 
 mod concentration;
+mod encodings;
 mod erdos_renyi;
 mod flops;
 mod graphs;
@@ -51,6 +52,7 @@ enum Command {
     Solver(solver::Args),
     KMip(k_mip::Args),
     Motifs(motifs::Args),
+    Encodings(encodings::Args),
 }
 
 #[derive(clap::Args)]
@@ -77,6 +79,7 @@ fn main() -> Result<()> {
         Command::Solver(args) => args.run(&output),
         Command::KMip(args) => args.run(&output),
         Command::Motifs(args) => args.run(&output),
+        Command::Encodings(args) => args.run(&output),
     }
 }
 

@@ -145,6 +145,10 @@ fn name(kind: Kind) -> &'static str {
         Kind::Gcn => "GCN",
         Kind::Sgc => "SGC",
         Kind::Gat => "GAT",
+        Kind::Grf => "GRF",
+        Kind::GrfSoftmax => "softmax, GRF",
+        Kind::GrfSigned => "softmax, signed GRF",
+        Kind::Softmax => "softmax",
     }
 }
 
@@ -157,7 +161,7 @@ fn order(n: usize, seed: u64, epoch: usize) -> Vec<usize> {
 
 fn table(rows: &[Row]) -> String {
     let mut out = format!(
-        "{:<16} {:<8} {:>8} {:>9} {:>14} {:>14}\n",
+        "{:<16} {:<19} {:>8} {:>9} {:>14} {:>14}\n",
         "motif", "net", "weights", "accuracy", "last, taught", "last, others"
     );
     for row in rows {
@@ -167,7 +171,7 @@ fn table(rows: &[Row]) -> String {
         let weights = row.weights;
         let _ = writeln!(
             out,
-            "{motif:<16} {net:<8} {weights:>8} {accuracy:>8.1}% {taught:>13.1}% {others:>13.1}%"
+            "{motif:<16} {net:<19} {weights:>8} {accuracy:>8.1}% {taught:>13.1}% {others:>13.1}%"
         );
     }
     out

@@ -2,6 +2,7 @@
 //! with a plain f64 version that the tests hold it against.
 
 mod comb_maxima;
+pub mod grf_kernel_attention;
 pub mod k_mip_attention;
 pub mod masked_attention;
 pub mod message_passing;

@@ -3,8 +3,9 @@
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use forecloud::base::random::{draw, uniform};
-use forecloud::engine::graph::WeightedGraph;
-use forecloud::engine::graph::walks::WalkSeed;
+use forecloud::engine::graph::loads::TransposedLoads;
+use forecloud::engine::graph::walks::{Halting, Sampler, WalkConfig, WalkSeed};
+use forecloud::engine::graph::{Loads, WeightedGraph};
 use forecloud_lab::masks::{Mask, MaskKind, Nodes};
 use serde::Serialize;
 
@@ -14,7 +15,10 @@ const N_LARGE: u32 = 100;
 const P_JOINED: f32 = 0.01;
 /// Highest degrees of its neighbours that a node is told.
 pub const N_FEATURES: usize = 5;
-const WALK_HOPS: usize = 3;
+/// Hops of the walks.
+pub const WALK_HOPS: usize = 3;
+/// Walks of each node.
+const N_WALKS: usize = 9;
 
 #[derive(Clone, Copy, PartialEq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -78,6 +82,9 @@ pub struct Example {
     pub unlooped: WeightedGraph,
     /// The random walk graph-nodes kernel.
     pub mask: Box<dyn Mask>,
+    /// Graph random features, by row and by column: as many walks.
+    pub loads: Loads,
+    pub transposed: TransposedLoads,
     /// 1 with the motif, else 0.
     pub label: f32,
 }
@@ -134,7 +141,14 @@ pub fn example(motif: Motif, seed: u64, index: usize) -> Result<Example> {
     let (graph, positions) = (WeightedGraph::from_edges(n, &walked, true)?, vec![[0.0; 3]; n]);
     let seed = WalkSeed { seed, stamp_ns: index as i64 };
     let (graph, positions) = (&graph, &positions[..]);
-    let nodes = Nodes { positions, graph, n_hops: WALK_HOPS, walks: None, cell_m: 0.04, seed };
+    let halting = Halting::Hops(WALK_HOPS);
+    let walks =
+        WalkConfig { sampler: Sampler::Repelling, n_walks: N_WALKS, halting, importance: true };
+    let (mut loads, mut transposed) = (Loads::default(), TransposedLoads::default());
+    loads.rebuild_sampled(graph, &walks, seed)?;
+    transposed.rebuild(&loads);
+    let walks = Some(walks);
+    let nodes = Nodes { positions, graph, n_hops: WALK_HOPS, walks, cell_m: 0.04, seed };
     forecloud_lab::register();
     let kernel = MaskKind::from_name("rwgnk").context("rwgnk")?;
     Ok(Example {
@@ -143,6 +157,8 @@ pub fn example(motif: Motif, seed: u64, index: usize) -> Result<Example> {
         smoothing: WeightedGraph::from_edges(n, &smoothed, true)?,
         unlooped: WeightedGraph::from_edges(n, &unlooped, true)?,
         mask: kernel.over(&nodes)?,
+        loads,
+        transposed,
         label: if index.is_multiple_of(2) { 1.0 } else { 0.0 },
     })
 }

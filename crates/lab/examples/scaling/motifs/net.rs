@@ -1,6 +1,6 @@
 //! Nets of two layers over a graph's nodes, their mean, and one number: forward and backward by hand.
 
-use super::data::{Example, N_FEATURES};
+use super::data::{Example, N_FEATURES, WALK_HOPS};
 use super::gat::{self, Attended};
 use clap::ValueEnum;
 use forecloud::base::random::{draw, normal_pair};
@@ -9,9 +9,14 @@ use forecloud::engine::ops::linear::{Mat, matmul};
 use forecloud::engine::ops::linear_attention::Heads;
 use forecloud_lab::masks::Mask;
 use forecloud_lab::masks::{Packed, Part};
+use forecloud_lab::ops::grf_kernel_attention::{
+    GrfKernel, GrfKernelSaved, Similarity, grf_kernel_attention_backward,
+    grf_kernel_attention_forward,
+};
 use forecloud_lab::ops::masked_attention::{
     MaskedSaved, masked_attention_backward, masked_attention_forward, n_stretches,
 };
+use forecloud_lab::ops::softmax_attention as softmax;
 use serde::Serialize;
 use std::ops::Range;
 
@@ -28,6 +33,38 @@ pub enum Kind {
     Sgc,
     /// Attention among neighbours (Veličković et al. 2018): two heads of nine.
     Gat,
+    /// Linear attention under graph random features, an f for each head: two heads of nine.
+    Grf,
+    /// Softmax attention under the same features.
+    GrfSoftmax,
+    /// The same with f of any sign.
+    GrfSigned,
+    /// Softmax attention without a mask.
+    Softmax,
+}
+
+impl Kind {
+    /// Of attention under graph random features.
+    fn similarity(self) -> Option<Similarity> {
+        match self {
+            Self::Grf => Some(Similarity::Linear),
+            Self::GrfSoftmax | Self::GrfSigned => Some(Similarity::Softmax),
+            _ => None,
+        }
+    }
+
+    /// Whether queries and keys pass through the feature map.
+    fn is_mapped(self) -> bool {
+        matches!(self, Self::Gkat | Self::Unmasked | Self::Grf)
+    }
+
+    /// f of a weight, and its derivative: both kinds begin alike.
+    fn hop_weight(self, theta: f32) -> [f32; 2] {
+        match self {
+            Self::GrfSigned => [std::f32::consts::LN_2 + theta, 1.0],
+            _ => [theta.exp().ln_1p(), 1.0 / (1.0 + (-theta).exp())],
+        }
+    }
 }
 
 /// y = x·W + b, weights from `at` on.
@@ -116,7 +153,7 @@ impl Net {
         let (width, n_out) = match kind {
             Kind::Gcn | Kind::Sgc => (32, 32),
             Kind::Gat => (heads.width, heads.width),
-            Kind::Gkat | Kind::Unmasked => (heads.width, heads.row_len()),
+            _ => (heads.width, heads.row_len()),
         };
         let n_filters = if kind == Kind::Sgc { 2 } else { 1 };
         let first = Dense { at: 0, n_in: n_filters * N_FEATURES, n_out };
@@ -135,7 +172,8 @@ impl Net {
         match self.kind {
             Kind::Gkat => 1,
             Kind::Gat => gat::n_params(self.heads),
-            Kind::Unmasked | Kind::Gcn | Kind::Sgc => 0,
+            Kind::Grf | Kind::GrfSoftmax | Kind::GrfSigned => self.heads.n_heads * (WALK_HOPS + 1),
+            Kind::Unmasked | Kind::Softmax | Kind::Gcn | Kind::Sgc => 0,
         }
     }
 
@@ -185,16 +223,34 @@ impl Net {
             return Kept { input, rows, out, denominators: none(), attended: Some(attended) };
         }
         let (heads, n) = (self.heads, example.n);
-        for row in rows.chunks_exact_mut(heads.row_len()) {
-            row[..2 * heads.features()].iter_mut().for_each(|x| *x = feature(*x));
+        if self.kind.is_mapped() {
+            for row in rows.chunks_exact_mut(heads.row_len()) {
+                row[..2 * heads.features()].iter_mut().for_each(|x| *x = feature(*x));
+            }
         }
         let (mut out, mut denominators) =
             (vec![0.0; n * heads.width], vec![0.0; n * heads.n_heads]);
         let params = &weights[self.own(layer)];
+        if let Some(similarity) = self.kind.similarity() {
+            let (f, loads) = (self.hop_weights(params), &example.loads);
+            let of = GrfKernel { similarity, heads, loads, hop_weights: &f };
+            grf_kernel_attention_forward(of, &rows, &mut out, &mut denominators);
+            return Kept { input: x.to_vec(), rows, out, denominators, attended: None };
+        }
+        if self.kind == Kind::Softmax {
+            let mut scratch = vec![0.0; softmax::SCRATCH_LEN];
+            let totals = &mut denominators[..];
+            softmax::softmax_attention_forward(0..n, &rows, heads, &mut out, totals, &mut scratch);
+            return Kept { input: x.to_vec(), rows, out, denominators, attended: None };
+        }
         self.with_mask(example, |mask| {
             masked_attention_forward(mask, params, &rows, heads, &mut out, &mut denominators);
         });
         Kept { input: x.to_vec(), rows, out, denominators, attended: None }
+    }
+
+    fn hop_weights(&self, params: &[f32]) -> Vec<f32> {
+        params.iter().map(|&theta| self.kind.hop_weight(theta)[0]).collect()
     }
 
     /// What a convolution's dense layer reads: S x, or \[x, -S x\], the first two Chebyshev polynomials of L - I.
@@ -243,6 +299,23 @@ impl Net {
             return dense.backward(weights, &kept.input, &d_rows, d_weights);
         }
         let mut d_rows = vec![0.0; kept.rows.len()];
+        if let Some(similarity) = self.kind.similarity() {
+            let (f, loads) = (self.hop_weights(params), &example.loads);
+            let of = GrfKernel { similarity, heads, loads, hop_weights: &f };
+            let saved = GrfKernelSaved { rows: &kept.rows, log_sums: &kept.denominators };
+            let (mut d_f, walks) = (vec![0.0; f.len()], &example.transposed);
+            grf_kernel_attention_backward(of, walks, saved, d_out, &mut d_rows, &mut d_f);
+            let own = d_weights[self.own(layer)].iter_mut().zip(params);
+            for ((d, &theta), d_f) in own.zip(d_f) {
+                *d += d_f as f32 * self.kind.hop_weight(theta)[1];
+            }
+            self.unmap(kept, &mut d_rows);
+            return dense.backward(weights, &kept.input, &d_rows, d_weights);
+        }
+        if self.kind == Kind::Softmax {
+            self.softmax_back(kept, d_out, &mut d_rows);
+            return dense.backward(weights, &kept.input, &d_rows, d_weights);
+        }
         let mut d_params = vec![0.0; n_stretches(heads) * params.len()];
         let saved =
             MaskedSaved { rows: &kept.rows, out: &kept.out, denominators: &kept.denominators };
@@ -250,15 +323,39 @@ impl Net {
             let (d_rows, d_params) = (&mut d_rows, &mut d_params);
             masked_attention_backward(mask, params, saved, heads, d_out, d_rows, d_params);
         });
+        self.unmap(kept, &mut d_rows);
+        for d in &mut d_weights[self.own(layer)] {
+            *d += d_params.iter().sum::<f64>() as f32;
+        }
+        dense.backward(weights, &kept.input, &d_rows, d_weights)
+    }
+
+    /// From gradients of features to those of what the feature map was given.
+    fn unmap(&self, kept: &Kept, d_rows: &mut [f32]) {
+        if !self.kind.is_mapped() {
+            return;
+        }
+        let heads = self.heads;
         let rows = kept.rows.chunks_exact(heads.row_len());
         for (row, d_row) in rows.zip(d_rows.chunks_exact_mut(heads.row_len())) {
             let features = row[..2 * heads.features()].iter().zip(d_row);
             features.for_each(|(phi, d)| *d *= slope(*phi));
         }
-        for d in &mut d_weights[self.own(layer)] {
-            *d += d_params.iter().sum::<f64>() as f32;
+    }
+
+    fn softmax_back(&self, kept: &Kept, d_out: &[f32], d_rows: &mut [f32]) {
+        let (heads, d) = (self.heads, self.heads.width);
+        let n = d_out.len() / d;
+        let mut scratch = vec![0.0; softmax::SCRATCH_LEN];
+        let (mut deltas, mut d_q) = (vec![0.0; n * heads.n_heads], vec![0.0; n * d]);
+        softmax::softmax_attention_deltas(heads, &kept.out, d_out, &mut deltas);
+        let (qkv, log_sums, deltas) = (&kept.rows[..], &kept.denominators[..], &deltas[..]);
+        let saved = softmax::SoftmaxSaved { qkv, log_sums, d_out, deltas };
+        softmax::softmax_attention_backward_key(0..n, saved, heads, d_rows, &mut scratch);
+        softmax::softmax_attention_backward_query(0..n, saved, heads, &mut d_q, &mut scratch);
+        for (row, d_q) in d_rows.chunks_exact_mut(3 * d).zip(d_q.chunks_exact(d)) {
+            row[..d].copy_from_slice(d_q);
         }
-        dense.backward(weights, &kept.input, &d_rows, d_weights)
     }
 
     /// Loss and whether the answer is right; adds the gradient to `d_weights`, if it is given.
