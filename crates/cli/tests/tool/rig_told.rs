@@ -115,6 +115,7 @@ fn a_world_frame_that_moves_by_tf_is_told_by_every_command() {
     let place = folder.path();
     let file = settings_file(place, SIZES, "\"curriculum\": [[0, 1]]");
     let train = format!("--steps 1 --batch 1 --width 8 --steps-per-pass 1 {file}");
+    let model = format!("--model {}/models/small.safetensors", crate::ROOT);
     let remedy = ["'odom', the root of the tree", "-p world_frame:=odom", "workspace_frame:=world"];
     for split in ["train", "val"] {
         write_carried(&place.join("drives").join(split), split, ["odom", "world"], |i| {
@@ -124,7 +125,7 @@ fn a_world_frame_that_moves_by_tf_is_told_by_every_command() {
     }
     let commands = [
         ("check", "check BAGS/val".to_owned()),
-        ("replay", "replay BAGS/val --horizon 1".into()),
+        ("replay", format!("replay BAGS/val --horizon 1 {model}")),
         ("train", format!("train BAGS --teacher truth {train} --out BAGS_run")),
         ("train by hindsight", format!("train BAGS --teacher hindsight {train} --out BAGS_run2")),
         ("label", format!("label BAGS --labels labels --teacher hindsight {file}")),
@@ -139,7 +140,10 @@ fn a_world_frame_that_moves_by_tf_is_told_by_every_command() {
     let info = all_told(place, "info drives/val stands/val");
     assert_eq!(info.matches("suspicious: world frame").count(), 1, "{info}");
     // By the remedy all is well.
-    let told = all_told(place, "replay drives/val --horizon 1 -p world_frame:=odom -p robot:=none");
+    let told = all_told(
+        place,
+        &format!("replay drives/val --horizon 1 {model} -p world_frame:=odom -p robot:=none"),
+    );
     assert!(
         !told.contains("tf carries") && told.contains("none lost") | told.contains("predicted"),
         "{told}"
