@@ -5,7 +5,8 @@
 #   docker build -t forecloud --platform linux/arm64 .
 #   docker run --rm --network host --ipc host forecloud forecloud_node --ros-args -p cameras:="[camera]"
 #
-# The host's network and shared memory, as images of other nodes come by them. Not tried: there was no Docker.
+# The host's network and shared memory, as images of other nodes come by them.
+# Not tried: where this was written there was a Docker client, but no daemon.
 FROM debian:bookworm-slim
 ARG TARGETARCH
 COPY build/deb/forecloud_*_${TARGETARCH}.deb /tmp/

@@ -104,7 +104,10 @@ fn hindsight<'py>(
             if stop.load(std::sync::atomic::Ordering::Relaxed) {
                 break;
             }
-            let [now, next] = [0, 1].map(|i| View { cloud: &pair[i].0, robot: &pair[i].1 });
+            let [now, next] = [0, 1].map(|i| {
+                let (cloud, robot) = &pair[i];
+                View { cloud, common: cloud, robot }
+            });
             let mut flow = Flow::default();
             let has_robot = !now.robot.is_empty() && !next.robot.is_empty();
             labeler.find([now, next], if has_robot { &links } else { &[] }, &mut flow)?;

@@ -49,6 +49,26 @@ pub struct MovingCamera {
     corrections: Vec<Option<Rigid>>,
 }
 
+/// What is compared of a frame (world frame, m).
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// Where its cameras looked.
+    pub looked: &'a Looked,
+    /// Its particles, and the whole cloud; both with their sources.
+    pub particles: &'a Particles,
+    /// See `particles`.
+    pub cloud: &'a Particles,
+    /// Link of the robot that each particle lies on, as [`Observation::on_links`].
+    pub on_links: &'a [u32],
+}
+
+impl<'a> From<&'a Observation> for Seen<'a> {
+    fn from(frame: &'a Observation) -> Self {
+        let Observation { looked, particles, cloud, on_links, .. } = frame;
+        Self { looked, particles, cloud, on_links }
+    }
+}
+
 /// Two frames that can be compared.
 pub struct Comparable<'a> {
     /// Particles one step back.
@@ -65,23 +85,25 @@ pub struct Comparable<'a> {
 
 impl MovingCamera {
     /// What `history` and `now` have in common.
-    pub fn compare<'a>(
-        &'a mut self,
-        history: &'a Observation,
-        now: &'a Observation,
-    ) -> Comparable<'a> {
+    pub fn compare<'a>(&'a mut self, history: Seen<'a>, now: Seen<'a>) -> Comparable<'a> {
         self.corrections.clear();
         if history.looked == now.looked {
-            let clouds = [&history.cloud, &now.cloud];
-            let (particles, cloud) = (&history.particles, &history.cloud);
+            let clouds = [history.cloud, now.cloud];
+            let (particles, cloud) = (history.particles, history.cloud);
             return Comparable { particles, cloud, clouds, unseen: &[], taken: None };
         }
-        self.particles.clone_from(&history.particles);
-        self.cloud.clone_from(&history.cloud);
-        let taken = self.register(history, now);
-        self.cut(history, now);
+        self.particles.clone_from(history.particles);
+        self.cloud.clone_from(history.cloud);
+        let taken = self.register(&history, &now);
+        self.cut(&history, &now);
         let Self { particles, cloud, common: [before, after], unseen, .. } = self;
         Comparable { particles, cloud, clouds: [before, after], unseen, taken }
+    }
+
+    /// What takes points of the history frame (m) to where the tf of now would have them, by the number of the
+    /// camera that saw them; none, and beyond the end, where tf is left as it is.
+    pub fn corrections(&self) -> &[Option<Rigid>] {
+        &self.corrections
     }
 
     /// Where the tf of now would have had `particles` of the history frame (m); none where no error was taken out.
@@ -115,9 +137,9 @@ impl MovingCamera {
     }
 
     /// Finds how tf errs of each camera that moved, and moves what it saw.
-    fn register(&mut self, history: &Observation, now: &Observation) -> Option<PoseError> {
+    fn register(&mut self, history: &Seen, now: &Seen) -> Option<PoseError> {
         let mut most: Option<PoseError> = None;
-        for camera in now.looked.moved_since(&history.looked) {
+        for camera in now.looked.moved_since(history.looked) {
             let is_free = |i: usize| now.on_links.get(i).is_none_or(|link| *link == NO_LINK);
             let seen = |source: &u32| (source >> 24) as usize == camera;
             let points = now.particles.sources.iter().enumerate();
@@ -147,12 +169,12 @@ impl MovingCamera {
     }
 
     /// Cuts both clouds to what the other frame looked at, too.
-    fn cut(&mut self, history: &Observation, now: &Observation) {
+    fn cut(&mut self, history: &Seen, now: &Seen) {
         let corrections = &self.corrections;
         let then = |p: &Vec3| history.looked.sees(p, corrections);
         let [before, after] = &mut self.common;
         keep(&self.cloud, |p| now.looked.sees(p, &[]), before);
-        keep(&now.cloud, then, after);
+        keep(now.cloud, then, after);
         self.unseen.clear();
         self.unseen.extend(now.particles.positions.iter().map(|p| !then(p)));
     }

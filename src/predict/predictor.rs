@@ -110,7 +110,7 @@ impl Predictor {
         let (model, input) = (&self.model.config, &mut self.input);
         self.is_predicted = false;
         // Without what a camera that moved only seems to see move: the errors of its pose, the border.
-        let both = self.moving_camera.compare(history, now);
+        let both = self.moving_camera.compare(history.into(), now.into());
         self.prediction.pose_error = both.taken;
         input.set_particles(&now.particles, both.particles, model.n_history);
         input.on_links.clone_from(&now.on_links);

@@ -5,6 +5,10 @@ use crate::message::{Stamp, TransformStamped};
 use nalgebra::{Isometry3, Translation3};
 use std::collections::{HashMap, VecDeque};
 
+mod carried;
+
+pub use carried::Carried;
+
 /// Seconds for which moving transforms are kept.
 const HISTORY_SECS: f64 = 10.0;
 /// Samples of one transform beyond which the oldest go, whatever their time.

@@ -134,6 +134,8 @@ pub struct Facts {
     /// What was found of the rig last; none before.
     pub rig: Option<Vec<Item>>,
     absent_cameras: Vec<String>,
+    /// How the world frame moves by tf, with the remedy; none where it does not.
+    pub moving_world: Option<String>,
     memory_problems: Vec<String>,
     memory_values: Vec<(String, String)>,
     /// What these statuses cost the spinning thread.
@@ -193,6 +195,7 @@ impl Facts {
             robot: Description::default(),
             rig: None,
             absent_cameras: Vec::new(),
+            moving_world: None,
             memory_problems: Vec::new(),
             memory_values: Vec::new(),
             monitor_ms_per_sec: 0.0,

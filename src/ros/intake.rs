@@ -25,6 +25,9 @@ pub struct Intake<'a> {
     leveled: Option<(TransformStamped, Instant)>,
     /// Whether another node tells where that camera is.
     is_withdrawn: bool,
+    /// Whether the statuses say that the world frame moves, and whether it was logged.
+    is_world_moving: bool,
+    is_moving_logged: bool,
 }
 
 /// How long a camera's made-up place is kept from other nodes: a robot that is still starting may tell
@@ -49,6 +52,8 @@ impl<'a> Intake<'a> {
             start: Instant::now(),
             leveled: None,
             is_withdrawn: false,
+            is_world_moving: false,
+            is_moving_logged: false,
         }
     }
 
@@ -108,6 +113,7 @@ impl<'a> Intake<'a> {
     /// Notes and logs what came up since `before`, with a message of `topic`.
     fn report(&mut self, before: &FrameCounts, topic: &str) {
         self.health.note(|facts, _| facts.absent_cameras(self.frames.absent_cameras()));
+        self.watch_world();
         let problems = self.frames.take_problems();
         if !problems.is_empty() {
             self.report_problems(before, topic, &problems);
@@ -119,6 +125,28 @@ impl<'a> Intake<'a> {
         for warning in warnings {
             self.problems.warn(&format!("input: {warning:.40}"), warning);
         }
+    }
+
+    /// Notes whether tf says that the world frame moves, and logs that once.
+    fn watch_world(&mut self) {
+        let moving = self.frames.moving_world();
+        if moving.is_some() == self.is_world_moving {
+            return;
+        }
+        self.is_world_moving = moving.is_some();
+        let text = moving.map(|carried| {
+            format!(
+                "the world frame moves: {carried}. All that stands there seems to move then, and nothing is \
+                 held at rest. Remedy: set world_frame to {}; with workspace_frame '{}' the box still goes along",
+                carried.instead(),
+                carried.frame
+            )
+        });
+        if let Some(text) = text.as_ref().filter(|_| !self.is_moving_logged) {
+            tracing::warn!("{text}");
+            self.is_moving_logged = true;
+        }
+        self.health.note(|facts, _| facts.moving_world = text);
     }
 
     fn post_all(&mut self, mut frame: Option<Frame>) {

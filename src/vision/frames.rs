@@ -26,10 +26,11 @@ mod usable;
 mod views;
 mod waiting;
 mod watch;
+mod world;
 
 use crate::base::error::Result;
 use crate::message::{Stamp, TfMessage};
-use crate::robot::tf::TransformBuffer;
+use crate::robot::tf::{Carried, TransformBuffer};
 use images::{ImagePairer, Shot};
 use joints::JointHistory;
 use lateness::Lateness;
@@ -71,6 +72,8 @@ pub struct Frames {
     joints: JointHistory,
     plans: Plans,
     tf: TransformBuffer,
+    /// How the world frame moves, once tf has told that it does.
+    moving_world: Option<Carried>,
     robot: RobotSource,
     placing: Placing,
     /// Images that are complete and wait for joints, calibration or poses, each with when it was complete.
@@ -145,6 +148,7 @@ impl Frames {
             joints: JointHistory::default(),
             plans: Plans::default(),
             tf: TransformBuffer::new(),
+            moving_world: None,
             robot: RobotSource::default(),
             placing: Placing::default(),
             waiting: VecDeque::new(),
@@ -434,6 +438,7 @@ impl Frames {
         self.watch.forget_times();
         self.joints = JointHistory::default();
         self.tf.forget_moving();
+        self.moving_world = None;
         self.plans.clear();
         self.lateness.forget_times();
         self.usable.forget_times();

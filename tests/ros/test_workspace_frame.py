@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 
 import pytest
 from conftest import PERIOD_SECS, Received, wait_for
@@ -77,6 +78,36 @@ def test_without_it_a_base_drives_out_of_the_box(ros, start_node, drive):
     drive()
     node.wait_for_log("points, at least")
     assert all(max(p.positions[0::3]) < 0.6 for p in predictions.messages)
+
+
+def test_a_world_frame_that_drives_is_told_at_once(ros, start_node, drive):
+    node = start_node("-p", f"world_frame:={BASE}")
+    node.wait_for_log("waits for messages")
+    predictions = Received(ros, "/forecloud/prediction", PREDICTION)
+    statuses = Received(ros, "/diagnostics", "diagnostic_msgs/msg/DiagnosticArray")
+    predictions.wait_for_publisher()
+    drive()
+    told = ["the world frame moves", f"set world_frame to '{GROUND}'", f"workspace_frame '{BASE}'"]
+    node.wait_for_log(*told)
+    predictions.wait_for(20)
+    assert node.log.count("the world frame moves") == 1
+
+    def in_diagnostics():
+        all_of = [s for m in list(statuses.messages) for s in m.status if s.name.endswith("transforms")]
+        return [s for s in all_of if s.level == DiagnosticStatus.WARN and all(t in s.message for t in told)]
+
+    wait_for(in_diagnostics, "a warning of the transforms")
+
+
+def test_a_base_that_stands_moves_no_world(ros, start_node, drive, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "SPEED", 0.0)
+    node = start_node("-p", f"world_frame:={BASE}")
+    node.wait_for_log("waits for messages")
+    predictions = Received(ros, "/forecloud/prediction", PREDICTION)
+    predictions.wait_for_publisher()
+    drive()
+    predictions.wait_for(20)
+    assert "the world frame moves" not in node.log
 
 
 def test_a_frame_that_nobody_tells_of_is_named(ros, start_node, drive):

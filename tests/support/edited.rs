@@ -94,6 +94,30 @@ pub fn string_message(text: &str) -> Vec<u8> {
     [&[0, 1, 0, 0], &length[..], text.as_bytes(), &[0]].concat()
 }
 
+/// Transforms of `/tf` or `/tf_static`: parent, child and x (m), all stamped `stamp`; and those that `before` tells.
+pub fn transforms_message(before: &[u8], stamp: Stamp, more: &[(&str, &str, f64)]) -> Vec<u8> {
+    let mut body = before.get(4..).map_or(vec![0; 4], <[u8]>::to_vec);
+    let n = u32::from_le_bytes(body[..4].try_into().unwrap()) + more.len() as u32;
+    body[..4].copy_from_slice(&n.to_le_bytes());
+    let align = |body: &mut Vec<u8>, to: usize| body.resize(body.len().next_multiple_of(to), 0);
+    for (parent, child, x) in more {
+        align(&mut body, 4);
+        let (secs, nanos) = stamp.parts();
+        body.extend(secs.to_le_bytes());
+        body.extend(nanos.to_le_bytes());
+        for text in [parent, child] {
+            align(&mut body, 4);
+            body.extend((text.len() as u32 + 1).to_le_bytes());
+            body.extend(text.as_bytes());
+            body.push(0);
+        }
+        align(&mut body, 8);
+        let numbers = [*x, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0];
+        body.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    }
+    [&[0, 1, 0, 0], &body[..]].concat()
+}
+
 /// The robot's description, in which no link is called as the world frame is.
 pub fn without_world(message: &RawMessage) -> RawMessage {
     let text = StringMessage::decode(&message.data).unwrap().data;

@@ -18,6 +18,7 @@ use crate::bag::Bag;
 use ahead::Ahead;
 use forecloud::message::{Image, PoseArray, Stamp, StringMessage};
 use forecloud::robot::kinematics::Robot;
+use forecloud::robot::tf::Carried;
 use forecloud::vision::cloud::{Place, Workspace, level_camera};
 use forecloud::vision::frames::{
     CameraTopics, Frame, FrameCounts, Frames, FramesConfig, MAX_CAMERAS, Problem, TopicSpec,
@@ -94,6 +95,8 @@ pub struct Recording {
     bad_poses: Vec<String>,
     /// How an only camera was placed, once it was.
     leveled: OnceLock<String>,
+    /// How its world frame moves, once it was played that far.
+    moving_world: OnceLock<Carried>,
     /// What its frames gave cause to warn of, once it was played to its end.
     told: OnceLock<Vec<String>>,
 }
@@ -200,8 +203,8 @@ impl Recording {
         // The truth is told in the world frame that there was.
         config.level_camera &= truth.is_none();
         check_topics(&bag, &config)?;
-        let (leveled, told) = (OnceLock::new(), OnceLock::new());
-        Ok(Self { bag, config, truth, bad_poses, leveled, told })
+        let (leveled, moving_world, told) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Ok(Self { bag, config, truth, bad_poses, leveled, moving_world, told })
     }
 
     /// The truth, if the recording has one.
@@ -213,6 +216,11 @@ impl Recording {
     /// before it was played that far.
     pub fn leveled(&self) -> Option<&str> {
         self.leveled.get().map(String::as_str)
+    }
+
+    /// How its world frame moves by tf ([`Frames::moving_world`]); none before it was played that far.
+    pub fn moving_world(&self) -> Option<&Carried> {
+        self.moving_world.get()
     }
 
     /// The bag.
@@ -352,6 +360,9 @@ impl Recording {
                 if let Some(leveled) = level_camera(&mut frames) {
                     // Told already if it is not the first play.
                     let _ = self.leveled.set(leveled.news);
+                }
+                if let Some(carried) = frames.moving_world() {
+                    self.moving_world.get_or_init(|| carried.clone());
                 }
                 while let Some(next) = frame {
                     // A frame waits for the next: its body ids may lie behind it in the bag.

@@ -22,8 +22,9 @@ use forecloud_train::flow_labels::SURE;
 use forecloud_train::hindsight::widen;
 use forecloud_train::rig::Rig;
 
-use super::intake::{Recordings, left_out, recordings as told_recordings, rig_lines};
+use super::intake::{Recordings, left_out, recordings as told_recordings};
 use super::numbers::{by_option, with_default, within, wrong};
+use super::rig_lines::rig_lines;
 use super::say::{name_first, say};
 use super::topics::ReadArgs;
 use super::train_loop::bar;

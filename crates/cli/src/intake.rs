@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use forecloud::Error;
-use forecloud::predict::rig::Item;
 use forecloud_bag::bag::{Found, recordings_below};
 use forecloud_bag::outputs::Outputs;
 use forecloud_bag::recording::Recording;
@@ -13,22 +12,15 @@ use forecloud_train::config::Teacher;
 use forecloud_train::dataset::Dataset;
 use forecloud_train::hold_out::HoldOut;
 use forecloud_train::reading::{Cause, Intake, LeftOut, Reading, read_recordings};
-use forecloud_train::rig::Rig;
 use forecloud_train::skipped::Skipped;
 
 use super::numbers::{by_option, with_default, within, wrong};
 use super::out_folder::refused;
+use super::rig_lines::rig_lines;
 use super::say::name_first;
 
 /// Motion (s) that recordings without truth should hold, to be worth training on.
 const LEAST_MOTION_SECS: f64 = 180.0;
-/// From which on a lag between joints and cameras is told (s), and a distance of the cameras' planes (m).
-const TOLD_LAG_SECS: f64 = 0.04;
-const TOLD_APART_M: f64 = 0.012;
-
-/// Kinds of other findings that are told.
-const MAX_FINDINGS: usize = 6;
-
 /// Options that say where validation recordings come from.
 #[derive(clap::Args)]
 pub struct HoldOutArgs {
@@ -257,54 +249,6 @@ pub fn left_out(path: &Path, error: &Error) -> String {
         error => error.to_string(),
     };
     format!("left out: {}", name_first(path, &problem))
-}
-
-/// What is wrong with cameras and clocks, by what hindsight found in the recordings.
-pub fn rig_lines(rigs: &[Rig]) -> Vec<String> {
-    let median = |mut values: Vec<f64>| {
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).map(|median| (*median, values.len()))
-    };
-    let mut lines = Vec::new();
-    let lags = rigs.iter().filter_map(|rig| rig.lag_secs).collect();
-    if let Some((lag, n)) = median(lags).filter(|(lag, _)| lag.abs() >= TOLD_LAG_SECS) {
-        let which = if lag > 0.0 { "later" } else { "earlier" };
-        lines.push(format!(
-            "warning: clocks disagree: the cameras see the robot where its joints say it is {:.2} s {which} \
-             (median of {}): check the stamps of both drivers",
-            lag.abs(),
-            recordings(n)
-        ));
-    }
-    let apart = rigs.iter().filter_map(|rig| rig.apart_m().map(f64::from)).collect();
-    if let Some((apart_m, n)) = median(apart).filter(|(apart_m, _)| *apart_m >= TOLD_APART_M) {
-        let mut text = format!(
-            "warning: the cameras see the support plane {:.0} mm apart (median of {}): calibrate them \
-             again; its height by camera:",
-            1e3 * apart_m,
-            recordings(n)
-        );
-        let mut heights: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-        for (camera, height_m) in rigs.iter().flat_map(|rig| &rig.planes_m) {
-            heights.entry(camera).or_default().push(f64::from(*height_m));
-        }
-        for (camera, heights) in heights {
-            let height_m = median(heights).map_or(0.0, |(height_m, _)| height_m);
-            text += &format!(" {camera} {:.0} mm", 1e3 * height_m);
-        }
-        lines.push(text);
-    }
-    let mut others: BTreeMap<&str, (&Item, usize)> = BTreeMap::new();
-    for item in rigs.iter().flat_map(|rig| &rig.findings) {
-        others.entry(&item.what).or_insert((item, 0)).1 += 1;
-    }
-    let others = others.into_values().take(MAX_FINDINGS);
-    lines.extend(
-        others.map(|(item, n)| {
-            format!("warning: rig of {}, the first: {}", recordings(n), item.line())
-        }),
-    );
-    lines
 }
 
 /// A number of recordings in words.

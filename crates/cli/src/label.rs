@@ -17,10 +17,11 @@ use forecloud_train::flow_labels::{LabelCache, MISSING};
 use forecloud_train::rig::Rig;
 use serde::{Deserialize, Serialize};
 
-use super::intake::{recordings as count, rig_lines};
+use super::intake::recordings as count;
 use super::model_config::ModelConfigArgs;
 use super::numbers::within;
 use super::outcome::Outcome;
+use super::rig_lines::rig_lines;
 use super::say::{name_first, say};
 use super::threads;
 use super::topics::ReadArgs;

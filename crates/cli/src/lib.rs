@@ -27,6 +27,7 @@ mod plan;
 mod replay;
 mod replay_args;
 mod replay_folder;
+mod rig_lines;
 mod say;
 mod snapshot;
 mod threads;

@@ -10,7 +10,7 @@ use crate::observed::Eye;
 use crate::part::{Part, Terms};
 use crate::published::{self, Published, Setup};
 use crate::report::Device;
-use crate::rig_check::check_first;
+use crate::rig_check::{check_first, moving_world};
 use crate::survey::{Survey, Surveyor};
 use crate::{TrueMotion, baselines};
 use forecloud::base::keep_workers_hot::keep_workers_hot;
@@ -309,6 +309,7 @@ impl Replay {
         warnings.extend(more);
         warnings.extend(recording.leveled().map(str::to_owned));
         warnings.extend_from_slice(recording.told());
+        warnings.extend(moving_world(recording).map(|item| item.line()));
         if bag.n_moving_world > 0 {
             warnings.push(format!(
                 "in {} of {} predicted frames all that is seen moves alike: does the frame '{}' move with a \

@@ -38,6 +38,8 @@ const TOO_FAR_M: f32 = 2000.0;
 /// Least share of what the cameras see that should lie in the box.
 // Of a small scene before a wide background 4 % were, and nothing was wrong.
 const LEAST_INSIDE: f64 = 0.02;
+/// What the item says that it is about where the world frame moves.
+pub const WORLD_FRAME: &str = "world frame";
 const REMEDY_OF_LOSS: &str = "mend the cause; the guide's page on trouble lists them";
 /// Points of the robot in a camera's picture that are kept of a frame.
 const N_SIGHTINGS: usize = 400;
@@ -169,6 +171,7 @@ pub fn check_first(recording: &Recording, meshes: &MeshSearch, secs: f64) -> Res
     items.extend(states.filter(|item| !is_other_unit || item.what != states::PLANS));
     items.extend(plane_items(&found.planes, &found.overlaps, &names));
     let (survey, warnings) = surveyor.finish();
+    items.extend(moving_world(recording));
     items.extend(world_items(&survey, &warnings, &config.world_frame));
     items.extend(camera_items(&series, &found.clouds, &names, config));
     items.extend(time::items(&series, &found.stamps));
@@ -239,6 +242,27 @@ fn frame_items(
     vec![frames, robot.value("without_share", share)]
 }
 
+/// That the world frame of `recording` moves, where tf has told so as far as it was played: then all that rests
+/// seems to move.
+pub fn moving_world(recording: &Recording) -> Option<Item> {
+    let carried = recording.moving_world()?;
+    let remedy = format!(
+        "name {} with -p world_frame:={}; with -p workspace_frame:={} the box still goes along",
+        carried.instead(),
+        carried.above,
+        carried.frame
+    );
+    let item = Item::wrong(
+        Verdict::Fail,
+        WORLD_FRAME,
+        carried.to_string(),
+        "a world frame that is not fixed to the ground: all that stands there seems to move",
+        remedy,
+    );
+    let item = item.value("shift_mm", 1e3 * carried.shift_m);
+    Some(item.value("turn_degrees", carried.turn_rad.to_degrees()).value("in_secs", carried.secs))
+}
+
 fn world_items(
     survey: &crate::survey::Survey,
     warnings: &[String],
@@ -262,7 +286,7 @@ fn world_items(
             "size of coordinates",
             format!("points lie up to {farthest:.0} m from the origin of '{world_frame}': coordinates of 32 bits are {:.1} mm coarse there", 1e3 * farthest * f32::EPSILON),
             "a world frame far from the scene, as of UTM or a map",
-            "name a frame near the robot: -p world_frame:=base_link",
+            "name a frame near the robot that is fixed to the ground: -p world_frame:=odom, or base_link of an arm that stands",
         ));
     }
     let share = survey.n_in_workspace as f64 / survey.n_measured.max(1) as f64;

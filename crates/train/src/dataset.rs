@@ -10,6 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use super::augment::{Augmentation, choose};
 use super::config::{DatasetConfig, MOVING_M, Teacher};
 use super::episode::{Aids, Episode};
+use super::moving_camera::make_comparable;
 use super::pixels::Pixels;
 use super::rig::Rig;
 use super::skipped::Skipped;
@@ -17,6 +18,7 @@ use crate::flow_labels::LabelCache;
 use forecloud::base::geometry::{Vec3, distance, minus};
 use forecloud::engine::model::ModelConfig;
 use forecloud::engine::rollout_input::{RolloutInput, move_all};
+use forecloud::predict::moving_camera::rest_unseen;
 use forecloud::predict::robot_forecast::link;
 use forecloud::robot::kinematics::MeshSearch;
 use forecloud::vision::frames::FramesConfig;
@@ -330,10 +332,9 @@ impl Dataset {
         self.windows[index].0 as usize
     }
 
-    /// What was found of cameras and clocks, of each recording that hindsight teaches.
+    /// What was found of cameras and clocks, of each recording that hindsight teaches or that has something to tell.
     pub fn rigs(&self) -> impl Iterator<Item = &Rig> {
-        let in_hindsight = self.episodes.iter().filter(|episode| episode.in_hindsight);
-        in_hindsight.map(|episode| &episode.rig)
+        self.episodes.iter().filter_map(|episode| episode.rig())
     }
 
     /// Number of recordings that hindsight teaches.
@@ -469,6 +470,9 @@ impl Dataset {
             true => {}
             false => window.set_truth(episode, [before, t], horizon, &chosen),
         }
+        let clouds = [&mut cloud_before, &mut cloud_now];
+        let frames = [&samples[before], &samples[t]];
+        let unseen = make_comparable(frames, clouds, [&mut history, &mut now], &window.kinds);
         window.is_labelled = self.config.teacher != Teacher::Video;
         window.stamp_ns = samples[t].stamp.nanos();
         (window.origin, window.augmentation) = (samples[t].place.origin, augmentation);
@@ -506,12 +510,15 @@ impl Dataset {
         }
         now.support_m = cloud_now.support_m;
         window.scene.set_particles(&now, &history, self.model.n_history);
+        now.sources.clear();
         if self.model.mask.walks.is_some() {
             window.scene.walk_seed.seed = rng.random();
         }
         if self.model.n_motion > 0 {
             let clouds = [&cloud_before, &cloud_now];
             window.scene.set_motion(&mut window.motion, &now, clouds, None);
+            let start = &mut window.scene.start;
+            rest_unseen(&unseen, &start.velocities, &mut start.velocity_known);
         }
         if episode.in_hindsight {
             let start = &window.scene.start;
@@ -583,10 +590,11 @@ impl Window {
     }
 }
 
-/// The particles of `from` at the places `chosen`; their sources are left out.
+/// The particles of `from` at the places `chosen`.
 fn pick(from: &Particles, chosen: &[u32]) -> Particles {
     let mut picked = Particles::default();
     picked.positions.extend(chosen.iter().map(|&i| from.positions[i as usize]));
     picked.colors.extend(chosen.iter().map(|&i| from.colors[i as usize]));
+    picked.sources.extend(chosen.iter().map(|&i| from.sources[i as usize]));
     picked
 }

@@ -10,9 +10,10 @@ use super::pixels::Pixels;
 use super::rig::Rig;
 use super::skipped::Skipped;
 use crate::flow_labels::{Flow, LabelCache};
-use forecloud::base::geometry::{Vec3, distance};
+use forecloud::base::geometry::{Rigid, Vec3, distance};
 use forecloud::engine::model::ModelConfig;
 use forecloud::message::Stamp;
+use forecloud::predict::moving_camera::{Looked, PoseError};
 use forecloud::robot::kinematics::{MeshSearch, Mount, Robot, RobotMode, RobotOptions, Spread};
 use forecloud::robot::plan::{self, JointsNow};
 use forecloud::vision::cloud::{Cloud, Place, SensorNoise};
@@ -20,6 +21,7 @@ use forecloud::vision::frames::{Frame, RobotState};
 use forecloud::vision::particles::{Particles, Sampling};
 use forecloud::{Error, Result};
 use forecloud_bag::recording::{BodyIds, BodyKind, Recording, carry};
+use forecloud_eval::rig_check::moving_world;
 use forecloud_video::Kept;
 
 /// Share of a step by which a frame may lie beside the time that it stands for.
@@ -46,6 +48,14 @@ pub(super) struct Sample {
     pub(super) seen_by: Vec<u8>,
     /// Where the cameras stand, as [`Cloud::eyes`].
     pub(super) eyes: Vec<Vec3>,
+    /// Where they looked.
+    pub(super) looked: Looked,
+    /// What takes points of the next frame (m) to where the tf of this one would have them, as
+    /// [`MovingCamera::corrections`], and how much that is.
+    ///
+    /// [`MovingCamera::corrections`]: forecloud::predict::moving_camera::MovingCamera::corrections
+    pub(super) corrections: Vec<Option<Rigid>>,
+    pub(super) pose_error: Option<PoseError>,
     pub(super) support_m: Option<f32>,
     /// Where the points go until the next frame, and the links that they lie on, of a recording that
     /// hindsight teaches.
@@ -189,13 +199,20 @@ impl Episode {
         match in_hindsight {
             true => {
                 episode.label(labels, on_frame)?;
-                let cameras = recording.frames_config().topics.cameras.iter();
-                let names: Vec<String> = cameras.map(|camera| camera.name.clone()).collect();
-                episode.must_stand(&names)?;
+                // Of labels that were kept the same as of new ones.
+                episode.find_pose_errors();
+                episode.must_rest(recording)?;
+                episode.must_suit(config.teacher)?;
+                episode.must_be_told()?;
                 episode.rig = Rig::of(recording, meshes);
             }
-            false => episode.mark_active(),
+            false => {
+                episode.find_pose_errors();
+                episode.mark_active();
+                episode.rig.findings.extend(moving_world(recording));
+            }
         }
+        episode.rig.pose_errors = episode.pose_errors();
         Ok(episode)
     }
 
@@ -477,6 +494,8 @@ impl Reader<'_> {
             joints_ahead = self.ahead(&frame, &cameras, &joints)?;
             mount = Some(found.clone());
         }
+        let mut looked = Looked::default();
+        looked.take(&frame.cameras, &workspace);
         let keep = |pixels: &Pixels| pixels.keep(&frame.cameras, &mut self.cloud);
         let shot = self.pixels.map(keep).transpose()?.flatten();
         let particles = &self.particles;
@@ -490,6 +509,7 @@ impl Reader<'_> {
             }),
             seen_by: particles.sources.iter().map(|source| (source >> 24) as u8).collect(),
             eyes: particles.eyes.clone(),
+            looked,
             support_m: particles.support_m,
             poses: poses.to_vec(),
             joints,

@@ -1,6 +1,7 @@
 //! What hindsight teaches of a recording without truth: where points go until the next frame, found
 //! once, and the targets of windows, followed from frame to frame.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use forecloud::base::geometry::{
 use forecloud::engine::model::calibration::Calibration;
 use forecloud::engine::motion_class::MotionClass;
 use forecloud::message::Stamp;
+use forecloud::predict::moving_camera::MovingCamera;
 use forecloud::robot::kinematics::{NO_LINK, Robot};
 use forecloud::vision::motion::NO_BODY;
 use forecloud::vision::particles::Particles;
@@ -42,6 +44,9 @@ impl Episode {
             self.place_measured(t, &mut robot, &mut row)?;
             key.add(sample.stamp.nanos(), &sample.cloud(), &row);
         }
+        if self.has_moving_camera() {
+            key.add_moving_cameras();
+        }
         self.label_file = Some(key.file_name());
         let n_points: Vec<usize> =
             self.samples.iter().map(|sample| sample.positions.len()).collect();
@@ -65,6 +70,7 @@ impl Episode {
 
     fn find_labels(&mut self, on_frame: &dyn Fn()) -> Result<()> {
         let (mut labeler, mut robot) = (Labeler::default(), self.robot.clone());
+        let mut moving_camera = MovingCamera::default();
         let links: Vec<u32> = robot.iter().flat_map(Robot::links).collect();
         let (mut rows, mut motions) = ([Vec::new(), Vec::new()], Vec::new());
         for t in 0..self.samples.len() {
@@ -75,14 +81,18 @@ impl Episode {
             self.place_measured(next, &mut robot, &mut rows[1])?;
             self.place_measured(t, &mut robot, &mut rows[0])?;
             let clouds = [t, next].map(|t| self.samples[t].cloud());
-            let [now, then] = [0, 1].map(|k| View { cloud: &clouds[k], robot: &rows[k] });
-            let mut flow = Flow::default();
-            labeler.find([now, then], &links, &mut flow)?;
             let mut on_links = vec![NO_LINK; clouds[0].len()];
             if let Some(robot) = robot.as_ref().filter(|_| !rows[0].is_empty()) {
                 robot.links_at(&clouds[0].positions, &mut on_links);
                 follow_links(&links, &rows[0], &rows[1], &mut motions);
             }
+            // The next frame as the tf of this one would have it.
+            let [now, then] = self.seen([t, next], &clouds, &on_links);
+            let both = moving_camera.compare(then, now);
+            let now = View { cloud: now.cloud, common: both.clouds[1], robot: &rows[0] };
+            let then = View { cloud: both.cloud, common: both.clouds[0], robot: &rows[1] };
+            let mut flow = Flow::default();
+            labeler.find([now, then], &links, &mut flow)?;
             keep_on_links(&clouds[0], &motions, &mut flow, &mut on_links);
             let sample = &mut self.samples[t];
             sample.is_active = is_active(sample, &flow, &on_links);
@@ -250,11 +260,10 @@ impl Window {
         let at: Vec<Vec3> = chosen.iter().map(|&i| start.positions[i as usize]).collect();
         let ahead: Vec<usize> =
             std::iter::successors(Some(t), |&t| episode.followed(t)).take(horizon + 1).collect();
-        let clouds: Vec<Particles> =
-            ahead[..horizon].iter().map(|&t| episode.samples[t].cloud()).collect();
-        let flows = ahead.iter().filter_map(|&t| episode.samples[t].flow.as_ref());
+        let sights = (0..horizon).filter_map(|h| episode.sight(&ahead[..=h]));
+        let sights: Vec<(Particles, Cow<Flow>)> = sights.collect();
         let sights: Result<Vec<Sight>> =
-            clouds.iter().zip(flows).map(|(cloud, flow)| Sight::new(cloud, flow)).collect();
+            sights.iter().map(|(cloud, flow)| Sight::new(cloud, flow)).collect();
         let mut tracks = Tracks::default();
         tracks.follow(chosen, &sights?);
         let Tracks { positions, confidences, .. } = tracks;

@@ -21,6 +21,7 @@ pub mod flow_labels;
 pub mod hindsight;
 pub mod hold_out;
 pub mod memory;
+pub mod moving_camera;
 pub mod origin;
 pub mod pixels;
 pub mod preset;

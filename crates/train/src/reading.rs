@@ -59,7 +59,7 @@ pub struct Reading {
     pub damage: Vec<(PathBuf, String)>,
     /// Warnings of the robots' descriptions, and how many of the recordings used have each.
     pub robot_warnings: BTreeMap<String, usize>,
-    /// What hindsight found of cameras and clocks, of each recording that it teaches.
+    /// What was found of cameras and clocks, of each recording that hindsight teaches or that has something to tell.
     pub rigs: Vec<Rig>,
 }
 
@@ -112,7 +112,7 @@ pub fn read_recordings(
 impl Reading {
     /// Takes the warnings of an episode's robot, and what was found of its rig.
     fn take(&mut self, episode: &Episode) {
-        self.rigs.extend(episode.in_hindsight.then(|| episode.rig.clone()));
+        self.rigs.extend(episode.rig().cloned());
         for warning in episode.robot.iter().flat_map(|robot| &robot.warnings) {
             *self.robot_warnings.entry(warning.clone()).or_default() += 1;
         }

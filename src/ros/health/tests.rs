@@ -183,6 +183,18 @@ fn how_far_tf_of_a_moving_camera_is_off_is_told_and_much_of_it_is_a_warning() {
 }
 
 #[test]
+fn a_world_frame_that_moves_is_a_warning_as_long_as_it_is_known() {
+    let mut facts = facts();
+    let end = well(&mut facts, 0.0, 20);
+    facts.moving_world = Some("the world frame moves: Remedy: 'odom'".into());
+    for secs in [end, end + 20.0] {
+        assert_status(&facts, secs, "transforms", Level::Warn, &["world frame moves", "'odom'"]);
+    }
+    facts.moving_world = None;
+    assert_status(&facts, end, "transforms", Level::Ok, &[]);
+}
+
+#[test]
 fn cameras_that_are_left_out_are_named() {
     let mut facts = facts();
     facts.absent_cameras(["wrist"].into_iter());

@@ -310,6 +310,33 @@ fn a_moving_camera_is_looked_up_at_the_stamp() {
 }
 
 #[test]
+fn a_world_frame_that_tf_carries_along_with_a_camera_is_told() {
+    // odom → world, on which both cameras stand.
+    let told = |way_m: fn(i64) -> f64| {
+        let mut frames = ready_with(FramesConfig { robot: RobotMode::None, ..Default::default() });
+        let mut first = None;
+        for i in 0..12 {
+            let mut moved = transform(0, START_NS + i * PERIOD_NS, way_m(i));
+            moved.transforms[0].header.frame_id = "odom".into();
+            moved.transforms[0].child_frame_id = "world".into();
+            push(&mut frames, Input::Tf(moved));
+            images(START_NS + i * PERIOD_NS)
+                .into_iter()
+                .for_each(|input| drop(push(&mut frames, input)));
+            first = first.or(frames.moving_world().map(|_| i));
+        }
+        assert_eq!(frames.counts().frames, 12);
+        let found = frames.moving_world().map(|carried| carried.above.clone());
+        frames.forget();
+        assert_eq!(frames.moving_world(), None, "time starts anew");
+        (first, found)
+    };
+    assert_eq!(told(|i| 0.016 * i as f64), (Some(4), Some("odom".into())));
+    assert_eq!(told(|_| 0.5), (None, None));
+    assert_eq!(told(|i| if i < 6 { 0.0 } else { 0.3 }), (None, None), "a correction");
+}
+
+#[test]
 fn a_recording_that_starts_anew_gives_frames_again() {
     let mut frames = ready();
     assert_eq!(run(&mut frames, recording(13)).len(), 13);

@@ -85,6 +85,7 @@ impl Frames {
 
     fn frame(&mut self, set: ShotSet, parts: Parts) -> Option<Frame> {
         let Parts { stamp, views, robot, world_from_workspace } = parts;
+        self.watch_world(&views, stamp);
         // The first camera may have been left out, and the next one's images be a little older.
         if self.last_frame.is_some_and(|last| stamp <= last) {
             self.counts.dropped_late += 1;

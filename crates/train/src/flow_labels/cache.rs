@@ -65,6 +65,11 @@ impl LabelKey {
         self.0.update(&bytes);
     }
 
+    /// Adds that cameras moved, whose errors labels are to be free of.
+    pub fn add_moving_cameras(&mut self) {
+        self.0.update(b"moving cameras 1");
+    }
+
     /// Name of the file of its labels.
     pub fn file_name(&self) -> String {
         let hash = self.0.clone().finalize();

@@ -21,6 +21,8 @@ const DIFFERS_SHARE: f32 = 0.15;
 pub struct View<'a> {
     /// Its points.
     pub cloud: &'a Particles,
+    /// Those of them that the other frame looked at, too: all, where no camera moved.
+    pub common: &'a Particles,
     /// Points on the robot, in correspondence with those of other frames; they may be none.
     pub robot: &'a [Vec3],
 }
@@ -54,7 +56,7 @@ impl Labeler {
         let Self { estimator, found, back } = self;
         // To the estimator, the frame that it comes from is the one before.
         let mut estimate = |[from, to]: [View; 2], found: &mut PastMotion| {
-            let (clouds, robot) = ([from.cloud, to.cloud], [from.robot, to.robot]);
+            let (clouds, robot) = ([from.common, to.common], [from.robot, to.robot]);
             let robot = if from.robot.len() == to.robot.len() { robot } else { [&[][..]; 2] };
             estimator.estimate(&TwoFrames { particles: to.cloud, clouds, robot, links }, found);
         };

@@ -46,7 +46,7 @@ fn flight(n: usize) -> (Vec<Particles>, Vec<Rigid>) {
 
 fn flow(now: &Particles, next: &Particles) -> Flow {
     let (mut labeler, mut flow) = (Labeler::default(), Flow::default());
-    let views = [now, next].map(|cloud| View { cloud, robot: &[] });
+    let views = [now, next].map(|cloud| View { cloud, common: cloud, robot: &[] });
     labeler.find(views, &[], &mut flow).unwrap();
     flow
 }

@@ -91,10 +91,11 @@ impl Facts {
         status.or_summary(|| format!("{} frames in the last 5 s", self.frames.sum(now)))
     }
 
-    /// Between which frames a transform is missing.
+    /// Between which frames a transform is missing, and whether the world frame moves.
     pub(super) fn transforms(&self, now: Duration) -> Status {
         let mut status = Status::new("transforms");
         self.add_trouble(&mut status, now, Cause::Transform, self.last_frame);
+        self.moving_world.iter().for_each(|text| status.add(Level::Warn, text));
         status.value("frames_dropped", self.total(Cause::Transform));
         self.add_pose_errors(&mut status, now);
         status.or_summary(|| format!("no transform to '{}' is missing", self.about.world_frame))
