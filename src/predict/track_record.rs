@@ -48,8 +48,9 @@ const STEADY_PART_SHARE: f32 = 0.5;
 const STEADY_TURN_RAD: f32 = 0.04;
 /// How much the motion may change from step to step (m).
 const STEADY_SLOPE_M: f32 = 0.0009;
-/// Mean motion of a step (m), and steps, by which a body is known to rest.
+/// Mean motion (m) and mean turn about the vertical (rad) of a step, and steps, by which a body is known to rest.
 const RESTS_M: f32 = 0.0006;
+const RESTS_RAD: f32 = 0.02;
 const RESTS_STEPS: f32 = 3.9;
 
 /// What was said of a step and those after it (m): by the model, and if the body goes on.
@@ -159,7 +160,10 @@ impl TrackRecord {
         let n_steps = self.n_steps();
         let mut motion = [0.0; 3];
         self.steps.iter().for_each(|look| add(&mut motion, &look.motion));
-        n_steps >= RESTS_STEPS && length(&motion) < RESTS_M * n_steps
+        // The middle of what turns in place rests.
+        let turn_rad = self.steps.iter().map(|look| look.turn_rad).sum::<f32>();
+        let turns = turn_rad.abs() >= RESTS_RAD * n_steps;
+        n_steps >= RESTS_STEPS && length(&motion) < RESTS_M * n_steps && !turns
     }
 
     /// How much of a step's motion the next one keeps, by what became of the model's word for [`LAG`] steps: 1 where
@@ -362,6 +366,15 @@ mod tests {
         assert!(record(&noisy, &STOPS).has_rested());
         assert!(!record(&noisy[..3], &STOPS).has_rested(), "too short");
         assert!(!record(&[[0.001, 0.0, 0.0]; 7], &STOPS).has_rested(), "slow, but it moves");
+        // A turntable, whose middle rests; and the noise of a turn.
+        let turned = |turns: [f32; 2]| {
+            let mut record = TrackRecord::default();
+            for i in 0..WINDOW {
+                record.add(&Seen { turn_rad: turns[i % 2], ..Seen::default() });
+            }
+            record.has_rested()
+        };
+        assert!(!turned([0.05; 2]) && turned([0.05, -0.05]));
         // What is predicted to drift by a centimetre, and does not, until it is pushed.
         let drifts = [[0.0, 0.0, 0.01]; LAG];
         let mut motions = vec![[0.0; 3]; 9];
