@@ -1,6 +1,7 @@
 //! What patches of one body agree on. A patch within a surface of one colour fits rest as well as any
-//! motion along it, and rests; patches at its edges do not. So seeds that look alike and hang together
-//! are asked as one which of their motions, or rest, suits them best.
+//! motion along it, and rests; patches at its edges do not. So seeds that hang together are asked as one
+//! which of their motions, or rest, suits them best: whatever they look like, as things have stripes and
+//! sides; then those that look alike, as what touches may move apart.
 
 use std::ops::Range;
 
@@ -54,7 +55,15 @@ impl Consensus {
         seeds: &mut [Seed],
         patches: &mut [Patch],
     ) {
-        self.group(context, cells, seeds);
+        let Settings { group_color, group_slack: [whole, alike], .. } = *context.settings;
+        for (color, slack) in [(f32::INFINITY, whole), (group_color, alike)] {
+            self.group(context, cells, seeds, color);
+            self.decide(context, seeds, patches, slack);
+        }
+    }
+
+    /// Gives the seeds of each group the motion that they agree on, where it fits no worse by `slack`.
+    fn decide(&mut self, context: &Context, seeds: &mut [Seed], patches: &mut [Patch], slack: f32) {
         self.costs.clear();
         self.costs.resize(seeds.len(), [0.0; MAX_MOTIONS + 1]);
         let Self { order, body_of, bodies, costs, is_joint, votes, .. } = self;
@@ -101,7 +110,7 @@ impl Consensus {
                 (false, true) => costs[0],
                 (false, false) => context.rest_cost(patch),
             };
-            let most = own + context.settings.group_slack;
+            let most = own + slack;
             let cost = if votes { costs[choice] } else { context.cost(patch, &motion, most).0 };
             if cost <= most {
                 seed.take(motion, cost);
@@ -109,9 +118,9 @@ impl Consensus {
         });
     }
 
-    /// Joins the seeds that hang together.
-    fn group(&mut self, context: &Context, cells: &[u32], seeds: &[Seed]) {
-        let Settings { group_reach_m, group_color, .. } = *context.settings;
+    /// Joins the seeds that hang together, and differ by less than `group_color` in each channel.
+    fn group(&mut self, context: &Context, cells: &[u32], seeds: &[Seed], group_color: f32) {
+        let group_reach_m = context.settings.group_reach_m;
         self.joined.reset(seeds.len());
         let color = |seed: &Seed| context.raised.point(seed.place as usize).1;
         for (i, seed) in seeds.iter().enumerate().filter(|(_, seed)| !seed.is_on_link()) {
