@@ -47,16 +47,20 @@ struct Body {
 }
 
 impl Consensus {
-    /// Gives the seeds of each body the motion that they agree on.
+    /// Gives the seeds of each body the motion that they agree on; where a `camera_moved`, only those that look
+    /// alike.
     pub(super) fn agree(
         &mut self,
         context: &Context,
         cells: &[u32],
         seeds: &mut [Seed],
         patches: &mut [Patch],
+        camera_moved: bool,
     ) {
         let Settings { group_color, group_slack: [whole, alike], .. } = *context.settings;
-        for (color, slack) in [(f32::INFINITY, whole), (group_color, alike)] {
+        let rounds = [(f32::INFINITY, whole), (group_color, alike)];
+        // What the pose of a camera that moved errs by suits all that rests alike.
+        for &(color, slack) in &rounds[usize::from(camera_moved)..] {
             self.group(context, cells, seeds, color);
             self.decide(context, seeds, patches, slack);
         }

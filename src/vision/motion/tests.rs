@@ -42,7 +42,8 @@ const BLUE: Vec3 = [0.2, 0.4, 0.8];
 /// What is estimated of all points of `now`, beside a robot of one link.
 fn with_robot(before: &Particles, now: &Particles, robot: [&[Vec3]; 2]) -> PastMotion {
     let (mut found, links) = (PastMotion::default(), vec![0; robot[0].len()]);
-    let frames = TwoFrames { particles: now, clouds: [before, now], robot, links: &links };
+    let clouds = [before, now];
+    let frames = TwoFrames { particles: now, clouds, robot, links: &links, camera_moved: false };
     MotionEstimator::default().estimate(&frames, &mut found);
     found
 }
@@ -217,6 +218,7 @@ fn colour_does_not_outvote_geometry() {
                 clouds: [&before, &now],
                 robot: [&[], &[]],
                 links: &[],
+                camera_moved: false,
             };
             let mut found = PastMotion::default();
             MotionEstimator::new(settings).unwrap().estimate(&frames, &mut found);
