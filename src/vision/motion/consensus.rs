@@ -12,10 +12,10 @@ use super::seeds::Seed;
 use super::settings::Settings;
 use crate::base::geometry::{Forest, Rigid, Vec3, minus, squared_distance};
 
-/// Motions of its seeds that a body is asked for at most; with those found for all of it together,
+/// Motions of its seeds that a body is asked for at most; with the one found for all of it together,
 /// all that it is asked for beside rest.
 pub(super) const N_OWN: usize = 2;
-const MAX_MOTIONS: usize = N_OWN + 2;
+const MAX_MOTIONS: usize = N_OWN + 1;
 
 /// Finds what bodies agree on, keeping its memory between calls.
 #[derive(Debug, Default, Clone)]
@@ -24,6 +24,8 @@ pub(super) struct Consensus {
     /// Seeds by body, of each body those that fit best first; and which body each seed is of.
     order: Vec<u32>,
     body_of: Vec<u32>,
+    /// With how many seeds each was asked in the round before, itself among them.
+    asked_with: Vec<u32>,
     bodies: Vec<Body>,
     /// Whether each seed is one of those that its body is registered by.
     is_joint: Vec<bool>,
@@ -59,6 +61,8 @@ impl Consensus {
     ) {
         let Settings { group_color, group_slack: [whole, alike], .. } = *context.settings;
         let rounds = [(f32::INFINITY, whole), (group_color, alike)];
+        self.asked_with.clear();
+        self.asked_with.resize(seeds.len(), 0);
         // What the pose of a camera that moved errs by suits all that rests alike.
         for &(color, slack) in &rounds[usize::from(camera_moved)..] {
             self.group(context, cells, seeds, color);
@@ -145,7 +149,7 @@ impl Consensus {
         }
         self.body_of.clear();
         self.body_of.extend((0..seeds.len()).map(|i| self.joined.root(i) as u32));
-        let Self { order, body_of, bodies, is_joint, votes, .. } = self;
+        let Self { order, body_of, asked_with, bodies, is_joint, votes, .. } = self;
         order.clear();
         order.extend(0..seeds.len() as u32);
         let body = |i: u32| body_of[i as usize];
@@ -158,7 +162,9 @@ impl Consensus {
         let mut from = 0;
         for of_body in order.chunk_by(|&a, &b| body(a) == body(b)) {
             let to = from + of_body.len();
-            let is_uneasy = of_body.iter().any(|&i| !seeds[i as usize].is_sure);
+            // The same seeds are not asked twice.
+            let is_asked = asked_with[of_body[0] as usize] as usize == of_body.len();
+            let is_uneasy = !is_asked && of_body.iter().any(|&i| !seeds[i as usize].is_sure);
             bodies.push(Body { seeds: from..to, is_uneasy, ..Body::default() });
             from = to;
         }
@@ -168,7 +174,10 @@ impl Consensus {
         }
         for (number, body) in bodies.iter().enumerate() {
             let of_body = &order[body.seeds.clone()];
-            of_body.iter().for_each(|&i| body_of[i as usize] = number as u32);
+            for &i in of_body {
+                body_of[i as usize] = number as u32;
+                asked_with[i as usize] = of_body.len() as u32;
+            }
             if body.is_uneasy {
                 joint(context.settings, of_body).for_each(|&i| is_joint[i as usize] = true);
                 voters(context.settings, of_body).for_each(|&i| votes[i as usize] = true);
@@ -195,7 +204,7 @@ impl Body {
     }
 
     /// Collects the motions of its `order`ed seeds that are worth asking for, and what all patches
-    /// together are registered with, from rest and from the best one of these.
+    /// together are registered with, from the best one of these, or from rest.
     fn propose(&mut self, context: &Context, order: &[u32], seeds: &[Seed], patches: &[Patch]) {
         let settings = context.settings;
         let center = seeds[order[order.len() / 2] as usize].position;
@@ -210,19 +219,12 @@ impl Body {
         if joint(settings, order).next().is_none() {
             return;
         }
-        let register = |mut pose: Rigid| {
-            let patches = || joint(settings, order).map(|&i| &patches[i as usize]);
-            for scale in [0, 0, NARROW, NARROW] {
-                context.refine_all(patches, &center, &mut pose, scale);
-            }
-            pose
-        };
-        let best = self.motions().first().copied();
-        let (from_rest, from_best) =
-            rayon::join(|| register(Rigid::default()), || best.map(register));
-        for pose in [Some(from_rest), from_best].into_iter().flatten() {
-            self.add(pose, &center, settings.group_apart_m);
+        let mut pose = self.motions().first().copied().unwrap_or_default();
+        let patches = || joint(settings, order).map(|&i| &patches[i as usize]);
+        for scale in [0, 0, NARROW, NARROW] {
+            context.refine_all(patches, &center, &mut pose, scale);
         }
+        self.add(pose, &center, settings.group_apart_m);
     }
 
     /// Adds a motion if it takes the point `at` elsewhere, by `apart_m`, than rest and the others do.
