@@ -135,15 +135,14 @@ impl RolloutInput {
         motions.for_each(|motion| *motion = motion.scaled(factor));
     }
 
-    /// Estimates the velocities from the clouds of two frames, then and now, between which a camera may have moved,
-    /// and from the kinematic particles
+    /// Estimates the velocities from the clouds of two frames, then and now, and from the kinematic particles
     /// of both times: those now are a row of [`RolloutInput::kinematic`], and so are those then, one step back,
     /// unless `robot_then` has others. A scene without a robot has none.
     pub fn set_motion(
         &mut self,
         estimator: &mut MotionEstimator,
         now: &Particles,
-        (clouds, camera_moved): ([&Particles; 2], bool),
+        clouds: [&Particles; 2],
         robot_then: Option<&[Vec3]>,
     ) {
         let start = &mut self.start;
@@ -161,8 +160,7 @@ impl RolloutInput {
             body_motions: take(&mut start.body_motions),
         };
         let links = &start.kinematic_links;
-        let frames = TwoFrames { particles: now, clouds, robot, links, camera_moved };
-        estimator.estimate(&frames, &mut found);
+        estimator.estimate(&TwoFrames { particles: now, clouds, robot, links }, &mut found);
         let PastMotion { motions, confidences, extrapolated_motion, bodies, body_of, body_motions } =
             found;
         (start.velocities, start.velocity_known) = (motions, confidences);

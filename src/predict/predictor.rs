@@ -120,8 +120,7 @@ impl Predictor {
         if model.n_motion > 0 {
             // Seen from the robot as it was at the history frame, told as of one step.
             let robot_then = Some(&history.kinematic[..]);
-            let clouds = (both.clouds, both.camera_moved);
-            input.set_motion(&mut self.motion, &now.particles, clouds, robot_then);
+            input.set_motion(&mut self.motion, &now.particles, both.clouds, robot_then);
             let StepState { velocities, velocity_known, .. } = &mut input.start;
             rest_unseen(both.unseen, velocities, velocity_known);
             input.scale_motion(steps_of(model, now.stamp.secs_since(history.stamp)) as f32);

@@ -49,8 +49,6 @@ pub struct TwoFrames<'a> {
     pub robot: [&'a [Vec3]; 2],
     /// The number of the link of each of these, ascending.
     pub links: &'a [u32],
-    /// Whether a camera moved in between: what rests may then seem to move, by what tf errs.
-    pub camera_moved: bool,
 }
 
 /// What is known of the motion of `n` particles over the last step, and told of the next one.
@@ -132,7 +130,7 @@ impl MotionEstimator {
 
     /// Estimates how the particles of `frames` moved, into `found`.
     pub fn estimate(&mut self, frames: &TwoFrames, found: &mut PastMotion) {
-        let TwoFrames { particles, clouds, robot, links, camera_moved } = *frames;
+        let TwoFrames { particles, clouds, robot, links } = *frames;
         found.forget(particles.len());
         if clouds.iter().any(|cloud| cloud.is_empty()) {
             return;
@@ -141,7 +139,7 @@ impl MotionEstimator {
         let is_raised = |p: &Vec3| support.is_none_or(|height| (p[2] - height).abs() > band_m);
         self.prepare(clouds, is_raised);
         self.place_links(robot, links);
-        self.search(camera_moved);
+        self.search();
         self.assign(particles, is_raised, found);
         let Particles { positions, colors, .. } = particles;
         let place = Place { positions, colors, robot: robot[1], support_m: support };
@@ -242,8 +240,8 @@ impl MotionEstimator {
         }
     }
 
-    /// Finds the motion of every seed's patch; what only hangs together need not agree where a `camera_moved`.
-    fn search(&mut self, camera_moved: bool) {
+    /// Finds the motion of every seed's patch.
+    fn search(&mut self) {
         let Self {
             scaled: settings,
             now,
@@ -276,7 +274,7 @@ impl MotionEstimator {
             });
             std::mem::swap(seeds, exchanged);
         }
-        consensus.agree(&context, cells, seeds, patches, camera_moved);
+        consensus.agree(&context, cells, seeds, patches);
     }
 }
 

@@ -96,12 +96,14 @@ def test_two_robots_side_by_side_hear_only_their_own(ros, start_node, playing):
     players = {name: playing(name) for name in ROBOTS}
     middles = {}
     for name, received in predictions.items():
-        message = received.wait_for(4)[-1]
+        messages = received.wait_for(4)[:4]
+        message = messages[-1]
         assert message.header.frame_id == "world"
         assert list(message.kinds).count(ROBOT) > 20, "the robot is where the cameras see it"
-        xs = sorted(message.positions[0::3])
+        # Of four frames: the middle of 256 particles of a single one is off by some centimetres.
+        xs = sorted(x for message in messages for x in message.positions[0::3])
         middles[name] = xs[len(xs) // 2]
-    assert middles["right"] - middles["left"] == pytest.approx(ROBOTS["right"], abs=0.06)
+    assert middles["right"] - middles["left"] == pytest.approx(ROBOTS["right"], abs=0.1)
 
     def object_frames() -> dict[str, set[int]]:
         seen: dict[str, set[int]] = {}

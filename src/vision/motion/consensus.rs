@@ -1,7 +1,6 @@
 //! What patches of one body agree on. A patch within a surface of one colour fits rest as well as any
-//! motion along it, and rests; patches at its edges do not. So seeds that hang together are asked as one
-//! which of their motions, or rest, suits them best: whatever they look like, as things have stripes and
-//! sides; then those that look alike, as what touches may move apart.
+//! motion along it, and rests; patches at its edges do not. So seeds that look alike and hang together
+//! are asked as one which of their motions, or rest, suits them best.
 
 use std::ops::Range;
 
@@ -12,10 +11,10 @@ use super::seeds::Seed;
 use super::settings::Settings;
 use crate::base::geometry::{Forest, Rigid, Vec3, minus, squared_distance};
 
-/// Motions of its seeds that a body is asked for at most; with the one found for all of it together,
+/// Motions of its seeds that a body is asked for at most; with those found for all of it together,
 /// all that it is asked for beside rest.
 pub(super) const N_OWN: usize = 2;
-const MAX_MOTIONS: usize = N_OWN + 1;
+const MAX_MOTIONS: usize = N_OWN + 2;
 
 /// Finds what bodies agree on, keeping its memory between calls.
 #[derive(Debug, Default, Clone)]
@@ -24,8 +23,6 @@ pub(super) struct Consensus {
     /// Seeds by body, of each body those that fit best first; and which body each seed is of.
     order: Vec<u32>,
     body_of: Vec<u32>,
-    /// With how many seeds each was asked in the round before, itself among them.
-    asked_with: Vec<u32>,
     bodies: Vec<Body>,
     /// Whether each seed is one of those that its body is registered by.
     is_joint: Vec<bool>,
@@ -49,29 +46,15 @@ struct Body {
 }
 
 impl Consensus {
-    /// Gives the seeds of each body the motion that they agree on; where a `camera_moved`, only those that look
-    /// alike.
+    /// Gives the seeds of each body the motion that they agree on.
     pub(super) fn agree(
         &mut self,
         context: &Context,
         cells: &[u32],
         seeds: &mut [Seed],
         patches: &mut [Patch],
-        camera_moved: bool,
     ) {
-        let Settings { group_color, group_slack: [whole, alike], .. } = *context.settings;
-        let rounds = [(f32::INFINITY, whole), (group_color, alike)];
-        self.asked_with.clear();
-        self.asked_with.resize(seeds.len(), 0);
-        // What the pose of a camera that moved errs by suits all that rests alike.
-        for &(color, slack) in &rounds[usize::from(camera_moved)..] {
-            self.group(context, cells, seeds, color);
-            self.decide(context, seeds, patches, slack);
-        }
-    }
-
-    /// Gives the seeds of each group the motion that they agree on, where it fits no worse by `slack`.
-    fn decide(&mut self, context: &Context, seeds: &mut [Seed], patches: &mut [Patch], slack: f32) {
+        self.group(context, cells, seeds);
         self.costs.clear();
         self.costs.resize(seeds.len(), [0.0; MAX_MOTIONS + 1]);
         let Self { order, body_of, bodies, costs, is_joint, votes, .. } = self;
@@ -118,7 +101,7 @@ impl Consensus {
                 (false, true) => costs[0],
                 (false, false) => context.rest_cost(patch),
             };
-            let most = own + slack;
+            let most = own + context.settings.group_slack;
             let cost = if votes { costs[choice] } else { context.cost(patch, &motion, most).0 };
             if cost <= most {
                 seed.take(motion, cost);
@@ -126,9 +109,9 @@ impl Consensus {
         });
     }
 
-    /// Joins the seeds that hang together, and differ by less than `group_color` in each channel.
-    fn group(&mut self, context: &Context, cells: &[u32], seeds: &[Seed], group_color: f32) {
-        let group_reach_m = context.settings.group_reach_m;
+    /// Joins the seeds that hang together.
+    fn group(&mut self, context: &Context, cells: &[u32], seeds: &[Seed]) {
+        let Settings { group_reach_m, group_color, .. } = *context.settings;
         self.joined.reset(seeds.len());
         let color = |seed: &Seed| context.raised.point(seed.place as usize).1;
         for (i, seed) in seeds.iter().enumerate().filter(|(_, seed)| !seed.is_on_link()) {
@@ -149,7 +132,7 @@ impl Consensus {
         }
         self.body_of.clear();
         self.body_of.extend((0..seeds.len()).map(|i| self.joined.root(i) as u32));
-        let Self { order, body_of, asked_with, bodies, is_joint, votes, .. } = self;
+        let Self { order, body_of, bodies, is_joint, votes, .. } = self;
         order.clear();
         order.extend(0..seeds.len() as u32);
         let body = |i: u32| body_of[i as usize];
@@ -162,9 +145,7 @@ impl Consensus {
         let mut from = 0;
         for of_body in order.chunk_by(|&a, &b| body(a) == body(b)) {
             let to = from + of_body.len();
-            // The same seeds are not asked twice.
-            let is_asked = asked_with[of_body[0] as usize] as usize == of_body.len();
-            let is_uneasy = !is_asked && of_body.iter().any(|&i| !seeds[i as usize].is_sure);
+            let is_uneasy = of_body.iter().any(|&i| !seeds[i as usize].is_sure);
             bodies.push(Body { seeds: from..to, is_uneasy, ..Body::default() });
             from = to;
         }
@@ -174,10 +155,7 @@ impl Consensus {
         }
         for (number, body) in bodies.iter().enumerate() {
             let of_body = &order[body.seeds.clone()];
-            for &i in of_body {
-                body_of[i as usize] = number as u32;
-                asked_with[i as usize] = of_body.len() as u32;
-            }
+            of_body.iter().for_each(|&i| body_of[i as usize] = number as u32);
             if body.is_uneasy {
                 joint(context.settings, of_body).for_each(|&i| is_joint[i as usize] = true);
                 voters(context.settings, of_body).for_each(|&i| votes[i as usize] = true);
@@ -204,7 +182,7 @@ impl Body {
     }
 
     /// Collects the motions of its `order`ed seeds that are worth asking for, and what all patches
-    /// together are registered with, from the best one of these, or from rest.
+    /// together are registered with, from rest and from the best one of these.
     fn propose(&mut self, context: &Context, order: &[u32], seeds: &[Seed], patches: &[Patch]) {
         let settings = context.settings;
         let center = seeds[order[order.len() / 2] as usize].position;
@@ -219,12 +197,19 @@ impl Body {
         if joint(settings, order).next().is_none() {
             return;
         }
-        let mut pose = self.motions().first().copied().unwrap_or_default();
-        let patches = || joint(settings, order).map(|&i| &patches[i as usize]);
-        for scale in [0, 0, NARROW, NARROW] {
-            context.refine_all(patches, &center, &mut pose, scale);
+        let register = |mut pose: Rigid| {
+            let patches = || joint(settings, order).map(|&i| &patches[i as usize]);
+            for scale in [0, 0, NARROW, NARROW] {
+                context.refine_all(patches, &center, &mut pose, scale);
+            }
+            pose
+        };
+        let best = self.motions().first().copied();
+        let (from_rest, from_best) =
+            rayon::join(|| register(Rigid::default()), || best.map(register));
+        for pose in [Some(from_rest), from_best].into_iter().flatten() {
+            self.add(pose, &center, settings.group_apart_m);
         }
-        self.add(pose, &center, settings.group_apart_m);
     }
 
     /// Adds a motion if it takes the point `at` elsewhere, by `apart_m`, than rest and the others do.

@@ -122,9 +122,8 @@ pub struct Settings {
     pub group_found: f32,
     /// Share of what rest costs a group that another motion may cost.
     pub group_better: f32,
-    /// By how much a motion that the group agrees on may fit a patch worse than its own: a group that hangs
-    /// together, then one that looks alike besides.
-    pub group_slack: [f32; 2],
+    /// By how much a motion that the group agrees on may fit a patch worse than its own.
+    pub group_slack: f32,
 
     /// Distance below which particles belong together (m), if they look or move alike.
     pub body_reach_m: f32,
@@ -180,7 +179,7 @@ impl Default for Settings {
             coarsest: 2.0,
             exchange_rounds: 2,
             exchange_reach_m: 0.04,
-            rest_bonus: 0.3,
+            rest_bonus: 0.12,
             hidden_bonus: 0.3,
             hidden_share: 0.25,
             hidden_confidence: 0.3,
@@ -197,13 +196,13 @@ impl Default for Settings {
             group_reach_m: 0.06,
             group_color: 0.12,
             group_motions: 2,
-            group_apart_m: 0.001,
+            group_apart_m: 0.004,
             group_min_seeds: 3,
             group_max_seeds: 12,
             group_max_votes: 24,
             group_found: 0.3,
-            group_better: 0.95,
-            group_slack: [0.3, 0.15],
+            group_better: 0.85,
+            group_slack: 0.15,
             body_reach_m: 0.04,
             body_color: 0.12,
             body_motion_m: 0.004,

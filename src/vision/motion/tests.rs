@@ -37,13 +37,11 @@ fn painted(seed: u64, turn: Vec3, shift: Vec3, slide: Vec3) -> Particles {
 const N_TABLE: usize = 4000;
 const N_BOX: usize = 240;
 const MIDDLE: Vec3 = [0.1, 0.0, 0.15];
-const BLUE: Vec3 = [0.2, 0.4, 0.8];
 
 /// What is estimated of all points of `now`, beside a robot of one link.
 fn with_robot(before: &Particles, now: &Particles, robot: [&[Vec3]; 2]) -> PastMotion {
     let (mut found, links) = (PastMotion::default(), vec![0; robot[0].len()]);
-    let clouds = [before, now];
-    let frames = TwoFrames { particles: now, clouds, robot, links: &links, camera_moved: false };
+    let frames = TwoFrames { particles: now, clouds: [before, now], robot, links: &links };
     MotionEstimator::default().estimate(&frames, &mut found);
     found
 }
@@ -125,9 +123,9 @@ fn a_link_s_points_move_as_the_link_does() {
     assert!(mean < 0.001, "off by {mean} m");
 }
 
-/// A table and on it a box, 20 by 17 by 12 cm, its middle at `x`; of it its top, of the colour `top`, and a blue
+/// A table and on it a box of one colour, 20 by 17 by 12 cm, its middle at `x`; of it its top and a
 /// side are seen.
-fn large_box(seed: u64, x: f32, top: Vec3) -> Particles {
+fn large_box(seed: u64, x: f32) -> Particles {
     let u = |i: u64, stream: u64| uniform(draw(seed, 0, i, stream));
     let mut cloud = Particles::default();
     for i in 0..N_TABLE as u64 + 1500 {
@@ -135,9 +133,9 @@ fn large_box(seed: u64, x: f32, top: Vec3) -> Particles {
         let (position, color) = if i < N_TABLE as u64 {
             ([a, b, 0.0], [0.5, 0.5, 0.5])
         } else if u(i, 2) < 0.5 {
-            ([x + 0.2 * a, 0.17 * b, 0.12], top)
+            ([x + 0.2 * a, 0.17 * b, 0.12], [0.2, 0.4, 0.8])
         } else {
-            ([x + 0.2 * a, -0.085, 0.06 + 0.12 * b], BLUE)
+            ([x + 0.2 * a, -0.085, 0.06 + 0.12 * b], [0.2, 0.4, 0.8])
         };
         cloud.positions.push(position);
         cloud.colors.push(color);
@@ -150,25 +148,11 @@ fn large_box(seed: u64, x: f32, top: Vec3) -> Particles {
 fn a_large_box_of_one_colour_moves_as_one() {
     // Patch by patch, more than eight tenths of it seem to rest.
     for (seed, shift) in [(1, 0.015), (2, 0.02), (11, -0.03), (21, 0.0)] {
-        let (motions, ..) =
-            estimate(&large_box(seed, 0.0, BLUE), &large_box(seed + 1, shift, BLUE));
+        let (motions, ..) = estimate(&large_box(seed, 0.0), &large_box(seed + 1, shift));
         let of_box = || motions[N_TABLE..].iter();
         let off = of_box().filter(|m| length(&minus(m, &[shift, 0.0, 0.0])) > 0.006).count();
         let share = off as f32 / of_box().count() as f32;
         assert!(share < 0.3, "{share} of the box is off by more than 6 mm of {shift} m");
-    }
-}
-
-#[test]
-fn a_large_box_of_two_colours_that_moves_slowly_does_not_rest() {
-    // Neither face alone tells; together they do.
-    for (seed, shift) in [(9, -0.008f32), (11, 0.008), (17, -0.01), (21, 0.012), (31, 0.0)] {
-        let yellow = [0.9, 0.8, 0.1];
-        let (before, now) = (large_box(seed, 0.0, yellow), large_box(seed + 1, shift, yellow));
-        let (motions, ..) = estimate(&before, &now);
-        let off = motions[N_TABLE..].iter().map(|m| length(&minus(m, &[shift, 0.0, 0.0])));
-        let off = off.sum::<f32>() / (motions.len() - N_TABLE) as f32;
-        assert!(off <= 0.45 * shift.abs(), "off by {off} of {shift} m");
     }
 }
 
@@ -218,7 +202,6 @@ fn colour_does_not_outvote_geometry() {
                 clouds: [&before, &now],
                 robot: [&[], &[]],
                 links: &[],
-                camera_moved: false,
             };
             let mut found = PastMotion::default();
             MotionEstimator::new(settings).unwrap().estimate(&frames, &mut found);

@@ -62,7 +62,6 @@ impl Findings {
                     clouds: [&before.cloud, &now.cloud],
                     robot: [&before.kinematic, &now.kinematic],
                     links,
-                    camera_moved: false,
                 };
                 estimator.estimate(&frames, &mut found);
                 for ((p, sum), d) in
