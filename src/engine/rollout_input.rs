@@ -3,7 +3,7 @@
 
 use std::mem::take;
 
-use crate::base::geometry::{RigidMotion, Vec3, add, length, squared_distance};
+use crate::base::geometry::{RigidMotion, Vec3, add, length};
 use crate::engine::graph::walks::WalkSeed;
 use crate::vision::motion::{MotionEstimator, N_BODY_FEATURES, NO_BODY, PastMotion, TwoFrames};
 use crate::vision::particles::Particles;
@@ -15,17 +15,6 @@ const STILL_M: f32 = 0.0015;
 /// Whether a particle that moved by `motion` (m) in the step before, as far as that is `known`, rests.
 pub fn is_still(motion: &Vec3, known: f32) -> bool {
     known >= 0.5 && length(motion) < STILL_M
-}
-
-/// How far a point on the robot goes at least where the robot moves (m): more than the noise of its joints.
-const ROBOT_MOVES_M: f32 = 0.002;
-
-/// Whether the robot moves at its kinematic particle `i`, by the `rows` of [`RolloutInput::kinematic`]: in the last
-/// step, or as far ahead as its plan tells.
-pub fn robot_moves(rows: &[Vec<Vec3>], i: usize) -> bool {
-    let mut places = rows.iter().filter_map(|row| row.get(i));
-    let Some(first) = places.next() else { return false };
-    places.any(|place| squared_distance(place, first) > ROBOT_MOVES_M * ROBOT_MOVES_M)
 }
 
 /// What the last predictions of a particle tell of this one. The shares' sum is 1.

@@ -2,7 +2,7 @@
 
 use crate::base::geometry::{Nearest, Vec3, add, length, minus, squared_distance};
 use crate::engine::motion_class::MotionClass;
-use crate::engine::rollout_input::{Evidence, StepState, robot_moves};
+use crate::engine::rollout_input::{Evidence, StepState};
 use crate::predict::prediction::Prediction;
 use crate::predict::track_record::{Said, SceneRecord, Seen, TrackRecord};
 use crate::vision::motion::NO_BODY;
@@ -11,7 +11,7 @@ use crate::vision::motion::NO_BODY;
 const SAME_M: f32 = 0.03;
 /// Particles of a body that must be found again for its misses to count.
 const MIN_FOUND: u32 = 3;
-/// What is no farther from where the robot moves than this (m) may be moved by it: the plan tells the model of
+/// What is no farther from a point on the robot than this (m) may be moved by it: the plan tells the model of
 /// that, and its past tells nothing of what the plan will do.
 const ROBOT_M: f32 = 0.1;
 /// Noise of a particle's measured motion (m): no radius is held to less.
@@ -99,8 +99,6 @@ pub struct LastMiss {
     search: Nearest,
     queries: Vec<Vec3>,
     nearest: Vec<u32>,
-    /// Where the robot moves now (m).
-    robot: Vec<Vec3>,
     bodies: Vec<Sums>,
     scene: SceneRecord,
     /// Of each body.
@@ -110,14 +108,13 @@ pub struct LastMiss {
 impl LastMiss {
     /// What the past of the particles of `now` tells of them, `[n]`, into `evidence`: those of a body alike.
     /// `past`: the particles of a frame (m), what was said of them, and how many steps it lies back; without it
-    /// nothing is known. `robot`: points on it one step back, now and in the steps ahead (m), as
-    /// [`RolloutInput::kinematic`](crate::engine::rollout_input::RolloutInput::kinematic).
+    /// nothing is known. `robot` are points on it now (m).
     ///
     /// Returns how many came to lie where they were predicted.
     pub fn look(
         &mut self,
         now: &StepState,
-        robot: &[Vec<Vec3>],
+        robot: &[Vec3],
         past: Option<(&[Vec3], &Outlook, f32)>,
         evidence: &mut Vec<Option<Evidence>>,
     ) -> Outcomes {
@@ -176,23 +173,14 @@ impl LastMiss {
     }
 
     /// Finds the bodies that the robot may move.
-    fn find_robot(&mut self, now: &StepState, robot: &[Vec<Vec3>]) {
-        let mut points = std::mem::take(&mut self.robot);
-        points.clear();
-        let places = robot.get(1).into_iter().flatten().enumerate();
-        points.extend(places.filter(|(i, _)| robot_moves(robot, *i)).map(|(_, place)| *place));
-        if !points.is_empty() {
-            self.queries.clone_from(&now.positions);
-            self.find(&points, ROBOT_M);
-            self.note_near(now, &points);
+    fn find_robot(&mut self, now: &StepState, robot: &[Vec3]) {
+        if robot.is_empty() {
+            return;
         }
-        self.robot = points;
-    }
-
-    /// Notes the bodies that have a particle near the nearest of these `points`.
-    fn note_near(&mut self, now: &StepState, points: &[Vec3]) {
+        self.queries.clone_from(&now.positions);
+        self.find(robot, ROBOT_M);
         for (i, (p, &nearest)) in now.positions.iter().zip(&self.nearest).enumerate() {
-            let is_near = squared_distance(p, &points[nearest as usize]) < ROBOT_M * ROBOT_M;
+            let is_near = squared_distance(p, &robot[nearest as usize]) < ROBOT_M * ROBOT_M;
             let body = self.bodies.get_mut(now.body_of[i] as usize);
             if let Some(sums) = body.filter(|_| is_near) {
                 sums.is_near_robot = true;
@@ -287,7 +275,7 @@ mod tests {
 
     type Found = (LastMiss, Vec<Option<Evidence>>, Outcomes);
 
-    fn look(now: &StepState, robot: &[Vec<Vec3>], before: &[Vec3], outlook: &Outlook) -> Found {
+    fn look(now: &StepState, robot: &[Vec3], before: &[Vec3], outlook: &Outlook) -> Found {
         let (mut last, mut evidence) = (LastMiss::default(), Vec::new());
         let outcomes = last.look(now, robot, Some((before, outlook, 1.0)), &mut evidence);
         (last, evidence, outcomes)
@@ -323,12 +311,8 @@ mod tests {
         let far: Vec<Vec3> = before.iter().map(|p| [p[0] + 1.0, p[1], p[2]]).collect();
         let (_, evidence, outcomes) = look(&now, &[], &far, &outlook);
         assert!(evidence.iter().all(Option::is_none) && outcomes == Outcomes::default());
-        // A robot that is about to move; one that stands still beside it moves nothing.
-        let robot = |ahead: f32| [0.0, 0.0, ahead].map(|x| vec![[0.05 + x, 0.0, 0.15]]);
-        let (_, evidence, _) = look(&now, &robot(0.01), &before, &outlook);
+        let (_, evidence, _) = look(&now, &[[0.05, 0.0, 0.15]], &before, &outlook);
         assert!(evidence[..10].iter().all(Option::is_none) && evidence[10].is_some());
-        let (_, evidence, _) = look(&now, &robot(0.0), &before, &outlook);
-        assert!(evidence.iter().all(Option::is_some));
         let mut unknown = now.clone();
         unknown.velocity_known.fill(0.0);
         assert!(look(&unknown, &[], &before, &outlook).1.iter().all(Option::is_none));

@@ -154,8 +154,8 @@ impl Predictor {
             let positions = corrected.unwrap_or(&past.particles.positions);
             (positions, &past.outlook, steps as f32)
         });
-        let RolloutInput { start, kinematic, evidence, .. } = input;
-        prediction.outcomes = last_miss.look(start, kinematic, past, evidence);
+        let RolloutInput { start, evidence, .. } = input;
+        prediction.outcomes = last_miss.look(start, &now.kinematic, past, evidence);
     }
 
     /// Displacements, of as many steps as there is time for.
