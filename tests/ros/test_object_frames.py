@@ -94,11 +94,22 @@ def test_only_others_who_listen_to_tf_wake_it_and_a_pause_ends_the_frames(ros, s
     wait_for(pause.service_is_ready, "~/pause")
     wait_for_future(pause.call_async(SetBool.Request(data=True)))
     ros.destroy_client(pause)
-    n = len(timings.messages)
-    last = max(frames.by_stamp())
+    # What was under way when it paused may still come; later, nothing does.
     sent = Received(ros, "/camera_left/depth/image_raw", "sensor_msgs/msg/Image")
-    wait_for(lambda: sent.messages and nanos(sent.messages[-1].header.stamp) > last + 10**9, "later images")
-    assert len(timings.messages) <= n + 1 and max(frames.by_stamp()) <= last + 10**8
+
+    def of_later_images() -> tuple[int, int]:
+        """Stamp of the first image from here on, and of those that come a second later, the last."""
+        n = len(sent.messages)
+        wait_for(lambda: len(sent.messages) > n, "an image")
+        first = nanos(sent.messages[n].header.stamp)
+        wait_for(lambda: nanos(sent.messages[-1].header.stamp) > first + 10**9, "later images")
+        return first, nanos(sent.messages[-1].header.stamp)
+
+    first, _ = of_later_images()
+    n, n_frames = len(timings.messages), len(frames.by_stamp())
+    assert max(frames.by_stamp()) <= first, "of what came after the pause"
+    of_later_images()
+    assert len(timings.messages) == n and len(frames.by_stamp()) == n_frames
 
 
 def test_without_the_parameter_it_publishes_no_transforms(ros, start_node):
