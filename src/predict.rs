@@ -17,5 +17,6 @@ pub mod prediction;
 pub mod predictor;
 pub mod rig;
 pub mod robot_forecast;
+pub mod robot_reach;
 pub mod snapshot;
 pub mod track_record;

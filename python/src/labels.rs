@@ -110,7 +110,8 @@ fn hindsight<'py>(
             });
             let mut flow = Flow::default();
             let has_robot = !now.robot.is_empty() && !next.robot.is_empty();
-            labeler.find([now, next], if has_robot { &links } else { &[] }, &mut flow)?;
+            let links = if has_robot { &links[..] } else { &[] };
+            labeler.find([now, next], links, false, &mut flow)?;
             flows.push(flow);
         }
         let sights = views.iter().zip(&flows).map(|((cloud, _), flow)| Sight::new(cloud, flow));

@@ -124,14 +124,15 @@ impl RolloutInput {
         motions.for_each(|motion| *motion = motion.scaled(factor));
     }
 
-    /// Estimates the velocities from the clouds of two frames, then and now, and from the kinematic particles
+    /// Estimates the velocities from the clouds of two frames, then and now, between which a camera may have moved,
+    /// and from the kinematic particles
     /// of both times: those now are a row of [`RolloutInput::kinematic`], and so are those then, one step back,
     /// unless `robot_then` has others. A scene without a robot has none.
     pub fn set_motion(
         &mut self,
         estimator: &mut MotionEstimator,
         now: &Particles,
-        clouds: [&Particles; 2],
+        (clouds, camera_moved): ([&Particles; 2], bool),
         robot_then: Option<&[Vec3]>,
     ) {
         let start = &mut self.start;
@@ -149,7 +150,8 @@ impl RolloutInput {
             body_motions: take(&mut start.body_motions),
         };
         let links = &start.kinematic_links;
-        estimator.estimate(&TwoFrames { particles: now, clouds, robot, links }, &mut found);
+        let frames = TwoFrames { particles: now, clouds, robot, links, camera_moved };
+        estimator.estimate(&frames, &mut found);
         let PastMotion { motions, confidences, extrapolated_motion, bodies, body_of, body_motions } =
             found;
         (start.velocities, start.velocity_known) = (motions, confidences);

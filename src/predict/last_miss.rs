@@ -4,6 +4,7 @@ use crate::base::geometry::{Nearest, Vec3, add, length, minus, squared_distance}
 use crate::engine::motion_class::MotionClass;
 use crate::engine::rollout_input::{Evidence, StepState};
 use crate::predict::prediction::Prediction;
+use crate::predict::robot_reach::RobotReach;
 use crate::predict::track_record::{Said, SceneRecord, Seen, TrackRecord};
 use crate::vision::motion::NO_BODY;
 
@@ -11,9 +12,6 @@ use crate::vision::motion::NO_BODY;
 const SAME_M: f32 = 0.03;
 /// Particles of a body that must be found again for its misses to count.
 const MIN_FOUND: u32 = 3;
-/// What is no farther from a point on the robot than this (m) may be moved by it: the plan tells the model of
-/// that, and its past tells nothing of what the plan will do.
-const ROBOT_M: f32 = 0.1;
 /// Noise of a particle's measured motion (m): no radius is held to less.
 const NOISE_M: f32 = 0.002;
 
@@ -99,6 +97,7 @@ pub struct LastMiss {
     search: Nearest,
     queries: Vec<Vec3>,
     nearest: Vec<u32>,
+    robot: RobotReach,
     bodies: Vec<Sums>,
     scene: SceneRecord,
     /// Of each body.
@@ -108,17 +107,19 @@ pub struct LastMiss {
 impl LastMiss {
     /// What the past of the particles of `now` tells of them, `[n]`, into `evidence`: those of a body alike.
     /// `past`: the particles of a frame (m), what was said of them, and how many steps it lies back; without it
-    /// nothing is known. `robot` are points on it now (m).
+    /// nothing is known. `robot`: points on it one step back, now and in the steps ahead (m), as
+    /// [`RolloutInput::kinematic`](crate::engine::rollout_input::RolloutInput::kinematic).
     ///
     /// Returns how many came to lie where they were predicted.
     pub fn look(
         &mut self,
         now: &StepState,
-        robot: &[Vec3],
+        robot: &[Vec<Vec3>],
         past: Option<(&[Vec3], &Outlook, f32)>,
         evidence: &mut Vec<Option<Evidence>>,
     ) -> Outcomes {
         evidence.clear();
+        self.evidence.clear();
         self.bodies.clear();
         self.scene = SceneRecord::default();
         let mut outcomes = Outcomes::default();
@@ -147,7 +148,12 @@ impl LastMiss {
                 sums.add(motion, &outlook.said[j], outlook.record(j));
             }
         }
-        self.find_robot(now, robot);
+        // The plan tells the model of that.
+        let is_near_robot = self.robot.find(now, robot, 1..2).iter();
+        self.bodies
+            .iter_mut()
+            .zip(is_near_robot)
+            .for_each(|(sums, near)| sums.is_near_robot = *near);
         self.scene = outlook.scene;
         self.scene.begin();
         for (body, sums) in self.bodies.iter_mut().enumerate() {
@@ -156,12 +162,18 @@ impl LastMiss {
             sums.finish();
             self.scene.add(&sums.record, sums.n_found);
         }
-        self.evidence.clear();
         let scene = &self.scene;
         self.evidence.extend(self.bodies.iter().map(|sums| sums.record.evidence(scene)));
-        let of = |body: &u32| self.evidence.get(*body as usize).copied().flatten();
-        evidence.extend(now.body_of.iter().map(of));
+        evidence.resize(n, None);
+        self.tell(&now.body_of, evidence);
         outcomes
+    }
+
+    /// What [`LastMiss::look`] found last, of particles of the bodies `body_of`, into `evidence`, where there is any.
+    pub fn tell(&self, body_of: &[u32], evidence: &mut [Option<Evidence>]) {
+        for (known, &body) in evidence.iter_mut().zip(body_of) {
+            *known = self.evidence.get(body as usize).copied().flatten();
+        }
     }
 
     /// The nearest of `points` to each query, as far as there is one within `reach`.
@@ -170,22 +182,6 @@ impl LastMiss {
         self.nearest.clear();
         self.nearest.resize(self.queries.len(), 0);
         self.search.find_within(reach, self.nearest.iter_mut().zip(&self.queries));
-    }
-
-    /// Finds the bodies that the robot may move.
-    fn find_robot(&mut self, now: &StepState, robot: &[Vec3]) {
-        if robot.is_empty() {
-            return;
-        }
-        self.queries.clone_from(&now.positions);
-        self.find(robot, ROBOT_M);
-        for (i, (p, &nearest)) in now.positions.iter().zip(&self.nearest).enumerate() {
-            let is_near = squared_distance(p, &robot[nearest as usize]) < ROBOT_M * ROBOT_M;
-            let body = self.bodies.get_mut(now.body_of[i] as usize);
-            if let Some(sums) = body.filter(|_| is_near) {
-                sums.is_near_robot = true;
-            }
-        }
     }
 }
 
@@ -275,7 +271,7 @@ mod tests {
 
     type Found = (LastMiss, Vec<Option<Evidence>>, Outcomes);
 
-    fn look(now: &StepState, robot: &[Vec3], before: &[Vec3], outlook: &Outlook) -> Found {
+    fn look(now: &StepState, robot: &[Vec<Vec3>], before: &[Vec3], outlook: &Outlook) -> Found {
         let (mut last, mut evidence) = (LastMiss::default(), Vec::new());
         let outcomes = last.look(now, robot, Some((before, outlook, 1.0)), &mut evidence);
         (last, evidence, outcomes)
@@ -311,8 +307,12 @@ mod tests {
         let far: Vec<Vec3> = before.iter().map(|p| [p[0] + 1.0, p[1], p[2]]).collect();
         let (_, evidence, outcomes) = look(&now, &[], &far, &outlook);
         assert!(evidence.iter().all(Option::is_none) && outcomes == Outcomes::default());
-        let (_, evidence, _) = look(&now, &[[0.05, 0.0, 0.15]], &before, &outlook);
+        // A robot that is about to move; one that stands still beside it moves nothing.
+        let robot = |ahead: f32| [0.0, 0.0, ahead].map(|x| vec![[0.05 + x, 0.0, 0.15]]);
+        let (_, evidence, _) = look(&now, &robot(0.01), &before, &outlook);
         assert!(evidence[..10].iter().all(Option::is_none) && evidence[10].is_some());
+        let (_, evidence, _) = look(&now, &robot(0.0), &before, &outlook);
+        assert!(evidence.iter().all(Option::is_some));
         let mut unknown = now.clone();
         unknown.velocity_known.fill(0.0);
         assert!(look(&unknown, &[], &before, &outlook).1.iter().all(Option::is_none));

@@ -79,6 +79,8 @@ pub struct Comparable<'a> {
     pub clouds: [&'a Particles; 2],
     /// Whether each particle of now is of where nobody looked one step back; empty where all was seen.
     pub unseen: &'a [bool],
+    /// Whether a camera moved.
+    pub camera_moved: bool,
     /// What was taken out; none where no camera moved, or tf is right as far as can be told.
     pub taken: Option<PoseError>,
 }
@@ -90,14 +92,16 @@ impl MovingCamera {
         if history.looked == now.looked {
             let clouds = [history.cloud, now.cloud];
             let (particles, cloud) = (history.particles, history.cloud);
-            return Comparable { particles, cloud, clouds, unseen: &[], taken: None };
+            let camera_moved = false;
+            return Comparable { particles, cloud, clouds, unseen: &[], camera_moved, taken: None };
         }
         self.particles.clone_from(history.particles);
         self.cloud.clone_from(history.cloud);
         let taken = self.register(&history, &now);
         self.cut(&history, &now);
         let Self { particles, cloud, common: [before, after], unseen, .. } = self;
-        Comparable { particles, cloud, clouds: [before, after], unseen, taken }
+        let clouds = [&*before, &*after];
+        Comparable { particles, cloud, clouds, unseen, camera_moved: true, taken }
     }
 
     /// What takes points of the history frame (m) to where the tf of now would have them, by the number of the

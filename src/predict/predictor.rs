@@ -27,6 +27,7 @@ use crate::predict::observation::{Observation, Observer};
 use crate::predict::outlines::Outlines;
 use crate::predict::prediction::milliseconds_since;
 use crate::predict::robot_forecast::{RobotNow, steps_of};
+use crate::predict::robot_reach::RobotReach;
 use crate::vision::cloud::Place;
 use crate::vision::frames::Frame;
 use crate::vision::motion::MotionEstimator;
@@ -48,6 +49,7 @@ pub struct Predictor {
     known_motion: KnownMotion,
     outlines: Outlines,
     last_miss: LastMiss,
+    robot_reach: RobotReach,
     objects: ObjectTracker,
     prediction: Prediction,
     /// Whether `input` is what `prediction` started from.
@@ -120,7 +122,8 @@ impl Predictor {
         if model.n_motion > 0 {
             // Seen from the robot as it was at the history frame, told as of one step.
             let robot_then = Some(&history.kinematic[..]);
-            input.set_motion(&mut self.motion, &now.particles, both.clouds, robot_then);
+            let clouds = (both.clouds, both.camera_moved);
+            input.set_motion(&mut self.motion, &now.particles, clouds, robot_then);
             let StepState { velocities, velocity_known, .. } = &mut input.start;
             rest_unseen(both.unseen, velocities, velocity_known);
             input.scale_motion(steps_of(model, now.stamp.secs_since(history.stamp)) as f32);
@@ -138,6 +141,7 @@ impl Predictor {
         self.prediction.history_stamp = history.stamp;
         self.look_at_last_miss(now);
         self.input.set_origin(&self.place.origin);
+        self.robot_reach.forget(&mut self.input);
         self.input.walk_seed = WalkSeed { seed: self.config.seed, stamp_ns: now.stamp.nanos() };
         Ok(true)
     }
@@ -154,8 +158,8 @@ impl Predictor {
             let positions = corrected.unwrap_or(&past.particles.positions);
             (positions, &past.outlook, steps as f32)
         });
-        let RolloutInput { start, evidence, .. } = input;
-        prediction.outcomes = last_miss.look(start, &now.kinematic, past, evidence);
+        let RolloutInput { start, kinematic, evidence, .. } = input;
+        prediction.outcomes = last_miss.look(start, kinematic, past, evidence);
     }
 
     /// Displacements, of as many steps as there is time for.

@@ -49,6 +49,8 @@ pub struct TwoFrames<'a> {
     pub robot: [&'a [Vec3]; 2],
     /// The number of the link of each of these, ascending.
     pub links: &'a [u32],
+    /// Whether a camera moved in between: what rests may then seem to move, by what tf errs.
+    pub camera_moved: bool,
 }
 
 /// What is known of the motion of `n` particles over the last step, and told of the next one.
@@ -130,7 +132,7 @@ impl MotionEstimator {
 
     /// Estimates how the particles of `frames` moved, into `found`.
     pub fn estimate(&mut self, frames: &TwoFrames, found: &mut PastMotion) {
-        let TwoFrames { particles, clouds, robot, links } = *frames;
+        let TwoFrames { particles, clouds, robot, links, camera_moved } = *frames;
         found.forget(particles.len());
         if clouds.iter().any(|cloud| cloud.is_empty()) {
             return;
@@ -139,7 +141,7 @@ impl MotionEstimator {
         let is_raised = |p: &Vec3| support.is_none_or(|height| (p[2] - height).abs() > band_m);
         self.prepare(clouds, is_raised);
         self.place_links(robot, links);
-        self.search();
+        self.search(camera_moved);
         self.assign(particles, is_raised, found);
         let Particles { positions, colors, .. } = particles;
         let place = Place { positions, colors, robot: robot[1], support_m: support };
@@ -240,8 +242,8 @@ impl MotionEstimator {
         }
     }
 
-    /// Finds the motion of every seed's patch.
-    fn search(&mut self) {
+    /// Finds the motion of every seed's patch; what only hangs together need not agree where a `camera_moved`.
+    fn search(&mut self, camera_moved: bool) {
         let Self {
             scaled: settings,
             now,
@@ -274,7 +276,7 @@ impl MotionEstimator {
             });
             std::mem::swap(seeds, exchanged);
         }
-        consensus.agree(&context, cells, seeds, patches);
+        consensus.agree(&context, cells, seeds, patches, camera_moved);
     }
 }
 

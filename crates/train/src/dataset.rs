@@ -472,6 +472,7 @@ impl Dataset {
         }
         let clouds = [&mut cloud_before, &mut cloud_now];
         let frames = [&samples[before], &samples[t]];
+        let camera_moved = samples[before].looked != samples[t].looked;
         let unseen = make_comparable(frames, clouds, [&mut history, &mut now], &window.kinds);
         window.is_labelled = self.config.teacher != Teacher::Video;
         window.stamp_ns = samples[t].stamp.nanos();
@@ -516,7 +517,7 @@ impl Dataset {
         }
         if self.model.n_motion > 0 {
             let clouds = [&cloud_before, &cloud_now];
-            window.scene.set_motion(&mut window.motion, &now, clouds, None);
+            window.scene.set_motion(&mut window.motion, &now, (clouds, camera_moved), None);
             let start = &mut window.scene.start;
             rest_unseen(&unseen, &start.velocities, &mut start.velocity_known);
         }

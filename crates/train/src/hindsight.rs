@@ -92,7 +92,7 @@ impl Episode {
             let now = View { cloud: now.cloud, common: both.clouds[1], robot: &rows[0] };
             let then = View { cloud: both.cloud, common: both.clouds[0], robot: &rows[1] };
             let mut flow = Flow::default();
-            labeler.find([now, then], &links, &mut flow)?;
+            labeler.find([now, then], &links, both.camera_moved, &mut flow)?;
             keep_on_links(&clouds[0], &motions, &mut flow, &mut on_links);
             let sample = &mut self.samples[t];
             sample.is_active = is_active(sample, &flow, &on_links);

@@ -12,6 +12,7 @@ use crate::planner::costs::{Consequence, Judge, PlanCost};
 use crate::predict::known_motion::KnownMotion;
 use crate::predict::prediction::Prediction;
 use crate::predict::robot_forecast::LinksAhead;
+use crate::predict::robot_reach::RobotReach;
 use crate::robot::kinematics::{NO_LINK, Robot};
 use crate::robot::plan::with_candidate;
 use crate::{Error, Result};
@@ -34,6 +35,7 @@ pub(super) struct CandidateRollout {
     robot: Option<(Arc<Robot>, Robot)>,
     scene: RolloutInput,
     known: KnownMotion,
+    reach: RobotReach,
     /// Joints after each step, `[lead + n_steps][n_joints]`.
     joints_ahead: Vec<f64>,
     motions: [Vec<RigidMotion>; 2],
@@ -78,6 +80,8 @@ impl CandidateRollout {
         let scene = &mut self.scene;
         forecast.place_robot(&plan, robot, &horizon, workspace, joints, scene)?;
         scene.set_robot_origin(&snapshot.origin);
+        scene.evidence.clone_from(&snapshot.scene.evidence);
+        self.reach.forget(scene);
         Ok(())
     }
 

@@ -17,6 +17,7 @@ use crate::predict::moving_camera::MovingCamera;
 use crate::predict::objects::ObjectTracker;
 use crate::predict::observation::Observer;
 use crate::predict::outlines::Outlines;
+use crate::predict::robot_reach::RobotReach;
 use crate::robot::kinematics::MeshSearch;
 use crate::vision::frames::Frame;
 use crate::vision::motion::MotionEstimator;
@@ -44,6 +45,7 @@ impl Predictor {
             known_motion: KnownMotion::default(),
             outlines: Outlines::default(),
             last_miss: LastMiss::default(),
+            robot_reach: RobotReach::default(),
             objects: ObjectTracker::default(),
             prediction: Prediction::default(),
             is_predicted: false,

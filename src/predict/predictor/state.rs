@@ -21,6 +21,9 @@ impl Predictor {
         if !self.is_predicted {
             return Err(self.observer.check_robot().err().unwrap_or(Error::NoPrediction));
         }
+        let mut scene = self.input.clone();
+        // What the present plan reaches, another one may not.
+        self.last_miss.tell(&scene.start.body_of, &mut scene.evidence);
         Ok(Snapshot {
             model: self.model.clone(),
             robot: self.observer.robot().cloned(),
@@ -28,7 +31,7 @@ impl Predictor {
             workspace: self.place.workspace,
             origin: self.place.origin,
             knows: KnownMotionSettings::from(&self.config),
-            scene: self.input.clone(),
+            scene,
             prediction: self.prediction.without_displacements(),
             image_sizes: self.image_sizes.clone(),
         })

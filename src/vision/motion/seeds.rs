@@ -106,6 +106,11 @@ impl Seed {
         self.pose.translation() != [0.0; 3]
     }
 
+    /// Whether it took a motion that it had not `before`.
+    pub(super) fn took(&self, before: &Self) -> bool {
+        self.moves() && !before.moves()
+    }
+
     /// Whether any motion can cost less than its own.
     fn can_gain(&self) -> bool {
         self.cost > 0.0

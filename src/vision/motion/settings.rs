@@ -122,8 +122,14 @@ pub struct Settings {
     pub group_found: f32,
     /// Share of what rest costs a group that another motion may cost.
     pub group_better: f32,
-    /// By how much a motion that the group agrees on may fit a patch worse than its own.
-    pub group_slack: f32,
+    /// Share of what rest costs a group that looks alike that the motion it took with others may cost: a small
+    /// one, and a large one, which nothing tells of but its edges.
+    pub group_taken: [f32; 2],
+    /// Area from which on a group is large (m²).
+    pub group_large_m2: f32,
+    /// By how much a motion that the group agrees on may fit a patch worse than its own: a group that hangs
+    /// together, then one that looks alike besides.
+    pub group_slack: [f32; 2],
 
     /// Distance below which particles belong together (m), if they look or move alike.
     pub body_reach_m: f32,
@@ -179,7 +185,7 @@ impl Default for Settings {
             coarsest: 2.0,
             exchange_rounds: 2,
             exchange_reach_m: 0.04,
-            rest_bonus: 0.12,
+            rest_bonus: 0.3,
             hidden_bonus: 0.3,
             hidden_share: 0.25,
             hidden_confidence: 0.3,
@@ -196,13 +202,15 @@ impl Default for Settings {
             group_reach_m: 0.06,
             group_color: 0.12,
             group_motions: 2,
-            group_apart_m: 0.004,
+            group_apart_m: 0.001,
             group_min_seeds: 3,
             group_max_seeds: 12,
             group_max_votes: 24,
             group_found: 0.3,
-            group_better: 0.85,
-            group_slack: 0.15,
+            group_better: 0.95,
+            group_taken: [1.1, 0.92],
+            group_large_m2: 0.1,
+            group_slack: [0.3, 0.15],
             body_reach_m: 0.04,
             body_color: 0.12,
             body_motion_m: 0.004,

@@ -62,6 +62,7 @@ impl Findings {
                     clouds: [&before.cloud, &now.cloud],
                     robot: [&before.kinematic, &now.kinematic],
                     links,
+                    camera_moved: false,
                 };
                 estimator.estimate(&frames, &mut found);
                 for ((p, sum), d) in

@@ -48,17 +48,25 @@ pub struct Labeler {
 
 impl Labeler {
     /// The flow from the frame `now` to the frame `next` of the same cameras; `links` are the numbers of
-    /// the links of the robot's points, ascending.
+    /// the links of the robot's points, ascending; `camera_moved`: in between.
     ///
     /// # Errors
     /// [`forecloud::Error::NonFinite`] if a point is not finite.
-    pub fn find(&mut self, [now, next]: [View; 2], links: &[u32], flow: &mut Flow) -> Result<()> {
+    pub fn find(
+        &mut self,
+        [now, next]: [View; 2],
+        links: &[u32],
+        camera_moved: bool,
+        flow: &mut Flow,
+    ) -> Result<()> {
         let Self { estimator, found, back } = self;
         // To the estimator, the frame that it comes from is the one before.
         let mut estimate = |[from, to]: [View; 2], found: &mut PastMotion| {
             let (clouds, robot) = ([from.common, to.common], [from.robot, to.robot]);
             let robot = if from.robot.len() == to.robot.len() { robot } else { [&[][..]; 2] };
-            estimator.estimate(&TwoFrames { particles: to.cloud, clouds, robot, links }, found);
+            let particles = to.cloud;
+            let frames = TwoFrames { particles, clouds, robot, links, camera_moved };
+            estimator.estimate(&frames, found);
         };
         estimate([next, now], found);
         estimate([now, next], back);

@@ -47,7 +47,7 @@ fn flight(n: usize) -> (Vec<Particles>, Vec<Rigid>) {
 fn flow(now: &Particles, next: &Particles) -> Flow {
     let (mut labeler, mut flow) = (Labeler::default(), Flow::default());
     let views = [now, next].map(|cloud| View { cloud, common: cloud, robot: &[] });
-    labeler.find(views, &[], &mut flow).unwrap();
+    labeler.find(views, &[], false, &mut flow).unwrap();
     flow
 }
 
