@@ -124,10 +124,10 @@ impl RolloutInput {
         motions.for_each(|motion| *motion = motion.scaled(factor));
     }
 
-    /// Estimates the velocities from the clouds of two frames, then and now, between which a camera may have moved,
-    /// and from the kinematic particles
-    /// of both times: those now are a row of [`RolloutInput::kinematic`], and so are those then, one step back,
-    /// unless `robot_then` has others. A scene without a robot has none.
+    /// Estimates the velocities from the clouds of two frames, then and now, between which a camera may have
+    /// moved, and from the kinematic particles of both times: those now are a row of
+    /// [`RolloutInput::kinematic`], and so are those then, one step back, unless `robot_then` has others. A scene
+    /// without a robot has none.
     pub fn set_motion(
         &mut self,
         estimator: &mut MotionEstimator,

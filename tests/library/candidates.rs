@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use forecloud::engine::model::Model;
 use forecloud::engine::motion_class::MotionClass;
+use forecloud::engine::rollout_input::Evidence;
 use forecloud::message::{JointTrajectory, Stamp};
 use forecloud::planner::candidates::{Candidates, Snapshot};
 use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::predictor::{Prediction, Predictor};
+use forecloud::predict::robot_reach::RobotReach;
 use forecloud::robot::kinematics::RobotMode;
 use forecloud::vision::cloud::Workspace;
 use forecloud::vision::frames::{Frame, FramesConfig};
@@ -92,6 +94,48 @@ fn the_live_plan_as_candidate_gives_the_live_prediction_bit_for_bit() {
         n_compared += 1;
     }
     assert_eq!(n_compared, 5);
+}
+
+#[test]
+fn what_a_candidate_reaches_is_judged_without_its_past() {
+    let (mut predictor, mut candidates) = (predictor(), Candidates::new(1).unwrap());
+    let frames = frames();
+    for frame in &frames[..4] {
+        predictor.step(frame).unwrap();
+    }
+    let snapshot = predictor.snapshot().unwrap();
+    let rests = Evidence {
+        model: 0.0,
+        goes_on: 0.0,
+        rests: 1.0,
+        misses_m: [0.0; 2],
+        has_rested: true,
+        keeps: 1.0,
+        steady: None,
+    };
+    let n = snapshot.n_particles();
+    let mut with = |known: Option<Evidence>| {
+        let mut snapshot = snapshot.clone();
+        snapshot.scene.evidence = vec![known; n];
+        candidates.predict(&snapshot, plan(&frames[3]), 3).unwrap()
+    };
+    let start = &snapshot.scene.start;
+    let mut reach = RobotReach::default();
+    let reached = reach.find(start, &snapshot.scene.kinematic, 1..5).to_vec();
+    let is_reached = |i: usize| reached.get(start.body_of[i] as usize).copied();
+    let [known, unknown] = [Some(rests), None].map(&mut with);
+    let (mut n_near, mut n_far) = (0, 0);
+    for i in (0..n).filter(|&i| known.situations[i] != MotionClass::Robot) {
+        let way = |of: &Prediction| of.displacements.iter().map(|step| step[i]).collect::<Vec<_>>();
+        if is_reached(i) == Some(true) {
+            assert_eq!(way(&known), way(&unknown));
+            n_near += usize::from(way(&known) != [[0.0; 3]; 3]);
+        } else {
+            assert_eq!(way(&known), [[0.0; 3]; 3]);
+            n_far += usize::from(is_reached(i) == Some(false));
+        }
+    }
+    assert!(n_near > 0 && n_far > 0, "{n_near} {n_far}");
 }
 
 #[test]
