@@ -21,23 +21,19 @@
 //! # Ok::<(), forecloud::Error>(())
 //! ```
 //!
-//! What runs on the robot is this crate. What surrounds it are others beside it: `forecloud-bag` (recordings),
-//! `forecloud-eval`, `forecloud-train`, `forecloud-video`, and the tool, `forecloud-cli`.
+//! The ROS 2 node, `forecloud-node`, runs it on the robot. What surrounds it are others beside it: `forecloud-bag`
+//! (recordings), `forecloud-eval`, `forecloud-train`, `forecloud-video`, and the tool, `forecloud-cli`.
 //!
 //! | Feature | Brings |
 //! |---|---|
 //! | none | the predictor and the planner, on the CPU |
 //! | `cuda` (default) | both on an NVIDIA GPU, whose driver is looked for at run time |
-//! | `ros` | the node and the plan relay; needs a sourced ROS 2 |
 
 #![warn(missing_docs)]
 
 // What tests share names the library as other crates do.
 #[cfg(test)]
 extern crate self as forecloud;
-
-#[cfg(feature = "ros")]
-pub mod ros;
 
 pub mod base;
 pub mod engine;

@@ -91,10 +91,10 @@ def fault_of_module(words: list[str]) -> str | None:
 
 def fault_of_cargo(words: list[str]) -> str | None:
     """Examples, benches and tests are there, and in the package that is named (none: the workspace's own)."""
-    folders = {"--example": "examples", "--bench": "benches", "--test": "tests", "--bin": "src/bin"}
+    folders = {"--example": "examples", "--bench": "benches", "--test": "tests"}
     words = words[: words.index("--")] if "--" in words else words
     package = next((words[i + 1] for i, word in enumerate(words) if word in {"-p", "--package"}), None)
-    roots = [ROOT, ROOT / "crates/cli"] if package in {None, "forecloud"} else [ROOT / "crates" / package.removeprefix("forecloud-")]
+    roots = [ROOT, ROOT / "crates/cli", ROOT / "crates/node"] if package in {None, "forecloud"} else [ROOT / "crates" / package.removeprefix("forecloud-")]
     if not all((root / "Cargo.toml").exists() for root in roots):
         return f"there is no package {package}"
     for i, word in enumerate(words):

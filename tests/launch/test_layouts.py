@@ -19,7 +19,7 @@ RVIZ_CLASSES = {
 
 def known_topics() -> set[str]:
     """Topics that the node publishes or subscribes, from its source."""
-    files = [*ROOT.glob("src/ros/**/*.rs"), *ROOT.glob("src/vision/frames/**/*.rs")]
+    files = [*ROOT.glob("crates/node/src/**/*.rs"), *ROOT.glob("src/vision/frames/**/*.rs")]
     sources = [path.read_text() for path in files if path.name != "tests.rs"]
     text = "\n".join(source.split("#[cfg(test)]\nmod tests {")[0] for source in sources)
     topics = set(re.findall(r'"((?:~?/[a-z_]+)+)"', text))
@@ -94,7 +94,7 @@ def test_rviz_hears_what_is_latched_and_what_is_best_effort():
 
 
 def test_a_prediction_is_coloured_by_a_field_that_it_has():
-    source = (ROOT / "src" / "ros" / "publish.rs").read_text()
+    source = (ROOT / "crates" / "node" / "src" / "publish.rs").read_text()
     names = re.search(r'let names = \[("x".*?)\];', source, re.DOTALL).group(1)
     fields = set(re.findall(r'"(\w+)"', names))
     by_step = rviz_displays()["Prediction, step by step"]
@@ -105,7 +105,7 @@ def test_a_prediction_is_coloured_by_a_field_that_it_has():
 
 
 def test_what_will_be_occupied_is_coloured_by_a_field_that_it_has():
-    source = (ROOT / "src" / "ros" / "occupied.rs").read_text()
+    source = (ROOT / "crates" / "node" / "src" / "occupied.rs").read_text()
     fields = set(re.findall(r'"(\w+)"', re.search(r"const FIELDS.*?= \[(.*?)\];", source).group(1)))
     display = rviz_displays()["What will be occupied, by time"]
     three_d = next(p for name, p in foxglove()["configById"].items() if name.startswith("3D!"))

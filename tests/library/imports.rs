@@ -6,14 +6,10 @@ use std::path::{Path, PathBuf};
 
 /// The rooms of `src/lib.rs` from the ground up: each imports only what stands before it. Between crates
 /// the compiler holds the order.
-const FLOORS: &[&str] =
-    &["base", "message", "robot", "vision", "engine", "predict", "planner", "ros"];
+const FLOORS: &[&str] = &["base", "message", "robot", "vision", "engine", "predict", "planner"];
 
-/// Crates that only some files may name, and which these are.
-const CONFINED: &[(&str, &[&str])] = &[
-    ("r2r", &["ros.rs", "ros/"]),
-    ("cudarc", &["engine/backend/cuda.rs", "engine/backend/cuda/"]),
-];
+/// The files that may name `cudarc`.
+const CUDA: &[&str] = &["engine/backend/cuda.rs", "engine/backend/cuda/"];
 
 /// A source file: its path in `src/`, and its code without tests, comments and texts.
 struct Source {
@@ -53,22 +49,33 @@ fn nothing_flows_back_up() {
             }
         }
     }
-    assert!(imports.len() == 7 && imports["engine"].contains_key("vision"), "{imports:?}");
+    assert!(imports.len() == 6 && imports["engine"].contains_key("vision"), "{imports:?}");
     assert!(wrong.is_empty(), "what stands above is not to be imported:\n{}", wrong.join("\n"));
 }
 
 #[test]
-fn ros_and_cuda_keep_to_their_rooms() {
-    for (krate, rooms) in CONFINED {
-        let mut n_named = 0;
-        for source in &sources() {
-            let is_named = words(&source.code).any(|word| word == *krate);
-            n_named += usize::from(is_named);
-            let is_at_home = rooms.iter().any(|room| source.path.starts_with(room));
-            assert!(is_at_home || !is_named, "{krate} in src/{}", source.path);
-        }
-        assert!(n_named > 0, "{krate} is named nowhere: is it still used?");
+fn cuda_keeps_to_its_room() {
+    let mut n_named = 0;
+    for source in &sources() {
+        let is_named = words(&source.code).any(|word| word == "cudarc");
+        n_named += usize::from(is_named);
+        let is_at_home = CUDA.iter().any(|room| source.path.starts_with(room));
+        assert!(is_at_home || !is_named, "cudarc in src/{}", source.path);
     }
+    assert!(n_named > 0, "cudarc is named nowhere: is it still used?");
+}
+
+#[test]
+fn ros_keeps_to_the_node() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let crates = root.join("crates").read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let folders = crates.chain([root.to_path_buf(), root.join("python")]);
+    let takes_ros = |folder: &PathBuf| {
+        let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        // The workspace's own says which version; a package that takes it says no more than that.
+        manifest.lines().any(|line| line.starts_with("r2r") && line.contains("workspace"))
+    };
+    assert_eq!(folders.filter(takes_ros).collect::<Vec<_>>(), [root.join("crates/node")]);
 }
 
 #[test]

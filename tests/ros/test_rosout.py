@@ -39,7 +39,7 @@ def test_the_log_is_on_rosout_also_for_those_who_come_later(ros, start_node):
     rosout = Rosout(ros)
     waits = rosout.wait_for_text("robot_1.seer", "/robot_1/seer waits for messages on")
     assert waits.level == INFO
-    assert waits.file.endswith("src/ros/node/spinner.rs") and waits.line > 0
+    assert waits.file.endswith("crates/node/src/node/spinner.rs") and waits.line > 0
     assert waits.function.startswith("forecloud::ros::")
     assert abs(waits.stamp.sec - ros.get_clock().now().nanoseconds // 10**9) < 60
 

@@ -1,7 +1,0 @@
-//! The ROS 2 node: see [`forecloud::ros`].
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    forecloud::ros::run()
-}
