@@ -34,6 +34,23 @@ pub struct Evidence {
     pub keeps: f32,
     /// The body's mean motion in a step (m), where it went straight on at one speed for some steps.
     pub steady: Option<Vec3>,
+    /// The first step that it tells nothing of, since the robot may have moved the body by then.
+    pub until: u32,
+}
+
+impl Evidence {
+    /// The same, of no step from `until` on; none if that is the first one.
+    #[must_use]
+    pub fn held_until(self, until: u32) -> Option<Self> {
+        (until > 0).then_some(Self { until: self.until.min(until), ..self })
+    }
+
+    /// The same, `n_steps` later; none if it tells nothing any more.
+    #[must_use]
+    pub fn after(self, n_steps: u32) -> Option<Self> {
+        let left = self.until.saturating_sub(n_steps);
+        (left > 0).then_some(Self { until: left, ..self })
+    }
 }
 
 /// Start of a roll-out, in the world frame (m).

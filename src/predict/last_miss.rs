@@ -4,7 +4,7 @@ use crate::base::geometry::{Nearest, Vec3, add, length, minus, squared_distance}
 use crate::engine::motion_class::MotionClass;
 use crate::engine::rollout_input::{Evidence, StepState};
 use crate::predict::prediction::Prediction;
-use crate::predict::robot_reach::RobotReach;
+use crate::predict::robot_reach::{NEVER, RobotReach};
 use crate::predict::track_record::{Said, SceneRecord, Seen, TrackRecord};
 use crate::vision::motion::NO_BODY;
 
@@ -149,11 +149,11 @@ impl LastMiss {
             }
         }
         // The plan tells the model of that.
-        let is_near_robot = self.robot.find(now, robot, 1..2).iter();
-        self.bodies
-            .iter_mut()
-            .zip(is_near_robot)
-            .for_each(|(sums, near)| sums.is_near_robot = *near);
+        let last_step = &robot[..robot.len().min(2)];
+        let came_near = self.robot.find(now, last_step, |_| true);
+        for (sums, &row) in self.bodies.iter_mut().zip(came_near) {
+            sums.is_near_robot = row != NEVER;
+        }
         self.scene = outlook.scene;
         self.scene.begin();
         for (body, sums) in self.bodies.iter_mut().enumerate() {

@@ -142,7 +142,7 @@ impl Prediction {
                 Some(MotionClass::Flying) => excess_m > first && known.goes_on > 0.5,
                 Some(_) => excess_m > first,
             };
-            let mut way = 0.0;
+            let (mut way, mut last) = (0.0, [0.0_f32; 2]);
             for (step, displacements) in self.displacements.iter().enumerate() {
                 let steps = (step + 1) as f32;
                 way += length(&displacements[i]);
@@ -157,7 +157,13 @@ impl Prediction {
                     let model = if is_worse { wider } else { *radius };
                     let on = missed(on_m) + STOPS[level] * way;
                     let rests = radius.min(MISSES[level] * on_m);
-                    *radius = known.model * model + known.goes_on * on + known.rests * rests;
+                    if (step as u32) < known.until {
+                        *radius = known.model * model + known.goes_on * on + known.rests * rests;
+                        last[level] = *radius;
+                    } else {
+                        // The model's again, from where it went until then.
+                        *radius = model.max(last[level]);
+                    }
                 }
             }
         }
@@ -247,7 +253,7 @@ mod tests {
     #[test]
     fn misses_widen_each_step_by_no_more_than_they_ask_of_the_first() {
         let uncertain = |radii: [f32; 3]| radii.map(|radius| vec![radius]).to_vec();
-        let mut prediction = Prediction {
+        let fresh = || Prediction {
             displacements: vec![vec![[0.0; 3]]; 3],
             sigmas: [uncertain([0.001, 0.002, 0.0022]), uncertain([0.002, 0.006, 0.005])],
             situations: vec![MotionClass::Moving],
@@ -262,18 +268,25 @@ mod tests {
             has_rested: false,
             keeps: 1.0,
             steady: None,
+            until: u32::MAX,
         };
-        let before = prediction.sigmas[1].clone();
-        prediction.widen_by(&[None]);
-        assert_eq!(prediction.sigmas[1], before, "nothing is known");
-        prediction.widen_by(&[Some(known)]);
+        let widened = |known: Option<Evidence>| {
+            let mut prediction = fresh();
+            prediction.widen_by(&[known]);
+            prediction.sigmas.map(|level| level.concat())
+        };
+        assert_eq!(widened(None), fresh().sigmas.map(|level| level.concat()), "nothing is known");
         let excess_m = (miss_m * miss_m - MOTION_NOISE_M * MOTION_NOISE_M).sqrt();
-        let wider = prediction.sigmas[1].iter().map(|radii| radii[0]);
+        let [of_half, of_most] = widened(Some(known));
         // By the misses twice and three times the first; by the model's word three times and 2.5 times.
         let expected = [1.2, 2.4, 1.2 * 2.5].map(|share| share * excess_m);
-        for (wider, expected) in wider.zip(expected) {
+        for (wider, expected) in of_most.iter().zip(expected) {
             assert!((wider - expected).abs() < 1e-5, "{wider} {expected}");
         }
-        assert!(prediction.sigmas[0][2][0] < 1.5 * excess_m, "{}", prediction.sigmas[0][2][0]);
+        assert!(of_half[2] < 1.5 * excess_m, "{}", of_half[2]);
+        // Where it rested until the robot came, it is no surer from then on than the model is.
+        let rests = Evidence { model: 0.0, rests: 1.0, until: 2, ..known };
+        let [_, until] = widened(Some(rests));
+        assert!(until[..2] == [0.0; 2] && (until[2] - expected[2]).abs() < 1e-5, "{until:?}");
     }
 }

@@ -141,7 +141,7 @@ impl Predictor {
         self.prediction.history_stamp = history.stamp;
         self.look_at_last_miss(now);
         self.input.set_origin(&self.place.origin);
-        self.robot_reach.forget(&mut self.input);
+        self.robot_reach.end_evidence(&mut self.input);
         self.input.walk_seed = WalkSeed { seed: self.config.seed, stamp_ns: now.stamp.nanos() };
         Ok(true)
     }

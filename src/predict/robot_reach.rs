@@ -1,6 +1,4 @@
-//! Which bodies the robot may move: what was held against their past tells nothing of what it will do to them.
-
-use std::ops::Range;
+//! When the robot may come to move each body: from then on, what was held against its past tells nothing of it.
 
 use crate::base::geometry::{Nearest, Vec3, squared_distance};
 use crate::engine::rollout_input::{RolloutInput, StepState};
@@ -10,63 +8,90 @@ use crate::vision::motion::NO_BODY;
 const ROBOT_M: f32 = 0.1;
 /// How far a point on the robot goes at least where the robot moves (m): more than the noise of its joints.
 const MOVES_M: f32 = 0.002;
+/// The row of what the robot never comes near.
+pub const NEVER: u32 = u32::MAX;
 
-/// Finds the bodies that the robot may move; its vectors are kept.
+/// Finds when the robot may move bodies; its vectors are kept.
 #[derive(Debug, Default)]
 pub struct RobotReach {
     search: Nearest,
     points: Vec<Vec3>,
+    /// Whether each point on the robot has moved until the row at hand.
+    has_moved: Vec<bool>,
+    /// Particles that the robot has not come near, and where they are by the row at hand (m).
+    waiting: Vec<u32>,
+    queries: Vec<Vec3>,
     nearest: Vec<u32>,
-    is_reached: Vec<bool>,
+    first: Vec<u32>,
 }
 
 impl RobotReach {
-    /// Whether the robot may move each body of `now`, by their numbers: it moves, and in one of the rows `when` it
-    /// comes near. `robot`: points on it one step back, now and in the steps ahead (m), as
+    /// The row of `robot` from which on the robot may move each body of `now`, by their numbers, or [`NEVER`]: it has
+    /// moved by then, and is near where the body goes if it goes on. Only particles for which `is_asked` count. Each
+    /// row depends on those before it alone. `robot`: points on it one step back, now and in the steps ahead (m), as
     /// [`RolloutInput::kinematic`].
-    pub fn find(&mut self, now: &StepState, robot: &[Vec<Vec3>], when: Range<usize>) -> &[bool] {
-        let Self { search, points, nearest, is_reached } = self;
-        is_reached.clear();
-        points.clear();
-        let n_points = robot.iter().map(Vec::len).min().unwrap_or(0);
-        let rows = robot.get(when).unwrap_or_default();
-        let moving = (0..n_points).filter(|&i| moves(robot, i));
-        points.extend(moving.flat_map(|i| rows.iter().map(move |row| row[i])));
-        if points.is_empty() {
-            return is_reached;
-        }
-        nearest.clear();
-        nearest.resize(now.positions.len(), 0);
-        search.rebuild(points);
-        search.find_within(ROBOT_M, nearest.iter_mut().zip(&now.positions));
-        let n_bodies =
-            now.body_of.iter().filter(|body| **body != NO_BODY).max().map_or(0, |b| b + 1);
-        is_reached.resize(n_bodies as usize, false);
-        for ((p, &body), &nearest) in now.positions.iter().zip(&now.body_of).zip(&*nearest) {
-            let is_near = squared_distance(p, &points[nearest as usize]) < ROBOT_M * ROBOT_M;
-            if let Some(is_reached) = is_reached.get_mut(body as usize).filter(|_| is_near) {
-                *is_reached = true;
+    pub fn find(
+        &mut self,
+        now: &StepState,
+        robot: &[Vec<Vec3>],
+        is_asked: impl Fn(usize) -> bool,
+    ) -> &[u32] {
+        let Self { search, points, has_moved, waiting, queries, nearest, first } = self;
+        let of_bodies = |i: &u32| now.body_of[*i as usize] != NO_BODY && is_asked(*i as usize);
+        waiting.clear();
+        waiting.extend((0..now.body_of.len() as u32).filter(of_bodies));
+        let body_of = |i: u32| now.body_of[i as usize] as usize;
+        let n_bodies = waiting.iter().map(|&i| body_of(i) + 1).max().unwrap_or(0);
+        first.clear();
+        first.resize(n_bodies, NEVER);
+        has_moved.clear();
+        has_moved.resize(robot.iter().map(Vec::len).min().unwrap_or(0), false);
+        for (r, row) in robot.iter().enumerate().skip(1) {
+            points.clear();
+            for ((has_moved, p), before) in has_moved.iter_mut().zip(row).zip(&robot[0]) {
+                *has_moved |= squared_distance(p, before) > MOVES_M * MOVES_M;
+                points.extend(has_moved.then_some(*p));
             }
+            if waiting.is_empty() || points.is_empty() {
+                continue;
+            }
+            let steps = (r - 1) as f32;
+            queries.clear();
+            queries.extend(waiting.iter().map(|&i| {
+                let (p, v) = (now.positions[i as usize], now.velocities[i as usize]);
+                std::array::from_fn(|axis| p[axis] + steps * v[axis])
+            }));
+            nearest.clear();
+            nearest.resize(queries.len(), 0);
+            search.rebuild(points);
+            search.find_within(ROBOT_M, nearest.iter_mut().zip(&*queries));
+            for ((query, &nearest), &i) in queries.iter().zip(&*nearest).zip(&*waiting) {
+                let is_near =
+                    squared_distance(query, &points[nearest as usize]) < ROBOT_M * ROBOT_M;
+                if is_near {
+                    first[body_of(i)] = first[body_of(i)].min(r as u32);
+                }
+            }
+            waiting.retain(|&i| first[body_of(i)] == NEVER);
         }
-        is_reached
+        first
     }
 
-    /// Forgets the evidence of what the robot reaches on the way that `scene` has of it.
-    pub fn forget(&mut self, scene: &mut RolloutInput) {
+    /// Ends the evidence of `scene` where the robot comes near, on the way that `scene` has of it.
+    pub fn end_evidence(&mut self, scene: &mut RolloutInput) {
         let RolloutInput { start, kinematic, evidence, .. } = scene;
-        let is_reached = self.find(start, kinematic, 1..kinematic.len());
+        if evidence.iter().all(Option::is_none) {
+            return;
+        }
+        let is_known = |i: usize| evidence.get(i).is_some_and(Option::is_some);
+        let first = self.find(start, kinematic, is_known);
         for (known, &body) in evidence.iter_mut().zip(&start.body_of) {
-            if is_reached.get(body as usize) == Some(&true) {
-                *known = None;
+            if let Some(&row) = first.get(body as usize).filter(|row| **row != NEVER) {
+                // A step ends in the row after next.
+                *known = known.and_then(|known| known.held_until(row.saturating_sub(2)));
             }
         }
     }
-}
-
-/// Whether the robot moves at its kinematic particle `i`, in the last step or as far ahead as its plan tells.
-fn moves(rows: &[Vec<Vec3>], i: usize) -> bool {
-    let first = &rows[0][i];
-    rows.iter().any(|row| squared_distance(&row[i], first) > MOVES_M * MOVES_M)
 }
 
 #[cfg(test)]
@@ -84,35 +109,59 @@ mod tests {
             has_rested: true,
             keeps: 1.0,
             steady: None,
+            until: NEVER,
         };
         let start = StepState {
             positions: vec![[0.0, 0.0, 0.1], [0.0, 0.5, 0.1], [0.0, 0.5, 0.0]],
             body_of: vec![0, 1, NO_BODY],
+            velocities: vec![[0.0; 3]; 3],
             ..StepState::default()
         };
         RolloutInput { start, evidence: vec![Some(known); 3], ..RolloutInput::default() }
     }
 
+    /// A point that stays beside the first, and a hand that goes from there to the second, in two steps of ten.
+    fn way(far: f32) -> Vec<Vec<Vec3>> {
+        let row = |y: f32| vec![[0.05, 0.0, 0.1], [0.3, y, 0.1], [0.3 - 0.5 * y, y, 0.1]];
+        [0.0, 0.0, 0.5 * far, far, far, far].map(row).to_vec()
+    }
+
     #[test]
-    fn what_the_robot_reaches_on_its_way_is_left_out() {
+    fn what_the_robot_reaches_on_its_way_is_left_to_the_model_from_then_on() {
         let mut reach = RobotReach::default();
-        // A point that stays beside the first, and a hand that goes from there to the second.
-        let way = |far: f32| -> Vec<Vec<Vec3>> {
-            let row = |y: f32| vec![[0.05, 0.0, 0.1], [0.3, y, 0.1], [0.3 - 0.5 * y, y, 0.1]];
-            [0.0, 0.0, 0.5 * far, far].map(row).to_vec()
-        };
         let left = |reach: &mut RobotReach, way: Vec<Vec<Vec3>>| {
             let mut scene = RolloutInput { kinematic: way, ..scene() };
-            reach.forget(&mut scene);
-            scene.evidence.iter().map(Option::is_some).collect::<Vec<_>>()
+            reach.end_evidence(&mut scene);
+            scene
+                .evidence
+                .iter()
+                .map(|known| known.map_or(0, |known| known.until))
+                .collect::<Vec<_>>()
         };
-        assert_eq!(left(&mut reach, way(0.5)), [true, false, true]);
-        assert_eq!(left(&mut reach, way(0.3)), [true; 3], "it ends too far away");
-        assert_eq!(left(&mut reach, way(0.0)), [true; 3], "it stands still");
-        assert_eq!(left(&mut reach, Vec::new()), [true; 3], "there is none");
-        // Of the present alone, the way ahead does not count.
-        let RolloutInput { start, .. } = scene();
-        assert_eq!(reach.find(&start, &way(0.5), 1..2), [false, false]);
-        assert_eq!(reach.find(&start, &way(0.5), 9..12), [false; 0]);
+        // It is there at the end of the second step: the first one is as if it did not come.
+        assert_eq!(left(&mut reach, way(0.5)), [NEVER, 1, NEVER]);
+        assert_eq!(left(&mut reach, way(0.3)), [NEVER; 3], "it ends too far away");
+        assert_eq!(left(&mut reach, way(0.0)), [NEVER; 3], "it stands still");
+        assert_eq!(left(&mut reach, Vec::new()), [NEVER; 3], "there is none");
+        let soon = way(0.5).into_iter().skip(1).collect();
+        assert_eq!(left(&mut reach, soon), [NEVER, 0, NEVER], "in the first step");
+        // A row depends on those before it alone.
+        let short = way(0.5).into_iter().take(3).collect();
+        assert_eq!(left(&mut reach, short), [NEVER; 3]);
+    }
+
+    #[test]
+    fn where_it_goes_counts_and_not_where_it_is() {
+        let mut reach = RobotReach::default();
+        let mut scene = scene();
+        let first = |reach: &mut RobotReach, scene: &RolloutInput| {
+            reach.find(&scene.start, &way(0.5), |_| true).to_vec()
+        };
+        assert_eq!(first(&mut reach, &scene), [NEVER, 3]);
+        scene.start.velocities[1] = [0.0, 0.1, 0.0];
+        assert_eq!(first(&mut reach, &scene), [NEVER; 2], "it goes out of its way");
+        scene.start.velocities[1] = [0.0, -0.25, 0.0];
+        assert_eq!(first(&mut reach, &scene), [NEVER, 2], "it comes towards it");
+        assert_eq!(reach.find(&scene.start, &way(0.5), |i| i == 0), [NEVER], "nobody asks for it");
     }
 }

@@ -136,7 +136,17 @@ impl TrackRecord {
         let (misses_m, has_rested) = (self.misses_m(), self.has_rested());
         let is_known = self.n_steps() > 0.0;
         let (keeps, steady) = (self.keeps(scene.share()), self.steady());
-        is_known.then_some(Evidence { model, goes_on, rests, misses_m, has_rested, keeps, steady })
+        let until = u32::MAX;
+        is_known.then_some(Evidence {
+            model,
+            goes_on,
+            rests,
+            misses_m,
+            has_rested,
+            keeps,
+            steady,
+            until,
+        })
     }
 
     /// How much the model, going on and resting count from here on.

@@ -9,7 +9,7 @@ use forecloud::message::{JointTrajectory, Stamp};
 use forecloud::planner::candidates::{Candidates, Snapshot};
 use forecloud::predict::config::PredictorConfig;
 use forecloud::predict::predictor::{Prediction, Predictor};
-use forecloud::predict::robot_reach::RobotReach;
+use forecloud::predict::robot_reach::{NEVER, RobotReach};
 use forecloud::robot::kinematics::RobotMode;
 use forecloud::vision::cloud::Workspace;
 use forecloud::vision::frames::{Frame, FramesConfig};
@@ -97,7 +97,7 @@ fn the_live_plan_as_candidate_gives_the_live_prediction_bit_for_bit() {
 }
 
 #[test]
-fn what_a_candidate_reaches_is_judged_without_its_past() {
+fn from_when_a_candidate_reaches_it_a_thing_is_judged_without_its_past() {
     let (mut predictor, mut candidates) = (predictor(), Candidates::new(1).unwrap());
     let frames = frames();
     for frame in &frames[..4] {
@@ -109,9 +109,10 @@ fn what_a_candidate_reaches_is_judged_without_its_past() {
         goes_on: 0.0,
         rests: 1.0,
         misses_m: [0.0; 2],
-        has_rested: true,
+        has_rested: false,
         keeps: 1.0,
         steady: None,
+        until: NEVER,
     };
     let n = snapshot.n_particles();
     let mut with = |known: Option<Evidence>| {
@@ -121,18 +122,26 @@ fn what_a_candidate_reaches_is_judged_without_its_past() {
     };
     let start = &snapshot.scene.start;
     let mut reach = RobotReach::default();
-    let reached = reach.find(start, &snapshot.scene.kinematic, 1..5).to_vec();
-    let is_reached = |i: usize| reached.get(start.body_of[i] as usize).copied();
+    let reached = reach.find(start, &snapshot.scene.kinematic, |_| true).to_vec();
+    let reached = |i: usize| reached.get(start.body_of[i] as usize).copied();
     let [known, unknown] = [Some(rests), None].map(&mut with);
     let (mut n_near, mut n_far) = (0, 0);
     for i in (0..n).filter(|&i| known.situations[i] != MotionClass::Robot) {
-        let way = |of: &Prediction| of.displacements.iter().map(|step| step[i]).collect::<Vec<_>>();
-        if is_reached(i) == Some(true) {
-            assert_eq!(way(&known), way(&unknown));
-            n_near += usize::from(way(&known) != [[0.0; 3]; 3]);
-        } else {
-            assert_eq!(way(&known), [[0.0; 3]; 3]);
-            n_far += usize::from(is_reached(i) == Some(false));
+        // What the rows of its plan tell of the step's end.
+        let is_reached = |step: usize| reached(i).is_some_and(|row| row <= step as u32 + 2);
+        for step in 0..3 {
+            let [way, without] = [&known, &unknown].map(|of| of.displacements[step][i]);
+            if is_reached(step) {
+                // Where what pushes it rests, it waits for that.
+                assert!(
+                    way == without || way == [0.0; 3],
+                    "{i} in step {step}: {way:?} {without:?}"
+                );
+                n_near += usize::from(way != [0.0; 3]);
+            } else {
+                assert_eq!(way, [0.0; 3], "{i} in step {step}");
+                n_far += usize::from(reached(i).is_some());
+            }
         }
     }
     assert!(n_near > 0 && n_far > 0, "{n_near} {n_far}");

@@ -81,7 +81,7 @@ impl CandidateRollout {
         forecast.place_robot(&plan, robot, &horizon, workspace, joints, scene)?;
         scene.set_robot_origin(&snapshot.origin);
         scene.evidence.clone_from(&snapshot.scene.evidence);
-        self.reach.forget(scene);
+        self.reach.end_evidence(scene);
         Ok(())
     }
 
@@ -99,7 +99,7 @@ impl CandidateRollout {
     /// Lets the roll-out begin `lead` steps from now: until then the scene stays as it is, but for what
     /// lies on the robot.
     fn begin_at(&mut self, snapshot: &Snapshot, lead: usize) {
-        let RolloutInput { start, kinematic, n_planned, on_links, .. } = &mut self.scene;
+        let RolloutInput { start, kinematic, n_planned, on_links, evidence, .. } = &mut self.scene;
         start.positions.clone_from(&snapshot.scene.start.positions);
         start.velocities.clone_from(&snapshot.scene.start.velocities);
         if lead == 0 {
@@ -119,6 +119,9 @@ impl CandidateRollout {
         }
         kinematic.drain(..lead);
         *n_planned = n_planned.saturating_sub(lead);
+        for known in evidence {
+            *known = known.and_then(|known| known.after(lead as u32));
+        }
     }
 
     /// Rolls out where [`CandidateRollout::place`] leads, into all of `prediction` that depends on it.

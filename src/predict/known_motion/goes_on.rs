@@ -53,6 +53,7 @@ impl GoesOn {
                     (said[0][step], said[1][step]) = (*displacement, way);
                 }
                 let known = scene.evidence.get(i).copied().flatten();
+                let known = known.filter(|known| (step as u32) < known.until);
                 let known = known.filter(|_| classes.get(i) != Some(&MotionClass::Robot));
                 let Some(known) = known else { continue };
                 let of = (i, start.body_of.get(i).map_or(NO_BODY, |body| *body));
@@ -125,6 +126,13 @@ mod tests {
             assert_eq!(step[1], [0.0; 3]);
         }
         assert_eq!(goes_on.said()[0], [[[0.0; 3]; LAG], [WAY; LAG]], "before the record counted");
+        // From the step on in which the robot may have come, it is the model's.
+        let mut ends = scene();
+        ends.evidence.iter_mut().flatten().for_each(|known| known.until = 4);
+        let mut until = vec![vec![[0.0; 3]; 2]; 10];
+        GoesOn::default().mix(&ends, &[MotionClass::Moving, MotionClass::Robot], &mut until);
+        assert_eq!(until[..4], displacements[..4]);
+        assert!(until[4..].iter().flatten().all(|way| *way == [0.0; 3]));
         // A shorter roll-out is the beginning of the longer one, and is not held against what comes.
         let mut short = vec![vec![[0.0; 3]; 2]; 2];
         goes_on.mix(&scene(), &[MotionClass::Moving, MotionClass::Robot], &mut short);
