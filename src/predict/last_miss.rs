@@ -307,12 +307,15 @@ mod tests {
         let far: Vec<Vec3> = before.iter().map(|p| [p[0] + 1.0, p[1], p[2]]).collect();
         let (_, evidence, outcomes) = look(&now, &[], &far, &outlook);
         assert!(evidence.iter().all(Option::is_none) && outcomes == Outcomes::default());
-        // A robot that is about to move; one that stands still beside it moves nothing.
-        let robot = |ahead: f32| [0.0, 0.0, ahead].map(|x| vec![[0.05 + x, 0.0, 0.15]]);
-        let (_, evidence, _) = look(&now, &robot(0.01), &before, &outlook);
+        // A robot that moved; one that stands still beside it, or is about to move, has moved nothing yet.
+        let robot =
+            |since: f32, ahead: f32| [-since, 0.0, ahead].map(|x| vec![[0.05 + x, 0.0, 0.15]]);
+        let (_, evidence, _) = look(&now, &robot(0.01, 0.01), &before, &outlook);
         assert!(evidence[..10].iter().all(Option::is_none) && evidence[10].is_some());
-        let (_, evidence, _) = look(&now, &robot(0.0), &before, &outlook);
-        assert!(evidence.iter().all(Option::is_some));
+        for ahead in [0.0, 0.01] {
+            let (_, evidence, _) = look(&now, &robot(0.0, ahead), &before, &outlook);
+            assert!(evidence.iter().all(Option::is_some));
+        }
         let mut unknown = now.clone();
         unknown.velocity_known.fill(0.0);
         assert!(look(&unknown, &[], &before, &outlook).1.iter().all(Option::is_none));

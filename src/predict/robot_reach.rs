@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(first(&mut reach, &scene), [NEVER, 3]);
         scene.start.velocities[1] = [0.0, 0.1, 0.0];
         assert_eq!(first(&mut reach, &scene), [NEVER; 2], "it goes out of its way");
-        scene.start.velocities[1] = [0.0, -0.25, 0.0];
+        scene.start.velocities[1] = [0.15, -0.25, 0.0];
         assert_eq!(first(&mut reach, &scene), [NEVER, 2], "it comes towards it");
         assert_eq!(reach.find(&scene.start, &way(0.5), |i| i == 0), [NEVER], "nobody asks for it");
     }

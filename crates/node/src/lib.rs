@@ -2,11 +2,11 @@
 //!
 //! Five threads. One spins: it takes every message as soon as it is there, decodes it and pairs it
 //! into frames, and answers services. One predicts and publishes. Between them lies a
-//! [mailbox](mailbox::Mailbox) that holds the newest frame only, so that a slow machine predicts
+//! mailbox (`mailbox.rs`) that holds the newest frame only, so that a slow machine predicts
 //! from new frames, never from a queue of old ones; each frame that a newer one replaced is counted
-//! in `~/timing`. The third rolls out [candidate plans](rollouts::Rollouts)
-//! when asked to, the fourth [judges plans and finds them](planning::Planning). The fifth is
-//! the [watchdog](safety::Watchdog) of the speed scale.
+//! in `~/timing`. The third rolls out candidate plans (`rollouts.rs`)
+//! when asked to, the fourth judges plans and finds them (`planning.rs`). The fifth is
+//! the watchdog of the speed scale (`safety.rs`).
 
 #![cfg(feature = "ros")]
 
