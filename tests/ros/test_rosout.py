@@ -40,7 +40,7 @@ def test_the_log_is_on_rosout_also_for_those_who_come_later(ros, start_node):
     waits = rosout.wait_for_text("robot_1.seer", "/robot_1/seer waits for messages on")
     assert waits.level == INFO
     assert waits.file.endswith("crates/node/src/node/spinner.rs") and waits.line > 0
-    assert waits.function.startswith("forecloud::ros::")
+    assert waits.function.startswith("forecloud_node::")
     assert abs(waits.stamp.sec - ros.get_clock().now().nanoseconds // 10**9) < 60
 
     # A warning that comes a hundred times is told once, as in the log on stderr.

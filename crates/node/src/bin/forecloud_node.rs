@@ -1,4 +1,4 @@
-//! The ROS 2 node: see [`forecloud::ros`].
+//! The ROS 2 node: see [`forecloud_node`].
 
 use std::process::ExitCode;
 
