@@ -4,7 +4,7 @@ use crate::base::geometry::{Nearest, Vec3, add, length, minus, squared_distance}
 use crate::engine::motion_class::MotionClass;
 use crate::engine::rollout_input::{Evidence, StepState};
 use crate::predict::prediction::Prediction;
-use crate::predict::robot_reach::{NEVER, RobotReach};
+use crate::predict::robot_reach::RobotReach;
 use crate::predict::track_record::{Said, SceneRecord, Seen, TrackRecord};
 use crate::vision::motion::NO_BODY;
 
@@ -149,10 +149,8 @@ impl LastMiss {
             }
         }
         // The plan tells the model of that.
-        let last_step = &robot[..robot.len().min(2)];
-        let came_near = self.robot.find(now, last_step, |_| true);
-        for (sums, &row) in self.bodies.iter_mut().zip(came_near) {
-            sums.is_near_robot = row != NEVER;
+        for (sums, is_near) in self.bodies.iter_mut().zip(self.robot.is_near(now, robot)) {
+            sums.is_near_robot = is_near;
         }
         self.scene = outlook.scene;
         self.scene.begin();
@@ -307,15 +305,15 @@ mod tests {
         let far: Vec<Vec3> = before.iter().map(|p| [p[0] + 1.0, p[1], p[2]]).collect();
         let (_, evidence, outcomes) = look(&now, &[], &far, &outlook);
         assert!(evidence.iter().all(Option::is_none) && outcomes == Outcomes::default());
-        // A robot that moved; one that stands still beside it, or is about to move, has moved nothing yet.
+        // A robot that moves, or is about to; one that stands still beside it moves nothing.
         let robot =
             |since: f32, ahead: f32| [-since, 0.0, ahead].map(|x| vec![[0.05 + x, 0.0, 0.15]]);
-        let (_, evidence, _) = look(&now, &robot(0.01, 0.01), &before, &outlook);
-        assert!(evidence[..10].iter().all(Option::is_none) && evidence[10].is_some());
-        for ahead in [0.0, 0.01] {
-            let (_, evidence, _) = look(&now, &robot(0.0, ahead), &before, &outlook);
-            assert!(evidence.iter().all(Option::is_some));
+        for (since, ahead) in [(0.01, 0.0), (0.0, 0.01)] {
+            let (_, evidence, _) = look(&now, &robot(since, ahead), &before, &outlook);
+            assert!(evidence[..10].iter().all(Option::is_none) && evidence[10].is_some());
         }
+        let (_, evidence, _) = look(&now, &robot(0.0, 0.0), &before, &outlook);
+        assert!(evidence.iter().all(Option::is_some));
         let mut unknown = now.clone();
         unknown.velocity_known.fill(0.0);
         assert!(look(&unknown, &[], &before, &outlook).1.iter().all(Option::is_none));

@@ -288,5 +288,10 @@ mod tests {
         let rests = Evidence { model: 0.0, rests: 1.0, until: 2, ..known };
         let [_, until] = widened(Some(rests));
         assert!(until[..2] == [0.0; 2] && (until[2] - expected[2]).abs() < 1e-5, "{until:?}");
+        // Nor than it was of where it went until then.
+        let goes_on =
+            Evidence { model: 0.0, goes_on: 1.0, misses_m: [0.0, 0.1], until: 2, ..known };
+        let [_, until] = widened(Some(goes_on));
+        assert!(until[1] > 0.1 && until[2] == until[1], "{until:?}");
     }
 }

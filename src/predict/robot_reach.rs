@@ -36,45 +36,74 @@ impl RobotReach {
         robot: &[Vec<Vec3>],
         is_asked: impl Fn(usize) -> bool,
     ) -> &[u32] {
-        let Self { search, points, has_moved, waiting, queries, nearest, first } = self;
-        let of_bodies = |i: &u32| now.body_of[*i as usize] != NO_BODY && is_asked(*i as usize);
-        waiting.clear();
-        waiting.extend((0..now.body_of.len() as u32).filter(of_bodies));
-        let body_of = |i: u32| now.body_of[i as usize] as usize;
-        let n_bodies = waiting.iter().map(|&i| body_of(i) + 1).max().unwrap_or(0);
-        first.clear();
-        first.resize(n_bodies, NEVER);
-        has_moved.clear();
-        has_moved.resize(robot.iter().map(Vec::len).min().unwrap_or(0), false);
+        self.begin(now, is_asked);
+        self.has_moved.clear();
+        self.has_moved.resize(robot.first().map_or(0, Vec::len), false);
         for (r, row) in robot.iter().enumerate().skip(1) {
-            points.clear();
-            for ((has_moved, p), before) in has_moved.iter_mut().zip(row).zip(&robot[0]) {
-                *has_moved |= squared_distance(p, before) > MOVES_M * MOVES_M;
-                points.extend(has_moved.then_some(*p));
+            self.points.clear();
+            for ((has_moved, p), before) in self.has_moved.iter_mut().zip(row).zip(&robot[0]) {
+                *has_moved |= moves(p, before);
+                self.points.extend(has_moved.then_some(*p));
             }
-            if waiting.is_empty() || points.is_empty() {
-                continue;
-            }
-            let steps = (r - 1) as f32;
-            queries.clear();
-            queries.extend(waiting.iter().map(|&i| {
-                let (p, v) = (now.positions[i as usize], now.velocities[i as usize]);
-                std::array::from_fn(|axis| p[axis] + steps * v[axis])
-            }));
-            nearest.clear();
-            nearest.resize(queries.len(), 0);
-            search.rebuild(points);
-            search.find_within(ROBOT_M, nearest.iter_mut().zip(&*queries));
-            for ((query, &nearest), &i) in queries.iter().zip(&*nearest).zip(&*waiting) {
-                let is_near =
-                    squared_distance(query, &points[nearest as usize]) < ROBOT_M * ROBOT_M;
-                if is_near {
-                    first[body_of(i)] = first[body_of(i)].min(r as u32);
-                }
-            }
-            waiting.retain(|&i| first[body_of(i)] == NEVER);
+            self.look(now, r);
         }
-        first
+        &self.first
+    }
+
+    /// Whether the robot is near each body of `now`, by their numbers, and moves there: in the last step, or at any
+    /// time ahead. `robot` as in [`RobotReach::find`].
+    pub fn is_near(
+        &mut self,
+        now: &StepState,
+        robot: &[Vec<Vec3>],
+    ) -> impl Iterator<Item = bool> + '_ {
+        self.begin(now, |_| true);
+        self.points.clear();
+        if let [before, here, ..] = robot {
+            let is_mover =
+                |i: usize| robot.iter().any(|row| row.get(i).is_some_and(|p| moves(p, &before[i])));
+            let movers = here.iter().enumerate().filter(|(i, _)| *i < before.len() && is_mover(*i));
+            self.points.extend(movers.map(|(_, p)| *p));
+        }
+        self.look(now, 1);
+        self.first.iter().map(|row| *row != NEVER)
+    }
+
+    /// Nothing was come near to yet.
+    fn begin(&mut self, now: &StepState, is_asked: impl Fn(usize) -> bool) {
+        let Self { waiting, first, .. } = self;
+        waiting.clear();
+        let of_bodies = now.body_of.iter().zip(&now.positions).enumerate();
+        let of_bodies = of_bodies.filter(|(i, (body, _))| **body != NO_BODY && is_asked(*i));
+        waiting.extend(of_bodies.map(|(i, _)| i as u32));
+        let n_bodies = waiting.iter().map(|&i| now.body_of[i as usize] as usize + 1).max();
+        first.clear();
+        first.resize(n_bodies.unwrap_or(0), NEVER);
+    }
+
+    /// Finds what `points` are near of what waits, in `row`.
+    fn look(&mut self, now: &StepState, row: usize) {
+        let Self { search, points, waiting, queries, nearest, first, .. } = self;
+        if waiting.is_empty() || points.is_empty() {
+            return;
+        }
+        let (steps, body_of) = ((row - 1) as f32, |i: u32| now.body_of[i as usize] as usize);
+        queries.clear();
+        queries.extend(waiting.iter().map(|&i| {
+            let (p, i) = (now.positions[i as usize], i as usize);
+            let way = now.velocities.get(i).copied().unwrap_or_default();
+            [0, 1, 2].map(|axis| p[axis] + steps * way[axis])
+        }));
+        nearest.clear();
+        nearest.resize(queries.len(), 0);
+        search.rebuild(points);
+        search.find_within(ROBOT_M, nearest.iter_mut().zip(&*queries));
+        for ((query, &nearest), &i) in queries.iter().zip(&*nearest).zip(&*waiting) {
+            if squared_distance(query, &points[nearest as usize]) < ROBOT_M * ROBOT_M {
+                first[body_of(i)] = row as u32;
+            }
+        }
+        waiting.retain(|&i| first[body_of(i)] == NEVER);
     }
 
     /// Ends the evidence of `scene` where the robot comes near, on the way that `scene` has of it.
@@ -92,6 +121,11 @@ impl RobotReach {
             }
         }
     }
+}
+
+/// Whether a point on the robot that was at `before` moves if it is at `p`.
+fn moves(p: &Vec3, before: &Vec3) -> bool {
+    squared_distance(p, before) > MOVES_M * MOVES_M
 }
 
 #[cfg(test)]
@@ -145,6 +179,13 @@ mod tests {
         assert_eq!(left(&mut reach, Vec::new()), [NEVER; 3], "there is none");
         let soon = way(0.5).into_iter().skip(1).collect();
         assert_eq!(left(&mut reach, soon), [NEVER, 0, NEVER], "in the first step");
+        // A roll-out that begins later has as much less of it.
+        let known = scene().evidence[0].unwrap();
+        let left_after = |n| known.held_until(3).and_then(|known| known.after(n));
+        assert_eq!(
+            [0, 2, 3, 9].map(|n| left_after(n).map_or(0, |known| known.until)),
+            [3, 1, 0, 0]
+        );
         // A row depends on those before it alone.
         let short = way(0.5).into_iter().take(3).collect();
         assert_eq!(left(&mut reach, short), [NEVER; 3]);
@@ -163,5 +204,12 @@ mod tests {
         scene.start.velocities[1] = [0.15, -0.25, 0.0];
         assert_eq!(first(&mut reach, &scene), [NEVER, 2], "it comes towards it");
         assert_eq!(reach.find(&scene.start, &way(0.5), |i| i == 0), [NEVER], "nobody asks for it");
+        // Of the present alone; the whole way tells whether the robot moves.
+        scene.start.positions[0] = [0.25, 0.0, 0.1];
+        let mut is_near =
+            |robot: &[Vec<Vec3>]| reach.is_near(&scene.start, robot).collect::<Vec<_>>();
+        assert_eq!(is_near(&way(0.5)), [true, false], "it is about to move");
+        assert_eq!(is_near(&way(0.0)), [false; 2], "it stands still");
+        assert_eq!(is_near(&[]), [false; 2]);
     }
 }

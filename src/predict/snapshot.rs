@@ -102,14 +102,12 @@ impl Snapshot {
         pick(&mut start.history_positions, &of_history);
         pick(&mut start.history_colors, &of_history);
         // Numbers of bodies are fewer than particles.
-        let evidence =
-            thin.scene.evidence.iter_mut().map(Some).chain(std::iter::repeat_with(|| None));
-        for (body, known) in
-            start.body_of.iter_mut().zip(evidence).filter(|(body, _)| **body as usize >= n)
-        {
-            *body = crate::vision::motion::NO_BODY;
-            // Only bodies have any.
-            known.into_iter().for_each(|known| *known = None);
+        for (i, body) in start.body_of.iter_mut().enumerate() {
+            if *body as usize >= n {
+                *body = crate::vision::motion::NO_BODY;
+                // What no plan can end, as it is told by body.
+                thin.scene.evidence.get_mut(i).into_iter().for_each(|known| *known = None);
+            }
         }
         start.body_motions.truncate(n);
         let particles = &mut thin.prediction.particles;

@@ -148,6 +148,26 @@ fn from_when_a_candidate_reaches_it_a_thing_is_judged_without_its_past() {
 }
 
 #[test]
+fn of_fewer_particles_what_loses_its_body_loses_its_past() {
+    let mut predictor = predictor();
+    for frame in &frames()[..4] {
+        predictor.step(frame).unwrap();
+    }
+    let mut snapshot = predictor.snapshot().unwrap();
+    let known = snapshot.scene.evidence.iter().flatten().next().copied();
+    assert!(known.is_some(), "some body has a past");
+    snapshot.scene.evidence.fill(known);
+    // Numbers of bodies are fewer than particles.
+    snapshot.scene.start.body_of.iter_mut().enumerate().for_each(|(i, body)| *body = i as u32 % 32);
+    let thin = snapshot.thinned(16);
+    let numbers = thin.scene.start.body_of.iter().zip(&thin.scene.evidence);
+    assert!(numbers.clone().any(|(&body, _)| body < 16) && numbers.len() == 16);
+    for (&body, known) in numbers {
+        assert_eq!(known.is_some(), body < 16, "body {body}");
+    }
+}
+
+#[test]
 fn how_sure_the_robots_way_is_depends_on_how_far_its_plan_goes() {
     let (frames, horizon) = (frames(), 10);
     let with = |change: &dyn Fn(&mut Frame)| {
