@@ -83,7 +83,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="folder for the recordings")
     parser.add_argument("--split", choices=SPLITS, required=True)
     parser.add_argument("--tasks", help="comma-separated; default: those of the split. train, val and test "
-                        "of --variety split have rope and cloth if asked for")
+                        "of --variety split have rope, cloth and steady if asked for")
     parser.add_argument(
         "--variety", choices=tasks.VARIETIES, default="split",
         help="split: two arms at a table, 10 Hz (default; what `forecloud train` reads today); real: any "

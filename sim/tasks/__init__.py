@@ -21,6 +21,7 @@ PLAIN_TASKS = {task.name: task for task in (plain.Push, plain.Tumble)}
 RIGID = {task.name: task for task in (Can, Lift, Push, Tumble)}
 SOFT = {task.name: task for task in (Cloth, Rope)}
 MATERIALS = SOFT | {task.name: task for task in (Belt, Grains, Reach, Steady)}
+TRAINABLE = SOFT | {Steady.name: Steady}
 REAL = {task.name: task for task in (Bump, Can, Carry, Lift, Push, Tumble)}
 TASKS = REAL | MATERIALS
 VARIETIES = ("real", "split", "plain")
@@ -42,12 +43,12 @@ def of(split: str, variety: str = "split") -> dict:
 
 
 def possible(split: str, variety: str = "split") -> dict:
-    """The tasks that can be asked for by name: those of the split, and rope and cloth to train on them.
+    """The tasks that can be asked for by name: those of the split, and what else can be trained on.
 
-    No split but `materials` has grains, a belt, a hand in the way or what goes on steadily: no model has been trained on them.
+    No split but `materials` has grains, a belt or a hand in the way: no model has been trained on them.
     """
-    soft = SOFT if variety == "split" and split in ("train", "val", "test") else {}
-    return of(split, variety) | soft
+    more = TRAINABLE if variety == "split" and split in ("train", "val", "test") else {}
+    return of(split, variety) | more
 
 
 def make(name: str, seed: int, variety: str, rng):
