@@ -40,6 +40,7 @@ pub use grid_heat::GridHeat;
 pub use low_rank::LowRank;
 pub use mask::{BackwardColumns, Mask, MaskKind, MaskSpec, Nodes, StepMask};
 pub use packed::{Packed, Part};
+pub use rwgnk::Rwgnk;
 pub use stochastic_positions::StochasticPositions;
 pub use toeplitz::Toeplitz;
 pub use tree::Tree;

@@ -1,21 +1,31 @@
 //! Random walk graph-nodes kernel, the mask of graph kernel attention (GKAT; masked attention, section
-//! 4.2, Eq. 5 with α = 1): M_ij = u_i·u_j, u_i = h_i / |h_i|, and h_i how often walks from i visit each
-//! node, a visit after t hops counting λ^t: h_i = Σ_t λ^t c(i, ·, t) from the loads c of sampled walks.
-//! λ = softplus(θ) / ln 2.
+//! 4.2, Eq. 5): M_ij = u_i·u_j, u_i = h_i / |h_i|^α, and h_i how often walks from i visit each node, a
+//! visit after t hops counting λ^t: h_i = Σ_t λ^t c(i, ·, t) from the loads c of sampled walks.
+//! λ = softplus(θ) / ln 2. α = 1 unless it is given. A product costs twice the nodes that walks reach.
 
 use super::walked::{features, walks_of};
 use super::{
     BackwardColumns, Mask, Nodes, Reads, StepMask, gradients_by_backward, sigmoid, softplus,
 };
-use forecloud::Result;
 use forecloud::base::scratch::with_scratch;
 use forecloud::base::simd::{dot, vectorized};
 use forecloud::engine::graph::Loads;
+use forecloud::{Error, Result};
 
-/// Loads of the walks.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Rwgnk {
+/// The kernel `[n, n]` (unitless) over the n nodes it was last rebuilt for ([`StepMask::rebuild`]); of none at
+/// first. It has one parameter, θ. Walks are drawn by the nodes' seed: the same seed gives the same mask on any
+/// number of threads, another seed other walks, as dynamic GKAT has them (masked attention, A.5.2).
+#[derive(Debug, Clone)]
+pub struct Rwgnk {
     loads: Loads,
+    alpha: f32,
+}
+
+impl Default for Rwgnk {
+    /// α = 1.
+    fn default() -> Self {
+        Self { loads: Loads::default(), alpha: 1.0 }
+    }
 }
 
 fn discount(theta: f32) -> f32 {
@@ -23,12 +33,12 @@ fn discount(theta: f32) -> f32 {
 }
 
 vectorized! {
-/// 1 / |h_i| of each node.
-fn inverse_norms(loads: &'a Loads, f: &'a [f32], norms: &'a mut [f32]) {
+/// 1 / |h_i|^α of each node.
+fn inverse_norms(loads: &'a Loads, f: &'a [f32], alpha: f32, norms: &'a mut [f32]) {
     for (i, norm) in norms.iter_mut().enumerate() {
         let entries = loads.row(i).loads.chunks_exact(f.len());
         let square: f32 = entries.map(|entry| dot(f, entry) * dot(f, entry)).sum();
-        *norm = 1.0 / square.sqrt();
+        *norm = (1.0 / square.sqrt()).powf(alpha);
     }
 }
 }
@@ -47,6 +57,7 @@ fn discount_gradient(
     loads: &'a Loads,
     f: &'a [f32],
     d_f: &'a [f32],
+    alpha: f32,
     norms: &'a [f32],
     x: [&'a [f32]; 2],
     dy: [&'a [f32]; 2],
@@ -56,23 +67,36 @@ fn discount_gradient(
     let width = x.len() / n.max(1);
     for (i, &norm) in norms.iter().enumerate() {
         let (x, dy, row) = (&x[i * width..][..width], &dy[i * width..][..width], loads.row(i));
-        // Along u the length changes alone, and that is divided out.
-        let [mut across, mut along, mut turn] = [0.0f64; 3];
+        // du = (dh - α h (h·dh) / |h|²) / |h|^α: of what changes the length alone, α is divided out.
+        let [mut all, mut along, mut stretch, mut square] = [0.0f64; 4];
         for (&j, entry) in row.nodes.iter().zip(row.loads.chunks_exact(f.len())) {
             let at = j as usize * width..(j as usize + 1) * width;
             let gain = f64::from(dot(dy, &z[at.clone()]) + dot(x, &w[at]));
-            let (u, d_h) = (f64::from(norm * dot(f, entry)), f64::from(dot(d_f, entry)));
-            across += d_h * gain;
-            along += u * gain;
-            turn += u * d_h;
+            let (h, d_h) = (f64::from(dot(f, entry)), f64::from(dot(d_f, entry)));
+            all += d_h * gain;
+            along += h * gain;
+            stretch += h * d_h;
+            square += h * h;
         }
-        *d += f64::from(norm) * (across - turn * along);
+        *d += f64::from(norm) * (all - f64::from(alpha) * stretch * along / square);
     }
 }
 }
 
 impl Rwgnk {
-    /// Calls `f` with λ^t, t λ^(t-1) and the norms.
+    /// The kernel of Eq. 5 with this α: 0 takes visits as they are counted, with 1 no entry exceeds 1.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for an α that is negative or not finite.
+    pub fn with_alpha(alpha: f32) -> Result<Self> {
+        if !alpha.is_finite() || alpha < 0.0 {
+            let problem = format!("{alpha} is not a finite number of at least 0");
+            return Err(Error::Config { key: "alpha of a walk kernel".into(), problem });
+        }
+        Ok(Self { loads: Loads::default(), alpha })
+    }
+
+    /// Calls `f` with λ^t, t λ^(t-1) and the powers of norms.
     fn with_powers(&self, theta: f32, f: impl FnOnce(&[f32], &[f32], &[f32])) {
         let (n, lambda, n_powers) = (self.loads.len(), discount(theta), self.loads.n_hops() + 1);
         with_scratch(2 * n_powers + n, |scratch| {
@@ -82,7 +106,7 @@ impl Rwgnk {
                 *power = lambda.powi(t as i32);
                 *slope = if t == 0 { 0.0 } else { t as f32 * lambda.powi(t as i32 - 1) };
             }
-            inverse_norms(&self.loads, powers, norms);
+            inverse_norms(&self.loads, powers, self.alpha, norms);
             f(powers, slopes, norms);
         });
     }
@@ -146,7 +170,7 @@ impl Mask for Rwgnk {
                 }
                 let mut d = 0.0;
                 let (x, dy) = ([x, &*z], [dy, &*w]);
-                discount_gradient(&self.loads, powers, slopes, norms, x, dy, &mut d);
+                discount_gradient(&self.loads, powers, slopes, self.alpha, norms, x, dy, &mut d);
                 d_params[0] += d * sigmoid(params[0]) / std::f64::consts::LN_2;
             });
         });
@@ -154,31 +178,4 @@ impl Mask for Rwgnk {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::check::{assert_mask, softplus64};
-    use super::*;
-
-    #[test]
-    fn the_kernel_is_the_dense_one() {
-        assert_mask::<Rwgnk>(|nodes, params| {
-            let mut mask = Rwgnk::default();
-            mask.rebuild(nodes).unwrap();
-            let (n, lambda) =
-                (nodes.positions.len(), softplus64(params[0]) / std::f64::consts::LN_2);
-            let unit = |i: usize| -> Vec<f64> {
-                let (row, mut h) = (mask.loads.row(i), vec![0.0; n]);
-                for (&j, c) in row.nodes.iter().zip(row.loads.chunks_exact(nodes.n_hops + 1)) {
-                    let visits =
-                        c.iter().enumerate().map(|(t, &c)| lambda.powi(t as i32) * f64::from(c));
-                    h[j as usize] = visits.sum();
-                }
-                let norm = h.iter().map(|h| h * h).sum::<f64>().sqrt();
-                h.iter().map(|h| h / norm).collect()
-            };
-            let units: Vec<Vec<f64>> = (0..n).map(unit).collect();
-            let entry =
-                |at: usize| units[at / n].iter().zip(&units[at % n]).map(|(a, b)| a * b).sum();
-            (0..n * n).map(entry).collect()
-        });
-    }
-}
+mod tests;
