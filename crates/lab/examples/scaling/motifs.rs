@@ -69,23 +69,27 @@ impl Args {
         for &motif in &self.motifs {
             let examples: Result<Vec<Example>> =
                 (0..2 * self.graphs).map(|index| example(motif, output.seed, index)).collect();
-            let examples = examples?;
+            let mut examples = examples?;
             for &kind in &self.nets {
-                rows.push(self.train(motif, kind, &examples, output.seed)?);
+                rows.push(self.train(motif, kind, &mut examples, output.seed)?);
             }
         }
         output.give("motifs", self, &rows, &table(&rows), &self.panels(&rows))
     }
 
-    fn train(&self, motif: Motif, kind: Kind, examples: &[Example], seed: u64) -> Result<Row> {
+    fn train(&self, motif: Motif, kind: Kind, examples: &mut [Example], seed: u64) -> Result<Row> {
         let net = Net::new(kind);
         let error = net.gradient_error(&examples[0]);
         ensure!(error < 0.02, "{kind:?}: gradients are off by {error} of finite differences");
-        let (teach, held_out) = examples.split_at(examples.len() / 4 * 3);
+        let (teach, held_out) = examples.split_at_mut(examples.len() / 4 * 3);
         let (mut weights, n) = (net.initial(seed), net.n_params());
         let mut optimizer = AdamW::new(AdamWConfig::default(), n);
         let (mut curve, mut best, mut last) = (Vec::new(), (f64::INFINITY, 0.0), [0.0; 2]);
         for epoch in 0..self.epochs {
+            // In epoch 0 back to the first walks, whatever was trained before.
+            if epoch == 0 || kind == Kind::GkatDynamic {
+                teach.par_iter_mut().try_for_each(|example| example.redraw(epoch))?;
+            }
             let mut right = 0;
             for batch in order(teach.len(), seed, epoch).chunks(BATCH) {
                 // A gradient each, added in order: the same on any number of threads.
@@ -141,6 +145,7 @@ impl Args {
 fn name(kind: Kind) -> &'static str {
     match kind {
         Kind::Gkat => "GKAT",
+        Kind::GkatDynamic => "dynamic GKAT",
         Kind::Unmasked => "no mask",
         Kind::Gcn => "GCN",
         Kind::Sgc => "SGC",

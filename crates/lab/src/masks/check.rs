@@ -22,7 +22,7 @@ impl TestGraph {
 }
 
 /// Nodes at random places in a box of 20 cm, joined by `edges`; weights of a row sum to one.
-fn graph(name: &'static str, n: usize, edges: &[(u32, u32)]) -> TestGraph {
+pub fn graph(name: &'static str, n: usize, edges: &[(u32, u32)]) -> TestGraph {
     let place = |p: &[f32]| [0.1 * p[0], 0.1 * p[1], 0.1 * p[2]];
     let positions = numbers(3 * n, 40 + n as u64).chunks_exact(3).map(place).collect();
     let mut degrees = vec![0.0f32; n];

@@ -1,12 +1,12 @@
 //! Random graphs with a motif joined to them, or with a random graph as dense: what is to be told apart.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 use forecloud::base::random::{draw, uniform};
 use forecloud::engine::graph::loads::TransposedLoads;
 use forecloud::engine::graph::walks::{Halting, Sampler, WalkConfig, WalkSeed};
 use forecloud::engine::graph::{Loads, WeightedGraph};
-use forecloud_lab::masks::{Mask, MaskKind, Nodes};
+use forecloud_lab::masks::{Nodes, Rwgnk, StepMask};
 use serde::Serialize;
 
 /// Nodes of the graph that a motif is joined to.
@@ -81,12 +81,33 @@ pub struct Example {
     /// D^-½ A D^-½.
     pub unlooped: WeightedGraph,
     /// The random walk graph-nodes kernel.
-    pub mask: Box<dyn Mask>,
+    pub mask: Rwgnk,
+    /// What its walks go along, edges of a node alike, and the seed of its first ones.
+    walked: WeightedGraph,
+    seed: WalkSeed,
     /// Graph random features, by row and by column: as many walks.
     pub loads: Loads,
     pub transposed: TransposedLoads,
     /// 1 with the motif, else 0.
     pub label: f32,
+}
+
+/// How walks are sampled.
+const WALKS: WalkConfig = WalkConfig {
+    sampler: Sampler::Repelling,
+    n_walks: N_WALKS,
+    halting: Halting::Hops(WALK_HOPS),
+    importance: true,
+};
+
+impl Example {
+    /// Draws the kernel's walks of an epoch; those of epoch 0 are the first ones.
+    pub fn redraw(&mut self, epoch: usize) -> Result<()> {
+        let (graph, positions) = (&self.walked, &vec![[0.0; 3]; self.n][..]);
+        let (n_hops, walks, seed) = (WALK_HOPS, Some(WALKS), self.seed.step(epoch));
+        self.mask.rebuild(&Nodes { positions, graph, n_hops, walks, cell_m: 0.04, seed })?;
+        Ok(())
+    }
 }
 
 /// Edges of a random graph of the nodes from `first` on.
@@ -138,27 +159,23 @@ pub fn example(motif: Motif, seed: u64, index: usize) -> Result<Example> {
     let root = |i: u32, j: u32| 1.0 / ((degree(i) * degree(j)) as f32).sqrt();
     let unlooped: Vec<_> = ways.clone().map(|(i, j)| (i, j, root(i, j))).collect();
     let smoothed: Vec<_> = ways.map(|(i, j)| (i, j, smooth(i, j))).chain(loops).collect();
-    let (graph, positions) = (WeightedGraph::from_edges(n, &walked, true)?, vec![[0.0; 3]; n]);
+    let walked = WeightedGraph::from_edges(n, &walked, true)?;
     let seed = WalkSeed { seed, stamp_ns: index as i64 };
-    let (graph, positions) = (&graph, &positions[..]);
-    let halting = Halting::Hops(WALK_HOPS);
-    let walks =
-        WalkConfig { sampler: Sampler::Repelling, n_walks: N_WALKS, halting, importance: true };
     let (mut loads, mut transposed) = (Loads::default(), TransposedLoads::default());
-    loads.rebuild_sampled(graph, &walks, seed)?;
+    loads.rebuild_sampled(&walked, &WALKS, seed)?;
     transposed.rebuild(&loads);
-    let walks = Some(walks);
-    let nodes = Nodes { positions, graph, n_hops: WALK_HOPS, walks, cell_m: 0.04, seed };
-    forecloud_lab::register();
-    let kernel = MaskKind::from_name("rwgnk").context("rwgnk")?;
-    Ok(Example {
+    let mut example = Example {
         n,
         features,
         smoothing: WeightedGraph::from_edges(n, &smoothed, true)?,
         unlooped: WeightedGraph::from_edges(n, &unlooped, true)?,
-        mask: kernel.over(&nodes)?,
+        mask: Rwgnk::default(),
+        walked,
+        seed,
         loads,
         transposed,
         label: if index.is_multiple_of(2) { 1.0 } else { 0.0 },
-    })
+    };
+    example.redraw(0)?;
+    Ok(example)
 }

@@ -25,6 +25,8 @@ use std::ops::Range;
 pub enum Kind {
     /// Attention under the random walk graph-nodes kernel: two heads of nine.
     Gkat,
+    /// The same, walks drawn anew in each epoch (dynamic GKAT).
+    GkatDynamic,
     /// The same attention without a mask.
     Unmasked,
     /// Graph convolution (Kipf and Welling 2017), width 32.
@@ -55,7 +57,7 @@ impl Kind {
 
     /// Whether queries and keys pass through the feature map.
     fn is_mapped(self) -> bool {
-        matches!(self, Self::Gkat | Self::Unmasked | Self::Grf)
+        matches!(self, Self::Gkat | Self::GkatDynamic | Self::Unmasked | Self::Grf)
     }
 
     /// f of a weight, and its derivative: both kinds begin alike.
@@ -170,7 +172,7 @@ impl Net {
     /// The mask's parameter of a layer, or the numbers that score.
     fn n_own(&self) -> usize {
         match self.kind {
-            Kind::Gkat => 1,
+            Kind::Gkat | Kind::GkatDynamic => 1,
             Kind::Gat => gat::n_params(self.heads),
             Kind::Grf | Kind::GrfSoftmax | Kind::GrfSigned => self.heads.n_heads * (WALK_HOPS + 1),
             Kind::Unmasked | Kind::Softmax | Kind::Gcn | Kind::Sgc => 0,
@@ -202,7 +204,7 @@ impl Net {
 
     fn with_mask<R>(&self, example: &Example, f: impl FnOnce(&dyn Mask) -> R) -> R {
         match self.kind {
-            Kind::Gkat => f(&*example.mask),
+            Kind::Gkat | Kind::GkatDynamic => f(&example.mask),
             _ => f(&Packed(vec![Part::Open(example.n)])),
         }
     }
