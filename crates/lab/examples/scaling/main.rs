@@ -5,6 +5,7 @@
 //! ```
 
 mod concentration;
+mod eigenvectors;
 mod encodings;
 mod erdos_renyi;
 mod flops;
@@ -53,6 +54,7 @@ enum Command {
     KMip(k_mip::Args),
     Motifs(motifs::Args),
     Encodings(encodings::Args),
+    Eigenvectors(eigenvectors::Args),
 }
 
 #[derive(clap::Args)]
@@ -80,6 +82,7 @@ fn main() -> Result<()> {
         Command::KMip(args) => args.run(&output),
         Command::Motifs(args) => args.run(&output),
         Command::Encodings(args) => args.run(&output),
+        Command::Eigenvectors(args) => args.run(&output),
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod layers;
 mod learn;
-mod trial;
+pub mod trial;
 
 use anyhow::Result;
 use forecloud_eval::plot::{Axis, Curve, Legend, Line, Panel};
