@@ -202,14 +202,14 @@ impl Context<'_> {
         squared_distance(&here.offset, &there.offset) / variance
     }
 
-    /// Translation of the lump of like colour about a point.
-    pub(super) fn track(&self, position: &Vec3, color: &Vec3) -> Vec3 {
-        let Settings { lump_radius_m, lump_reach_m, lump_steps, .. } = *self.settings;
+    /// Translation of the lump of like colour about a point, which is looked for within `reach_m`.
+    pub(super) fn track(&self, position: &Vec3, color: &Vec3, reach_m: f32) -> Vec3 {
+        let Settings { lump_radius_m, lump_steps, .. } = *self.settings;
         let lump = self.settings.kernel(lump_radius_m);
         let center = plus(position, &self.now.mean(position, color, lump).offset);
         let mut shift = [0.0; 3];
         for step in 0..=lump_steps {
-            let kernel = if step == 0 { self.settings.kernel(lump_reach_m) } else { lump };
+            let kernel = if step == 0 { self.settings.kernel(reach_m) } else { lump };
             let here = self.now.mean(&center, color, kernel);
             let from = minus(&center, &shift);
             let there = self.before.mean(&from, color, kernel);

@@ -34,6 +34,7 @@ pub(super) fn start(
     patch: &mut Patch,
 ) {
     let Settings { still_unrest, rest_bonus, hidden_bonus, on_link_m, .. } = *context.settings;
+    let Settings { lump_reach_m, lump_far_m, .. } = *context.settings;
     let settings = context.settings;
     let position = seed.position;
     let color = context.raised.point(seed.place as usize).1;
@@ -72,12 +73,18 @@ pub(super) fn start(
         return;
     }
     context.measure(patch);
-    let mut pose = Rigid::shift(context.track(&position, &color).map(|x| -x));
+    let mut pose = Rigid::shift(context.track(&position, &color, lump_reach_m).map(|x| -x));
     let is_slow = dot(&pose.translation(), &pose.translation()) < settings.slow_m * settings.slow_m;
     (0..N_RADII).for_each(|scale| context.refine(patch, &position, &mut pose, scale));
     seed.offer(context, patch, pose, 0.0);
     if is_slow && seed.cost > settings.slow_cost {
         let mut pose = rest;
+        (0..N_RADII).for_each(|scale| context.refine(patch, &position, &mut pose, scale));
+        seed.offer(context, patch, pose, 0.0);
+    }
+    // What is looked for far off is mistaken for another more often, so only where nothing fits near by.
+    if seed.cost > settings.far_cost {
+        let mut pose = Rigid::shift(context.track(&position, &color, lump_far_m).map(|x| -x));
         (0..N_RADII).for_each(|scale| context.refine(patch, &position, &mut pose, scale));
         seed.offer(context, patch, pose, 0.0);
     }

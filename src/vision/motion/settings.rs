@@ -52,6 +52,10 @@ pub struct Settings {
     pub lump_radius_m: f32,
     /// How far a lump may have moved (m).
     pub lump_reach_m: f32,
+    /// The same, where no motion that was found so fits a patch (m); at [`Settings::far_cost`] or more.
+    pub lump_far_m: f32,
+    /// Cost above which no motion fits a patch.
+    pub far_cost: f32,
     /// Steps of a lump's tracking after the first, wide one.
     pub lump_steps: usize,
     /// Scatter of a lump's points about its mean, per axis or so (m).
@@ -176,6 +180,8 @@ impl Default for Settings {
             turn_limit_rad: 0.3,
             lump_radius_m: 0.08,
             lump_reach_m: 0.14,
+            lump_far_m: 0.28,
+            far_cost: 0.5,
             lump_steps: 3,
             lump_scatter_m: 0.045,
             lump_mass_ratio: 1.6,
