@@ -34,7 +34,7 @@ pub(super) fn start(
     patch: &mut Patch,
 ) {
     let Settings { still_unrest, rest_bonus, hidden_bonus, on_link_m, .. } = *context.settings;
-    let Settings { lump_reach_m, lump_far_m, .. } = *context.settings;
+    let Settings { lump_reach_m, lump_far_m, ill_cost, .. } = *context.settings;
     let settings = context.settings;
     let position = seed.position;
     let color = context.raised.point(seed.place as usize).1;
@@ -73,20 +73,16 @@ pub(super) fn start(
         return;
     }
     context.measure(patch);
-    let mut pose = Rigid::shift(context.track(&position, &color, lump_reach_m).map(|x| -x));
-    let is_slow = dot(&pose.translation(), &pose.translation()) < settings.slow_m * settings.slow_m;
-    (0..N_RADII).for_each(|scale| context.refine(patch, &position, &mut pose, scale));
-    seed.offer(context, patch, pose, 0.0);
-    if is_slow && seed.cost > settings.slow_cost {
-        let mut pose = rest;
-        (0..N_RADII).for_each(|scale| context.refine(patch, &position, &mut pose, scale));
-        seed.offer(context, patch, pose, 0.0);
+    let lump = |reach_m| Rigid::shift(context.track(&position, &color, reach_m).map(|x| -x));
+    let near = lump(lump_reach_m);
+    let is_slow = dot(&near.translation(), &near.translation()) < settings.slow_m * settings.slow_m;
+    seed.register(context, patch, near);
+    if is_slow && seed.cost > ill_cost {
+        seed.register(context, patch, rest);
     }
-    // What is looked for far off is mistaken for another more often, so only where nothing fits near by.
-    if seed.cost > settings.far_cost {
-        let mut pose = Rigid::shift(context.track(&position, &color, lump_far_m).map(|x| -x));
-        (0..N_RADII).for_each(|scale| context.refine(patch, &position, &mut pose, scale));
-        seed.offer(context, patch, pose, 0.0);
+    // What is looked for far off is mistaken for another more often, so only where nothing near by fits.
+    if seed.cost > ill_cost {
+        seed.register(context, patch, lump(lump_far_m));
     }
 }
 
@@ -148,6 +144,12 @@ impl Seed {
             (self.pose, self.cost, self.is_sure) = (Rigid::default(), 0.0, true);
             self.found = self.found.min(context.settings.hidden_confidence);
         }
+    }
+
+    /// Registers its measured patch from `pose` on, and takes the motion found if it is better.
+    fn register(&mut self, context: &Context, patch: &Patch, mut pose: Rigid) {
+        (0..N_RADII).for_each(|scale| context.refine(patch, &self.position, &mut pose, scale));
+        self.offer(context, patch, pose, 0.0);
     }
 
     /// Takes a motion if it is better; returns its cost, or more than `bound` where it is more.

@@ -52,10 +52,8 @@ pub struct Settings {
     pub lump_radius_m: f32,
     /// How far a lump may have moved (m).
     pub lump_reach_m: f32,
-    /// The same, where no motion that was found so fits a patch (m); at [`Settings::far_cost`] or more.
+    /// The same, where all motions that were found so fit ill (m).
     pub lump_far_m: f32,
-    /// Cost above which no motion fits a patch.
-    pub far_cost: f32,
     /// Steps of a lump's tracking after the first, wide one.
     pub lump_steps: usize,
     /// Scatter of a lump's points about its mean, per axis or so (m).
@@ -98,8 +96,8 @@ pub struct Settings {
     pub on_link_m: f32,
     /// Motions below this (m) are searched for from rest, too, while they fit ill.
     pub slow_m: f32,
-    /// Cost above which a slow motion fits ill.
-    pub slow_cost: f32,
+    /// Cost above which a motion fits a patch ill.
+    pub ill_cost: f32,
 
     /// What it costs a particle to take a seed's motion that does not find it again.
     pub assign_lost: f32,
@@ -181,7 +179,6 @@ impl Default for Settings {
             lump_radius_m: 0.08,
             lump_reach_m: 0.14,
             lump_far_m: 0.28,
-            far_cost: 0.5,
             lump_steps: 3,
             lump_scatter_m: 0.045,
             lump_mass_ratio: 1.6,
@@ -201,7 +198,7 @@ impl Default for Settings {
             link_cost: 0.5,
             on_link_m: 0.05,
             slow_m: 0.02,
-            slow_cost: 0.5,
+            ill_cost: 0.5,
             assign_lost: 0.5,
             assign_distance: 0.064,
             min_found: 0.1,

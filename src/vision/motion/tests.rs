@@ -270,6 +270,33 @@ fn colour_does_not_outvote_geometry() {
 }
 
 #[test]
+fn what_flew_far_is_found() {
+    let still = [0.0; 3];
+    let error = |settings: Settings| {
+        let (mut sum, mut n) = (0.0, 0.0);
+        for (seed, shift) in [(1, [0.12, 0.16, 0.03]), (11, [0.0, -0.2, 0.08])] {
+            let (before, now) = (scene(seed, still, still), scene(seed + 1, still, shift));
+            let frames = TwoFrames {
+                particles: &now,
+                clouds: [&before, &now],
+                robot: [&[], &[]],
+                links: &[],
+                camera_moved: false,
+            };
+            let mut found = PastMotion::default();
+            MotionEstimator::new(settings).unwrap().estimate(&frames, &mut found);
+            sum += found.motions[N_TABLE..].iter().map(|m| length(&minus(m, &shift))).sum::<f32>();
+            n += N_BOX as f32;
+        }
+        sum / n
+    };
+    let far = error(Settings::default());
+    assert!(far < 0.03, "{far} m of 0.2");
+    let near = error(Settings { ill_cost: 2.0, ..Settings::default() });
+    assert!(near > 0.1, "{near} m where it is not looked for");
+}
+
+#[test]
 fn any_number_of_threads_finds_the_same() {
     let before = scene(1, [0.0; 3], [0.0; 3]);
     let now = scene(2, [0.2, -0.2, 0.1], [-0.05, 0.03, 0.01]);
